@@ -130,6 +130,9 @@ constexpr SettingSpec kSpecs[] = {
     {"quantize-bits", "", "", "Training", "N",
      "quantization-aware training: 8 (int8 weights) or 4 (int4 in groups of 32); 0: off (default 0)",
      "", 1, 1, true, true, nullptr},
+    {"layer-drop", "", "", "Training", "P",
+     "skip every layer with this probability in a batch: later, layers can be pruned (default 0)",
+     "", 1, 1, true, false, nullptr},
     {"exponential-smoothing", "", "", "Training", "[R]",
      "validate and save an EMA of the weights, which takes the share R of every update's weights, 0: off (default 1e-4 where R is left out; else by task)",
      "", 0, 1, true, true, nullptr},
@@ -334,6 +337,7 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("decay-norms-and-biases")) o.decay_norms_and_biases = s.flag("decay-norms-and-biases");
   if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
   if (s.has("quantize-bits")) o.quantize_bits = s.integer("quantize-bits", {"0 to 8", 0, 8, true, true, true});
+  if (s.has("layer-drop")) o.layer_drop = s.real("layer-drop", {"at least 0 and below 1", 0, 1, true, false, true});
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
   if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay", {"1 to 1048576", 1, 1048576, true, true, false});
   if (s.has("lanes")) o.lanes = s.integer("lanes", {"1 to 65536", 1, 65536, true, true, false});
@@ -372,6 +376,7 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("decay-norms-and-biases", {o.decay_norms_and_biases != 0 ? "on" : "off"});
   s.set_default("optimizer-states", {first_name(kOptimizerStates[o.optimizer_states])});
   s.set_default("quantize-bits", {fmt::format("{}", o.quantize_bits)});
+  s.set_default("layer-drop", {fmt::format("{}", o.layer_drop)});
   s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});
   s.set_default("optimizer-delay", {fmt::format("{}", o.gradient_accumulation)});
   s.set_default("lanes", {fmt::format("{}", o.lanes)});

@@ -137,6 +137,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.optimizer_states = static_cast<int32_t>(o.optimizer_states);
   c.tf32 = o.tf32 ? 1 : 0;
   c.quantize_bits = o.quantize_bits;
+  c.layer_drop = o.layer_drop;
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
   c.lanes = o.lanes;
@@ -190,6 +191,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.optimizer_states = static_cast<OptimizerStates>(c.optimizer_states);
   o.tf32 = call.flag(c.tf32, "tf32");
   o.quantize_bits = c.quantize_bits;
+  o.layer_drop = c.layer_drop;
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
   o.lanes = c.lanes;

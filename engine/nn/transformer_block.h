@@ -59,6 +59,8 @@ class TransformerBlock {
   ResidualStream forward(Context& context, ResidualStream stream, const BlockInputs& inputs,
                          const Norm& next_norm) const;
 
+  // Whether layer drop skips the block: the stream passes it unchanged.
+  bool skipped(const DropoutPass& pass) const { return pass.skips(dropout_layer_); }
   // The norm that the block's first sublayer reads with.
   const Norm& first_norm() const { return attention_norm_; }
 

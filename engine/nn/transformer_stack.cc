@@ -23,9 +23,15 @@ void TransformerStack::add_final_norm(ParameterStore& store) {
   if (pre_norm_) final_norm_ = Norm(store, prefix_ + ".norm", norm_options_);
 }
 
+size_t TransformerStack::next_block(size_t i, const DropoutPass& pass) const {
+  while (i < blocks_.size() && blocks_[i].skipped(pass)) ++i;
+  return i;
+}
+
 ResidualStream TransformerStack::run_block(Context& context, size_t i, ResidualStream stream,
                                            const BlockInputs& inputs) const {
-  const Norm& next_norm = i + 1 < blocks_.size() ? blocks_[i + 1].first_norm() : final_norm_;
+  const size_t next = next_block(i + 1, inputs.dropout);
+  const Norm& next_norm = next < blocks_.size() ? blocks_[next].first_norm() : final_norm_;
   return blocks_[i].forward(context, std::move(stream), inputs, next_norm);
 }
 
@@ -58,8 +64,10 @@ ResidualStream TransformerStack::checkpoint_block(Context& context, size_t i,
 Tensor TransformerStack::forward(Context& context, const Tensor& embedded,
                                  const BlockInputs& inputs) const {
   const bool checkpointed = context.recompute() == Recompute::full && context.recording();
-  ResidualStream stream = blocks_[0].begin(context, embedded);
-  for (size_t i = 0; i < blocks_.size(); ++i)
+  size_t i = next_block(0, inputs.dropout);
+  if (i == blocks_.size()) return pre_norm_ ? final_norm_.forward(context, embedded) : embedded;
+  ResidualStream stream = blocks_[i].begin(context, embedded);
+  for (; i < blocks_.size(); i = next_block(i + 1, inputs.dropout))
     stream = checkpointed ? checkpoint_block(context, i, stream, inputs)
                           : run_block(context, i, std::move(stream), inputs);
   return stream.input;

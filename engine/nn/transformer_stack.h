@@ -25,11 +25,13 @@ class TransformerStack {
   // Declares `prefix`.norm, which a pre-norm stack ends with. A post-norm stack has none.
   void add_final_norm(ParameterStore& store);
 
-  // embedded [T, width] -> [T, width], normalised. Under Recompute::full, backward keeps what
-  // passes between blocks and computes each block again.
+  // embedded [T, width] -> [T, width], normalised. Blocks that inputs.dropout skips are left out.
+  // Under Recompute::full, backward keeps what passes between blocks and computes each block again.
   Tensor forward(Context& context, const Tensor& embedded, const BlockInputs& inputs) const;
 
  private:
+  // The first block from number i on that the pass does not skip; blocks_.size(): none.
+  size_t next_block(size_t i, const DropoutPass& pass) const;
   ResidualStream run_block(Context& context, size_t i, ResidualStream stream,
                            const BlockInputs& inputs) const;
   ResidualStream checkpoint_block(Context& context, size_t i, const ResidualStream& stream,

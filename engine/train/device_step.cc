@@ -52,6 +52,15 @@ void DeviceStep::release_graphs() noexcept {
   }
 }
 
+// Makes room: buckets that came once go first, then all of them.
+void DeviceStep::forget_buckets() {
+  std::erase_if(buckets_, [](const auto& entry) { return entry.second.graph == nullptr; });
+  if (buckets_.size() < kMaxBuckets / 2) return;
+  context_.backend().synchronize();
+  release_graphs();
+  buckets_.clear();
+}
+
 void DeviceStep::drop_graphs() {
   context_.backend().synchronize();
   release_graphs();
@@ -68,19 +77,16 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
                             bool first) {
   validate_batch(context_, batch, model_.config());
   const BatchBucket exact = exact_bucket(batch, first);
+  const DropoutPass dropout = training_pass(model_.config(), options_, pass);
   if (!context_.fused_kernels()) {
     const BatchLayout unpadded(exact, model_.parameters().dtype());
     return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), objective_,
-                                options_.recompute, {options_.seed, pass, true}, 1 / labels, first,
-                                sums_);
+                                options_.recompute, dropout, 1 / labels, first, sums_);
   }
   const BatchLayout layout = this->layout(exact);
-  if (buckets_.size() >= kMaxBuckets && !buckets_.contains(layout.bucket())) {
-    context_.backend().synchronize();
-    release_graphs();
-    buckets_.clear();
-  }
-  Bucket& bucket = plan(layout);
+  if (buckets_.size() >= kMaxBuckets && !buckets_.contains({layout.bucket(), dropout.skipped}))
+    forget_buckets();
+  Bucket& bucket = plan(layout, dropout.skipped);
   prepare_memory(bucket.plan.bytes, layout.words());
   upload_async(batch, layout, labels, pass);
 
@@ -88,14 +94,14 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   // library must not be captured, and a bucket that comes once is not worth a graph.
   const Batch on_device = layout.view(block_);
   if (context_.graphs() && bucket.runs > 0) {
-    if (!bucket.graph) capture(on_device, first, bucket);
+    if (!bucket.graph) capture(on_device, first, dropout.skipped, bucket);
     const PhaseRange phase(context_, "graph replay", true);
     stream_.launch_graph(bucket.graph);
   } else {
     Arena arena(context_.backend().arena_memory(), bucket.plan);
     const ArenaScope scope(context_.backend(), arena);
     const TuningScope tuning(options_.autotune_gemm ? context_.backend().gemm_tuner() : nullptr);
-    run(context_, on_device, first, sums_);
+    run(context_, on_device, first, dropout.skipped, sums_);
   }
   ++bucket.runs;
 }
@@ -105,7 +111,7 @@ void DeviceStep::reserve(std::span<const BatchBucket> buckets) {
   int64_t block_words = 0;
   for (const BatchBucket& exact : buckets) {
     const BatchLayout layout = this->layout(exact);
-    arena_bytes = std::max(arena_bytes, plan(layout).plan.bytes);
+    arena_bytes = std::max(arena_bytes, plan(layout, {}).plan.bytes);
     block_words = std::max(block_words, layout.words());
   }
   prepare_memory(arena_bytes, block_words);
@@ -113,15 +119,15 @@ void DeviceStep::reserve(std::span<const BatchBucket> buckets) {
 }
 
 // Plans the arena of a bucket by a dry run on the meta device.
-DeviceStep::Bucket& DeviceStep::plan(const BatchLayout& layout) {
-  Bucket& bucket = buckets_[layout.bucket()];
+DeviceStep::Bucket& DeviceStep::plan(const BatchLayout& layout, const std::vector<bool>& skipped) {
+  Bucket& bucket = buckets_[{layout.bucket(), skipped}];
   if (bucket.planned) return bucket;
   const PhaseRange phase(context_, "planning", false);
   meta_context_.set_gemm_epilogues(context_.gemm_epilogues());
   const Batch batch = dry_run_batch(meta_context_, layout);
   const LossSums sums(meta_context_, model_.parameters().dtype());
   meta_backend_->take_trace();  // the batch and the sums are not in the arena
-  run(meta_context_, batch, layout.bucket().first, sums);
+  run(meta_context_, batch, layout.bucket().first, skipped, sums);
   bucket.plan = plan_arena(meta_backend_->take_trace());
   bucket.planned = true;
   return bucket;
@@ -158,7 +164,8 @@ void DeviceStep::upload_async(const PackedBatchHost& batch, const BatchLayout& l
   stream_.record(static_cast<int>(slot));
 }
 
-void DeviceStep::capture(const Batch& batch, bool first, Bucket& bucket) {
+void DeviceStep::capture(const Batch& batch, bool first, const std::vector<bool>& skipped,
+                         Bucket& bucket) {
   const PhaseRange phase(context_, "graph capture", false);
   const Profiler::NoDeviceTimes no_device_times(context_.profiler());
   char reason[256] = "a kernel could not be recorded";
@@ -166,7 +173,7 @@ void DeviceStep::capture(const Batch& batch, bool first, Bucket& bucket) {
   stream_.begin_capture();
   try {
     const ArenaScope scope(context_.backend(), arena);
-    run(context_, batch, first, sums_);
+    run(context_, batch, first, skipped, sums_);
   } catch (...) {
     stream_.release_graph(stream_.end_capture(reason, sizeof reason));
     throw;
@@ -176,7 +183,8 @@ void DeviceStep::capture(const Batch& batch, bool first, Bucket& bucket) {
           "the step could not be recorded as a graph (", reason, "); turn graphs off");
 }
 
-void DeviceStep::run(Context& context, const Batch& batch, bool first, const LossSums& sums) {
+void DeviceStep::run(Context& context, const Batch& batch, bool first,
+                     const std::vector<bool>& skipped, const LossSums& sums) {
   struct DropoutStep {
     StreamDevice& stream;
     DropoutStep(StreamDevice& device, const uint32_t* step) : stream(device) {
@@ -189,7 +197,7 @@ void DeviceStep::run(Context& context, const Batch& batch, bool first, const Los
   if (!first) model_.parameters().complete_grads(meta_context_);
   // The weights carry the division by the label count, the block the number of the forward pass.
   accumulate_gradients(context, model_, batch, objective_, options_.recompute,
-                       {options_.seed, 0, true}, 1, first, sums);
+                       {options_.seed, 0, true, skipped}, 1, first, sums);
 }
 
 int32_t* DeviceStep::staging(int64_t words) {

@@ -14,7 +14,8 @@
 namespace trafo {
 
 // Pads each batch to its bucket. A bucket is planned by a dry run before it first runs, captured as
-// a graph when it comes a second time, and replayed from then on. Context, model and objective must
+// a graph when it comes a second time, and replayed from then on. Under layer drop, each set of
+// skipped layers has buckets of its own. Context, model and objective must
 // outlive it.
 class DeviceStep final : public GradientStep {
  public:
@@ -38,12 +39,14 @@ class DeviceStep final : public GradientStep {
   };
 
   BatchLayout layout(const BatchBucket& exact) const;
-  Bucket& plan(const BatchLayout& layout);
-  void run(Context& context, const Batch& batch, bool first, const LossSums& sums);
+  Bucket& plan(const BatchLayout& layout, const std::vector<bool>& skipped);
+  void run(Context& context, const Batch& batch, bool first, const std::vector<bool>& skipped,
+           const LossSums& sums);
   void prepare_memory(size_t arena_bytes, int64_t block_words);
   void upload_async(const PackedBatchHost& batch, const BatchLayout& layout, double labels,
                     uint32_t pass);
-  void capture(const Batch& batch, bool first, Bucket& bucket);
+  void capture(const Batch& batch, bool first, const std::vector<bool>& skipped, Bucket& bucket);
+  void forget_buckets();
   void release_graphs() noexcept;
   int32_t* staging(int64_t words);
 
@@ -56,7 +59,8 @@ class DeviceStep final : public GradientStep {
   std::shared_ptr<MetaBackend> meta_backend_;
   Context meta_context_;
 
-  std::map<BatchBucket, Bucket> buckets_;
+  // By the sizes and by the layers that layer drop skips. A graph holds the kernels of the others.
+  std::map<std::pair<BatchBucket, std::vector<bool>>, Bucket> buckets_;
   void* arena_ = nullptr;  // the backend's arena in which the graphs were captured
   Tensor block_;           // the number of the forward pass, then the batch
 

@@ -35,7 +35,7 @@ HostStep::~HostStep() {
 
 void HostStep::reserve(std::span<const BatchBucket> buckets) {
   size_t bytes = 0;
-  for (const BatchBucket& bucket : buckets) bytes = std::max(bytes, plan(bucket).bytes);
+  for (const BatchBucket& bucket : buckets) bytes = std::max(bytes, plan(bucket, {}).bytes);
   prepare_memory(bytes);
   model_.parameters().zero_grad();
 }
@@ -43,15 +43,16 @@ void HostStep::reserve(std::span<const BatchBucket> buckets) {
 void HostStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first) {
   validate_batch(context_, batch, model_.config());
   const BatchBucket exact = exact_bucket(batch, first);
+  const DropoutPass dropout = training_pass(model_.config(), options_, pass);
   const auto run = [&] {
     const BatchLayout layout(exact, model_.parameters().dtype());
     accumulate_gradients(context_, model_, upload(context_, batch, layout), objective_,
-                         options_.recompute, {options_.seed, pass, true}, 1 / labels, first, sums_);
+                         options_.recompute, dropout, 1 / labels, first, sums_);
   };
   // Reference ops read values, which a dry run does not have. A tensor of an earlier step that is
   // still alive must not be overwritten.
   if (!context_.fused_kernels() || arena_.living() > 0) return run();
-  const ArenaPlan& planned = plan(exact);
+  const ArenaPlan& planned = plan(exact, dropout.skipped);
   prepare_memory(planned.bytes);
   arena_.begin(context_.backend().arena_memory(), planned);
   const ArenaScope scope(context_.backend(), arena_);
@@ -59,10 +60,10 @@ void HostStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t 
 }
 
 // The plan of the bucket that a batch of these sizes would be padded to, from a dry run on the meta
-// device.
-const ArenaPlan& HostStep::plan(const BatchBucket& exact) {
+// device that skips the same layers.
+const ArenaPlan& HostStep::plan(const BatchBucket& exact, const std::vector<bool>& skipped) {
   const BatchBucket padded = padded_bucket(exact);
-  const auto found = plans_.find(padded);
+  const auto found = plans_.find({padded, skipped});
   if (found != plans_.end()) return found->second;
   if (plans_.size() >= kMaxPlans) plans_.clear();
   const LossSums sums(meta_context_, model_.parameters().dtype());
@@ -71,8 +72,9 @@ const ArenaPlan& HostStep::plan(const BatchBucket& exact) {
   meta_backend_->take_trace();
   const BatchLayout layout(padded, model_.parameters().dtype());
   accumulate_gradients(meta_context_, model_, dry_run_batch(meta_context_, layout), objective_,
-                       options_.recompute, {options_.seed, 0, true}, 1, padded.first, sums);
-  return plans_[padded] = plan_arena(meta_backend_->take_trace());
+                       options_.recompute, {options_.seed, 0, true, skipped}, 1, padded.first,
+                       sums);
+  return plans_[{padded, skipped}] = plan_arena(meta_backend_->take_trace());
 }
 
 void HostStep::prepare_memory(size_t bytes) {

@@ -25,7 +25,7 @@ class HostStep final : public GradientStep {
   int64_t unplanned_allocations() const override { return arena_.refused(); }
 
  private:
-  const ArenaPlan& plan(const BatchBucket& exact);
+  const ArenaPlan& plan(const BatchBucket& exact, const std::vector<bool>& skipped);
   void prepare_memory(size_t bytes);
 
   Context& context_;
@@ -35,7 +35,8 @@ class HostStep final : public GradientStep {
   LossSums sums_;
   std::shared_ptr<MetaBackend> meta_backend_;
   Context meta_context_;
-  std::map<BatchBucket, ArenaPlan> plans_;  // by padded bucket
+  // By padded bucket and by the layers that layer drop skips.
+  std::map<std::pair<BatchBucket, std::vector<bool>>, ArenaPlan> plans_;
   FittingArena arena_;
   void* memory_ = nullptr;  // the backend's arena, once this has used it
 };

@@ -1,9 +1,17 @@
 #include "engine/train/micro_batch.h"
 
+#include "engine/nn/transformer_stack.h"
 #include "engine/ops/view/view.h"
 #include "engine/runtime/side_work.h"
 
 namespace trafo {
+
+DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass) {
+  const int64_t blocks = config.decoder_layers + (config.has_encoder() ? config.encoder_layers : 0);
+  return {options.seed, pass, true,
+          skipped_layers(options.seed, pass, nn::kFirstBlockDropout, static_cast<uint32_t>(blocks),
+                         options.layer_drop)};
+}
 
 void accumulate_gradients(Context& context, Model& model, const Batch& batch,
                           const Objective& objective, Recompute recompute, const DropoutPass& pass,
@@ -20,7 +28,8 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
     return objective.loss(context, model, batch, pass, scale);
   }();
   const PhaseRange phase(context, "backward", true);
-  context.backward(output.loss);
+  // Without a gradient where layer drop skips all that is trainable.
+  if (requires_grad(output.loss)) context.backward(output.loss);
   side_work.wait_all();
   if (first) {
     model.parameters().complete_grads(context);

@@ -6,6 +6,7 @@
 #include "engine/data/packed_batch.h"
 #include "engine/models/batch_bucket.h"
 #include "engine/models/objective.h"
+#include "engine/train/options.h"
 
 namespace trafo {
 
@@ -18,6 +19,9 @@ struct LossSums {
       : loss(context.zeros({1}, stat_dtype(model_dtype))),
         nll(context.zeros(loss.shape(), loss.dtype())) {}
 };
+
+// The dropout masks and the skipped layers of forward pass `pass` of a training run.
+DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass);
 
 // Computes `scale` times the summed loss of the batch and its gradient. The first micro-batch of an
 // update overwrites the flat gradient and `sums`, the others add to them. The flat gradient is

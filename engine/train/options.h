@@ -47,6 +47,10 @@ struct TrainOptions {
   // rounding unchanged (straight-through), and the optimizer works on exact weights, which files
   // hold. 8 or 4. 0: no quantization.
   int64_t quantize_bits = 0;
+  // LayerDrop: the probability with which a batch of training skips a layer of the encoder or of
+  // the decoder (Fan et al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and
+  // the number of the batch. Validation and decoding run all layers. 0: none is skipped.
+  double layer_drop = 0;
   // EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA
   // is what is validated and saved as model.safetensors. Training goes on from the weights
   // themselves, which the model keeps and checkpoints hold as unsmoothed.safetensors. 0: no EMA.

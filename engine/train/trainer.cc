@@ -146,7 +146,8 @@ StepResult Trainer::step(std::span<const Batch> micro_batches) {
   }
   start(result, micro_batches.size(), Vote::none, [&](size_t i, uint32_t pass, bool first) {
     accumulate_gradients(context_, model_, micro_batches[i], objective_, options_.recompute,
-                         {options_.seed, pass, true}, 1 / result.labels, first, sums_);
+                         training_pass(model_.config(), options_, pass), 1 / result.labels, first,
+                         sums_);
   });
   return await();
 }

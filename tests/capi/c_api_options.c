@@ -252,6 +252,18 @@ void test_options(void) {
   FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "ema_alpha must be");
   trainer.ema_alpha = 0;
+  CHECK(trainer.layer_drop == 0);
+  trainer.layer_drop = 0.5;  // the plan is that of a pass that runs every layer
+  trafo_memory_plan dropping;
+  OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &dropping, sizeof dropping));
+  CHECK(dropping.total_bytes == wide.total_bytes);
+  const double no_probabilities[] = {1, -0.5, NAN};
+  for (int i = 0; i < 3; ++i) {
+    trainer.layer_drop = no_probabilities[i];
+    FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
+          TRAFO_INVALID_ARGUMENT, "layer_drop must be");
+  }
+  trainer.layer_drop = 0;
   CHECK(trainer.early_stopping_on == TRAFO_STOPPING_FIRST && trainer.average_last == 0);
   trainer.early_stopping_on = 3;
   FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),

@@ -98,6 +98,22 @@ TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
           "ema_alpha was 0.0001 and is 0.0 now");
 }
 
+TEST_F(TrainingCli, LayersAreDroppedAndTheRunResumes) {
+  const Arguments drop{"--layer-drop", "0.4"};
+  trained(train("dropped", "5u") + drop);
+  trained(train("dropped", "15u"));  // with what config.yml says
+  trained(train("dropped-uncut", "15u") + drop);
+  EXPECT_EQ(read_file(file("dropped/ckpt/15/model.safetensors")),
+            read_file(file("dropped-uncut/ckpt/15/model.safetensors")));
+  trained(train("not-dropped", "15u"));
+  EXPECT_NE(read_file(file("dropped/ckpt/15/model.safetensors")),
+            read_file(file("not-dropped/ckpt/15/model.safetensors")));
+  for (const char* wrong : {"1", "-0.1", "often"})
+    refused(train("wrong", "5u") + Arguments{"--layer-drop=" + std::string(wrong)}, "layer-drop");
+  refused(train("dropped", "20u") + Arguments{"--layer-drop", "0.2"},
+          "layer_drop was 0.4 and is 0.2 now");
+}
+
 TEST_F(TrainingCli, CheckpointsAreAveraged) {
   const Outcome outcome = trained(train("mean", "20u") + Arguments{"--average-last", "3"});
   EXPECT_NE(outcome.err.find("[average] of updates 10, 15, 20 | bleu "), std::string::npos)

@@ -16,6 +16,7 @@ struct RanksForm {
   OptimizerStates states = OptimizerStates::float32;
   double smoothing = 0;
   double weight_decay = 0;  // not of norms and biases: parameter groups
+  double layer_drop = 0;
 };
 
 class RanksTest : public ::testing::TestWithParam<RanksForm> {
@@ -26,6 +27,7 @@ class RanksTest : public ::testing::TestWithParam<RanksForm> {
     options_.optimizer_states = GetParam().states;
     options_.ema_alpha = GetParam().smoothing;
     options_.weight_decay = GetParam().weight_decay;
+    options_.layer_drop = GetParam().layer_drop;
     options_.decay_norms_and_biases = GetParam().weight_decay == 0;
     options_.keep_last = 1;
     options_.keep_best = false;
@@ -59,7 +61,9 @@ INSTANTIATE_TEST_SUITE_P(
                       RanksForm{"SmoothedGroups", Architecture::decoder_lm, 4, 1,
                                 OptimizerStates::float32, 0.05, 0.1},
                       RanksForm{"SmoothedEightBit", Architecture::decoder_lm, 4, 2,
-                                OptimizerStates::eight_bit, 0.05}),
+                                OptimizerStates::eight_bit, 0.05},
+                      RanksForm{"LayerDrop", Architecture::decoder_lm, 4, 2,
+                                OptimizerStates::float32, 0, 0, 0.3}),
     [](const auto& instance) { return instance.param.name; });
 
 TEST_P(RanksTest, CheckpointsAreTheSameFilesOnAnyNumberOfRanks) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "engine/autograd/gradcheck.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/transformer_stack.h"
 #include "engine/ops/activation/activation.h"
@@ -233,6 +234,123 @@ TEST_F(Modules, StackRunsItsBlocksUnderEveryRecomputePolicyWithTheSameBits) {
     }
     for (size_t i = 2; i < results.size(); ++i) EXPECT_EQ(results[i], results[i % 2]);
   }
+}
+
+// The parameters of a skipped block have a zero gradient, and the others the
+// bits of a stack that has never had it.
+TEST_F(Modules, AStackWithSkippedBlocksIsTheStackOfTheOthers) {
+  constexpr uint32_t kBlocks = 3, kFirst = 1;
+  for (const bool pre_norm : {true, false})
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+      for (uint32_t mask = 0; mask < 1u << kBlocks; ++mask) {
+        nn::BlockOptions options = block_options(pre_norm, true);
+        options.dropout = options.attention_dropout = options.ffn_dropout = 0;  // they have ids
+        std::vector<bool> skipped(kFirst + kBlocks);
+        std::vector<uint32_t> kept;
+        for (uint32_t i = 0; i < kBlocks; ++i)
+          if (mask >> i & 1)
+            skipped[kFirst + i] = true;
+          else
+            kept.push_back(i);
+        ParameterStore store, short_store;
+        nn::TransformerStack stack(store, "stack", kBlocks, options, kFirst, false);
+        nn::TransformerStack short_stack(short_store, "stack", static_cast<int64_t>(kept.size()),
+                                         options, kFirst, false);
+        stack.add_final_norm(store);
+        short_stack.add_final_norm(short_store);
+        allocate(store);
+        allocate(short_store);
+        // Calls visit(parameter of the short stack, the same of the whole one).
+        const auto for_each_kept = [&](auto&& visit) {
+          for (ParamId id = 0; id < static_cast<ParamId>(short_store.count()); ++id) {
+            std::string name = short_store.name(id);
+            const auto digit = static_cast<size_t>(name[6] - '0');  // behind "stack."
+            if (name.compare(6, 4, "norm") != 0) name[6] = static_cast<char>('0' + kept[digit]);
+            visit(id, store.find(name));
+          }
+        };
+        for_each_kept([&](ParamId short_id, ParamId id) {
+          const auto values = context_->values<double>(store.value(id).detach());
+          short_store.set_value(*context_, short_id, values.data(), values.size() * sizeof(double));
+        });
+        nn::BlockInputs inputs;
+        inputs.sequences.cu_seqlens = ints({0, 3, kTokens});
+        const auto run = [&](const nn::TransformerStack& which, ParameterStore& parameters,
+                             const DropoutPass& pass) {
+          const RecomputeScope scope(*context_, recompute);
+          inputs.dropout = pass;
+          parameters.zero_grad();
+          Tensor x = random({kTokens, kWidth}, 1);
+          set_requires_grad(x, true);
+          const Tensor y = which.forward(*context_, x, inputs);
+          context_->backward(y, random({kTokens, kWidth}, 2));
+          parameters.complete_grads(*context_);
+          return std::pair{context_->values<double>(y.detach()),
+                           context_->values<double>(grad_of(x))};
+        };
+        EXPECT_EQ(run(stack, store, {9, 4, true, skipped}), run(short_stack, short_store, {}));
+        std::vector<bool> seen(store.count());
+        for_each_kept([&](ParamId short_id, ParamId id) {
+          seen[static_cast<size_t>(id)] = true;
+          EXPECT_EQ(context_->values<double>(store.grad(id)),
+                    context_->values<double>(short_store.grad(short_id)))
+              << store.name(id);
+        });
+        for (size_t i = 0; i < seen.size(); ++i) {
+          if (seen[i]) continue;
+          for (const double g : context_->values<double>(store.grad(static_cast<ParamId>(i))))
+            EXPECT_EQ(g, 0) << store.name(static_cast<ParamId>(i));
+        }
+        // Outside of training nothing is skipped.
+        EXPECT_EQ(run(stack, store, {9, 4, false, skipped}), run(stack, store, {}));
+      }
+}
+
+TEST_F(Modules, SkippedBlocksPassGradcheck) {
+  for (const bool pre_norm : {true, false})
+    for (const std::vector<bool>& skipped : {std::vector<bool>{false, true},
+                                             {false, false, true},
+                                             {false, true, false, true},
+                                             {false, true, true, true}}) {
+      ParameterStore store;
+      nn::TransformerStack stack(store, "stack", 3, block_options(pre_norm, true), 1, false);
+      stack.add_final_norm(store);
+      allocate(store);
+      nn::BlockInputs inputs;
+      inputs.sequences.cu_seqlens = ints({0, 3, kTokens});
+      inputs.dropout = {9, 4, true, skipped};
+      const GradcheckResult result =
+          gradcheck(*context_,
+                    [&](Context& context, const std::vector<Tensor>& in) {
+                      return std::vector<Tensor>{stack.forward(context, in[0], inputs)};
+                    },
+                    {random({kTokens, kWidth}, 1)});
+      EXPECT_TRUE(result.ok) << result.message;
+      EXPECT_EQ(result.checked, kTokens * kWidth);
+    }
+}
+
+TEST(LayerDrop, SkipsTheShareOfPassesThatItIsGiven) {
+  constexpr uint32_t kPasses = 20000, kFirst = 1, kCount = 4;
+  for (const double p : {0.05, 0.2, 0.9}) {
+    std::vector<double> counts(kFirst + kCount);
+    double pairs = 0;
+    for (uint32_t step = 0; step < kPasses; ++step) {
+      std::vector<bool> skipped = skipped_layers(7, step, kFirst, kCount, p);
+      EXPECT_EQ(skipped, skipped_layers(7, step, kFirst, kCount, p));
+      EXPECT_TRUE(skipped.empty() || skipped.back());  // one form for one set
+      skipped.resize(kFirst + kCount);
+      for (size_t i = 0; i < skipped.size(); ++i) counts[i] += skipped[i];
+      pairs += skipped[1] && skipped[2];
+    }
+    const auto bound = [](double share) { return 5 * std::sqrt(share * (1 - share) / kPasses); };
+    EXPECT_EQ(counts[0], 0);  // embeddings
+    for (size_t i = kFirst; i < counts.size(); ++i)
+      EXPECT_NEAR(counts[i] / kPasses, p, bound(p)) << "layer " << i;
+    EXPECT_NEAR(pairs / kPasses, p * p, bound(p * p)) << "layers are drawn by themselves";
+  }
+  EXPECT_TRUE(skipped_layers(7, 3, 1, 1000, 0).empty());
+  EXPECT_NE(skipped_layers(7, 3, 1, 1000, 0.5), skipped_layers(8, 3, 1, 1000, 0.5));
 }
 
 }  // namespace

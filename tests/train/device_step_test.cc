@@ -148,16 +148,38 @@ TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
   EXPECT_EQ(weight_bytes(*context_, *once), weight_bytes(*context_, *ahead));
 }
 
+// More sets of skipped layers than have a bucket at a time.
+TEST_P(DeviceStepTest, SkipsTheLayersThatTheCpuSkips) {
+  ModelConfig deep = config();
+  deep.encoder_layers = deep.decoder_layers = architecture() == Architecture::decoder_lm ? 8 : 4;
+  TrainOptions options = quick_options();
+  options.layer_drop = 0.5;
+  options.learning_rate = 1e-6;
+  const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
+  const auto there = make_model(*context_, deep, 5), here = make_model(*cpu, deep, 5);
+  Trainer a(*context_, *there, options), b(*cpu, *here, options);
+  const auto data = batches(4);
+  for (int round = 0; round < 100; ++round)
+    for (const PackedBatchHost& batch : data) {
+      const StepResult x = a.step({&batch, 1}), y = b.step({&batch, 1});
+      ASSERT_NEAR(x.loss, y.loss, 1e-4 * y.loss);
+      ASSERT_NEAR(x.grad_norm, y.grad_norm, 1e-3 * y.grad_norm);
+    }
+}
+
 TEST_P(DeviceStepTest, GraphsGiveTheSameBits) {
   if (!on_gpu()) GTEST_SKIP() << "the stand-in device has no graphs";
   const auto eager_context = cuda_context();
   eager_context->set_graphs(false);
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const auto& [dtype, layer_drop] :
+       {std::pair{DType::f32, 0.0}, std::pair{DType::bf16, 0.0}, std::pair{DType::bf16, 0.4}}) {
+    TrainOptions options = quick_options();
+    options.layer_drop = layer_drop;
     const auto recorded = make_model(*context_, config(), 5, dtype);
     const auto eager = make_model(*eager_context, config(), 5, dtype);
-    Trainer a(*context_, *recorded, quick_options()), b(*eager_context, *eager, quick_options());
+    Trainer a(*context_, *recorded, options), b(*eager_context, *eager, options);
     const auto data = batches(6);
-    for (int round = 0; round < 4; ++round) {
+    for (int round = 0; round < (layer_drop > 0 ? 20 : 4); ++round) {
       for (size_t i = 0; i < data.size(); i += 2) {
         const auto micro = std::span(data).subspan(i, 2);
         EXPECT_EQ(a.step(micro).loss, b.step(micro).loss);

@@ -17,6 +17,7 @@ struct ResumeForm {
   OptimizerStates states = OptimizerStates::float32;
   double smoothing = 0;
   int64_t quantize_bits = 0;
+  double layer_drop = 0;
 };
 
 class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
@@ -26,6 +27,7 @@ class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
     options_.optimizer_states = GetParam().states;
     options_.ema_alpha = GetParam().smoothing;
     options_.quantize_bits = GetParam().quantize_bits;
+    options_.layer_drop = GetParam().layer_drop;
   }
 
   ModelConfig config_ = tiny_config(GetParam().architecture);
@@ -43,7 +45,9 @@ INSTANTIATE_TEST_SUITE_P(
         ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05},
         ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0.05},
         ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 8},
-        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0, 4}),
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0, 4},
+        ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 0, 0.4},
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::float32, 0, 0, 0.4}),
     [](const auto& instance) {
       return std::string(instance.param.architecture == Architecture::decoder_lm
                              ? "DecoderLm"
@@ -53,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
              (instance.param.smoothing > 0 ? "Smoothed" : "") +
              (instance.param.quantize_bits > 0
                   ? "Bits" + std::to_string(instance.param.quantize_bits)
-                  : "");
+                  : "") +
+             (instance.param.layer_drop > 0 ? "LayerDrop" : "");
     });
 
 TEST_P(ResumeTest, AKilledRunEndsWithTheSameBits) {

@@ -285,6 +285,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.OptimizerStates = OptimizerStates(c.optimizer_states)
 	o.Tf32 = c.tf32 != 0
 	o.QuantizeBits = int64(c.quantize_bits)
+	o.LayerDrop = float64(c.layer_drop)
 	o.EmaAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int64(c.gradient_accumulation)
 	o.Lanes = int64(c.lanes)
@@ -361,6 +362,9 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.QuantizeBits != 0 {
 		c.quantize_bits = C.int64_t(o.QuantizeBits)
+	}
+	if o.explicit || o.LayerDrop != 0 {
+		c.layer_drop = C.double(o.LayerDrop)
 	}
 	if o.explicit || o.EmaAlpha != 0 {
 		c.ema_alpha = C.double(o.EmaAlpha)

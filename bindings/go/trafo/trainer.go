@@ -99,6 +99,10 @@ type TrainerOptions struct {
 	// (straight-through), and the optimizer works on exact weights, which files hold. 8 or 4. Default 0: no
 	// quantization.
 	QuantizeBits int64
+	// LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder
+	// (Fan et al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch.
+	// Validation and decoding run all layers. Default 0: none is skipped.
+	LayerDrop float64
 	// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
 	// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model
 	// keeps and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.

@@ -300,6 +300,23 @@ func TestEMAIsKeptBesideTheWeights(t *testing.T) {
 	}
 }
 
+func TestLayersAreDroppedInTrainingAlone(t *testing.T) {
+	trained := func(layerDrop float64) string {
+		l := newLesson(t)
+		l.options.AfterUpdates, l.options.LayerDrop = 6, layerDrop
+		_, err := l.trainer(t).Run(t.Context(), 0, nil)
+		ok(t, err)
+		return l.weights(t)
+	}
+	dropped := trained(0.5)
+	if dropped != trained(0.5) {
+		t.Error("two runs with the same seed skip different layers")
+	}
+	if dropped == trained(0) {
+		t.Error("no layer was skipped")
+	}
+}
+
 func TestARunEndsWithTheMeanOfItsCheckpointsAndAnotherBeginsWithIt(t *testing.T) {
 	l := newLesson(t)
 	l.options.AfterUpdates, l.options.AverageLast, l.options.RunDirectory = 6, 2, t.TempDir()

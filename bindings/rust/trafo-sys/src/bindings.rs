@@ -2482,6 +2482,8 @@ pub struct trafo_trainer_options {
     pub epsilon: f64,
     #[doc = " Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of\n 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer\n works on exact weights, which files hold. 8 or 4. Default 0: no quantization."]
     pub quantize_bits: i64,
+    #[doc = " LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et al., arXiv\n 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all\n layers. Default 0: none is skipped."]
+    pub layer_drop: f64,
     #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
@@ -2561,7 +2563,7 @@ pub struct trafo_trainer_options {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 360usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 368usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2586,82 +2588,84 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 72usize];
     ["Offset of field: trafo_trainer_options::quantize_bits"]
         [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 80usize];
+    ["Offset of field: trafo_trainer_options::layer_drop"]
+        [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 88usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 88usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 96usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 96usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 104usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 112usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 120usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 128usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 124usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 132usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 136usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 132usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 140usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 144usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 152usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 160usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 168usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 176usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 184usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 192usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 200usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 196usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 204usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 208usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 204usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 212usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 216usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 224usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 232usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 240usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 248usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 256usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 252usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 260usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 264usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 280usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 288usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 296usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 312usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 320usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 328usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 336usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 344usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 352usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 348usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 356usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 352usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 360usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 356usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 364usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

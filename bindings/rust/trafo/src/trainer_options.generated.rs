@@ -136,6 +136,10 @@ setters! {
     /// groups of 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through),
     /// and the optimizer works on exact weights, which files hold. 8 or 4. Default 0: no quantization.
     quantize_bits: i64 = same;
+    /// LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et
+    /// al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and
+    /// decoding run all layers. Default 0: none is skipped.
+    layer_drop: f64 = same;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
     /// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.

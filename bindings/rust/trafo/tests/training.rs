@@ -304,6 +304,25 @@ fn ema_is_kept_beside_the_weights() -> Result<()> {
 }
 
 #[test]
+fn layers_are_dropped_in_training_alone() -> Result<()> {
+    let train = corpus();
+    let tokenizer = tokenizer(&train);
+    let trained = |layer_drop: f64| -> Result<_> {
+        let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &train)
+            .options(options().layer_drop(layer_drop).after_updates(6))
+            .build()?;
+        trainer.run(quiet)?;
+        Ok(weights(trainer.model()))
+    };
+    let dropped = trained(0.5)?;
+    assert!(dropped == trained(0.5)?);
+    assert!(dropped != trained(0.0)?);
+    let error = trained(1.0).unwrap_err();
+    assert!(error.to_string().contains("layer_drop"), "{error}");
+    Ok(())
+}
+
+#[test]
 fn a_run_ends_with_the_mean_of_its_checkpoints_and_another_begins_with_it() -> Result<()> {
     let train = corpus();
     let tokenizer = tokenizer(&train);
