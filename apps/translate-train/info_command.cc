@@ -48,6 +48,13 @@ Json weight_facts(const std::vector<trafo_parameter_info>& parameters) {
   return facts;
 }
 
+Json tied_layers(const uint8_t (&layers)[TRAFO_TIED_LAYERS]) {
+  Json list = Json::array();
+  for (const uint8_t number : layers)
+    if (number != 0) list.push_back(number);
+  return list;
+}
+
 // What --json writes and the text shows. `vocabulary`: the file that belongs to the model, or
 // empty.
 Json model_facts(const std::string& path, const std::string& vocabulary, bool tensors) {
@@ -71,6 +78,8 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
       {"activation", c.activation >= 0 && c.activation < 4 ? kActivations[c.activation] : "?"},
       {"encoder_layers", architecture.has_encoder ? c.encoder_layers : 0},
       {"decoder_layers", c.decoder_layers},
+      {"encoder_tied_layers", tied_layers(c.encoder_tied_layers)},
+      {"decoder_tied_layers", tied_layers(c.decoder_tied_layers)},
       {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},
       {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
       {"rope_theta", c.rope_theta},
@@ -129,6 +138,11 @@ void show_model(const Json& m, LineWriter& out) {
   const auto decoder = m["decoder_layers"].get<int64_t>();
   out.show("layers        " +
            (encoder > 0 ? fmt::format("{} + {}", encoder, decoder) : std::to_string(decoder)));
+  std::string shared;
+  for (const char* side : {"encoder", "decoder"})
+    if (const Json& tied = m[std::string(side) + "_tied_layers"]; !tied.empty())
+      shared += fmt::format(", {} {}", side, joined_elements(tied, " ", number));
+  if (!shared.empty()) out.show("shared        " + shared.substr(2));
   std::string form;
   if (m["norm"] == "rms") form += ", RMS norm";
   if (m["positions"] == "rotary")

@@ -41,6 +41,34 @@ void read_encoder_layers(const Settings& settings, const std::string& name,
   config.encoder_layers = settings.integer(name);
 }
 
+void read_tied_layers(const Settings& settings, const std::string& name,
+                      uint8_t (&layers)[TRAFO_TIED_LAYERS]) {
+  std::ranges::fill(layers, uint8_t{0});
+  const auto& given = settings.list(name);
+  if (given.empty() || (given.size() == 1 && given[0] == "none")) return;
+  size_t count = 0;
+  for (const std::string& value : given)
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(',', begin), value.size());
+      int64_t number = 0;
+      if (!parse_count(value.substr(begin, end - begin), number) || number < 1 ||
+          number > TRAFO_TIED_LAYERS || count == TRAFO_TIED_LAYERS)
+        settings.refuse(
+            name, fmt::format("wants none or a number of 1 to {} for each of up to {} layers, such "
+                              "as 1 1 3 3, got '{}'",
+                              TRAFO_TIED_LAYERS, TRAFO_TIED_LAYERS, fmt::join(given, " ")));
+      layers[count++] = static_cast<uint8_t>(number);
+      begin = end + 1;
+    }
+}
+
+std::vector<std::string> layer_names(const uint8_t (&layers)[TRAFO_TIED_LAYERS]) {
+  std::vector<std::string> names;
+  for (const uint8_t number : layers)
+    if (number != 0) names.push_back(std::to_string(number));
+  return names.empty() ? std::vector<std::string>{"none"} : names;
+}
+
 void read_ema_alpha(const Settings& settings, const std::string& name,
                     trafo_trainer_options& options) {
   const auto& values = settings.list(name);

@@ -18,6 +18,10 @@ std::string period_text(const trafo_period& period);
 // --enc-depth: 0 is right for a decoder-lm alone, which resolve() checks.
 void read_encoder_layers(const Settings& settings, const std::string& name,
                          trafo_model_config& config);
+// --transformer-tied-layers 1 1 3 3, 1,1,3,3 or none.
+void read_tied_layers(const Settings& settings, const std::string& name,
+                      uint8_t (&layers)[TRAFO_TIED_LAYERS]);
+std::vector<std::string> layer_names(const uint8_t (&layers)[TRAFO_TIED_LAYERS]);
 // --exponential-smoothing without a value: Marian's share.
 void read_ema_alpha(const Settings& settings, const std::string& name,
                     trafo_trainer_options& options);

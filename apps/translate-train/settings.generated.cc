@@ -103,6 +103,12 @@ constexpr SettingSpec kSpecs[] = {
     {"output-bias", "", "", "Model", "on|off",
      "bias of the output layer, where the model has biases; GPT-2 has none (default by task)",
      "on off", 0, 1, true, false, nullptr},
+    {"transformer-tied-layers", "", "", "Model", "N ...",
+     "a number for each layer of the decoder: layers with one number share their parameters, such as 1 1 3 3 (default: none are shared)",
+     "", 1, 32, true, true, nullptr},
+    {"transformer-tied-encoder-layers", "", "", "Model", "N ...",
+     "the same for the layers of the encoder (default: none are shared)",
+     "", 1, 32, true, true, nullptr},
     {"learn-rate", "--lr", "", "Training", "R",
      "peak learning rate (default by task)",
      "", 1, 1, true, false, nullptr},
@@ -419,6 +425,8 @@ void read_options(const Settings& s, trafo_model_config& o) {
   if (s.has("transformer-kv-heads")) o.kv_heads = s.integer("transformer-kv-heads", {"0 to 16777216", 0, 16777216, true, true, true});
   if (s.has("transformer-depth-scaling")) o.depth_scaled_init = s.flag("transformer-depth-scaling");
   if (s.has("output-bias")) o.output_bias = s.flag("output-bias");
+  if (s.has("transformer-tied-layers")) read_tied_layers(s, "transformer-tied-layers", o.decoder_tied_layers);
+  if (s.has("transformer-tied-encoder-layers")) read_tied_layers(s, "transformer-tied-encoder-layers", o.encoder_tied_layers);
 }
 
 void set_defaults(Settings& s, const trafo_model_config& o) {
@@ -437,6 +445,8 @@ void set_defaults(Settings& s, const trafo_model_config& o) {
   s.set_default("transformer-kv-heads", {fmt::format("{}", o.kv_heads)});
   s.set_default("transformer-depth-scaling", {o.depth_scaled_init != 0 ? "on" : "off"});
   s.set_default("output-bias", {o.output_bias != 0 ? "on" : "off"});
+  s.set_default("transformer-tied-layers", layer_names(o.decoder_tied_layers));
+  s.set_default("transformer-tied-encoder-layers", layer_names(o.encoder_tied_layers));
 }
 
 void read_options(const Settings& s, trafo_translate_options& o) {
@@ -468,7 +478,7 @@ std::span<const Architecture> architectures() {
 }
 
 std::span<const char* const> shape_settings() {
-  static constexpr const char* kShape[] = {"arch", "transformer-ffn-activation", "enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transformer-heads", "transformer-norm", "tied-embeddings-all", "transformer-kv-heads", "output-bias"};
+  static constexpr const char* kShape[] = {"arch", "transformer-ffn-activation", "enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transformer-heads", "transformer-norm", "tied-embeddings-all", "transformer-kv-heads", "output-bias", "transformer-tied-layers", "transformer-tied-encoder-layers"};
   return kShape;
 }
 

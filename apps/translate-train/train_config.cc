@@ -35,8 +35,9 @@ void check_shape(const Settings& settings, const trafo_model_config& wanted,
                  const trafo_model_config& pretrained) {
   const Settings mine = shape_of(wanted), its = shape_of(pretrained);
   for (const char* name : shape_settings())
-    if (mine.has(name) && its.has(name) && mine.text(name) != its.text(name))
-      settings.refuse(name, "the pretrained model has " + its.text(name));
+    if (mine.has(name) && its.has(name) && mine.list(name) != its.list(name))
+      settings.refuse(name,
+                      fmt::format("the pretrained model has {}", fmt::join(its.list(name), " ")));
 }
 
 // Learned positions end somewhere: a pair and its </s> and <s> have to fit.

@@ -118,6 +118,8 @@ typedef struct trafo_model trafo_model;
 #define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
 /* options: end */
 
+#define TRAFO_TIED_LAYERS 32 /* the most layers of a stack that shares parameters */
+
 typedef struct trafo_model_config {
   /* options: begin trafo_model_config (scripts/generate_options.py) */
   size_t struct_size;
@@ -156,6 +158,11 @@ typedef struct trafo_model_config {
   /* Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:
    * {heads}. */
   int64_t encoder_heads;
+  /* Which layers of the decoder share their parameters: a number from 1 to decoder_layers for each layer, and layers with the
+   * same number share. For up to 32 layers. Default: none are shared. 0 ends the list. */
+  uint8_t decoder_tied_layers[32];
+  /* The same for the layers of the encoder and encoder_layers. Default: none are shared. 0 ends the list. */
+  uint8_t encoder_tied_layers[32];
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm stands before each block instead of after it. Default 1. */

@@ -1,5 +1,9 @@
 #include "capi/src/option_types.h"
 
+#include <algorithm>
+
+#include "engine/core/limits.h"
+
 namespace trafo::capi {
 namespace {
 
@@ -52,6 +56,21 @@ std::vector<std::string> to_metrics(const Call& call, int32_t bits, int32_t firs
       if ((bits & metric.bit) != 0 && (first == metric.bit) == is_first)
         names.emplace_back(metric.name);
   return names;
+}
+
+static_assert(TRAFO_TIED_LAYERS == limits::kTiedLayers);
+
+void layers_to_c(const std::vector<int64_t>& layers, uint8_t (&out)[TRAFO_TIED_LAYERS]) {
+  for (size_t i = 0; i < std::size(out); ++i)
+    out[i] = i < layers.size() ? static_cast<uint8_t>(layers[i]) : uint8_t{0};
+}
+
+std::vector<int64_t> to_layers(const Call& call, const uint8_t (&layers)[TRAFO_TIED_LAYERS],
+                               const char* name) {
+  const auto* const end = std::find(std::begin(layers), std::end(layers), 0);
+  if (std::any_of(end, std::end(layers), [](uint8_t number) { return number != 0; }))
+    call.refuse(name, " has a layer behind the 0 that ends the list");
+  return {std::begin(layers), end};
 }
 
 }  // namespace trafo::capi

@@ -78,6 +78,8 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.rope_high_turns = o.rope_high_turns;
   c.encoder_ffn_width = o.encoder_ffn_width;
   c.encoder_heads = o.encoder_heads;
+  layers_to_c(o.decoder_tied_layers, c.decoder_tied_layers);
+  layers_to_c(o.encoder_tied_layers, c.encoder_tied_layers);
   c.precision = TRAFO_FLOAT32;
   return c;
 }
@@ -117,6 +119,8 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.rope_high_turns = c.rope_high_turns;
   o.encoder_ffn_width = c.encoder_ffn_width;
   o.encoder_heads = c.encoder_heads;
+  o.decoder_tied_layers = to_layers(call, c.decoder_tied_layers, "decoder_tied_layers");
+  o.encoder_tied_layers = to_layers(call, c.encoder_tied_layers, "encoder_tied_layers");
   return o;
 }
 

@@ -14,9 +14,10 @@ std::vector<int64_t> first_numbers(int64_t count) {
   return numbers;
 }
 
-std::vector<LayerSlice> whole_stack(const ModelConfig& side, int64_t layers, bool cross) {
+std::vector<LayerSlice> whole_stack(const ModelConfig& side, const LayerSharing& sharing,
+                                    bool cross) {
   std::vector<LayerSlice> stack;
-  for (int64_t i = 0; i < layers; ++i)
+  for (const int64_t i : distinct_layers(sharing))
     stack.push_back({i, first_numbers(side.key_heads()),
                      first_numbers(cross ? side.key_heads() : 0), first_numbers(side.ffn_width)});
   return stack;
@@ -69,10 +70,11 @@ struct Source {
 Source source_of(const ModelConfig& config, const ModelSlice& slice, const std::string& name) {
   if (name.starts_with("decoder.cross_kv.")) {
     Source source{name, {}};
+    const std::vector<int64_t> sets = config.decoder_sharing().sets;
     for (const LayerSlice& layer : slice.decoder)
       for (const int64_t part : {0, 1})  // keys, values
         append_blocks(source.kept.rows, layer.cross_heads, config.head_dim(),
-                      (2 * layer.layer + part) * config.kv_width());
+                      (2 * sets[static_cast<size_t>(layer.layer)] + part) * config.kv_width());
     return source;
   }
   const size_t first = name.find('.'), second = name.find('.', first + 1);
@@ -82,7 +84,10 @@ Source source_of(const ModelConfig& config, const ModelSlice& slice, const std::
   if (!is_layer) return {name, {}};
   const auto number = static_cast<size_t>(std::stoll(name.substr(first + 1, second - first - 1)));
   const bool encoder = stack == "encoder";
-  const LayerSlice& layer = (encoder ? slice.encoder : slice.decoder).at(number);
+  const bool tied = !(encoder ? config.encoder_tied_layers : config.decoder_tied_layers).empty();
+  const LayerSharing sharing = encoder ? config.encoder_sharing() : config.decoder_sharing();
+  const LayerSlice& layer = (encoder ? slice.encoder : slice.decoder)
+                                .at(tied ? static_cast<size_t>(sharing.sets.at(number)) : number);
   return {concat(stack, ".", layer.layer, name.substr(second)),
           kept_of_layer(encoder ? config.encoder_side() : config, layer, name.substr(second + 1))};
 }
@@ -116,8 +121,8 @@ int64_t size_of(const std::vector<int64_t>& numbers) {
 ModelSlice whole_model(const ModelConfig& config) {
   ModelSlice slice;
   if (config.has_encoder())
-    slice.encoder = whole_stack(config.encoder_side(), config.encoder_layers, false);
-  slice.decoder = whole_stack(config, config.decoder_layers, config.has_encoder());
+    slice.encoder = whole_stack(config.encoder_side(), config.encoder_sharing(), false);
+  slice.decoder = whole_stack(config, config.decoder_sharing(), config.has_encoder());
   return slice;
 }
 
@@ -125,14 +130,14 @@ ModelConfig sliced_config(const ModelConfig& config, const ModelSlice& slice) {
   ModelConfig part = config;
   const int64_t group = config.heads / config.key_heads(), head = config.head_dim();
   const LayerSlice& decoder = slice.decoder.front();
-  part.decoder_layers = static_cast<int64_t>(slice.decoder.size());
+  if (config.decoder_tied_layers.empty()) part.decoder_layers = std::ssize(slice.decoder);
   part.heads = group * size_of(decoder.heads);
   if (config.kv_heads > 0) part.kv_heads = size_of(decoder.heads);
   part.ffn_width = size_of(decoder.ffn_columns);
   part.encoder_heads = part.encoder_ffn_width = 0;
   if (config.has_encoder()) {
     const LayerSlice& encoder = slice.encoder.front();
-    part.encoder_layers = static_cast<int64_t>(slice.encoder.size());
+    if (config.encoder_tied_layers.empty()) part.encoder_layers = std::ssize(slice.encoder);
     if (size_of(encoder.heads) != part.heads) part.encoder_heads = size_of(encoder.heads);
     if (size_of(encoder.ffn_columns) != part.ffn_width)
       part.encoder_ffn_width = size_of(encoder.ffn_columns);

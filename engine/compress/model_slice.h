@@ -17,7 +17,8 @@ struct LayerSlice {
   std::vector<int64_t> ffn_columns;
 };
 
-// Every layer of a stack keeps as many heads and columns as the others.
+// Every layer of a stack keeps as many heads and columns as the others. Of layers that share their
+// parameters, the first alone is here; such a stack keeps all of its layers.
 struct ModelSlice {
   std::vector<LayerSlice> encoder, decoder;
 };

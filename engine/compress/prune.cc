@@ -30,9 +30,12 @@ void check_share(const char* name, double share) {
           " is the share that stays, above 0 and at most 1, got ", share);
 }
 
-void check_layers(const char* name, int64_t kept, int64_t layers) {
+void check_layers(const char* name, int64_t kept, int64_t layers,
+                  const std::vector<int64_t>& tied) {
   require(kept >= 0 && kept <= layers, ErrorCode::invalid_argument, kPruneOrigin, name,
           " must be 0 (all) to ", layers, ", as many as the model has, got ", kept);
+  require(kept == 0 || kept == layers || tied.empty(), ErrorCode::unsupported, kPruneOrigin, name,
+          ": no layer is removed from a stack whose layers share parameters");
 }
 
 void check(const Model& model, const TokenizedCorpus& calibration, const PruneOptions& options) {
@@ -45,11 +48,13 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
           kPruneOrigin, "the calibration data was prepared for another architecture");
   check_share("decoder_ffn_share", options.decoder_ffn_share);
   check_share("decoder_head_share", options.decoder_head_share);
-  check_layers("decoder_layers", options.decoder_layers, config.decoder_layers);
+  check_layers("decoder_layers", options.decoder_layers, config.decoder_layers,
+               config.decoder_tied_layers);
   if (!config.has_encoder()) return;
   check_share("encoder_ffn_share", options.encoder_ffn_share);
   check_share("encoder_head_share", options.encoder_head_share);
-  check_layers("encoder_layers", options.encoder_layers, config.encoder_layers);
+  check_layers("encoder_layers", options.encoder_layers, config.encoder_layers,
+               config.encoder_tied_layers);
 }
 
 // Measures and removes layers.
@@ -120,8 +125,8 @@ class Scorer {
  public:
   Scorer(Context& context, Model& model) : context_(context), model_(model) {
     const ModelConfig& config = model.config();
-    if (config.has_encoder()) add_stack("encoder", config.encoder_side(), config.encoder_layers);
-    add_stack("decoder", config, config.decoder_layers);
+    add_stack("encoder", config.encoder_side(), config.encoder_sharing());
+    add_stack("decoder", config, config.decoder_sharing());
   }
 
   void add(const TokenizedCorpus& calibration, const SpecialTokens& tokens,
@@ -163,8 +168,8 @@ class Scorer {
     Scores scores;
   };
 
-  void add_stack(const std::string& name, const ModelConfig& side, int64_t layers) {
-    for (int64_t i = 0; i < layers; ++i) {
+  void add_stack(const std::string& name, const ModelConfig& side, const LayerSharing& sharing) {
+    for (const int64_t i : distinct_layers(sharing)) {
       const std::string layer = concat(name, ".", i);
       add_weight(layer + ".attention.output.weight", &LayerScores::heads, side.key_heads());
       if (side.has_encoder() && name == "decoder")
@@ -235,9 +240,9 @@ std::unique_ptr<Model> prune(Context& context, const Model& model,
   const bool has_encoder = model.config().has_encoder();
   ModelSlice layers = whole_model(model.config());
   LayerPruner pruner(context, model, calibration, tokens, cancel);
-  if (has_encoder && options.encoder_layers > 0)
+  if (has_encoder && options.encoder_layers > 0 && model.config().encoder_tied_layers.empty())
     pruner.remove(layers, &ModelSlice::encoder, options.encoder_layers);
-  if (options.decoder_layers > 0)
+  if (options.decoder_layers > 0 && model.config().decoder_tied_layers.empty())
     pruner.remove(layers, &ModelSlice::decoder, options.decoder_layers);
   std::unique_ptr<Model> shallow = sliced_model(context, model, layers);
   const bool narrower =

@@ -210,6 +210,14 @@ void JsonFields::convert(const Json& found, std::string_view name, std::string& 
   value = *text;
 }
 
+void JsonFields::convert(const Json& found, std::string_view name,
+                         std::vector<int64_t>& value) const {
+  const auto* list = found.as<Json::List>();
+  if (list == nullptr) refuse(name, "a list");
+  value.clear();
+  for (const Json& number : *list) convert(number, name, value.emplace_back());
+}
+
 void JsonFields::refuse(std::string_view name, std::string_view wanted) const {
   fail(ErrorCode::corrupt_file, origin_, label_, ": ", name, " is not ", wanted);
 }

@@ -120,6 +120,8 @@ class JsonFields {
   void convert(const Json& found, std::string_view name, double& value) const;
   void convert(const Json& found, std::string_view name, bool& value) const;
   void convert(const Json& found, std::string_view name, std::string& value) const;
+  // A list of integers.
+  void convert(const Json& found, std::string_view name, std::vector<int64_t>& value) const;
 
  private:
   [[noreturn]] void refuse(std::string_view name, std::string_view wanted) const;

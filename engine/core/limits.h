@@ -49,5 +49,6 @@ inline constexpr int kTextOffsetBits = 43;                // a corpus on disk: 8
 // model configurations
 inline constexpr int64_t kModelDimension = int64_t{1} << 24;  // width, ffn_width, positions
 inline constexpr int64_t kLayers = 1024;
+inline constexpr int64_t kTiedLayers = 32;  // of a stack whose layers share parameters
 
 }  // namespace trafo::limits

@@ -1,6 +1,7 @@
 #include "engine/interop/host_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -53,6 +54,34 @@ std::vector<float> fixed_logits(const HostModel& host) {
   return host.context->values<float>(host.model->logits(*host.context, batch));
 }
 
+// The parameter of a model with shared layers that `name` is in its untied copy.
+std::string owner_name(const ModelConfig& config, const std::string& name) {
+  const size_t number = name.find('.') + 1, rest = name.find('.', number);
+  if (!name.starts_with("encoder.") && !name.starts_with("decoder.")) return name;
+  int64_t layer = 0;
+  const char* end = name.data() + std::min(rest, name.size());
+  if (std::from_chars(name.data() + number, end, layer).ptr != end) return name;
+  const LayerSharing sharing =
+      name.starts_with("encoder.") ? config.encoder_sharing() : config.decoder_sharing();
+  return concat(name.substr(0, number), sharing.owners[static_cast<size_t>(layer)],
+                name.substr(rest));
+}
+
+// The value of parameter `name` of the untied copy, from that of owner_name(). One matrix has the
+// keys and values of all distinct layers: each layer gets its part.
+std::vector<std::byte> untied_value(const ModelConfig& config, const std::string& name,
+                                    std::vector<std::byte> value) {
+  if (!name.starts_with("decoder.cross_kv.")) return value;
+  const LayerSharing sharing = config.decoder_sharing();
+  const size_t part = value.size() / static_cast<size_t>(sharing.set_count);
+  std::vector<std::byte> all;
+  for (const int64_t set : sharing.sets) {
+    const auto begin = value.begin() + set * static_cast<std::ptrdiff_t>(part);
+    all.insert(all.end(), begin, begin + static_cast<std::ptrdiff_t>(part));
+  }
+  return all;
+}
+
 }  // namespace
 
 float* HostModel::values(const char* parameter) const {
@@ -72,12 +101,15 @@ HostModel make_host_model(const ModelConfig& config) {
 }
 
 HostModel copy_to_host(Context& context, const Model& model) {
-  HostModel host = make_host_model(model.config());
+  HostModel host = make_host_model(model.config().untied());
   const ParameterStore& from = model.parameters();
-  for (size_t i = 0; i < host.parameters().count(); ++i) {  // those of the adapter follow
+  for (size_t i = 0; i < host.parameters().count(); ++i) {
     const auto id = static_cast<ParamId>(i);
+    const std::string& name = host.parameters().name(id);
     const std::span<float> values = span_of(host.parameters().value(id));
-    const std::vector<std::byte> bytes = merged_value(context, from, id);
+    const std::vector<std::byte> bytes =
+        untied_value(model.config(), name,
+                     merged_value(context, from, from.find(owner_name(model.config(), name))));
     if (from.dtype() == DType::f64) {
       std::vector<double> wide(values.size());
       if (!wide.empty()) std::memcpy(wide.data(), bytes.data(), bytes.size());
@@ -87,7 +119,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
       std::memcpy(values.data(), bytes.data(), bytes.size());
     }
     require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
-            ErrorCode::non_finite, kHostModelOrigin, "the parameter ", from.name(id),
+            ErrorCode::non_finite, kHostModelOrigin, "the parameter ", name,
             " has values that are not finite float32 numbers");
   }
   return host;

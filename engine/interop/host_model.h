@@ -18,7 +18,8 @@ struct HostModel {
 };
 
 HostModel make_host_model(const ModelConfig& config);
-// Copies the master weights, with the adapter merged. NON_FINITE, naming the parameter, if a weight
+// Copies the master weights, with the adapter merged. Layers that share their parameters get
+// parameters of their own. NON_FINITE, naming the parameter, if a weight
 // is NaN or infinite.
 HostModel copy_to_host(Context& context, const Model& model);
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host);

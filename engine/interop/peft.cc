@@ -87,6 +87,22 @@ std::string peft_name(Form form, const AdapterModule& module) {
   fail(ErrorCode::internal, kPeftOrigin, "unknown form");
 }
 
+// The module in each layer that uses these parameters, that of the module's own layer first. PEFT
+// has an adapter for each layer: those of layers that share their parameters are copies.
+std::vector<AdapterModule> modules_of_layers(const ModelConfig& config,
+                                             const AdapterModule& module) {
+  const size_t number = module.name.find('.') + 1, rest = module.name.find('.', number);
+  const int64_t own = std::stoll(module.name.substr(number, rest - number));
+  const LayerSharing sharing =
+      module.name.starts_with("encoder.") ? config.encoder_sharing() : config.decoder_sharing();
+  std::vector<AdapterModule> modules;
+  for (int64_t layer = own; layer < std::ssize(sharing.owners); ++layer)
+    if (sharing.owners[static_cast<size_t>(layer)] == own)
+      modules.push_back(
+          {concat(module.name.substr(0, number), layer, module.name.substr(rest)), module.range});
+  return modules;
+}
+
 // What PEFT finds the modules of a target by: the end of their names.
 std::string module_suffix(Form form, const std::string& target) {
   const LeafName& names = leaf_of(form, target);
@@ -256,13 +272,33 @@ void append(std::vector<float>& to, const SafetensorsReader& reader, const Tenso
   to.insert(to.end(), values.begin(), values.end());
 }
 
+// The tensor of a module's own layer, which layers that share its parameters have too.
+const TensorInfo& same_in_layers(const SafetensorsReader& reader, const ModelConfig& config,
+                                 const AdapterModule& module, const char* part, int64_t rows,
+                                 int64_t columns) {
+  const Form form = form_of(config);
+  const TensorInfo& own = tensor_at(reader, tensor_name(form, module, part), rows, columns);
+  std::vector<float> values;
+  for (const AdapterModule& of_layer : modules_of_layers(config, module)) {
+    const std::string name = tensor_name(form, of_layer, part);
+    if (name == own.name) continue;
+    const TensorInfo& copy = tensor_at(reader, name, rows, columns);
+    if (values.empty()) values = interop::read_floats(reader, own);
+    require(interop::read_floats(reader, copy) == values, ErrorCode::invalid_argument, kPeftOrigin,
+            reader.label(), ": ", name, " differs from ", own.name,
+            ", and these layers share their parameters in this model");
+  }
+  return own;
+}
+
 void refuse_surplus(const SafetensorsReader& reader, const ModelConfig& config,
                     const std::vector<AdapterSite>& sites) {
   std::vector<std::string> known;
   for (const AdapterSite& site : sites)
     for (const AdapterModule& module : site.modules)
-      for (const char* part : {"lora_A", "lora_B"})
-        known.push_back(tensor_name(form_of(config), module, part));
+      for (const AdapterModule& of_layer : modules_of_layers(config, module))
+        for (const char* part : {"lora_A", "lora_B"})
+          known.push_back(tensor_name(form_of(config), of_layer, part));
   for (const TensorInfo& info : reader.tensors())
     require(std::find(known.begin(), known.end(), info.name) != known.end(),
             ErrorCode::invalid_argument, kPeftOrigin, reader.label(), " has the tensor ", info.name,
@@ -301,15 +337,17 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
     auto down = std::as_bytes(std::span<const float>(storage.back()));
     storage.push_back(floats_of(context, model.parameters(), pair.up));
     auto up = std::as_bytes(std::span<const float>(storage.back()));
-    const auto add = [&](const std::string& name, int64_t rows, int64_t columns,
-                         std::span<const std::byte>& rest) {
+    const auto add = [&](const AdapterModule& module, const char* part, int64_t rows,
+                         int64_t columns, std::span<const std::byte>& rest) {
       const size_t bytes = static_cast<size_t>(rows * columns) * sizeof(float);
-      entries.push_back({name, DType::f32, {rows, columns}, rest.first(bytes)});
+      for (const AdapterModule& of_layer : modules_of_layers(config, module))
+        entries.push_back(
+            {tensor_name(form, of_layer, part), DType::f32, {rows, columns}, rest.first(bytes)});
       rest = rest.subspan(bytes);
     };
     for (const AdapterModule& module : site.modules) {
-      add(tensor_name(form, module, "lora_A"), adapter.rank, site.columns, down);
-      add(tensor_name(form, module, "lora_B"), module.range.count, adapter.rank, up);
+      add(module, "lora_A", adapter.rank, site.columns, down);
+      add(module, "lora_B", module.range.count, adapter.rank, up);
     }
   }
   SafetensorsMetadata metadata = {{"format", "pt"},  // which readers of PyTorch look for
@@ -345,7 +383,6 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
   }
   const std::vector<AdapterSite> sites = adapter_sites(config, adapter);
   refuse_surplus(reader, config, sites);
-  const Form form = form_of(config);
   struct Values {
     std::vector<float> down, up;
   };
@@ -354,10 +391,9 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
     Values& of_site = values.emplace_back();
     for (const AdapterModule& module : site.modules) {
       append(of_site.down, reader,
-             tensor_at(reader, tensor_name(form, module, "lora_A"), adapter.rank, site.columns));
-      append(
-          of_site.up, reader,
-          tensor_at(reader, tensor_name(form, module, "lora_B"), module.range.count, adapter.rank));
+             same_in_layers(reader, config, module, "lora_A", adapter.rank, site.columns));
+      append(of_site.up, reader,
+             same_in_layers(reader, config, module, "lora_B", module.range.count, adapter.rank));
     }
   }
   add_adapter(context, model, adapter, 0);

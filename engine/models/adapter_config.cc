@@ -145,13 +145,14 @@ std::string describe(const std::optional<AdapterConfig>& adapter) {
 
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const AdapterConfig& adapter) {
   Sites sites(config, adapter.targets);
-  for (int64_t i = 0; config.has_encoder() && i < config.encoder_layers; ++i)
+  const std::vector<int64_t> decoder = distinct_layers(config.decoder_sharing());
+  for (const int64_t i : distinct_layers(config.encoder_sharing()))
     sites.block(config.encoder_side(), "encoder." + std::to_string(i), false);
-  for (int64_t i = 0; i < config.decoder_layers; ++i)
+  for (const int64_t i : decoder)
     sites.block(config, "decoder." + std::to_string(i), config.has_encoder());
   if (config.has_encoder()) {
     std::vector<Sites::Part> parts;
-    for (int64_t i = 0; i < config.decoder_layers; ++i)
+    for (const int64_t i : decoder)
       for (const char* target : {"key", "value"})
         parts.push_back({target, config.kv_width(), "decoder." + std::to_string(i) + ".cross"});
     sites.matrix("decoder.cross_kv", config.width, parts);

@@ -19,9 +19,9 @@ class DecoderLm final : public Model {
     embedding_ = nn::Embedding(parameters_, "embedding", config.vocabulary, config.width, init);
     if (config.positions == Positions::standard)
       embedding_.add_positions(parameters_, "positions", config.max_positions, config.width, init);
-    decoder_ =
-        nn::TransformerStack(parameters_, "decoder", config.decoder_layers, block_options(true),
-                             nn::kFirstBlockDropout, config.depth_scaled_init);
+    decoder_ = nn::TransformerStack(parameters_, "decoder", config.decoder_layers,
+                                    block_options(true), nn::kFirstBlockDropout,
+                                    config.depth_scaled_init, config.decoder_sharing().owners);
     decoder_.add_final_norm(parameters_);
     const ParamId weight =
         config.tied_embeddings

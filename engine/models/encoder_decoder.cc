@@ -25,24 +25,24 @@ class EncoderDecoder final : public Model {
         config.tied_embeddings
             ? target_embedding_
             : nn::Embedding(parameters_, "source_embedding", config.vocabulary, width, init, root);
-    encoder_ =
-        nn::TransformerStack(parameters_, "encoder", config.encoder_layers, block_options(false),
-                             nn::kFirstBlockDropout, config.depth_scaled_init);
+    encoder_ = nn::TransformerStack(parameters_, "encoder", config.encoder_layers,
+                                    block_options(false), nn::kFirstBlockDropout,
+                                    config.depth_scaled_init, config.encoder_sharing().owners);
     nn::BlockOptions decoder = block_options(true);
     decoder.cross_attention = true;
     decoder_ =
         nn::TransformerStack(parameters_, "decoder", config.decoder_layers, decoder,
                              nn::kFirstBlockDropout + static_cast<uint32_t>(config.encoder_layers),
-                             config.depth_scaled_init);
+                             config.depth_scaled_init, config.decoder_sharing().owners);
     encoder_.add_final_norm(parameters_);
     decoder_.add_final_norm(parameters_);
-    cross_keys_values_ =
-        nn::Linear(parameters_, "decoder.cross_kv",
-                   {.in = width,
-                    .out = config.decoder_layers * 2 * config.kv_width(),
-                    .bias = config.biases,
-                    .fan_out = width,
-                    .stacked_layers = config.depth_scaled_init ? config.decoder_layers : 0});
+    const int64_t parts = config.decoder_sharing().set_count;
+    cross_keys_values_ = nn::Linear(parameters_, "decoder.cross_kv",
+                                    {.in = width,
+                                     .out = parts * 2 * config.kv_width(),
+                                     .bias = config.biases,
+                                     .fan_out = width,
+                                     .stacked_layers = config.depth_scaled_init ? parts : 0});
     const ParamId weight =
         config.tied_embeddings
             ? target_embedding_.weight()
@@ -87,7 +87,7 @@ class EncoderDecoder final : public Model {
 
   nn::Embedding source_embedding_, target_embedding_;
   nn::TransformerStack encoder_, decoder_;
-  // [layers * 2 * kv_width, width]: each layer's keys, then values
+  // [distinct layers * 2 * kv_width, width]: each layer's keys, then values
   nn::Linear cross_keys_values_;
 };
 

@@ -93,7 +93,8 @@ CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch
   inputs.encoder = encode(context, batch, {});
   inputs.encoder.capture = &capture;
   decode(context, batch.target_in, inputs, batch.indices_validated);
-  const int64_t column = layer * 2 * config_.kv_width();
+  const int64_t part = config_.decoder_sharing().sets[static_cast<size_t>(layer)];
+  const int64_t column = part * 2 * config_.kv_width();
   return {capture.queries,
           ops::slice(context, inputs.encoder.values, 1, column, column + config_.kv_width())};
 }

@@ -1,11 +1,42 @@
 #include "engine/models/model_config.h"
 
+#include <algorithm>
+
 #include "engine/models/model_config_fields.generated.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kModelConfigOrigin = "model_config";
+
+void check_option(const char*, const OptionField&, const std::vector<int64_t>&) {}
+
+// Layers that share parameters: a number for each layer of the stack, or an empty list.
+void check_tied_layers(const char* field, const std::vector<int64_t>& tied, const char* depth,
+                       int64_t layers) {
+  if (tied.empty()) return;
+  require(layers <= limits::kTiedLayers, ErrorCode::invalid_argument, kModelConfigOrigin, field,
+          " is for stacks of up to ", limits::kTiedLayers, " layers, ", depth, " is ", layers);
+  require(std::ssize(tied) == layers, ErrorCode::invalid_argument, kModelConfigOrigin, field,
+          " has ", tied.size(), " numbers, it needs one for each of the ", layers, " layers (",
+          depth, ")");
+  for (const int64_t number : tied)
+    require(number >= 1 && number <= layers, ErrorCode::invalid_argument, kModelConfigOrigin, field,
+            " has the layer ", number, ", the layers are 1 to ", layers);
+}
+
+LayerSharing sharing_of(const std::vector<int64_t>& tied, int64_t layers) {
+  LayerSharing sharing;
+  for (int64_t i = 0; i < layers; ++i) {
+    const auto first =
+        std::find(tied.begin(), tied.end(), tied.empty() ? 0 : tied[static_cast<size_t>(i)]);
+    const int64_t owner = tied.empty() ? i : first - tied.begin();
+    sharing.owners.push_back(owner);
+    sharing.sets.push_back(owner == i ? sharing.set_count++
+                                      : sharing.sets[static_cast<size_t>(owner)]);
+  }
+  return sharing;
+}
 
 void check_form(const ModelConfig& c) {
   const bool rotary = c.positions == Positions::rotary;
@@ -33,6 +64,13 @@ void check_form(const ModelConfig& c) {
           ErrorCode::invalid_argument, kModelConfigOrigin,
           "encoder_heads and encoder_ffn_width are of an encoder, which a ",
           enum_name(c.architecture), " does not have");
+  require(c.has_encoder() || c.encoder_tied_layers.empty(), ErrorCode::invalid_argument,
+          kModelConfigOrigin, "encoder_tied_layers is of an encoder, which a ",
+          enum_name(c.architecture), " does not have");
+  check_tied_layers("decoder_tied_layers", c.decoder_tied_layers, "decoder_layers",
+                    c.decoder_layers);
+  check_tied_layers("encoder_tied_layers", c.encoder_tied_layers, "encoder_layers",
+                    c.encoder_layers);
   require(c.encoder_heads == 0 || c.head_width > 0, ErrorCode::invalid_argument, kModelConfigOrigin,
           "encoder_heads (", c.encoder_heads,
           ") needs head_width, so that all heads have the same width");
@@ -52,6 +90,21 @@ void check_form(const ModelConfig& c) {
 }
 
 }  // namespace
+
+std::vector<int64_t> distinct_layers(const LayerSharing& sharing) {
+  std::vector<int64_t> layers = sharing.owners;
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
+LayerSharing ModelConfig::encoder_sharing() const {
+  return sharing_of(encoder_tied_layers, has_encoder() ? encoder_layers : 0);
+}
+
+LayerSharing ModelConfig::decoder_sharing() const {
+  return sharing_of(decoder_tied_layers, decoder_layers);
+}
 
 void validate(const ModelConfig& c) {
   for_each_field_of_model(c, [](const OptionField& field, const auto& value) {

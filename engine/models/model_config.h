@@ -4,11 +4,21 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/models/architecture.h"
 #include "engine/ops/activation/activation.h"
 
 namespace trafo {
+
+// Which layers of a stack share their parameters. Numbers count from 0.
+struct LayerSharing {
+  std::vector<int64_t> owners;  // of each layer: the first one with the same parameters
+  std::vector<int64_t> sets;    // of each layer: which set of parameters it uses
+  int64_t set_count = 0;        // distinct layers
+};
+// The layers that are their own owners, ascending.
+std::vector<int64_t> distinct_layers(const LayerSharing& sharing);
 
 // Norm, positions, ffn and biases of a decoder_lm may be those of Llama (Touvron et al., arXiv
 // 2302.13971); an encoder_decoder has the first value of each.
@@ -74,6 +84,11 @@ struct ModelConfig {
   // Attention heads of the encoder, where pruning left it another number than the decoder has.
   // With head_width. 0: {heads}.
   int64_t encoder_heads = 0;
+  // Which layers of the decoder share their parameters: a number from 1 to decoder_layers for
+  // each layer, and layers with the same number share. For up to 32 layers.
+  std::vector<int64_t> decoder_tied_layers{};
+  // The same for the layers of the encoder and encoder_layers.
+  std::vector<int64_t> encoder_tied_layers{};
   // clang-format on
   // options: end
 
@@ -91,6 +106,14 @@ struct ModelConfig {
   int64_t attention_width() const { return heads * head_dim(); }
   // Columns of the packed projection of queries, keys and values.
   int64_t qkv_width() const { return attention_width() + 2 * kv_width(); }
+  LayerSharing encoder_sharing() const;
+  LayerSharing decoder_sharing() const;
+  // The same sizes, each layer with parameters of its own.
+  ModelConfig untied() const {
+    ModelConfig config = *this;
+    config.encoder_tied_layers = config.decoder_tied_layers = {};
+    return config;
+  }
   // The same with the heads and the feed-forward width of the encoder's layers.
   ModelConfig encoder_side() const {
     ModelConfig side = *this;

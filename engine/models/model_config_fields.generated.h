@@ -43,6 +43,8 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "rope_high_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_high_turns);
   visit(OptionField{.name = "encoder_ffn_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "{ffn_width}"}, o.encoder_ffn_width);
   visit(OptionField{.name = "encoder_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "{heads}"}, o.encoder_heads);
+  visit(OptionField{.name = "decoder_tied_layers", .fixed = true, .later = true}, o.decoder_tied_layers);
+  visit(OptionField{.name = "encoder_tied_layers", .fixed = true, .later = true}, o.encoder_tied_layers);
 }
 
 }  // namespace trafo

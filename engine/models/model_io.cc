@@ -75,8 +75,8 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
            static_cast<double>(side.qkv_width() + side.attention_width() +
                                ffn_gemms * side.ffn_width);
   };
-  const double rows = rows_of(config, config.decoder_layers) +
-                      (is_lm ? 0 : rows_of(config.encoder_side(), config.encoder_layers));
+  const double rows = rows_of(config, config.decoder_sharing().set_count) +
+                      rows_of(config.encoder_side(), config.encoder_sharing().set_count);
   const double weights = matrix_element * width * (static_cast<double>(config.vocabulary) + rows) +
                          (is_lm ? table : 0);
   require(weights <= payload, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " holds ",

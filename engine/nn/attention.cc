@@ -83,7 +83,7 @@ PendingBias CrossAttention::forward(Context& context, const Tensor& x,
                                     const PackedSequences& sequences,
                                     const EncoderKeysValues& encoder, int64_t layer,
                                     const Dropout& dropout, bool decode_step) const {
-  const int64_t key_column = layer * 2 * options_.kv_width();
+  const int64_t key_column = options_.cross_part * 2 * options_.kv_width();
   const ops::AttentionInput query{query_.forward(context, x), 0};
   if (encoder.capture && encoder.capture->layer == layer) encoder.capture->queries = query.tensor;
   const ops::AttentionInput keys{encoder.values, key_column};

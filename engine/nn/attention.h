@@ -22,7 +22,8 @@ struct AttentionOptions {
   bool defer_bias = true;   // see LinearOptions
   // Its theta is above 0: queries and keys are rotated by their positions (RoFormer).
   RotaryAngles rotary{.theta = 0};
-  int64_t depth = 0;  // see LinearOptions
+  int64_t depth = 0;       // see LinearOptions
+  int64_t cross_part = 0;  // of cross-attention: which part of EncoderKeysValues it reads
 
   int64_t head_dim() const { return head_width > 0 ? head_width : width / heads; }
   int64_t query_width() const { return heads * head_dim(); }
@@ -58,9 +59,9 @@ struct QueryCapture {
 };
 
 // The keys and values that every decoder layer reads from the encoder's output. One GEMM makes
-// them for all layers.
+// them for all layers. Layers that share their parameters read the same part.
 struct EncoderKeysValues {
-  // [source tokens, layers * 2 * kv_width]: each layer's keys, then values
+  // [source tokens, parts * 2 * kv_width]: each part's keys, then values
   Tensor values;
   PackedSequences sequences;  // of the source
   // Decoding: row r reads source tokens begin[r] .. end[r], [rows] int32. Undefined otherwise.

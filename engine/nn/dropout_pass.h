@@ -18,9 +18,7 @@ struct DropoutPass {
   std::vector<bool> skipped = {};
 
   static constexpr uint32_t kPerLayer = 8;
-  bool skips(uint32_t layer) const {
-    return training && layer < skipped.size() && skipped[layer];
-  }
+  bool skips(uint32_t layer) const { return training && layer < skipped.size() && skipped[layer]; }
   Dropout at(uint32_t layer, uint32_t number, double p) const {
     return {training ? static_cast<float>(p) : 0.0f, seed, step, layer * kPerLayer + number};
   }
@@ -28,7 +26,8 @@ struct DropoutPass {
 
 // LayerDrop (Fan et al., arXiv 1909.11556): the layers first .. first + count - 1 that forward pass
 // `step` skips, each with probability p, 0 <= p < 1; empty if it skips none. The host decides, with
-// the random number that a dropout with the last number of the layer would take its first mask from.
+// the random number that a dropout with the last number of the layer would take its first mask
+// from.
 inline std::vector<bool> skipped_layers(uint64_t seed, uint32_t step, uint32_t first,
                                         uint32_t count, double p) {
   std::vector<bool> skipped;

@@ -24,6 +24,13 @@ TransformerBlock::TransformerBlock(ParameterStore& store, const std::string& pre
   feed_forward_ = FeedForward(store, prefix + ".ffn", options.feed_forward);
 }
 
+TransformerBlock TransformerBlock::as_layer(int64_t layer, uint32_t dropout_layer) const {
+  TransformerBlock block = *this;
+  block.layer_ = layer;
+  block.dropout_layer_ = dropout_layer;
+  return block;
+}
+
 ResidualStream TransformerBlock::begin(Context& context, const Tensor& embedded) const {
   return {embedded, pre_norm_ ? attention_norm_.forward(context, embedded) : embedded};
 }

@@ -52,6 +52,9 @@ class TransformerBlock {
   TransformerBlock(ParameterStore& store, const std::string& prefix, const BlockOptions& options,
                    int64_t layer, uint32_t dropout_layer);
 
+  // A block with the parameters of this one, as another layer.
+  TransformerBlock as_layer(int64_t layer, uint32_t dropout_layer) const;
+
   // The stream in front of this block, if it is the first.
   ResidualStream begin(Context& context, const Tensor& embedded) const;
   // next_norm: what a pre-norm stream is normalised with for its next reader. Not used by

@@ -9,13 +9,20 @@ namespace trafo::nn {
 
 TransformerStack::TransformerStack(ParameterStore& store, const std::string& prefix, int64_t blocks,
                                    const BlockOptions& options, uint32_t first_dropout_layer,
-                                   bool depth_scaled_init)
+                                   bool depth_scaled_init, std::span<const int64_t> owners)
     : prefix_(prefix), norm_options_(options.norm), pre_norm_(options.pre_norm) {
+  int64_t declared = 0;
   for (int64_t i = 0; i < blocks; ++i) {
+    const auto number = static_cast<size_t>(i);
+    const uint32_t dropout_layer = first_dropout_layer + static_cast<uint32_t>(i);
+    if (!owners.empty() && owners[number] != i) {
+      blocks_.push_back(blocks_[static_cast<size_t>(owners[number])].as_layer(i, dropout_layer));
+      continue;
+    }
     BlockOptions block = options;
-    if (depth_scaled_init) block.attention.depth = block.feed_forward.depth = i + 1;
-    blocks_.emplace_back(store, prefix + "." + std::to_string(i), block, i,
-                         first_dropout_layer + static_cast<uint32_t>(i));
+    block.attention.cross_part = declared++;
+    if (depth_scaled_init) block.attention.depth = block.feed_forward.depth = declared;
+    blocks_.emplace_back(store, prefix + "." + std::to_string(i), block, i, dropout_layer);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,11 @@ class TransformerStack {
   TransformerStack() = default;
   // Declares blocks `prefix`.0, `prefix`.1, ... The first drops out as layer `first_dropout_layer`.
   // depth_scaled_init: the initial weights of block i are divided by the square root of i + 1.
+  // owners: block i has the parameters of block owners[i] <= i, and only blocks that are their own
+  // owners are declared; i + 1 above counts these. Empty: every block is its own.
   TransformerStack(ParameterStore& store, const std::string& prefix, int64_t blocks,
                    const BlockOptions& options, uint32_t first_dropout_layer,
-                   bool depth_scaled_init);
+                   bool depth_scaled_init, std::span<const int64_t> owners = {});
   // Declares `prefix`.norm, which a pre-norm stack ends with. A post-norm stack has none.
   void add_final_norm(ParameterStore& store);
 

@@ -1,10 +1,10 @@
 """The structs and constants of the C header, their defaults, and how they become the engine's."""
 from engine import path as engine_path
-from schema import described, default_text, wrap
+from schema import described, default_text, limit, wrap
 
 WIDTH = 128
 C = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "int32_t", "period": "trafo_period",
-     "metrics": "int32_t", "metric": "int32_t", "dtype": "int32_t"}
+     "metrics": "int32_t", "metric": "int32_t", "layers": "uint8_t", "dtype": "int32_t"}
 METRIC = {"ce-mean-words": "TRAFO_METRIC_CE", "bleu": "TRAFO_METRIC_BLEU", "chrf": "TRAFO_METRIC_CHRF"}
 NOTES = {"metrics": "Bits TRAFO_METRIC_*.", "metric": "One bit TRAFO_METRIC_*.", "dtype": "TRAFO_FLOAT32 and so on. Not part of files."}
 
@@ -37,13 +37,16 @@ def text(row):
         return words.replace("Whether", "1:", 1)
     if row.enum:
         words = f"{row.enum.c}_*. {words}" if row.enum.c != "TRAFO" else words
+    if row.type == "layers":
+        words += " 0 ends the list."
     return f"{NOTES[row.type]} {words}" if row.type in ("metrics", "metric") else words
 
 
 def member(row):
     if row.type == "handle":
         return f"const trafo_{row.name} *{row.name}"
-    return f"{'int32_t' if row.enum else C[row.type]} {row.name}"
+    length = f"[{limit('kTiedLayers')}]" if row.type == "layers" else ""
+    return f"{'int32_t' if row.enum else C[row.type]} {row.name}{length}"
 
 
 def is_small(row):
@@ -135,6 +138,9 @@ def to_c(table):
             value = f"to_c({value})"
         elif row.type == "metrics":
             value = f"metric_bits({value})"
+        elif row.type == "layers":
+            lines.append(f"  layers_to_c({value}, c.{row.name});")
+            continue
         lines.append(f"  c.{row.name} = {value};")
     return lines + ["  return c;", "}"]
 
@@ -156,6 +162,8 @@ def from_c(table):
             value = f'to_period(call, {value}, "{row.name}")'
         elif row.type == "metrics":
             value = f"to_metrics(call, {value}, c.first_metric)"
+        elif row.type == "layers":
+            value = f'to_layers(call, {value}, "{row.name}")'
         lines.append(f"  o.{engine_path(row)} = {value};")
     return lines + ["  return o;", "}"]
 

@@ -83,7 +83,7 @@ def bounds(row):
 def reader(row):
     flag, target = json.dumps(row.flag), f"o.{row.name}"
     if row.read:
-        return f"{row.read}(s, {flag}, o)"
+        return f"{row.read}(s, {flag}, {target if row.type == 'layers' else 'o'})"
     if row.enum or row.cli_values:
         return f"{target} = s.choice({flag}, k{''.join(part.capitalize() for part in row.name.split('_'))})"
     kind = {"int": "integer", "seed": "seed", "bytes": "bytes", "real": "real", "flag": "flag"}.get(row.type)
@@ -97,7 +97,7 @@ def writer(row):
     if row.enum or row.cli_values:
         name = f"k{''.join(part.capitalize() for part in row.name.split('_'))}"
         return f"first_name({name}[{value}])"
-    return {"flag": f'{value} != 0 ? "on" : "off"', "period": f"period_text({value})",
+    return {"layers": f"layer_names({value})", "flag": f'{value} != 0 ? "on" : "off"', "period": f"period_text({value})",
             "metrics": "metric_names(o)"}.get(row.type, f'fmt::format("{{}}", {value})')
 
 
@@ -136,7 +136,7 @@ def source(schema):
             if row.only == "cli":
                 continue
             value = writer(row)
-            lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type == "metrics" else f"{{{value}}});"))
+            lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type in ("metrics", "layers") else f"{{{value}}});"))
         lines.append("}")
     architectures = ", ".join(f"{{{json.dumps(value['cli'])}, {str(value['has_encoder']).lower()}}}"
                               for value in schema.enums["architecture"].values)

@@ -2,7 +2,7 @@
 from schema import UNLIMITED, described, period, plain, wrap
 
 CPP = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "bool", "period": "Period",
-       "metrics": "std::vector<std::string>"}
+       "metrics": "std::vector<std::string>", "layers": "std::vector<int64_t>"}
 UNIT = {"u": "updates", "t": "tokens", "e": "epochs"}
 
 
@@ -16,6 +16,8 @@ def initial(row):
         return f"{{{value}, PeriodUnit::{UNIT[unit]}}}"
     if row.type == "metrics":
         return "{" + ", ".join(f'"{metric}"' for metric in row.default) + "}"
+    if row.type == "layers":
+        return "{}"
     return f" = {plain(row.default)}"
 
 

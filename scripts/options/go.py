@@ -29,7 +29,7 @@ def without_handles(table):
 
 INTEGER = {"model": "int", "training": "int64", "decoding": "int64", "evaluation": "int64"}
 TYPES = {"seed": "uint64", "bytes": "int64", "real": "float64", "flag": "bool", "period": "Period", "metrics": "Metric",
-         "metric": "Metric", "dtype": "DType"}
+         "metric": "Metric", "layers": "[TiedLayers]uint8", "dtype": "DType"}
 C = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "metrics": "int32_t", "metric": "int32_t",
      "dtype": "int32_t"}
 
@@ -82,6 +82,9 @@ def conversions(table, go, rows):
     lines = [f"func (o *{go}) fromC(c *C.{table.c}) {{", "\to.explicit = true"]
     for row in rows:
         field, value = name_of(row.name), f"c.{row.name}"
+        if row.type == "layers":
+            lines.append(f"\to.{field} = layersFromC(&{value})")
+            continue
         if row.type == "flag":
             value += " != 0"
         elif row.type == "period":
@@ -92,6 +95,9 @@ def conversions(table, go, rows):
     lines += ["}", "", f"func (o *{go}) toC(c *C.{table.c}) {{"]
     for row in rows:
         value = f"o.{name_of(row.name)}"
+        if row.type == "layers":
+            lines += [f"\tif o.explicit || {value} != [TiedLayers]uint8{{}} {{", f"\t\tc.{row.name} = layersToC(&{value})", "\t}"]
+            continue
         given = value if row.type == "flag" else f"{value} != (Period{{}})" if row.type == "period" else f"{value} != 0"
         if row.type == "flag":
             value = f"cBool({value})"

@@ -40,7 +40,7 @@ def words(row):
 
 # type in Rust, to the C struct, from it
 MODEL = {"int": ("usize", "to_i64", "from_i64"), "real": ("f64", "same", "same"), "flag": ("bool", "i32::from", "from_flag"),
-         "dtype": ("DType", "DType::as_raw", "DType::from_raw")}
+         "layers": ("Vec<usize>", "to_layers", "from_layers"), "dtype": ("DType", "DType::as_raw", "DType::from_raw")}
 TRAINING = {"int": ("i64", "same"), "bytes": ("i64", "same"), "seed": ("u64", "same"), "real": ("f64", "same"),
             "flag": ("bool", "i32::from"), "period": ("Period", "Period::to_raw")}
 

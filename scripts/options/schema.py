@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "engine/options"
 KEYS = {"name", "type", "default", "range", "zero", "fixed", "later", "json", "only", "section", "flag", "alias", "old",
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "read", "help", "doc"}
-PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "dtype", "handle"}
+PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
           "Batches", "Metrics"]
 UNITS = {"u": "updates", "t": "target tokens", "e": "epochs"}
@@ -211,6 +211,8 @@ def default_text(row, names=lambda enum, value: enum.value(value)["text"]):
         return f"{value} {UNITS[unit]}"
     if row.type == "metrics":
         return ", ".join(row.default)
+    if row.type == "layers":
+        return "none"
     return plain(row.default)
 
 
@@ -219,6 +221,8 @@ def described(row, default, refer):
     text = re.sub(r"\{(\w+)\}", lambda match: refer(match[1]), row.doc)
     if row.default is None or row.required or row.name == row.part:
         return text
+    if row.type == "layers":
+        return f"{text} Default: none are shared."
     zero = row.default == 0 and row.type != "flag"
     if row.zero and zero:
         return f"{text} Default 0: {row.zero}."

@@ -94,8 +94,56 @@ static void test_student_preset(void) {
   CHECK(bytes > 2000000 && bytes <= 2500000);
 }
 
+// Layers that share their parameters: a list that ends with 0.
+static void test_tied_layers(void) {
+  const char* path = work_path("tied");
+  trafo_context* context = new_context(1);
+  trafo_model_config config, kept;
+  trafo_model *model = NULL, *loaded = NULL;
+  OK(trafo_model_config_init(&config, sizeof config));
+  CHECK(all_zero(config.decoder_tied_layers, sizeof config.decoder_tied_layers));
+  config.vocabulary = 20;
+  config.width = config.ffn_width = 16;
+  config.heads = 2;
+  config.encoder_layers = 2;
+  config.decoder_layers = 4;
+  int64_t parameters = 0, elements = 0, fewer = 0;
+  OK(trafo_model_new(context, &config, 1, &model));
+  OK(trafo_model_get_parameter_count(model, &parameters, &elements));
+  trafo_model_free(model);
+  const uint8_t decoder[] = {1, 1, 3, 3};
+  memcpy(config.decoder_tied_layers, decoder, sizeof decoder);
+  config.encoder_tied_layers[0] = config.encoder_tied_layers[1] = 2;
+  OK(trafo_model_new(context, &config, 1, &model));
+  OK(trafo_model_get_parameter_count(model, &parameters, &fewer));
+  CHECK(fewer < elements * 3 / 4);
+  OK(trafo_model_save(model, path, strlen(path)));
+  OK(trafo_model_load(context, path, strlen(path), &loaded));
+  OK(trafo_model_get_config(loaded, &kept, sizeof kept));
+  CHECK(memcmp(kept.decoder_tied_layers, config.decoder_tied_layers,
+               sizeof kept.decoder_tied_layers) == 0);
+  CHECK(memcmp(kept.encoder_tied_layers, config.encoder_tied_layers,
+               sizeof kept.encoder_tied_layers) == 0);
+  trafo_model_free(loaded);
+  trafo_model_free(model);
+  model = NULL;
+  config.decoder_tied_layers[1] = 5;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT,
+        "decoder_tied_layers has the layer 5, the layers are 1 to 4");
+  config.decoder_tied_layers[1] = 0;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT,
+        "decoder_tied_layers has a layer behind the 0 that ends the list");
+  memset(config.decoder_tied_layers, 0, sizeof config.decoder_tied_layers);
+  config.encoder_tied_layers[2] = 1;
+  FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT,
+        "encoder_tied_layers has 3 numbers, it needs one for each of the 2 layers");
+  CHECK(model == NULL);
+  trafo_context_free(context);
+}
+
 void test_options(void) {
   test_student_preset();
+  test_tied_layers();
   test_devices();
 
   trafo_context* context = NULL;

@@ -98,6 +98,43 @@ TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
           "ema_alpha was 0.0001 and is 0.0 now");
 }
 
+TEST_F(TrainingCli, LayersShareTheirParameters) {
+  const auto deep = [&](const std::string& directory, const std::string& after) {
+    return changed(changed(train(directory, after), "--enc-depth", "2"), "--dec-depth", "3");
+  };
+  const Arguments tied{"--transformer-tied-layers",         "1",  "1", "3",
+                       "--transformer-tied-encoder-layers", "2,2"};
+  trained(deep("tied", "5u") + tied);
+  trained(deep("tied", "10u"));  // with what config.yml says
+  const std::string config = read_file(file("tied/config.yml"));
+  EXPECT_NE(config.find("transformer-tied-layers: [1, 1, 3]\n"), std::string::npos) << config;
+  EXPECT_NE(config.find("transformer-tied-encoder-layers: [\"2,2\"]\n"), std::string::npos)
+      << config;
+  trained(deep("untied", "10u"));
+  EXPECT_NE(read_file(file("untied/config.yml")).find("transformer-tied-layers: [none]\n"),
+            std::string::npos);
+  EXPECT_LT(fs::file_size(file("tied/ckpt/10/model.safetensors")),
+            fs::file_size(file("untied/ckpt/10/model.safetensors")));
+  const Outcome info = run({"info", "tied/ckpt/10/model.safetensors"});
+  EXPECT_NE(info.out.find("shared        encoder 2 2, decoder 1 1 3\n"), std::string::npos)
+      << info.out;
+  const Outcome translated = run({"translate", "--model", "tied"}, "der Hund\n");
+  EXPECT_EQ(translated.exit_code, 0) << translated.err;
+  EXPECT_EQ(run({"quantize", "-m", "tied", "-o", "tied-int8", "-q"}).exit_code, 0);
+  const Outcome exported = run({"export", "-m", "tied", "--to", "ctranslate2", "-o", "tied-ct2"});
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+  // Fine-tuned with the layers that the model has.
+  trained(deep("tuned", "2u") + Arguments{"--pretrained-model", "tied"});
+  refused(deep("wrong", "2u") + Arguments{"--pretrained-model", "tied"} +
+              Arguments{"--transformer-tied-layers", "none"},
+          "the pretrained model has 1 1 3");
+  refused(deep("wrong", "5u") + Arguments{"--transformer-tied-layers", "1", "1"},
+          "decoder_tied_layers has 2 numbers, it needs one for each of the 3 layers");
+  for (const char* wrong : {"1,,1", "1,x,1", "0,1,1", "1,1,99"})
+    refused(deep("wrong", "5u") + Arguments{"--transformer-tied-layers", wrong},
+            "transformer-tied-layers");
+}
+
 TEST_F(TrainingCli, LayersAreDroppedAndTheRunResumes) {
   const Arguments drop{"--layer-drop", "0.4"};
   trained(train("dropped", "5u") + drop);

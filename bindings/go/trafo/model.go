@@ -89,6 +89,11 @@ type ModelConfig struct {
 	// Attention heads of the encoder, where pruning left it another number than the decoder has. With HeadWidth.
 	// Default 0: {heads}.
 	EncoderHeads int
+	// Which layers of the decoder share their parameters: a number from 1 to DecoderLayers for each layer, and
+	// layers with the same number share. For up to 32 layers. Default: none are shared.
+	DecoderTiedLayers [TiedLayers]uint8
+	// The same for the layers of the encoder and EncoderLayers. Default: none are shared.
+	EncoderTiedLayers [TiedLayers]uint8
 	// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
@@ -96,6 +101,23 @@ type ModelConfig struct {
 	// options: end
 
 	explicit bool // made by the library: fields that are zero are meant
+}
+
+// TiedLayers is the most layers of a stack that shares parameters.
+const TiedLayers = C.TRAFO_TIED_LAYERS
+
+func layersFromC(c *[TiedLayers]C.uint8_t) (layers [TiedLayers]uint8) {
+	for i, number := range c {
+		layers[i] = uint8(number)
+	}
+	return layers
+}
+
+func layersToC(layers *[TiedLayers]uint8) (c [TiedLayers]C.uint8_t) {
+	for i, number := range layers {
+		c[i] = C.uint8_t(number)
+	}
+	return c
 }
 
 // DefaultModelConfig gives the defaults: 6+6 layers, width 512, FFN 2048, 8 heads, dropout 0.1.

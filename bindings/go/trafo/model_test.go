@@ -148,7 +148,15 @@ func TestModelParameters(t *testing.T) {
 	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
 		t.Errorf("%+v became %+v", want, got)
 	}
-	_, err := trafo.Preset("enormous")
+	want.DecoderLayers, want.EncoderTiedLayers = 3, [trafo.TiedLayers]uint8{1, 1}
+	want.DecoderTiedLayers = [trafo.TiedLayers]uint8{1, 2, 1}
+	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
+		t.Errorf("%+v became %+v", want, got)
+	}
+	want.DecoderTiedLayers[2] = 4
+	_, err := l.context.NewModel(want, 1)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, err = trafo.Preset("enormous")
 	wantError(t, err, trafo.ErrNotFound)
 	config := trafo.DefaultModelConfig()
 	_, err = l.context.NewModel(config, 1)

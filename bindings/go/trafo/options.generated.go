@@ -161,6 +161,8 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.RopeHighTurns = float64(c.rope_high_turns)
 	o.EncoderFFNWidth = int(c.encoder_ffn_width)
 	o.EncoderHeads = int(c.encoder_heads)
+	o.DecoderTiedLayers = layersFromC(&c.decoder_tied_layers)
+	o.EncoderTiedLayers = layersFromC(&c.encoder_tied_layers)
 	o.Precision = DType(c.precision)
 }
 
@@ -263,6 +265,12 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.explicit || o.EncoderHeads != 0 {
 		c.encoder_heads = C.int64_t(o.EncoderHeads)
+	}
+	if o.explicit || o.DecoderTiedLayers != [TiedLayers]uint8{} {
+		c.decoder_tied_layers = layersToC(&o.DecoderTiedLayers)
+	}
+	if o.explicit || o.EncoderTiedLayers != [TiedLayers]uint8{} {
+		c.encoder_tied_layers = layersToC(&o.EncoderTiedLayers)
 	}
 	if o.explicit || o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

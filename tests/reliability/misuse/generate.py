@@ -78,6 +78,9 @@ class Writer:
                 self.handles(path, own, kind_of(m.ctype), "refused")
             elif m.ctype == "const trafo_string_view *":  # its count is 0
                 self.bend(path, "NULL", "either", f"{own} = NULL;")
+            elif m.name in rules.LAYERS:
+                self.bend(path, "INT64_MAX", "refused", f"{own}[0] = 255;")
+                self.bend(path, "overflow", "refused", f"{own}[0] = 0; {own}[1] = 1;")
             elif m.name == "struct_size":
                 self.sizes(label, target)
             else:

@@ -310,7 +310,11 @@ BOUNDS = {"low", "high"}  # either may be infinite
 FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
 
 
-OPTION_KINDS = {"int": QUANTITIES, "bytes": QUANTITIES, "metrics": QUANTITIES, "seed": ANY, "real": REALS, "flag": FLAGS,
+# A number for each layer, and 0 behind the last.
+LAYERS = set()
+
+
+OPTION_KINDS = {"layers": LAYERS, "int": QUANTITIES, "bytes": QUANTITIES, "metrics": QUANTITIES, "seed": ANY, "real": REALS, "flag": FLAGS,
                 "dtype": ENUMS, "metric": ENUMS}
 for table in Schema().tables.values():
     for row in table.c_rows:

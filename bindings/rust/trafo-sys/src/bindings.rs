@@ -51,6 +51,7 @@ pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
 pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
 pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_TIED_LAYERS: i32 = 32;
 pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
 pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
 pub const TRAFO_INT8: i32 = 4;
@@ -1877,7 +1878,6 @@ unsafe extern "C" {
 pub struct trafo_model {
     _unused: [u8; 0],
 }
-#[doc = " options: end"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_model_config {
@@ -1923,6 +1923,10 @@ pub struct trafo_model_config {
     pub encoder_ffn_width: i64,
     #[doc = " Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:\n {heads}."]
     pub encoder_heads: i64,
+    #[doc = " Which layers of the decoder share their parameters: a number from 1 to decoder_layers for each layer, and layers with the\n same number share. For up to 32 layers. Default: none are shared. 0 ends the list."]
+    pub decoder_tied_layers: [u8; 32usize],
+    #[doc = " The same for the layers of the encoder and encoder_layers. Default: none are shared. 0 ends the list."]
+    pub encoder_tied_layers: [u8; 32usize],
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -1954,7 +1958,7 @@ pub struct trafo_model_config {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 224usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 288usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -1998,34 +2002,38 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, encoder_ffn_width) - 152usize];
     ["Offset of field: trafo_model_config::encoder_heads"]
         [::core::mem::offset_of!(trafo_model_config, encoder_heads) - 160usize];
+    ["Offset of field: trafo_model_config::decoder_tied_layers"]
+        [::core::mem::offset_of!(trafo_model_config, decoder_tied_layers) - 168usize];
+    ["Offset of field: trafo_model_config::encoder_tied_layers"]
+        [::core::mem::offset_of!(trafo_model_config, encoder_tied_layers) - 200usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 168usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 232usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 172usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 236usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 176usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 240usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 180usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 244usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 184usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 248usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 188usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 252usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 192usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 256usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 196usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 260usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 200usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 264usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 204usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 268usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 208usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 272usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 212usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 276usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 216usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 280usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 220usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 284usize];
 };
 unsafe extern "C" {
     #[must_use]

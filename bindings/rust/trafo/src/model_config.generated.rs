@@ -169,6 +169,11 @@ config_fields! {
     /// Attention heads of the encoder, where pruning left it another number than the decoder has. With `head_width`.
     /// Default 0: {heads}.
     encoder_heads / get_encoder_heads: usize = to_i64, from_i64;
+    /// Which layers of the decoder share their parameters: a number from 1 to `decoder_layers` for each layer, and
+    /// layers with the same number share. For up to 32 layers. Default: none are shared.
+    decoder_tied_layers / get_decoder_tied_layers: Vec<usize> = to_layers, from_layers;
+    /// The same for the layers of the encoder and `encoder_layers`. Default: none are shared.
+    encoder_tied_layers / get_encoder_tied_layers: Vec<usize> = to_layers, from_layers;
     /// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].

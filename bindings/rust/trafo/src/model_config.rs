@@ -76,6 +76,23 @@ impl ModelConfig {
 pub(crate) fn from_i64(value: i64) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
+// What the array cannot hold becomes a layer that no model has, and the engine refuses it by name.
+fn to_layers(layers: Vec<usize>) -> [u8; sys::TRAFO_TIED_LAYERS as usize] {
+    let mut raw = [0; sys::TRAFO_TIED_LAYERS as usize];
+    if layers.len() > raw.len() {
+        return [u8::MAX; sys::TRAFO_TIED_LAYERS as usize];
+    }
+    for (number, layer) in raw.iter_mut().zip(layers) {
+        *number = match layer {
+            0 => u8::MAX,
+            _ => u8::try_from(layer).unwrap_or(u8::MAX),
+        };
+    }
+    raw
+}
+fn from_layers(raw: [u8; sys::TRAFO_TIED_LAYERS as usize]) -> Vec<usize> {
+    raw.into_iter().take_while(|&number| number != 0).map(usize::from).collect()
+}
 fn from_flag(flag: i32) -> bool {
     flag != 0
 }

@@ -304,6 +304,24 @@ fn ema_is_kept_beside_the_weights() -> Result<()> {
 }
 
 #[test]
+fn layers_share_their_parameters() -> Result<()> {
+    let config = || {
+        Ok::<_, trafo::Error>(ModelConfig::preset("tiny", 50)?.encoder_layers(2).decoder_layers(3))
+    };
+    let elements =
+        |config: &ModelConfig| Ok::<_, trafo::Error>(weights(&Model::new(config, 1)?).len());
+    let tied = config()?.decoder_tied_layers(vec![1, 1, 3]).encoder_tied_layers(vec![2, 2]);
+    assert!(elements(&tied)? < elements(&config()?)?);
+    assert_eq!(tied.get_decoder_tied_layers(), [1, 1, 3]);
+    assert_eq!(Model::new(&tied, 1)?.config()?, tied);
+    for wrong in [vec![1, 1], vec![1, 0, 1], vec![1, 1, 4], vec![1, 1, 300], vec![1; 40]] {
+        let error = Model::new(&config()?.decoder_tied_layers(wrong), 1).unwrap_err();
+        assert!(error.to_string().contains("decoder_tied_layers"), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn layers_are_dropped_in_training_alone() -> Result<()> {
     let train = corpus();
     let tokenizer = tokenizer(&train);
