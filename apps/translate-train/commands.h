@@ -49,6 +49,8 @@ void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which mo
 void add_model_arguments(CLI::App& app, ModelArguments& arguments);  // and where it computes
 void add_adapter_argument(CLI::App& app, ModelArguments& arguments);
 ModelPaths find_model(const ModelArguments& arguments);
+// The configuration of a model file.
+trafo_model_config config_of_file(const std::string& path);
 
 struct LoadedModel {
   Context context;

@@ -101,6 +101,15 @@ ModelPaths find_model(const ModelArguments& arguments) {
   return paths;
 }
 
+trafo_model_config config_of_file(const std::string& path) {
+  const trafo_context_options cpu = context_options("cpu", 1, true);
+  const auto context = make<Context>(trafo_context_new, &cpu);
+  const auto model = make<Model>(trafo_model_load, context.get(), path.data(), path.size());
+  trafo_model_config config{};
+  check(trafo_model_get_config(model.get(), &config, sizeof config));
+  return config;
+}
+
 void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer) {
   // Translating no lines compares the two and does nothing else.
   make<Translations>(trafo_translate, model, tokenizer,

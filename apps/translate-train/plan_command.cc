@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.h"
 #include "device.h"
@@ -40,6 +42,7 @@ struct RankPlan {
 // What is planned, but for the rank.
 struct PlanRequest {
   const TrainConfig& config;
+  const trafo_model_config* teacher;  // may be null
   const std::vector<std::string>& frozen;
   int64_t sentence_length;
 };
@@ -49,20 +52,25 @@ trafo_memory_plan plan_of_rank(const PlanRequest& request, size_t rank, size_t r
   const int64_t sentences = std::max<int64_t>(1, tokens / request.sentence_length);
   const std::vector<trafo_string_view> patterns = views(request.frozen);
   trafo_memory_plan plan{};
-  check(trafo_plan_training_of_rank(
-      &request.config.model, &request.config.trainer, patterns.data(), patterns.size(),
-      static_cast<int32_t>(rank), static_cast<int32_t>(ranks), sentences,
-      has_encoder(request.config.model) ? tokens : 0, tokens, &plan, sizeof plan));
+  const int64_t source_tokens = has_encoder(request.config.model) ? tokens : 0;
+  const auto of_rank = static_cast<int32_t>(rank), size = static_cast<int32_t>(ranks);
+  if (request.teacher)
+    check(trafo_plan_distillation(&request.config.model, request.teacher, &request.config.trainer,
+                                  patterns.data(), patterns.size(), of_rank, size, sentences,
+                                  source_tokens, tokens, &plan, sizeof plan));
+  else
+    check(trafo_plan_training_of_rank(&request.config.model, &request.config.trainer,
+                                      patterns.data(), patterns.size(), of_rank, size, sentences,
+                                      source_tokens, tokens, &plan, sizeof plan));
   return plan;
 }
 
 // With batch_fit, which is then off: the batch is the one that fits all ranks.
 std::vector<RankPlan> plan_ranks(TrainConfig& config, const Settings& settings,
-                                 const std::vector<std::string>& frozen, int64_t sentence_length) {
+                                 const PlanRequest& request) {
   std::vector<std::string> devices{"cuda"};
   if (settings.has("devices")) devices = devices_of(settings);
   if (devices[0] == "cpu") settings.refuse("devices", "plan is for GPUs, got cpu");
-  const PlanRequest request{config, frozen, sentence_length};
   if (config.trainer.batch_fit && devices.size() > 1) {
     int64_t tokens = INT64_MAX;
     for (size_t rank = 0; rank < devices.size(); ++rank)
@@ -81,15 +89,23 @@ bool fits(const trafo_memory_plan& plan) {
 }
 
 Json json_of(const trafo_memory_plan& plan) {
-  return {{"weights_bytes", plan.weights_bytes},
-          {"gradients_bytes", plan.gradients_bytes},
-          {"optimizer_bytes", plan.optimizer_bytes},
-          {"activations_bytes", plan.activations_bytes},
-          {"total_bytes", plan.total_bytes}};
+  return {{"weights_bytes", plan.weights_bytes},         {"gradients_bytes", plan.gradients_bytes},
+          {"optimizer_bytes", plan.optimizer_bytes},     {"teacher_bytes", plan.teacher_bytes},
+          {"activations_bytes", plan.activations_bytes}, {"total_bytes", plan.total_bytes}};
 }
 
 int plan(const CLI::App& app, const PlanArguments& arguments) {
   Settings settings = given_settings(app, setting_specs(), arguments.values);
+  std::optional<trafo_model_config> teacher;
+  if (settings.has("teacher")) {
+    const std::string given = settings.text("teacher");
+    if (!std::filesystem::exists(given))
+      settings.refuse("teacher", given + ": no such file or directory");
+    ModelArguments model;
+    model.model = model.vocabulary = given;  // no vocabulary is needed
+    teacher = config_of_file(find_model(model).model);
+    settings.set_default("dim-vocabs", {std::to_string(teacher->vocabulary)});
+  }
   fill_defaults(settings, 0);
   TrainConfig config = resolve(settings);
   config.model.vocabulary = settings.integer("dim-vocabs");
@@ -102,8 +118,9 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
   const std::vector<std::string> frozen =
       settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{};
-  const std::vector<RankPlan> ranks =
-      plan_ranks(config, settings, frozen, arguments.sentence_length);
+  const PlanRequest request{config, teacher ? &*teacher : nullptr, frozen,
+                            arguments.sentence_length};
+  const std::vector<RankPlan> ranks = plan_ranks(config, settings, request);
   const RankPlan& largest = *std::max_element(
       ranks.begin(), ranks.end(),
       [](const RankPlan& a, const RankPlan& b) { return a.plan.total_bytes < b.plan.total_bytes; });
@@ -149,6 +166,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
     row("weights", plan.weights_bytes);
     row("gradients", plan.gradients_bytes);
     row("optimizer", plan.optimizer_bytes);
+    if (teacher) row("teacher", plan.teacher_bytes);
     row("activations", plan.activations_bytes);
     row("in all", plan.total_bytes);
     if (plan.limit_bytes > 0) out.show(fits(plan) ? "fits the limit" : "is over the limit");

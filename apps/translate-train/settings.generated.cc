@@ -139,6 +139,15 @@ constexpr SettingSpec kSpecs[] = {
     {"layer-drop", "", "", "Training", "P",
      "skip every layer with this probability in a batch: later, layers can be pruned (default 0)",
      "", 1, 1, true, false, nullptr},
+    {"teacher", "", "", "Training", "FILE|DIR",
+     "word-level distillation: learn the probabilities of this trained model, too; its vocabulary is the run's",
+     "", 1, 1, true, true, nullptr},
+    {"teacher-weight", "", "", "Training", "W",
+     "share of the teacher in the loss, 0 to 1 (default 0.5)",
+     "", 1, 1, true, true, nullptr},
+    {"teacher-temperature", "", "", "Training", "T",
+     "temperature of both distributions: above 1, unlikely tokens count more (default 1)",
+     "", 1, 1, true, false, nullptr},
     {"exponential-smoothing", "", "", "Training", "[R]",
      "validate and save an EMA of the weights, which takes the share R of every update's weights, 0: off (default 1e-4 where R is left out; else by task)",
      "", 0, 1, true, true, nullptr},
@@ -344,6 +353,8 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
   if (s.has("quantize-bits")) o.quantize_bits = s.integer("quantize-bits", {"0 to 8", 0, 8, true, true, true});
   if (s.has("layer-drop")) o.layer_drop = s.real("layer-drop", {"at least 0 and below 1", 0, 1, true, false, true});
+  if (s.has("teacher-weight")) o.teacher_weight = s.real("teacher-weight", {"at least 0 and at most 1", 0, 1, true, true, false});
+  if (s.has("teacher-temperature")) o.teacher_temperature = s.real("teacher-temperature", {"above 0 and below 1000000", 0, 1000000, false, false, false});
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
   if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay", {"1 to 1048576", 1, 1048576, true, true, false});
   if (s.has("lanes")) o.lanes = s.integer("lanes", {"1 to 65536", 1, 65536, true, true, false});
@@ -383,6 +394,8 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("optimizer-states", {first_name(kOptimizerStates[o.optimizer_states])});
   s.set_default("quantize-bits", {fmt::format("{}", o.quantize_bits)});
   s.set_default("layer-drop", {fmt::format("{}", o.layer_drop)});
+  s.set_default("teacher-weight", {fmt::format("{}", o.teacher_weight)});
+  s.set_default("teacher-temperature", {fmt::format("{}", o.teacher_temperature)});
   s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});
   s.set_default("optimizer-delay", {fmt::format("{}", o.gradient_accumulation)});
   s.set_default("lanes", {fmt::format("{}", o.lanes)});

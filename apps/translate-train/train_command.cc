@@ -123,12 +123,14 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   if (given.has("tsv") || given.has("train-sets")) all.unset("data-weights");
   if (given.has("device")) all.unset("devices");
   all.overlay(given);
+  for (const char* name : {"teacher-weight", "teacher-temperature"})
+    if (line.has(name) && !all.has("teacher")) line.refuse(name, "there is no --teacher");
   return all;
 }
 
 void make_absolute(Settings& settings) {
   for (const char* name :
-       {"train-sets", "tsv", "valid-sets", "vocabs", "pretrained-model", "tempdir"}) {
+       {"train-sets", "tsv", "valid-sets", "vocabs", "pretrained-model", "teacher", "tempdir"}) {
     if (!settings.has(name)) continue;
     std::vector<std::string> paths = settings.list(name);
     for (std::string& path : paths)
@@ -230,10 +232,12 @@ void report_memory(const trafo_trainer* trainer, const char* whose, Settings& se
     reporter.info(fmt::format("mini-batch-fit: {} words a batch", grouped(plan.batch_tokens)),
                   {{"batch_tokens", plan.batch_tokens}});
   }
+  const std::string teacher =
+      plan.teacher_bytes > 0 ? ", teacher " + mebibytes(plan.teacher_bytes) : "";
   std::string line = fmt::format(
-      "memory{}: planned peak {} (weights {}, gradients {}, optimizer {}, activations {})", whose,
+      "memory{}: planned peak {} (weights {}, gradients {}, optimizer {}{}, activations {})", whose,
       mebibytes(plan.total_bytes), mebibytes(plan.weights_bytes), mebibytes(plan.gradients_bytes),
-      mebibytes(plan.optimizer_bytes), mebibytes(plan.activations_bytes));
+      mebibytes(plan.optimizer_bytes), teacher, mebibytes(plan.activations_bytes));
   if (plan.device_bytes > 0)
     line += fmt::format(", device has {}, {} free", mebibytes(plan.device_bytes),
                         mebibytes(plan.free_bytes));
@@ -241,6 +245,7 @@ void report_memory(const trafo_trainer* trainer, const char* whose, Settings& se
                        {"weights_bytes", plan.weights_bytes},
                        {"gradients_bytes", plan.gradients_bytes},
                        {"optimizer_bytes", plan.optimizer_bytes},
+                       {"teacher_bytes", plan.teacher_bytes},
                        {"activations_bytes", plan.activations_bytes},
                        {"device_bytes", plan.device_bytes},
                        {"free_bytes", plan.free_bytes}});
@@ -266,22 +271,36 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
   if (!continuing && settings.has("vocabs")) arguments.vocabulary = settings.text("vocabs");
   const ModelPaths paths = find_model(arguments);
   Pretrained found{paths.model, paths.vocabulary, {}};
-  const trafo_context_options cpu = context_options("cpu", 1, true);
-  const auto context = make<Context>(trafo_context_new, &cpu);
-  const auto model =
-      make<Model>(trafo_model_load, context.get(), paths.model.data(), paths.model.size());
-  check(trafo_model_get_config(model.get(), &found.config, sizeof found.config));
+  found.config = config_of_file(paths.model);
   return found;
+}
+
+// The model of --teacher, with the vocabulary of the run if that is decided already.
+std::optional<ModelPaths> find_teacher(const Settings& settings, const std::string& run,
+                                       bool continuing, const Pretrained* pretrained) {
+  if (!settings.has("teacher")) return std::nullopt;
+  ModelArguments arguments;
+  arguments.model = settings.text("teacher");
+  if (!fs::exists(arguments.model))
+    settings.refuse("teacher", arguments.model + ": no such file or directory");
+  if (continuing)
+    arguments.vocabulary = run + "/vocab.spm";
+  else if (pretrained)
+    arguments.vocabulary = pretrained->vocabulary;
+  else if (settings.has("vocabs"))
+    arguments.vocabulary = settings.text("vocabs");
+  return find_model(arguments);
 }
 
 // The file to load the vocabulary from; empty: it is to be trained. A vocab.spm that no run has
 // written is used and stays as it is.
 std::string vocabulary_file(const Settings& settings, const std::string& run, bool continuing,
-                            const Pretrained* pretrained) {
+                            const Pretrained* pretrained, const ModelPaths* teacher) {
   const std::string own = run + "/vocab.spm";
   if (continuing) return own;
   const std::string given = pretrained               ? pretrained->vocabulary
                             : settings.has("vocabs") ? settings.text("vocabs")
+                            : teacher                ? teacher->vocabulary
                                                      : "";
   if (!fs::exists(own) || owns_vocabulary(run)) return given;
   if (!given.empty() && !same_content(given, own))
@@ -340,6 +359,7 @@ struct ModelStart {
   std::string pretrained;  // file; empty: random weights
   std::optional<AdapterSettings> adapter;
   std::vector<std::string> frozen;
+  std::string teacher;  // file; empty: none
 };
 
 // Each rank makes the same. `reporter` may be null.
@@ -356,6 +376,15 @@ Model make_model(trafo_context* context, const TrainConfig& config, const Tokeni
   }
   for (const std::string& pattern : start.frozen)
     check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
+  if (!start.teacher.empty()) {
+    std::optional<Reporter::Phase> phase;
+    if (reporter) phase.emplace(*reporter, "loading the teacher");
+    check(trafo_model_load_teacher(model.get(), start.teacher.data(), start.teacher.size()));
+    if (reporter)
+      reporter->info(fmt::format("teacher: {}, weight {:g}, temperature {:g}", start.teacher,
+                                 config.trainer.teacher_weight,
+                                 config.trainer.teacher_temperature));
+  }
   return model;
 }
 
@@ -402,8 +431,11 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
   config.trainer.tf32 = precision.tf32;
 
   const std::string own_vocabulary = run + "/vocab.spm";
+  const std::optional<ModelPaths> teacher =
+      find_teacher(settings, run, continuing, pretrained ? &*pretrained : nullptr);
   const std::string vocabulary =
-      vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr);
+      vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr,
+                      teacher ? &*teacher : nullptr);
   const bool adopted = !continuing && vocabulary == own_vocabulary;
   const bool owned = continuing ? owns_vocabulary(run) : !adopted;
   Tokenizer tokenizer =
@@ -418,7 +450,8 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
   const ModelStart start{
       .pretrained = pretrained && !continuing ? pretrained->model : std::string(),
       .adapter = adapter_settings(settings),
-      .frozen = settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{}};
+      .frozen = settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{},
+      .teacher = teacher ? teacher->model : std::string()};
   int result = kDone;
   const auto train_first = [&](trafo_group* group) {
     const Model model = make_model(ranks.context(0), config, tokenizer, start, &reporter);
@@ -492,7 +525,10 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
   if (arguments.dump_config)
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
   if (!continuing) refuse_to_overwrite(run);
-  vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr);
+  const std::optional<ModelPaths> teacher =
+      find_teacher(settings, run, continuing, pretrained ? &*pretrained : nullptr);
+  vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr,
+                  teacher ? &*teacher : nullptr);
   if (continuing)
     reporter.info(fmt::format("resuming {} at update {}", run, newest_update(run)));
   else if (is_monolingual(settings))

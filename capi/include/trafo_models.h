@@ -350,6 +350,18 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unmerge_adapter(trafo_model *m
 /* Drops the adapter. A merged one stays in the weights and can no longer be unmerged. The parameters stay frozen: see trafo_model_unfreeze.
  * INVALID_ARGUMENT: there is no adapter. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *model);
+
+/* ---- Word-level distillation: a model learns the probabilities that a teacher gives to each token (docs/compression.md) ---- */
+
+/* Gives the model a teacher: a model.safetensors, a directory with one, or a run directory, whose best model it is. A teacher of before is
+ * replaced. While the model is trained, the teacher computes beside it, in its precision, frozen and without dropout; see teacher_weight of
+ * trafo_trainer_options. A run resumes with the same teacher only. The teacher is not part of the model's file. INVALID_ARGUMENT: a teacher
+ * of another architecture, number of tokens or vocabulary (the message names both), or the model has a trainer or is prepared for inference.
+ * UNSUPPORTED: int8 weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. After an error the model is unchanged. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_teacher(trafo_model *model, const char *path, size_t path_length);
+/* Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *model);
+
 #define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
 #define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
 #define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
@@ -454,6 +466,11 @@ typedef struct trafo_trainer_options {
    * 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all
    * layers. Default 0: none is skipped. */
   double layer_drop;
+  /* Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W T^2 times
+   * the divergence from the teacher at teacher_temperature T. 0 does not run the teacher. Default 0.5. */
+  double teacher_weight;
+  /* The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1. */
+  double teacher_temperature;
   /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
    * saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as
    * unsmoothed.safetensors. Default 0: no EMA. */
@@ -536,6 +553,7 @@ typedef struct trafo_memory_plan {
   int64_t limit_bytes;       /* memory that training may use; 0: unknown */
   int64_t device_bytes;      /* total memory of the device; 0: the device was not asked */
   int64_t free_bytes;        /* free memory of the device before training; 0: the device was not asked */
+  int64_t teacher_bytes;     /* the weights of the teacher; 0: there is none */
 } trafo_memory_plan;
 
 /* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
@@ -549,6 +567,16 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_conf
                                                           const trafo_string_view *frozen, size_t frozen_count,
                                                           int64_t sentences, int64_t source_tokens, int64_t target_tokens,
                                                           trafo_memory_plan *out, size_t struct_size);
+
+/* The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank `rank` of a group of `size` as of
+ * trafo_plan_training_of_rank; 0 of 1 without a group. options may be NULL. INVALID_ARGUMENT also: the teacher is of another architecture or
+ * has another number of tokens, there is no such rank, or lanes is above 1 and below `size`. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_config *config, const trafo_model_config *teacher,
+                                                              const trafo_trainer_options *options,
+                                                              const trafo_string_view *frozen, size_t frozen_count,
+                                                              int32_t rank, int32_t size, int64_t sentences,
+                                                              int64_t source_tokens, int64_t target_tokens,
+                                                              trafo_memory_plan *out, size_t struct_size);
 
 /* The defaults. Training has no limit of its own then. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);

@@ -142,6 +142,8 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.tf32 = o.tf32 ? 1 : 0;
   c.quantize_bits = o.quantize_bits;
   c.layer_drop = o.layer_drop;
+  c.teacher_weight = o.teacher_weight;
+  c.teacher_temperature = o.teacher_temperature;
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
   c.lanes = o.lanes;
@@ -196,6 +198,8 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.tf32 = call.flag(c.tf32, "tf32");
   o.quantize_bits = c.quantize_bits;
   o.layer_drop = c.layer_drop;
+  o.teacher_weight = c.teacher_weight;
+  o.teacher_temperature = c.teacher_temperature;
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
   o.lanes = c.lanes;

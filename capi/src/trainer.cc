@@ -24,6 +24,7 @@ trafo_memory_plan to_c(const MemoryPlan& plan) {
   result.gradients_bytes = plan.gradients;
   result.optimizer_bytes = plan.optimizer;
   result.activations_bytes = plan.activations;
+  result.teacher_bytes = plan.teacher;
   result.total_bytes = plan.total;
   return result;
 }
@@ -77,6 +78,7 @@ struct PlanArguments {
   const trafo_string_view* frozen;
   size_t frozen_count;
   BatchSizes sizes;
+  const ModelConfig* teacher = nullptr;
 };
 
 trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
@@ -87,7 +89,7 @@ trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
   const Device device{DeviceKind::cuda, 0};
   const std::vector<std::string> patterns =
       lines_argument(call, arguments.frozen, arguments.frozen_count, "frozen");
-  const PlannedGroups groups{.frozen = patterns};
+  const PlannedGroups groups{.frozen = patterns, .teacher = arguments.teacher};
   BatchSizes sizes = arguments.sizes;
   if (training.batch_fit)
     sizes = largest_batch(device, wanted.config, wanted.precision, training, sizes, groups, group);
@@ -138,6 +140,25 @@ trafo_error* trafo_plan_training_of_rank(const trafo_model_config* config,
     const BatchSizes sizes{sentences, source_tokens, target_tokens};
     init_options(call, out, struct_size,
                  plan_of_rank(call, {config, options, frozen, frozen_count, sizes},
+                              TrainingGroup(rank, size)));
+  });
+}
+
+trafo_error* trafo_plan_distillation(const trafo_model_config* config,
+                                     const trafo_model_config* teacher,
+                                     const trafo_trainer_options* options,
+                                     const trafo_string_view* frozen, size_t frozen_count,
+                                     int32_t rank, int32_t size, int64_t sentences,
+                                     int64_t source_tokens, int64_t target_tokens,
+                                     trafo_memory_plan* out, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    if (!teacher) call.refuse("teacher is NULL");
+    require_rank(rank, size);
+    const ModelConfig of_teacher = wanted_model(call, teacher).config;
+    const BatchSizes sizes{sentences, source_tokens, target_tokens};
+    init_options(call, out, struct_size,
+                 plan_of_rank(call, {config, options, frozen, frozen_count, sizes, &of_teacher},
                               TrainingGroup(rank, size)));
   });
 }

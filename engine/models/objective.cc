@@ -3,6 +3,17 @@
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 
 namespace trafo {
+namespace {
+
+ops::DistillationTeacher run_teacher(Context& context, const Model& teacher, const Batch& batch,
+                                     const Distillation& distillation) {
+  const NoGrad no_grad(context);
+  const OutputProjection output = teacher.output_projection();
+  return {nn::linear_input(context, teacher.hidden(context, batch, {}), output.weight),
+          output.weight.values, output.bias, distillation.share, distillation.temperature};
+}
+
+}  // namespace
 
 ops::CrossEntropyOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& model,
                                                         const Batch& batch,
@@ -10,9 +21,11 @@ ops::CrossEntropyOutput LabelSmoothedCrossEntropy::loss(Context& context, const 
                                                         double scale) const {
   require(!model.parameters().has_int8(), ErrorCode::unsupported, "objective",
           "a model with int8 weights has no training loss: it only translates and scores");
+  ops::LinearCrossEntropyOptions options;
+  if (dropout.training && distillation_.share > 0 && model.teacher())
+    options.teacher = run_teacher(context, *model.teacher()->model, batch, distillation_);
   const Tensor hidden = model.hidden(context, batch, dropout);
   const OutputProjection output = model.output_projection();
-  ops::LinearCrossEntropyOptions options;
   options.gradients_at_once = dropout.training;
   options.loss.label_smoothing = label_smoothing_;
   options.loss.weights = batch.target_weights;

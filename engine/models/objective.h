@@ -23,18 +23,28 @@ class Objective {
                                        const DropoutPass& dropout, double scale = 1) const = 0;
 };
 
+// How much a student learns from its teacher, Model::teacher() (ops/distillation).
+struct Distillation {
+  double share = 0;  // of the loss: 0 to 1; 0 runs no teacher
+  double temperature = 1;
+};
+
 // Cross-entropy of the labels, with part of the probability mass of every label spread over the
-// vocabulary (Szegedy et al., arXiv 1512.00567).
+// vocabulary (Szegedy et al., arXiv 1512.00567). In training (dropout.training), the loss of a
+// model with a teacher is mixed with the divergence from it. The teacher runs without dropout and
+// is not recorded.
 class LabelSmoothedCrossEntropy final : public Objective {
  public:
   // 0 <= label_smoothing < 1; 0 is plain cross-entropy. Other values fail in loss().
-  explicit LabelSmoothedCrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {}
+  explicit LabelSmoothedCrossEntropy(double label_smoothing, const Distillation& distillation = {})
+      : label_smoothing_(label_smoothing), distillation_(distillation) {}
 
   ops::CrossEntropyOutput loss(Context& context, const Model& model, const Batch& batch,
                                const DropoutPass& dropout, double scale = 1) const override;
 
  private:
   double label_smoothing_;
+  Distillation distillation_;
 };
 
 // The negative log-likelihood of each label of `batch` without dropout and weights: [Tt],

@@ -75,7 +75,7 @@ BatchLayout DeviceStep::layout(const BatchBucket& exact) const {
 
 void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
                             bool first) {
-  validate_batch(context_, batch, model_.config());
+  validate_for_training(context_, batch, model_);
   const BatchBucket exact = exact_bucket(batch, first);
   const DropoutPass dropout = training_pass(model_.config(), options_, pass);
   if (!context_.fused_kernels()) {

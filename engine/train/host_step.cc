@@ -41,7 +41,7 @@ void HostStep::reserve(std::span<const BatchBucket> buckets) {
 }
 
 void HostStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first) {
-  validate_batch(context_, batch, model_.config());
+  validate_for_training(context_, batch, model_);
   const BatchBucket exact = exact_bucket(batch, first);
   const DropoutPass dropout = training_pass(model_.config(), options_, pass);
   const auto run = [&] {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/backend/meta/meta_backend.h"
+#include "engine/models/teacher.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/trainer.h"
 
@@ -70,10 +71,20 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   for (const std::string& pattern : groups.frozen)
     model->parameters().set_trainable(context, pattern, false);
   model->parameters().set_quantize_bits(context, options.quantize_bits);
-  backend->reset_peak_memory();  // that had both layouts of the parameters
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
+  if (groups.teacher) {
+    validate(*groups.teacher);
+    require(groups.teacher->architecture == config.architecture &&
+                groups.teacher->vocabulary == config.vocabulary,
+            ErrorCode::invalid_argument, kMemoryPlanOrigin, "the teacher has the architecture ",
+            enum_name(groups.teacher->architecture), " and ", groups.teacher->vocabulary,
+            " tokens, the student ", enum_name(config.architecture), " and ", config.vocabulary);
+    model->set_teacher(planned_teacher(context, make_model(context, *groups.teacher, 1, dtype)));
+    plan.teacher = backend->memory_stats().allocated_bytes - plan.weights - plan.gradients;
+  }
+  backend->reset_peak_memory();  // that had both layouts of the parameters
   Trainer trainer(context, *model, options, TrainingGroup(group.rank, group.size));
   plan.optimizer = trainer.optimizer_bytes();
   trainer.reserve(buckets_of_an_update(buckets, options));

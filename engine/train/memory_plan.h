@@ -37,6 +37,7 @@ struct MemoryPlan {
   int64_t weights = 0;      // with float32 masters and constant tables
   int64_t gradients = 0;    // float32 or the model's dtype
   int64_t optimizer = 0;    // moments, EMA of the weights, table of parameter groups
+  int64_t teacher = 0;      // the weights of the teacher
   int64_t activations = 0;  // the arena of forward and backward
   int64_t total = 0;        // also the batch and small buffers
 };
@@ -47,11 +48,13 @@ struct BatchSizes {
   int64_t source_tokens = 0, target_tokens = 0;
 };
 
-// Which parameters are planned as frozen. By default all are trainable.
+// Which parameters are planned as frozen, and the model's teacher. By default all are trainable,
+// and there is none.
 struct PlannedGroups {
   const ParameterStore* like = nullptr;  // those frozen here, in a model of the same configuration
   std::span<const std::string> frozen =
       {};  // patterns of names, as of ParameterStore::set_trainable
+  const ModelConfig* teacher = nullptr;
 };
 
 // The memory of a model and its trainer, from a dry run on the meta device. The device itself need

@@ -1,5 +1,6 @@
 #include "engine/train/micro_batch.h"
 
+#include "engine/models/upload.h"
 #include "engine/nn/transformer_stack.h"
 #include "engine/ops/view/view.h"
 #include "engine/runtime/side_work.h"
@@ -39,6 +40,12 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
     accumulate_into(context, sums.loss, output.loss);
     accumulate_into(context, sums.nll, output.nll);
   }
+}
+
+void validate_for_training(const Context& context, const PackedBatchHost& batch,
+                           const Model& model) {
+  validate_batch(context, batch, model.config());
+  if (model.teacher()) validate_batch(context, batch, model.teacher()->model->config());
 }
 
 }  // namespace trafo

@@ -30,6 +30,10 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
                           const Objective& objective, Recompute recompute, const DropoutPass& pass,
                           double scale, bool first, const LossSums& sums);
 
+// validate_batch() for the model and for its teacher, which may know fewer positions.
+void validate_for_training(const Context& context, const PackedBatchHost& batch,
+                           const Model& model);
+
 // Computes the gradients of micro-batches that are in host memory, in an arena whose layout a dry
 // run has planned. One class for accelerators (DeviceStep) and one for the CPU (HostStep). One
 // thread at a time.

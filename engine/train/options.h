@@ -51,6 +51,13 @@ struct TrainOptions {
   // the decoder (Fan et al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and
   // the number of the batch. Validation and decoding run all layers. 0: none is skipped.
   double layer_drop = 0;
+  // Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of
+  // the labels plus W T^2 times the divergence from the teacher at teacher_temperature T. 0 does
+  // not run the teacher.
+  double teacher_weight = 0.5;
+  // The temperature that the logits of the teacher and of the student are divided by for the
+  // divergence.
+  double teacher_temperature = 1;
   // EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA
   // is what is validated and saved as model.safetensors. Training goes on from the weights
   // themselves, which the model keeps and checkpoints hold as unsmoothed.safetensors. 0: no EMA.

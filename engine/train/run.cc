@@ -20,6 +20,7 @@ TrainingData checked(const Context& context, TrainingData data, const Model& mod
   require(options.average_last == 0 || has_directory, ErrorCode::invalid_argument, "training run",
           "average_last needs a run directory, because it averages checkpoints");
   check_data(data, model.config(), options);
+  check_teacher(data, model);
   if (group.has_peers()) compare_ranks(context, data, model, options, has_directory, group);
   return data;
 }
@@ -73,6 +74,7 @@ RunIdentity identity_of(const Model& model, const TrainingData& data, const Trai
   if (data.tokenizer) identity.tokenizer = vocabulary_checksum(*data.tokenizer);
   identity.options = fixed_options_json(options);
   identity.groups = parameter_groups_json(model.parameters());
+  if (model.teacher() && options.teacher_weight > 0) identity.teacher = model.teacher()->checksum;
   return identity;
 }
 

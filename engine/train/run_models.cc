@@ -55,4 +55,12 @@ std::filesystem::path run_model_file(const std::filesystem::path& run_directory,
   return checkpoints.path(update) / kModelFile;
 }
 
+std::filesystem::path find_model_file(const std::filesystem::path& path) {
+  require(std::filesystem::exists(path), ErrorCode::not_found, kRunModelsOrigin, path.string(),
+          ": there is no such file or directory");
+  if (!std::filesystem::is_directory(path)) return path;
+  const auto file = path / kModelFile;
+  return std::filesystem::exists(file) ? file : run_model_file(path, RunModel::best);
+}
+
 }  // namespace trafo

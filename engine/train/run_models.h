@@ -12,4 +12,8 @@ namespace trafo {
 // such model in it, and why. CORRUPT_FILE, VERSION, IO: of that state.json.
 std::filesystem::path run_model_file(const std::filesystem::path& run_directory, RunModel which);
 
+// The model file that a path means: the file itself, the model.safetensors in a directory, or the
+// best model of a run directory. Errors as above.
+std::filesystem::path find_model_file(const std::filesystem::path& path);
+
 }  // namespace trafo

@@ -59,9 +59,10 @@ class Plans {
     options.recompute = recompute;
     options.gradient_accumulation = std::max(options.gradient_accumulation, delay);
     const ParameterStore& parameters = model_.parameters();
+    PlannedGroups groups{.like = &parameters};
+    if (model_.teacher()) groups.teacher = &model_.teacher()->model->config();
     return plan_training(device_, model_.config(), parameters.dtype(), options,
-                         largest_buckets(batcher_, model_.config(), batch_tokens),
-                         {.like = &parameters}, group_);
+                         largest_buckets(batcher_, model_.config(), batch_tokens), groups, group_);
   }
   // The largest budget whose plan fits `limit`, to within one part in 128; 0 if there is none.
   int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {
@@ -112,11 +113,12 @@ class Plans {
   fail(device.kind == DeviceKind::cpu ? ErrorCode::out_of_memory : ErrorCode::out_of_device_memory,
        kRunPlanOrigin, "training would take ", mebibytes(plan.memory.total), " (weights ",
        mebibytes(plan.memory.weights), ", gradients ", mebibytes(plan.memory.gradients),
-       ", optimizer ", mebibytes(plan.memory.optimizer), ", activations ",
-       mebibytes(plan.memory.activations), ", with batch_tokens ", plan.batch_tokens,
-       " and recompute ", enum_name(options.recompute), "), and ", mebibytes(plan.limit),
-       options.memory_limit == plan.limit ? " are allowed" : " are free", " on ",
-       device_name(device), ". It would fit with ", ways);
+       ", optimizer ", mebibytes(plan.memory.optimizer),
+       plan.memory.teacher > 0 ? ", teacher " + mebibytes(plan.memory.teacher) : std::string(),
+       ", activations ", mebibytes(plan.memory.activations), ", with batch_tokens ",
+       plan.batch_tokens, " and recompute ", enum_name(options.recompute), "), and ",
+       mebibytes(plan.limit), options.memory_limit == plan.limit ? " are allowed" : " are free",
+       " on ", device_name(device), ". It would fit with ", ways);
 }
 
 }  // namespace
@@ -159,10 +161,10 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
   plan.batch_tokens = plans.batcher().batch_tokens();
   plan.memory = plans.of(options.recompute, plan.batch_tokens);
 
-  // The model is allocated already, and the run can use cached blocks.
+  // The models are allocated already, and the run can use cached blocks.
   const MemoryStats stats = context.backend().memory_stats();
-  const int64_t there =
-      plan.memory.weights + plan.memory.gradients + stats.reserved_bytes - stats.allocated_bytes;
+  const int64_t there = plan.memory.weights + plan.memory.gradients + plan.memory.teacher +
+                        stats.reserved_bytes - stats.allocated_bytes;
   const int64_t free = plan.device ? plan.device->free + there : 0;
   int64_t room = options.memory_limit;
   if (plan.device) room = room > 0 ? std::min(room, free) : free;

@@ -166,6 +166,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   out["options"] = parse_json(identity.options, kStateOrigin, "options");
   if (!identity.groups.empty())
     out["parameter_groups"] = parse_json(identity.groups, kStateOrigin, "parameter_groups");
+  if (!identity.teacher.empty()) out["teacher"] = identity.teacher;
   return out.dump(2) + "\n";
 }
 
@@ -217,6 +218,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
           ": options is not an object");
   saved.identity.options = in.at("options").dump();
   if (in.has("parameter_groups")) saved.identity.groups = in.at("parameter_groups").dump();
+  if (in.has("teacher")) saved.identity.teacher = text_of("teacher");
   check_counts(state, label);
   return saved;
 }
@@ -240,6 +242,15 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   check_groups(saved.groups, given.groups, label);
   require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kStateOrigin, label,
           " cannot be continued: the vocabulary has changed");
+  require(saved.teacher == given.teacher, ErrorCode::invalid_argument, kStateOrigin, label,
+          saved.teacher.empty() ? " cannot be continued with a teacher: the run has none"
+          : given.teacher.empty()
+              ? " cannot be continued without the teacher of the run"
+              : " cannot be continued with another teacher: the checksum of its "
+                "weights was ",
+          given.teacher.empty()   ? std::string()
+          : saved.teacher.empty() ? std::string()
+                                  : concat(saved.teacher, " and is ", given.teacher, " now"));
   require(
       saved.corpus == given.corpus, ErrorCode::invalid_argument, kStateOrigin, label,
       " cannot be continued: the training corpus has changed since: edited lines, or other files, "

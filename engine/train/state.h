@@ -58,10 +58,11 @@ struct RunState {
 
 // Identifies data, tokenizer and fixed options. They must be the same when a run resumes.
 struct RunIdentity {
-  uint64_t corpus = 0;      // TokenizedCorpus::fingerprint
-  std::string tokenizer;    // CRC-32 of the serialised tokenizer; empty when the run has none
-  std::string options;      // fixed_options_json
-  std::string groups = {};  // parameter_groups_json
+  uint64_t corpus = 0;       // TokenizedCorpus::fingerprint
+  std::string tokenizer;     // CRC-32 of the serialised tokenizer; empty when the run has none
+  std::string options;       // fixed_options_json
+  std::string groups = {};   // parameter_groups_json
+  std::string teacher = {};  // checksum of the teacher's weights; empty: the run has none
 };
 
 // What is frozen and what has factors of its own, as a JSON object of parameter names; empty for a

@@ -26,6 +26,8 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "tf32", .fixed = true, .later = true}, o.tf32);
   visit(OptionField{.name = "quantize_bits", .fixed = true, .later = true, .low = 0, .high = 8, .zero = "no quantization"}, o.quantize_bits);
   visit(OptionField{.name = "layer_drop", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "none is skipped"}, o.layer_drop);
+  visit(OptionField{.name = "teacher_weight", .fixed = true, .later = true, .low = 0, .high = 1}, o.teacher_weight);
+  visit(OptionField{.name = "teacher_temperature", .fixed = true, .later = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.teacher_temperature);
   visit(OptionField{.name = "ema_alpha", .key = "exponential_smoothing", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "no EMA"}, o.ema_alpha);
   visit(OptionField{.name = "gradient_accumulation", .key = "optimizer_delay", .fixed = true, .low = 1, .high = 1048576}, o.gradient_accumulation);
   visit(OptionField{.name = "lanes", .fixed = true, .later = true, .low = 1, .high = 65536}, o.lanes);

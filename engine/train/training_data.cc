@@ -4,6 +4,8 @@
 
 #include "engine/core/status.h"
 #include "engine/data/text_pairs.h"
+#include "engine/models/model_io.h"
+#include "engine/models/teacher.h"
 #include "engine/models/upload.h"
 
 namespace trafo {
@@ -100,6 +102,17 @@ void check_data(const TrainingData& data, const ModelConfig& config, const Train
     require(metric == "ce-mean-words" || (data.tokenizer && !data.valid_sources.empty()),
             ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " needs a tokenizer and the validation sentences as text");
+}
+
+void check_teacher(const TrainingData& data, const Model& model) {
+  if (!model.teacher()) return;
+  const Model& teacher = *model.teacher()->model;
+  const int64_t max_length = data.train->options().max_length;
+  require(max_length <= teacher.config().max_positions, ErrorCode::invalid_argument,
+          kTrainingDataOrigin, "max_length is ", max_length, ", but the teacher ",
+          teacher.origin().file, " has ", teacher.config().max_positions,
+          " positions: set max_length to that at most");
+  if (data.tokenizer) require_teacher_vocabulary(model, vocabulary_checksum(*data.tokenizer));
 }
 
 }  // namespace trafo

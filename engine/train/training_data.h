@@ -8,7 +8,7 @@
 
 #include "engine/data/batcher.h"
 #include "engine/data/text_corpus.h"
-#include "engine/models/model_config.h"
+#include "engine/models/model.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/train/options.h"
 
@@ -37,5 +37,9 @@ TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* val
 
 // INVALID_ARGUMENT if corpus form, vocabulary, lengths or metrics do not fit the model and options.
 void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options);
+
+// INVALID_ARGUMENT if the model has a teacher with fewer positions than sentences may be long, or
+// of another vocabulary than the tokenizer's.
+void check_teacher(const TrainingData& data, const Model& model);
 
 }  // namespace trafo

@@ -1,5 +1,5 @@
-// Freezing of parameters, factors of their learning rate and weight decay, and LoRA adapters, which
-// freeze the model.
+// Freezing of parameters, factors of their learning rate and weight decay, LoRA adapters, which
+// freeze the model, and teachers.
 #include "capi_check.h"
 
 enum { kPairs = 40 };
@@ -212,6 +212,62 @@ static void test_adapters(trafo_context* context, const trafo_tokenizer* tokeniz
   trafo_model_free(other);
 }
 
+static void test_teachers(trafo_context* context, const trafo_tokenizer* tokenizer,
+                          const trafo_corpus* corpus, int64_t vocabulary) {
+  char folder[512], path[600], strange[600];
+  snprintf(folder, sizeof folder, "%s", work_directory());
+  snprintf(path, sizeof path, "%s/model.safetensors", folder);
+  snprintf(strange, sizeof strange, "%s/strange.safetensors", folder);
+  trafo_model *teacher = new_model(context, vocabulary), *model = new_model(context, vocabulary);
+  trafo_model *alone = new_model(context, vocabulary), *other = new_model(context, vocabulary + 1);
+  OK(trafo_model_save(teacher, path, strlen(path)));
+  OK(trafo_model_save(other, strange, strlen(strange)));
+  FAILS(trafo_model_remove_teacher(model), TRAFO_INVALID_ARGUMENT, "no teacher");
+  OK(trafo_model_load_teacher(model, folder, strlen(folder)));
+  FAILS(trafo_model_load_teacher(model, strange, strlen(strange)), TRAFO_INVALID_ARGUMENT,
+        "strange.safetensors has a vocabulary of");
+  FAILS(trafo_model_load_teacher(model, "nowhere", 7), TRAFO_NOT_FOUND, "nowhere");
+  FAILS(trafo_model_load_teacher(NULL, path, strlen(path)), TRAFO_INVALID_ARGUMENT,
+        "model is NULL");
+
+  trafo_trainer_options options;
+  trafo_trainer* trainer = NULL;
+  trafo_step_result with, without;
+  trafo_memory_plan plan;
+  OK(trafo_trainer_options_init(&options, sizeof options));
+  options.batch_tokens = 64;
+  options.warmup = 1;
+  options.teacher_weight = 1.5;
+  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
+        TRAFO_INVALID_ARGUMENT, "teacher_weight");
+  options.teacher_weight = 1;
+  options.teacher_temperature = 0;
+  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
+        TRAFO_INVALID_ARGUMENT, "teacher_temperature");
+  options.teacher_temperature = 2;
+  OK(trafo_trainer_new(alone, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_step(trainer, &without));
+  OK(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
+  CHECK(plan.teacher_bytes == 0);
+  trafo_trainer_free(trainer);
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_step(trainer, &with));
+  OK(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
+  CHECK(plan.teacher_bytes > 0);
+  FAILS(trafo_model_load_teacher(model, path, strlen(path)), TRAFO_INVALID_ARGUMENT,
+        "has a trainer");
+  FAILS(trafo_model_remove_teacher(model), TRAFO_INVALID_ARGUMENT, "has a trainer");
+  trafo_trainer_free(trainer);
+  CHECK(with.loss < without.loss);  // the teacher is the student without dropout
+  OK(trafo_model_remove_teacher(model));
+  OK(trafo_model_prepare_inference(alone));
+  FAILS(trafo_model_load_teacher(alone, path, strlen(path)), TRAFO_INVALID_ARGUMENT, "prepared");
+  trafo_model_free(teacher);
+  trafo_model_free(model);
+  trafo_model_free(alone);
+  trafo_model_free(other);
+}
+
 static void test_pruning(trafo_context* context, const trafo_tokenizer* tokenizer,
                          const trafo_corpus* corpus, int64_t vocabulary) {
   trafo_model *model = new_model(context, vocabulary), *smaller = NULL;
@@ -275,6 +331,7 @@ void test_freezing(void) {
   test_frozen_training(model, tokenizer, corpus);
   test_adapters(context, tokenizer, corpus, vocabulary);
   test_pruning(context, tokenizer, corpus, vocabulary);
+  test_teachers(context, tokenizer, corpus, vocabulary);
   trafo_model_free(model);
   trafo_corpus_free(corpus);
   trafo_tokenizer_free(tokenizer);

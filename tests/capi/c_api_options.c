@@ -292,6 +292,28 @@ void test_options(void) {
         TRAFO_INVALID_ARGUMENT, "the rank must be 0 to 1, got 2");
   CHECK(all_zero(&rank, sizeof rank));
   trainer.lanes = 1;
+  trafo_model_config teacher = config;
+  teacher.width = 256;
+  OK(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 0, 1, 2, 8, 8, &narrow,
+                             sizeof narrow));
+  CHECK(wide.teacher_bytes == 0 && narrow.teacher_bytes > 0);
+  CHECK(narrow.weights_bytes == wide.weights_bytes);
+  CHECK(narrow.total_bytes >= wide.total_bytes + narrow.teacher_bytes);
+  OK(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 1, 2, 2, 8, 8, &other,
+                             sizeof other));
+  CHECK(other.teacher_bytes == narrow.teacher_bytes);
+  CHECK(other.optimizer_bytes < narrow.optimizer_bytes * 2 / 3);
+  FAILS(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 2, 2, 2, 8, 8, &other,
+                                sizeof other),
+        TRAFO_INVALID_ARGUMENT, "the rank must be 0 to 1, got 2");
+  FAILS(trafo_plan_distillation(&config, NULL, &trainer, NULL, 0, 0, 1, 2, 8, 8, &narrow,
+                                sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "teacher is NULL");
+  teacher.vocabulary += 1;
+  FAILS(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 0, 1, 2, 8, 8, &narrow,
+                                sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "the teacher has the architecture");
+  CHECK(trainer.teacher_weight == 0.5 && trainer.teacher_temperature == 1);
   CHECK(trainer.ema_alpha == 0);
   trainer.ema_alpha = 1e-4;
   OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow));

@@ -14,6 +14,7 @@ struct HeadCase {
   bool weighted = false;
   Reduction reduction = Reduction::mean;
   bool by_class = false;
+  double teacher_share = 0;  // above 0: with a teacher of temperature 2
 };
 
 OpCase head_case(const char* label, const HeadCase& c) {
@@ -39,6 +40,11 @@ OpCase head_case(const char* label, const HeadCase& c) {
       InputMaker maker(context, dtype, 36);
       options.loss.class_weights = maker.weights({c.classes}, 0.25, 2);
     }
+    if (c.teacher_share > 0) {
+      InputMaker maker(context, dtype, 38);
+      options.teacher = {maker.uniform({rows, 3}), maker.uniform({c.classes, 3}),
+                         maker.uniform({c.classes}), c.teacher_share, 2};
+    }
     const Tensor labels = context.from_values<int32_t>(c.labels, {rows});
     const Tensor bias = c.bias ? inputs[2] : Tensor{};
     return std::vector<Tensor>{
@@ -63,6 +69,10 @@ OpCases linear_cross_entropy_cases() {
                 {4, 6, {0, 5, -100, 2, 5}, 2, true, 0, true, Reduction::mean, true}),
       head_case("every label ignored", {4, 5, {-100, -100, -100}, 2}),
       head_case("ignored labels and weights", {4, 9, {2, -100, 8, -100, 0}, 2, true, 0.2, true}),
+      head_case("a teacher",
+                {4, 9, {2, -100, 8, 1, 0}, 4, true, 0.2, true, Reduction::mean, false, 0.5}),
+      head_case("the teacher alone",
+                {4, 9, {2, -100, 8, 1, 0}, 4, false, 0, false, Reduction::sum, false, 1}),
       head_case("a chunk without labels",
                 {3, 4, {-100, -100, 1, 3}, 2, true, 0.1, true, Reduction::sum}),
   };

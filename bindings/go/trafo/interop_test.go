@@ -48,6 +48,64 @@ func TestExportAndImport(t *testing.T) {
 	wantError(t, err, trafo.ErrNotFound)
 }
 
+func TestTeacher(t *testing.T) {
+	c := newContext(t)
+	source, target := sentences()
+	tokenizerOptions := trafo.DefaultTokenizerOptions()
+	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 200, true
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &tokenizerOptions))
+	defer tokenizer.Close()
+	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
+	defer corpus.Close()
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = 1, 1
+	newModel := func(config trafo.ModelConfig) *trafo.Model {
+		model := must[*trafo.Model](t)(c.NewModel(config, 3))
+		t.Cleanup(func() { model.Close() })
+		return model
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wide, strange := config, config
+	wide.Width *= 2
+	strange.Vocabulary++
+	folder := t.TempDir()
+	path := filepath.Join(folder, "model.safetensors")
+	check(newModel(wide).Save(path))
+	other := filepath.Join(t.TempDir(), "other.safetensors")
+	check(newModel(strange).Save(other))
+
+	training := trafo.DefaultTrainerOptions()
+	training.BatchTokens, training.Warmup = 256, 1
+	losses := func(model *trafo.Model) (loss float64) {
+		trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+		defer trainer.Close()
+		for range 3 {
+			loss = must[trafo.StepResult](t)(trainer.Step()).Loss
+		}
+		return loss
+	}
+	alone, taught, removed := newModel(config), newModel(config), newModel(config)
+	check(taught.LoadTeacher(folder))
+	wantError(t, taught.LoadTeacher(other), trafo.ErrInvalidArgument)
+	wantError(t, taught.LoadTeacher(filepath.Join(folder, "missing")), trafo.ErrNotFound)
+	check(removed.LoadTeacher(path))
+	check(removed.RemoveTeacher())
+	wantError(t, removed.RemoveTeacher(), trafo.ErrInvalidArgument)
+	without := losses(alone)
+	if with := losses(taught); with == without {
+		t.Error("the teacher changed nothing")
+	}
+	if losses(removed) != without {
+		t.Error("a teacher that was removed changed the loss")
+	}
+}
+
 func TestAdapters(t *testing.T) {
 	c := newContext(t)
 	source, target := sentences()

@@ -9,6 +9,7 @@ type MemoryPlan struct {
 	Weights     int64 // with the float32 masters of a bfloat16 model
 	Gradients   int64
 	Optimizer   int64 // the moments, and the mean of the weights under EmaAlpha
+	Teacher     int64 // its weights; 0: there is none
 	Activations int64 // what forward and backward keep and use
 	Total       int64 // the peak: all of these, the batch and small change
 	BatchTokens int64 // target tokens of the batch: those given, or the largest that fits
@@ -49,9 +50,23 @@ func PlanTrainingOfRank(config ModelConfig, options TrainerOptions, rank, size i
 	return newMemoryPlan(&p), nil
 }
 
+// PlanDistillation is PlanTrainingOfRank for a model with a teacher of this configuration, as of
+// Model.LoadTeacher. Without a group, rank is 0 and size 1.
+func PlanDistillation(config, teacher ModelConfig, options TrainerOptions, rank, size int, sentences, sourceTokens, targetTokens int64, frozen ...string) (MemoryPlan, error) {
+	patterns, free := views(frozen)
+	defer free()
+	var p C.trafo_memory_plan
+	err := check(C.trafo_plan_distillation(config.c(), teacher.c(), options.c(), patterns, C.size_t(len(frozen)), cInt(rank), cInt(size),
+		C.int64_t(sentences), C.int64_t(sourceTokens), C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
+	if err != nil {
+		return MemoryPlan{}, err
+	}
+	return newMemoryPlan(&p), nil
+}
+
 func newMemoryPlan(p *C.trafo_memory_plan) MemoryPlan {
 	return MemoryPlan{int64(p.weights_bytes), int64(p.gradients_bytes), int64(p.optimizer_bytes),
-		int64(p.activations_bytes), int64(p.total_bytes), int64(p.batch_tokens), int64(p.limit_bytes),
+		int64(p.teacher_bytes), int64(p.activations_bytes), int64(p.total_bytes), int64(p.batch_tokens), int64(p.limit_bytes),
 		int64(p.device_bytes), int64(p.free_bytes)}
 }
 

@@ -83,6 +83,25 @@ func TestFrozenParametersArePlannedAsFrozen(t *testing.T) {
 	}
 }
 
+func TestTheTeacherIsPlanned(t *testing.T) {
+	config, teacher := ModelConfig{Vocabulary: 100}, ModelConfig{Vocabulary: 100, Width: 1024}
+	alone, err := PlanTraining(config, TrainerOptions{}, 2, 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taught, err := PlanDistillation(config, teacher, TrainerOptions{}, 0, 1, 2, 8, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alone.Teacher != 0 || taught.Teacher <= 0 || taught.Total < alone.Total+taught.Teacher || taught.Weights != alone.Weights {
+		t.Errorf("%+v, %+v", alone, taught)
+	}
+	teacher.Vocabulary = 101
+	if _, err := PlanDistillation(config, teacher, TrainerOptions{}, 0, 1, 2, 8, 8); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
 // What C gets of a literal without fields is what it gets of the defaults.
 func TestZeroOptionsAreTheDefaults(t *testing.T) {
 	var trainer, trainerDefaults = TrainerOptions{}, DefaultTrainerOptions()

@@ -294,6 +294,8 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Tf32 = c.tf32 != 0
 	o.QuantizeBits = int64(c.quantize_bits)
 	o.LayerDrop = float64(c.layer_drop)
+	o.TeacherWeight = float64(c.teacher_weight)
+	o.TeacherTemperature = float64(c.teacher_temperature)
 	o.EmaAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int64(c.gradient_accumulation)
 	o.Lanes = int64(c.lanes)
@@ -373,6 +375,12 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.LayerDrop != 0 {
 		c.layer_drop = C.double(o.LayerDrop)
+	}
+	if o.explicit || o.TeacherWeight != 0 {
+		c.teacher_weight = C.double(o.TeacherWeight)
+	}
+	if o.explicit || o.TeacherTemperature != 0 {
+		c.teacher_temperature = C.double(o.TeacherTemperature)
 	}
 	if o.explicit || o.EmaAlpha != 0 {
 		c.ema_alpha = C.double(o.EmaAlpha)

@@ -5,6 +5,7 @@
 
 #include "engine/backend/cuda/device/rows.cuh"
 #include "engine/backend/cuda/shared_memory.h"
+#include "engine/ops/cross_entropy/row_parts.cuh"
 
 namespace trafo {
 namespace cuda {
@@ -41,37 +42,6 @@ struct ShiftedExp<bf16> {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x - shift, kLog2E, rest)));
     return y;
-  }
-};
-
-// A row from its first 16-byte boundary on, and its edges: the elements before and behind the
-// packs.
-template <class T>
-struct RowParts {
-  static constexpr int W = kPackWidth<T>;
-  int64_t head, edges;
-  int packs;
-  __device__ __forceinline__ RowParts(const T* row, int64_t classes) {
-    const int past = static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16);
-    head = past == 0 ? 0 : min(classes, int64_t{(16 - past) / static_cast<int>(sizeof(T))});
-    packs = static_cast<int>((classes - head) / W);
-    edges = classes - int64_t{packs} * W;
-  }
-  // The whole row as edges.
-  __device__ __forceinline__ void take_apart(int64_t classes) {
-    head = edges = classes;
-    packs = 0;
-  }
-  __device__ __forceinline__ int64_t edge(int64_t e) const {
-    return e < head ? e : e + int64_t{packs} * W;
-  }
-  // The thread of `threads` that has element `c`.
-  __device__ __forceinline__ int owner(int64_t c, int threads) const {
-    const int64_t in_packs = c - head, count = int64_t{packs} * W;
-    const int64_t place = in_packs >= 0 && in_packs < count ? in_packs / W
-                          : in_packs < 0                    ? c
-                                                            : c - count;
-    return static_cast<int>(place % threads);
   }
 };
 
@@ -195,16 +165,6 @@ struct RowGradient {
     for (int j = 0; j < W; ++j) v[j] = of(v[j]);
   }
 };
-
-template <class T, int Threads>
-__device__ __forceinline__ void clear_row(T* out, int64_t classes) {
-  constexpr int W = kPackWidth<T>;
-  const RowParts<T> parts(out, classes);
-  for (int64_t e = threadIdx.x; e < parts.edges; e += Threads)
-    out[parts.edge(e)] = from_float<T>(0.0f);
-  auto* body = reinterpret_cast<uint4*>(out + parts.head);
-  for (int i = threadIdx.x; i < parts.packs; i += Threads) body[i] = uint4{};
-}
 
 template <class T>
 struct ForwardArgs {

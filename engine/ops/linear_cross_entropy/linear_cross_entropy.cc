@@ -42,6 +42,32 @@ int64_t chunk_bytes(const Context& context, const Tensor& x, const Tensor& weigh
                   std::min(by_wave, checked_mul(x.numel(), int64_t{32}, kLinearCrossEntropyOp)));
 }
 
+void check_teacher(const Context& context, const Tensor& x, const Tensor& weight,
+                   const DistillationTeacher& teacher, const CrossEntropyOptions& loss) {
+  check_mixture(kLinearCrossEntropyOp, teacher.share, teacher.temperature);
+  require(teacher.share > 0, ErrorCode::invalid_argument, kLinearCrossEntropyOp,
+          "a teacher without a share in the loss");
+  require(!loss.class_weights.defined(), ErrorCode::unsupported, kLinearCrossEntropyOp,
+          "class weights do not go with a teacher");
+  check_compute_input(context, kLinearCrossEntropyOp, "the teacher's x", teacher.x);
+  check_compute_input(context, kLinearCrossEntropyOp, "the teacher's weight", teacher.weight);
+  check_same_dtype(kLinearCrossEntropyOp, "x", x, "the teacher's x", teacher.x);
+  check_same_dtype(kLinearCrossEntropyOp, "x", x, "the teacher's weight", teacher.weight);
+  require(teacher.x.rank() == 2 && teacher.weight.rank() == 2 &&
+              teacher.x.dim(1) == teacher.weight.dim(1) && teacher.x.dim(0) == x.dim(0),
+          ErrorCode::shape_mismatch, kLinearCrossEntropyOp, "the teacher's x must be [", x.dim(0),
+          ", width] and its weight [classes, width], got ", teacher.x.shape().str(), " and ",
+          teacher.weight.shape().str());
+  require(teacher.weight.dim(0) == weight.dim(0), ErrorCode::shape_mismatch, kLinearCrossEntropyOp,
+          "the teacher has ", teacher.weight.dim(0), " classes, the student ", weight.dim(0));
+  if (!teacher.bias.defined()) return;
+  check_compute_input(context, kLinearCrossEntropyOp, "the teacher's bias", teacher.bias);
+  check_same_dtype(kLinearCrossEntropyOp, "x", x, "the teacher's bias", teacher.bias);
+  require(teacher.bias.rank() == 1 && teacher.bias.dim(0) == weight.dim(0),
+          ErrorCode::shape_mismatch, kLinearCrossEntropyOp, "the teacher's bias must be [",
+          weight.dim(0), "], got ", teacher.bias.shape().str());
+}
+
 void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const LinearCrossEntropyOptions& options) {
   check_compute_input(context, kLinearCrossEntropyOp, "x", x);
@@ -64,11 +90,12 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
           ErrorCode::unsupported, kLinearCrossEntropyOp,
           "class weights with label smoothing need all logits at once: use linear and "
           "cross_entropy");
+  if (options.teacher) check_teacher(context, x, weight, *options.teacher, options.loss);
   require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kLinearCrossEntropyOp,
           "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
 }
 
-// Rows whose logits fit the budget.
+// Rows whose logits fit the budget; `classes`: of all models together.
 int64_t most_rows(int64_t classes, DType dtype, int64_t bytes) {
   const int64_t row_bytes = std::max<int64_t>(
       1, checked_mul(classes, static_cast<int64_t>(dtype_size(dtype)), kLinearCrossEntropyOp));
@@ -91,6 +118,33 @@ T* at_row(T* data, int64_t row, int64_t width, DType dtype) {
   return static_cast<Byte*>(data) + row * width * static_cast<int64_t>(dtype_size(dtype));
 }
 
+DistillationTeacher dense(Context& context, const DistillationTeacher& given) {
+  DistillationTeacher teacher = given;
+  teacher.x = contiguous(context, given.x.detach());
+  teacher.weight = contiguous(context, given.weight.detach());
+  if (given.bias.defined()) teacher.bias = contiguous(context, given.bias.detach());
+  return teacher;
+}
+
+// logits [rows, V] = x[begin ..] weight^T + bias.
+void project_rows(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  int64_t begin, int64_t rows, const Tensor& logits) {
+  const DType dtype = x.dtype();
+  GemmParams p;
+  p.dtype = dtype;
+  p.trans_b = true;
+  p.m = rows;
+  p.n = weight.dim(0);
+  p.k = x.dim(1);
+  p.a = at_row<const void>(x.raw(), begin, x.dim(1), dtype);
+  p.lda = p.ldb = std::max<int64_t>(1, x.dim(1));
+  p.b = weight.raw();
+  p.c = logits.raw();
+  p.ldc = std::max<int64_t>(1, p.n);
+  p.bias = bias.defined() ? bias.raw() : nullptr;
+  context.backend().gemm(p);
+}
+
 // One call: the tensors that live through the loop over chunks.
 struct Work {
   Context& context;
@@ -99,7 +153,9 @@ struct Work {
   const Tensor& bias;    // [V] or undefined
   const LossInputs& inputs;
   const CrossEntropyOptions& options;
+  std::optional<DistillationTeacher> teacher;
   Tensor logits;              // [chunk, V], then their gradient
+  Tensor teacher_logits;      // [chunk, V] with a teacher
   Tensor loss, nll, lse;      // [T], stat_dtype as everything below but dx
   Tensor dx;                  // undefined where not wanted
   GradTarget dweight, dbias;  // the same
@@ -109,26 +165,32 @@ struct Work {
   }
 
   void chunk_logits(int64_t begin, int64_t rows) const {
-    const DType dtype = x.dtype();
-    GemmParams p;
-    p.dtype = dtype;
-    p.trans_b = true;
-    p.m = rows;
-    p.n = weight.dim(0);
-    p.k = x.dim(1);
-    p.a = at_row<const void>(x.raw(), begin, x.dim(1), dtype);
-    p.lda = p.ldb = std::max<int64_t>(1, x.dim(1));
-    p.b = weight.raw();
-    p.c = logits.raw();
-    p.ldc = std::max<int64_t>(1, p.n);
-    p.bias = bias.defined() ? bias.raw() : nullptr;
-    context.backend().gemm(p);
+    project_rows(context, x, weight, bias, begin, rows, logits);
+    if (teacher)
+      project_rows(context, teacher->x, teacher->weight, teacher->bias, begin, rows,
+                   teacher_logits);
   }
 
   // Losses of the chunk; its logits become their gradient when one is wanted.
   void chunk_loss(int64_t begin, int64_t rows) const {
-    const DType dtype = x.dtype();
-    CrossEntropyForwardParams p{};
+    if (teacher) {
+      auto p = loss_params<DistillationForwardParams>(begin, rows);
+      p.share = teacher->share;
+      p.temperature = teacher->temperature;
+      p.teacher = teacher_logits.raw();
+      launch(context, OpKernel::distillation_forward, kLinearCrossEntropyOp, p);
+    } else {
+      auto p = loss_params<CrossEntropyForwardParams>(begin, rows);
+      p.lse = at_row(lse.raw(), begin, 1, stat_dtype(x.dtype()));
+      launch(context, OpKernel::cross_entropy_forward, kLinearCrossEntropyOp, p);
+    }
+  }
+
+  // What both losses have.
+  template <class Params>
+  Params loss_params(int64_t begin, int64_t rows) const {
+    const DType dtype = x.dtype(), sums = stat_dtype(dtype);
+    Params p{};
     p.dtype = dtype;
     p.label_smoothing = options.label_smoothing;
     p.ignore_label = options.ignore_label;
@@ -136,15 +198,13 @@ struct Work {
     p.classes = weight.dim(0);
     p.logits = logits.raw();
     p.labels = static_cast<const int32_t*>(inputs.labels.raw()) + begin;
-    const DType sums = stat_dtype(dtype);
     p.weights = inputs.weights.defined() ? at_row<const void>(inputs.weights.raw(), begin, 1, sums)
                                          : nullptr;
     p.loss = at_row(loss.raw(), begin, 1, sums);
     p.nll = at_row(nll.raw(), begin, 1, sums);
-    p.lse = at_row(lse.raw(), begin, 1, sums);
     p.dloss = inputs.scale;
     p.dlogits = wants_gradient() ? logits.raw() : nullptr;
-    launch(context, OpKernel::cross_entropy_forward, kLinearCrossEntropyOp, p);
+    return p;
   }
 
   // Those of weight and bias run beside the product for dx. The next chunk overwrites the logits.
@@ -241,17 +301,22 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   const Tensor x_dense = contiguous(context, x), weight_dense = contiguous(context, weight);
   const Tensor bias_dense = bias.defined() ? contiguous(context, bias) : Tensor{};
 
-  const int64_t most = most_rows(classes, dtype, chunk_bytes(context, x, weight, options));
+  std::optional<DistillationTeacher> teacher;
+  if (options.teacher) teacher = dense(context, *options.teacher);
+  const int64_t all_classes = teacher ? 2 * classes : classes;
+  const int64_t most = most_rows(all_classes, dtype, chunk_bytes(context, x, weight, options));
   const int64_t chunk = rows_of_chunk(rows, most);
   // The memory planned for a batch serves smaller ones, whose chunks may be larger: what is held
   // never grows as rows become fewer.
-  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, {}, {},
-            {},      {},      {},           {},         {}};
+  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, std::move(teacher),
+            {},      {},      {},           {},         {},     {},           {},
+            {}};
   work.logits = context.empty({std::min(most, rows), classes}, dtype);
+  if (work.teacher) work.teacher_logits = context.empty(work.logits.shape(), dtype);
   const DType sums = stat_dtype(dtype);
   work.loss = context.empty({rows}, sums);
   work.nll = context.empty({rows}, sums);
-  work.lse = context.empty({rows}, sums);
+  if (!work.teacher) work.lse = context.empty({rows}, sums);
   work.dx = gradient_like(context, x_dense, rows, dtype);
   const bool at_once = options.gradients_at_once;
   work.dweight = parameter_gradient(context, weight_dense, rows, sums, at_once);
@@ -298,6 +363,15 @@ CrossEntropyOutput linear_cross_entropy_reference(Context& context, const Tensor
                                                   const Tensor& labels,
                                                   const LinearCrossEntropyOptions& options) {
   check_inputs(context, x, weight, bias, options);
+  if (options.teacher) {
+    const DistillationTeacher& teacher = *options.teacher;
+    const auto teacher_logits = [&] {
+      const NoGrad no_grad(context);
+      return linear(context, teacher.x, teacher.weight, teacher.bias);
+    }();
+    return distillation_reference(context, linear(context, x, weight, bias), teacher_logits, labels,
+                                  {options.loss, teacher.share, teacher.temperature});
+  }
   const CrossEntropyOptions plain = with_row_weights(context, kLinearCrossEntropyOp, weight.dim(0),
                                                      x.dtype(), labels, options.loss);
   return cross_entropy_reference(context, linear(context, x, weight, bias), labels, plain);

@@ -5,19 +5,32 @@
 // the forward pass (the weights' sum is known before the first chunk); backward only scales by the
 // upstream gradient, if it is not one. Reduction sum and mean only. dW is summed over chunks in row
 // order, so the result depends on the chunk size by rounding alone, never on the number of threads.
+//
+// With a teacher the loss is that of ops/distillation: the teacher's logits exist for a chunk, too.
 #pragma once
 
 #include <optional>
 
-#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/distillation/distillation.h"
 
 namespace trafo::ops {
 
+// A model to learn from: its logits are x weight^T + bias. Gets no gradient.
+struct DistillationTeacher {
+  Tensor x;                             // [T, any width], of the student's dtype
+  Tensor weight;                        // [V, the same width]
+  Tensor bias;                          // [V] or undefined
+  double share = 0.5, temperature = 1;  // see DistillationOptions; share above 0
+};
+
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
-  // Upper bound of the logits held at a time, at least one row. Default: 8 MiB on the CPU, whose
-  // caches they should fit. Elsewhere twice the weight in float32, within 80 and 208 MiB, or one
-  // wave of tiles of dx if that is more and at most 32 bytes for each element of x.
+  // Without class weights: UNSUPPORTED.
+  std::optional<DistillationTeacher> teacher = {};
+  // Upper bound of the logits held at a time (the teacher's included), at least one row. Default: 8
+  // MiB on the CPU, whose caches they should fit. Elsewhere twice the weight in float32, within 80
+  // and 208 MiB, or one wave of tiles of dx if that is more and at most 32 bytes for each element
+  // of x.
   std::optional<int64_t> chunk_bytes = {};
   // Gradients of weight and bias go straight into their bound buffers, where they are leaves that
   // have some (bind_grad): no copy of the size of the vocabulary matrix. For a caller that will run

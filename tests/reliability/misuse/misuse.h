@@ -77,10 +77,11 @@ void free_handle(int kind, void* handle);
 char* fresh_string(void);
 int32_t* fresh_ids(void);
 trafo_tensor* fresh_loss(void);
-trafo_trainer* fresh_saver(void);      /* with a run directory */
-trafo_trainer* fresh_validated(void);  /* and a best checkpoint in it */
-trafo_model* fresh_adapted(int state); /* 0: without an adapter, 1: with one, 2: merged */
-const char* fresh_path(void);          /* of nothing yet */
+trafo_trainer* fresh_saver(void);     /* with a run directory */
+trafo_trainer* fresh_validated(void); /* and a best checkpoint in it */
+/* 0: without an adapter, 1: with one, 2: merged, 3: with a teacher instead */
+trafo_model* fresh_adapted(int state);
+const char* fresh_path(void); /* of nothing yet */
 const trafo_string_view* good_lines(void);
 const trafo_string_view* good_paths(void);
 const trafo_string_view* good_patterns(void);

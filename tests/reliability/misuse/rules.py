@@ -144,12 +144,14 @@ GOOD = {
         "field": f"{const}trafo_model *model; trafo_model *model_v;", "good": f"@ = @_v = fresh_adapted({state});",
         "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")}
        for call, const, state in [("add_adapter", "", 0), ("load_adapter", "", 0), ("save_adapter", "const ", 1),
-                                  ("merge_adapter", "", 1), ("unmerge_adapter", "", 2), ("remove_adapter", "", 1)]},
+                                  ("merge_adapter", "", 1), ("unmerge_adapter", "", 2), ("remove_adapter", "", 1),
+                                  ("load_teacher", "", 0), ("remove_teacher", "", 3)]},
     "trafo_trainer_load_best.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_validated();",
                                         "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
     "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
     "trafo_corpus_open.paths": "good_paths", "trafo_average_models.paths": "good_model_paths",
     "trafo_plan_training.frozen": "good_patterns", "trafo_plan_training_of_rank.frozen": "good_patterns",
+    "trafo_plan_distillation.frozen": "good_patterns",
 }
 
 PATH_BENDS = [("NUL or not UTF-8", "refused", "@ = \"a\\0b/\";"), ("NUL or not UTF-8", "either", "@ = \"\\xff\\xfe\";")]
@@ -220,6 +222,7 @@ ARRAYS = {
     "trafo_model_load_as.path": path("w.files.model", "path_length"),
     "trafo_model_load_int8.path": path("w.files.model", "path_length"),
     "trafo_model_load_weights.path": path("w.files.model", "path_length"),
+    "trafo_model_load_teacher.path": path("w.files.model", "path_length"),
     "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),
     "trafo_model_export.directory": path("fresh_path()", "directory_length"),
@@ -263,6 +266,7 @@ VALUES = {
     "trafo_op_expand.rank": "2", "max_norm": "1", "momentum": "0.5", "weight_decay": "0.1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2", "trafo_plan_training_of_rank.size": "2",
+    "trafo_plan_distillation.size": "2",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
     "frozen_count": "1",

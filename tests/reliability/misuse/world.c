@@ -235,6 +235,10 @@ trafo_trainer* fresh_validated(void) {
 trafo_model* fresh_adapted(int state) {
   trafo_model* model = NULL;
   must(trafo_model_new(w.context, &w.config, 1, &model));
+  if (state == 3) {
+    must(trafo_model_load_teacher(model, w.files.model, strlen(w.files.model)));
+    return model;
+  }
   if (state > 0) must(trafo_model_add_adapter(model, 2, 4, NULL, 0, 1));
   if (state > 1) must(trafo_model_merge_adapter(model));
   return model;

@@ -2415,6 +2415,20 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Gives the model a teacher: a model.safetensors, a directory with one, or a run directory, whose best model it is. A teacher of before is\n replaced. While the model is trained, the teacher computes beside it, in its precision, frozen and without dropout; see teacher_weight of\n trafo_trainer_options. A run resumes with the same teacher only. The teacher is not part of the model's file. INVALID_ARGUMENT: a teacher\n of another architecture, number of tokens or vocabulary (the message names both), or the model has a trainer or is prepared for inference.\n UNSUPPORTED: int8 weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. After an error the model is unchanged. since 0.1"]
+    pub fn trafo_model_load_teacher(
+        model: *mut trafo_model,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1"]
+    pub fn trafo_model_remove_teacher(model: *mut trafo_model) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.\n since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
@@ -2492,6 +2506,10 @@ pub struct trafo_trainer_options {
     pub quantize_bits: i64,
     #[doc = " LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et al., arXiv\n 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all\n layers. Default 0: none is skipped."]
     pub layer_drop: f64,
+    #[doc = " Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W T^2 times\n the divergence from the teacher at teacher_temperature T. 0 does not run the teacher. Default 0.5."]
+    pub teacher_weight: f64,
+    #[doc = " The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1."]
+    pub teacher_temperature: f64,
     #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
@@ -2571,7 +2589,7 @@ pub struct trafo_trainer_options {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 368usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 384usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2598,82 +2616,86 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 80usize];
     ["Offset of field: trafo_trainer_options::layer_drop"]
         [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 88usize];
+    ["Offset of field: trafo_trainer_options::teacher_weight"]
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 96usize];
+    ["Offset of field: trafo_trainer_options::teacher_temperature"]
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 104usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 96usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 112usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 120usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 128usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 136usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 144usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 132usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 148usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 152usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 140usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 156usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 160usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 168usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 176usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 184usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 192usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 200usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 208usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 216usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 204usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 220usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 224usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 212usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 228usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 232usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 240usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 248usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 256usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 264usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 272usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 260usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 276usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 280usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 280usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 296usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 312usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 328usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 336usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 344usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 352usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 360usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 352usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 368usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 356usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 372usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 360usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 376usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 364usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 380usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2696,10 +2718,12 @@ pub struct trafo_memory_plan {
     pub device_bytes: i64,
     #[doc = " free memory of the device before training; 0: the device was not asked"]
     pub free_bytes: i64,
+    #[doc = " the weights of the teacher; 0: there is none"]
+    pub teacher_bytes: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_memory_plan"][::core::mem::size_of::<trafo_memory_plan>() - 80usize];
+    ["Size of trafo_memory_plan"][::core::mem::size_of::<trafo_memory_plan>() - 88usize];
     ["Alignment of trafo_memory_plan"][::core::mem::align_of::<trafo_memory_plan>() - 8usize];
     ["Offset of field: trafo_memory_plan::struct_size"]
         [::core::mem::offset_of!(trafo_memory_plan, struct_size) - 0usize];
@@ -2721,6 +2745,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_memory_plan, device_bytes) - 64usize];
     ["Offset of field: trafo_memory_plan::free_bytes"]
         [::core::mem::offset_of!(trafo_memory_plan, free_bytes) - 72usize];
+    ["Offset of field: trafo_memory_plan::teacher_bytes"]
+        [::core::mem::offset_of!(trafo_memory_plan, teacher_bytes) - 80usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2730,6 +2756,24 @@ unsafe extern "C" {
         options: *const trafo_trainer_options,
         frozen: *const trafo_string_view,
         frozen_count: usize,
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+        out: *mut trafo_memory_plan,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank `rank` of a group of `size` as of\n trafo_plan_training_of_rank; 0 of 1 without a group. options may be NULL. INVALID_ARGUMENT also: the teacher is of another architecture or\n has another number of tokens, there is no such rank, or lanes is above 1 and below `size`. since 0.1"]
+    pub fn trafo_plan_distillation(
+        config: *const trafo_model_config,
+        teacher: *const trafo_model_config,
+        options: *const trafo_trainer_options,
+        frozen: *const trafo_string_view,
+        frozen_count: usize,
+        rank: i32,
+        size: i32,
         sentences: i64,
         source_tokens: i64,
         target_tokens: i64,

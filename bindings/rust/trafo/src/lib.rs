@@ -166,6 +166,7 @@ mod prune;
 mod quantize;
 mod region;
 mod states;
+mod teacher;
 mod tensor;
 mod text;
 mod trainer;

@@ -30,6 +30,8 @@ pub struct MemoryPlan {
     pub gradients: i64,
     /// The optimizer's moments, and the mean of the weights under `ema_alpha`.
     pub optimizer: i64,
+    /// The weights of the teacher; 0: there is none.
+    pub teacher: i64,
     /// What forward and backward keep and use.
     pub activations: i64,
     /// The peak: all of these, the batch and small change.
@@ -119,6 +121,39 @@ impl MemoryPlan {
         Ok(Self::from_raw(&plan))
     }
 
+    /// The same for a model with a teacher, as by [`Model::load_teacher`](crate::Model::load_teacher). The first pair are
+    /// the configurations of the model and of its teacher. Without a group, the other is `(0, 1)`.
+    pub fn with_teacher<S: AsRef<str>>(
+        (config, teacher): (&ModelConfig, &ModelConfig),
+        options: &TrainerOptions,
+        frozen: &[S],
+        (rank, size): (i32, i32),
+        sentences: i64,
+        source_tokens: i64,
+        target_tokens: i64,
+    ) -> Result<Self> {
+        let frozen = views(frozen);
+        let mut plan = Self::empty();
+        // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
+        check(unsafe {
+            sys::trafo_plan_distillation(
+                &config.0,
+                &teacher.0,
+                &options.0,
+                frozen.as_ptr(),
+                frozen.len(),
+                rank,
+                size,
+                sentences,
+                source_tokens,
+                target_tokens,
+                &mut plan,
+                size_of::<sys::trafo_memory_plan>(),
+            )
+        })?;
+        Ok(Self::from_raw(&plan))
+    }
+
     pub(crate) fn empty() -> sys::trafo_memory_plan {
         sys::trafo_memory_plan {
             struct_size: 0,
@@ -131,6 +166,7 @@ impl MemoryPlan {
             limit_bytes: 0,
             device_bytes: 0,
             free_bytes: 0,
+            teacher_bytes: 0,
         }
     }
 
@@ -139,6 +175,7 @@ impl MemoryPlan {
             weights: plan.weights_bytes,
             gradients: plan.gradients_bytes,
             optimizer: plan.optimizer_bytes,
+            teacher: plan.teacher_bytes,
             activations: plan.activations_bytes,
             total: plan.total_bytes,
             batch_tokens: plan.batch_tokens,

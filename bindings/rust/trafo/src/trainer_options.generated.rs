@@ -140,6 +140,11 @@ setters! {
     /// al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and
     /// decoding run all layers. Default 0: none is skipped.
     layer_drop: f64 = same;
+    /// Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W
+    /// T^2 times the divergence from the teacher at `teacher_temperature` T. 0 does not run the teacher. Default 0.5.
+    teacher_weight: f64 = same;
+    /// The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1.
+    teacher_temperature: f64 = same;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
     /// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.

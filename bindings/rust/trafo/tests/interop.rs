@@ -3,8 +3,8 @@
 mod common;
 
 use trafo::{
-    AdapterOptions, CancelToken, ContextOptions, ErrorCode, ExportFormat, ExportWeights, Model,
-    ModelConfig, PruneOptions, Tokenizer, Trainer, TranslateOptions,
+    AdapterOptions, CancelToken, ContextOptions, ErrorCode, ExportFormat, ExportWeights,
+    MemoryPlan, Model, ModelConfig, PruneOptions, Tokenizer, Trainer, TranslateOptions,
 };
 
 #[test]
@@ -48,6 +48,46 @@ fn exported_models_come_back() -> trafo::Result<()> {
 fn score(model: &Model, tokenizer: &Tokenizer) -> trafo::Result<f64> {
     let scores = model.score(tokenizer, &["der kleine Hund"], &["the small dog"])?;
     Ok(scores[0].log_probability)
+}
+
+#[test]
+fn a_model_learns_from_its_teacher() -> trafo::Result<()> {
+    let folder = common::TestFolder::new();
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let vocabulary = tokenizer.vocabulary()?;
+    let config = ModelConfig::preset("tiny", vocabulary)?.encoder_layers(1).decoder_layers(1);
+    Model::new(&config.clone().width(256), 4)?.save(folder.join("model.safetensors"))?;
+    let strange = ModelConfig::preset("tiny", vocabulary + 1)?.encoder_layers(1).decoder_layers(1);
+    Model::new(&strange, 4)?.save(folder.join("strange.safetensors"))?;
+    let loss = |model: Model| -> trafo::Result<f64> {
+        let mut trainer =
+            Trainer::builder(model, &tokenizer, &corpus).options(common::options()).build()?;
+        trainer.step()?;
+        Ok(trainer.step()?.loss)
+    };
+    let alone = loss(Model::new(&config, 3)?)?;
+    let mut taught = Model::new(&config, 3)?;
+    taught.load_teacher(folder.path())?;
+    let error = taught.load_teacher(folder.join("strange.safetensors")).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("strange.safetensors has a vocabulary of"), "{error}");
+    let error = taught.load_teacher(folder.join("missing")).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotFound);
+    assert_ne!(loss(taught)?, alone);
+    let mut removed = Model::new(&config, 3)?;
+    removed.load_teacher(folder.join("model.safetensors"))?;
+    removed.remove_teacher()?;
+    assert_eq!(removed.remove_teacher().unwrap_err().code(), ErrorCode::InvalidArgument);
+    assert_eq!(loss(removed)?, alone);
+
+    let options = common::options();
+    let wide = ModelConfig::preset("base", vocabulary)?;
+    let plan = MemoryPlan::of(&config, &options, 2, 8, 8)?;
+    let with = MemoryPlan::with_teacher((&config, &wide), &options, &[] as &[&str], (0, 1), 2, 8, 8)?;
+    assert_eq!(plan.teacher, 0);
+    assert!(with.teacher > 0 && with.total >= plan.total + with.teacher);
+    Ok(())
 }
 
 #[test]

@@ -1,0 +1,22 @@
+package trafo
+
+// #include "trafo.h"
+import "C"
+
+// LoadTeacher gives the model a teacher: a model file, a directory with one, or a run directory, whose
+// best model it is. In training the teacher runs beside the model, frozen and in its precision, and
+// TrainerOptions.TeacherWeight is its share in the loss. A run resumes with the same teacher only.
+// ErrInvalidArgument, naming both: another architecture or vocabulary.
+func (m *Model) LoadTeacher(path string) error {
+	return m.in("Model.LoadTeacher", func() *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_model_load_teacher(m.ptr, data, length)
+	})
+}
+
+// RemoveTeacher frees the teacher. ErrInvalidArgument: there is none.
+func (m *Model) RemoveTeacher() error {
+	return m.in("Model.RemoveTeacher", func() *C.trafo_error {
+		return C.trafo_model_remove_teacher(m.ptr)
+	})
+}

@@ -1,0 +1,36 @@
+//! Word-level distillation: a model learns from a teacher while it is trained.
+
+use std::path::Path;
+
+use trafo_sys as sys;
+
+use crate::error::{Result, check};
+use crate::handle::path_view;
+use crate::model::Model;
+
+impl Model {
+    /// Gives the model a teacher: a model file, a directory with one, or a run directory, whose best model it is. In
+    /// training the teacher runs beside the model, frozen and in its precision, and
+    /// [`TrainerOptions::teacher_weight`](crate::TrainerOptions::teacher_weight) is its share in the loss. A run resumes
+    /// with the same teacher only. `InvalidArgument`, naming both: another architecture or vocabulary.
+    ///
+    /// ```no_run
+    /// # fn main() -> trafo::Result<()> {
+    /// use trafo::{Model, ModelConfig, Tokenizer};
+    /// let tokenizer = Tokenizer::load("teacher/vocab.spm")?;
+    /// let mut student = Model::new(&ModelConfig::preset("student-tiny", tokenizer.vocabulary()?)?, 1)?;
+    /// student.load_teacher("teacher")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn load_teacher(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live and exclusive, the path is valid during the call.
+        check(unsafe { sys::trafo_model_load_teacher(self.as_ptr(), data, length) })
+    }
+    /// Frees the teacher. `InvalidArgument`: there is none.
+    pub fn remove_teacher(&mut self) -> Result<()> {
+        // SAFETY: the handle is live and exclusive.
+        check(unsafe { sys::trafo_model_remove_teacher(self.as_ptr()) })
+    }
+}

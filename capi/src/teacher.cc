@@ -1,0 +1,23 @@
+#include "engine/models/teacher.h"
+
+#include "capi/src/model_handles.h"
+#include "engine/train/run_models.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+trafo_error* trafo_model_load_teacher(trafo_model* model, const char* path, size_t path_length) {
+  return api(__func__, [&](const Call& call) {
+    const auto from = path_argument(call, path, path_length, "path");
+    const ModelObject& m = untrained(call, model);
+    load_teacher(*m.context, *m.model, find_model_file(from));
+  });
+}
+
+trafo_error* trafo_model_remove_teacher(trafo_model* model) {
+  return api(__func__, [&](const Call& call) {
+    const ModelObject& m = untrained(call, model);
+    if (!m.model->teacher()) call.refuse("the model has no teacher");
+    m.model->set_teacher({});
+  });
+}
