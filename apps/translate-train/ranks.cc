@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <exception>
 #include <future>
 #include <new>
@@ -11,24 +11,10 @@
 namespace translate_train {
 namespace {
 
-using GroupId = std::array<uint8_t, TRAFO_GROUP_ID_BYTES>;
-
-GroupId new_id(int32_t transport) {
-  GroupId id;
-  check(trafo_group_id_new(transport, id.data(), id.size()));
-  return id;
-}
-
-Group join(trafo_context* context, const GroupId& id, size_t rank, size_t size) {
-  auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
-  options.rank = static_cast<int32_t>(rank);
-  options.size = static_cast<int32_t>(size);
-  return make<Group>(trafo_group_new, context, &options, id.data(), id.size());
-}
-
 // As the rank that this process has in the job.
 Group join_job(trafo_context* context, const Job& job) {
-  const GroupId id = new_id(TRAFO_TRANSPORT_MPI);
+  std::array<uint8_t, TRAFO_GROUP_ID_BYTES> id;
+  check(trafo_group_id_new(TRAFO_TRANSPORT_MPI, id.data(), id.size()));
   auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
   options.transport = TRAFO_TRANSPORT_MPI;
   options.rank = -1;
@@ -70,6 +56,31 @@ Ranks::Ranks(const Settings& settings, const Job& job)
                     "is one rank, on --device");
   for (size_t rank = 0; rank < options_.size(); ++rank)
     contexts_.push_back(make<Context>(trafo_context_new, &options_[rank]));
+  if (count() > 1) choose_transport();
+}
+
+void Ranks::choose_transport() {
+  if (names_[0] != "cpu") {
+    try {
+      check(trafo_group_id_new(TRAFO_TRANSPORT_NCCL, id_.data(), id_.size()));
+      transport_ = TRAFO_TRANSPORT_NCCL;
+      exchange_ = "ranks exchange over NCCL";
+      return;
+    } catch (const CliError& error) {
+      if (error.trafo_code() != TRAFO_UNSUPPORTED) throw;
+      exchange_ = std::string("ranks exchange by copies that they wait for: ") + error.what();
+      std::replace(exchange_.begin(), exchange_.end(), '\n', ' ');
+    }
+  }
+  check(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id_.data(), id_.size()));
+}
+
+Group Ranks::join(size_t rank) const {
+  auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
+  options.rank = static_cast<int32_t>(rank);
+  options.size = static_cast<int32_t>(count());
+  options.transport = transport_;
+  return make<Group>(trafo_group_new, context(rank), &options, id_.data(), id_.size());
 }
 
 std::string Ranks::text(Precision precision) const {
@@ -98,12 +109,11 @@ void Ranks::run_in_job(const Work& work) const {
 void Ranks::run(const Work& work) const {
   if (job_.is_mpi) return run_in_job(work);
   if (count() == 1) return work(0, nullptr);
-  const GroupId id = new_id(TRAFO_TRANSPORT_LOCAL);
   std::vector<std::exception_ptr> errors(count());
   const auto work_of = [&](size_t rank) {
     Group group;
     try {
-      group = join(context(rank), id, rank, count());
+      group = join(rank);
       work(rank, group.get());
       return;
     } catch (const std::exception& error) {

@@ -462,6 +462,7 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
     }
     // The run directory is ours from here on: the trainer holds its lock.
     reporter.open_files(run);
+    if (!ranks.exchange().empty()) reporter.info(ranks.exchange());
     report_memory(trainer.get(), group ? " of rank 0" : "", settings, reporter);
     make_absolute(settings);
     if (!continuing && !adopted)

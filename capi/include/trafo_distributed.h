@@ -22,6 +22,7 @@ extern "C" {
 /* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
 #define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a GPU of its own */
 #define TRAFO_TRANSPORT_MPI 1   /* the processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so. */
+#define TRAFO_TRANSPORT_NCCL 2  /* threads of one process, each on a GPU of its own. NCCL moves the bytes, and adds nothing up. */
 
 #define TRAFO_GROUP_ID_BYTES 128
 
@@ -50,13 +51,16 @@ typedef struct trafo_group_info {
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_options_init(trafo_group_options *options, size_t struct_size);
 
 /* The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI
- * the group is the job, and each process makes the same id by itself. since 0.1 */
+ * the group is the job, and each process makes the same id by itself.
+ * TRAFO_TRANSPORT_NCCL: the first call loads NCCL, 2.19.1 or newer: the file that TRAFO_NCCL_LIBRARY in the environment names by an absolute
+ * path, or else libnccl.so.2 beside libtrafo_cuda.so or on the loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment unless it is
+ * set. UNSUPPORTED: there is none, and where it was looked for. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint8_t *id, size_t id_bytes);
 
 /* Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that
  * of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group
  * that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within
- * start_timeout_s.
+ * start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.
  * TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.
  * UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names
  * another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless

@@ -2,6 +2,8 @@
 #include <cstring>
 
 #include "capi/src/trainer_handles.h"
+#include "engine/backend/cuda/nccl_link.h"
+#include "engine/dist/linked_group.h"
 #include "engine/dist/local_group.h"
 #include "engine/dist/mpi_group.h"
 
@@ -20,18 +22,40 @@ trafo_group_options default_group_options() {
   return options;
 }
 
+GroupId new_nccl_group() {
+  load_nccl();
+  return new_local_group();
+}
+
+// A rank without a GPU is refused before it joins: the others do not wait for long.
+std::unique_ptr<Communicator> join_nccl_group(const Backend& backend, const GroupId& id, int rank,
+                                              int size, const GroupTimeouts& timeouts) {
+  std::unique_ptr<LinkMaker> links = make_nccl_links();
+  links->prepare(backend);
+  return join_linked_group(join_local_group(id, rank, size, timeouts), std::move(links), timeouts);
+}
+
+template <auto Join>
+std::unique_ptr<Communicator> join_anywhere(const Backend&, const GroupId& id, int rank, int size,
+                                            const GroupTimeouts& timeouts) {
+  return Join(id, rank, size, timeouts);
+}
+
 // How each transport names a group and joins it.
 struct Transport {
   int32_t value;
   const char* symbol;
   const char* name;  // Communicator::transport()
   GroupId (*new_id)();
-  std::unique_ptr<Communicator> (*join)(const GroupId& id, int rank, int size,
-                                        const GroupTimeouts& timeouts);
+  std::unique_ptr<Communicator> (*join)(const Backend& backend, const GroupId& id, int rank,
+                                        int size, const GroupTimeouts& timeouts);
 };
 constexpr Transport kTransports[] = {
-    {TRAFO_TRANSPORT_LOCAL, "TRAFO_TRANSPORT_LOCAL", "local", new_local_group, join_local_group},
-    {TRAFO_TRANSPORT_MPI, "TRAFO_TRANSPORT_MPI", "mpi", mpi_group_id, join_mpi_group},
+    {TRAFO_TRANSPORT_LOCAL, "TRAFO_TRANSPORT_LOCAL", "local", new_local_group,
+     join_anywhere<join_local_group>},
+    {TRAFO_TRANSPORT_MPI, "TRAFO_TRANSPORT_MPI", "mpi", mpi_group_id,
+     join_anywhere<join_mpi_group>},
+    {TRAFO_TRANSPORT_NCCL, "TRAFO_TRANSPORT_NCCL", "nccl", new_nccl_group, join_nccl_group},
 };
 
 const Transport& transport_of(const Call& call, int32_t value) {
@@ -82,11 +106,11 @@ trafo_error* trafo_group_new(trafo_context* context, const trafo_group_options* 
     call.reserved(wanted.reserved);
     const GroupTimeouts timeouts{checked_seconds(call, wanted.start_timeout_s, "start_timeout_s"),
                                  checked_seconds(call, wanted.timeout_s, "timeout_s")};
-    call.context(context);
+    const Backend& backend = call.context(context).backend();
     GroupId name;
     std::memcpy(name.data(), id, name.size());
-    *out = new_handle<trafo_group>(
-        std::shared_ptr<Communicator>(transport.join(name, wanted.rank, wanted.size, timeouts)));
+    *out = new_handle<trafo_group>(std::shared_ptr<Communicator>(
+        transport.join(backend, name, wanted.rank, wanted.size, timeouts)));
   });
 }
 

@@ -43,7 +43,8 @@ class AgreedError : public Error {
 
 // All functions but abort() are collective: each rank calls them in the same order. They throw
 // PEER_LOST, naming the rank where it is known, if a rank has aborted, has died, or does not come
-// within the timeout. After that every call throws it. One thread at a time, but for abort().
+// within the timeout. After that every call throws it. One thread at a time, but for abort(),
+// end(), why_ended() and rank_behind().
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -52,19 +53,33 @@ class Communicator {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  virtual const char* transport() const = 0;  // "local"
+  virtual const char* transport() const = 0;  // "local", "nccl"
   // exchange() moves memory of this backend, which outlives the calls.
   virtual void attach(Backend& backend) = 0;
 
   // Sends and receives pieces of device memory, in the order of the device's stream. Between two
   // ranks, piece i that one sends is piece i that the other receives, of the same size. No rank
   // sends to itself. On the CPU, and in a local group, all pieces are there when it returns.
+  // Elsewhere the device may still wait for them; check() says whether they came.
   virtual void exchange(std::span<const SendPiece> sends,
                         std::span<const ReceivePiece> receives) = 0;
   // The bytes of every rank, which may differ in length, by rank. Host memory.
   virtual std::vector<std::string> host_all_gather(std::string_view bytes) = 0;
   // This rank leaves: the calls of other ranks end with PEER_LOST and `reason`. From any thread.
   virtual void abort(std::string_view reason) noexcept = 0;
+  // Not collective. To be called after the host has waited for the device, before it uses what was
+  // exchanged until then: throws PEER_LOST if some of that did not come.
+  virtual void check() {}
+
+  // For communicators that are built on this one. The defaults are of one that does not know.
+  // Why the group has ended; empty: it has not.
+  virtual std::string why_ended() { return {}; }
+  // All ranks get PEER_LOST with these very words.
+  virtual void end(std::string_view reason) noexcept { abort(reason); }
+  // This rank has come to its exchange number `exchange`.
+  virtual void come_to(uint64_t) {}
+  // The first rank that has not come to it; -1: none, or not known.
+  virtual int rank_behind(uint64_t) { return -1; }
 
   // `whole` consists of a part for each rank, that of rank r in bytes [begins[r], begins[r + 1]).
   // Each rank has its own part; afterwards each has all. Device memory.

@@ -30,6 +30,7 @@ class Meeting {
 
   struct Offer {
     bool joined = false, here = false;
+    uint64_t exchange = 0;  // it has come to this one
     std::span<const SendPiece> sends;
     std::string_view bytes;
   };
@@ -61,13 +62,32 @@ class Meeting {
   }
 
   void abort(int rank, std::string_view reason) noexcept {
+    end([&] { return concat("rank ", rank, " has left: ", reason); });
+  }
+  template <class Words>
+  void end(Words words) noexcept {
     const std::lock_guard lock(mutex_);
     try {
-      if (!lost()) reason_ = concat("rank ", rank, " has left: ", reason);
+      if (!lost()) reason_ = words();
     } catch (const std::exception&) {  // no memory for the words
       reason_ = "a rank left";         // short: inside the string itself
     }
     changed_.notify_all();
+  }
+  std::string why_ended() {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
+
+  void come_to(int rank, uint64_t exchange) {
+    const std::lock_guard lock(mutex_);
+    offers_[static_cast<size_t>(rank)].exchange = exchange;
+  }
+  int rank_behind(uint64_t exchange) {
+    const std::lock_guard lock(mutex_);
+    for (size_t rank = 0; rank < offers_.size(); ++rank)
+      if (offers_[rank].exchange < exchange) return static_cast<int>(rank);
+    return -1;
   }
 
  private:
@@ -172,6 +192,12 @@ class LocalCommunicator final : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override { meeting_->abort(rank(), reason); }
+  void end(std::string_view reason) noexcept override {
+    meeting_->end([&] { return std::string(reason); });
+  }
+  std::string why_ended() override { return meeting_->why_ended(); }
+  void come_to(uint64_t exchange) override { meeting_->come_to(rank(), exchange); }
+  int rank_behind(uint64_t exchange) override { return meeting_->rank_behind(exchange); }
 
  private:
   void copy(void* target, const void* source, size_t bytes) {

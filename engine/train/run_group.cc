@@ -72,6 +72,7 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
   };
   std::vector<GroupField> fields{
       {"the release", kVersion},
+      {"the transport", group.communicator->transport()},
       {"the kind of device", context.device().kind == DeviceKind::cpu ? "cpu" : "cuda"},
       {"the option fused kernels", on_off(context.fused_kernels())},
       {"the model's configuration", to_json(model.config())},
@@ -98,6 +99,8 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
     throw AgreedError(ErrorCode::invalid_argument, kRunGroupOrigin,
                       concat("lanes is ", options.lanes, " and the group has ", group.size,
                              " ranks: each needs a lane of its own"));
+  // Before the memory is planned: links between the devices take some.
+  group.communicator->attach(context.backend());
 }
 
 std::optional<SavedSizes> sizes_of_root(const std::optional<std::filesystem::path>& run_directory,

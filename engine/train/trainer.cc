@@ -211,6 +211,10 @@ void Trainer::start(const StepResult& result, size_t batches, Vote vote,
       copy_back(votes_ + next_record_ * votes.bytes(), votes.raw(), votes.bytes());
     }
     if (works_ahead()) stream_->record(record_event(next_record_));
+    // Without graphs, thousands of launches would queue up behind an exchange. A full queue may
+    // stop the other ranks of the process from launching what the exchange waits for.
+    if (works_ahead() && group_.has_peers() && !context_.graphs())
+      stream_->wait(record_event(next_record_));
   } catch (...) {
     if (in_flight_.size() > before) in_flight_.pop_back();
     state_.forward_passes = passes_before;
@@ -234,6 +238,7 @@ StepResult Trainer::await() {
     stream_->wait(record_event(slot));
   StepResult result = oldest.result;
   if (group_.has_peers()) {
+    group_.communicator->check();
     const Vote vote = lanes_->highest_vote(votes_ + slot * lanes_->votes().bytes());
     if (vote == Vote::failed) fail_together(oldest.passes_before);
     result.stop_wanted = vote == Vote::stop;

@@ -94,6 +94,7 @@ void Trainer::gather_optimizer() {
   require_idle();
   if (!group_.has_peers()) return;
   gathered_ = gather_moments(context_, model_.parameters(), optimizer_, group_);
+  group_.communicator->check();
 }
 
 void Trainer::follow_root() {

@@ -145,7 +145,12 @@ void test_groups(void) {
   CHECK(join.size == 1 && join.start_timeout_s == 300 && join.timeout_s == 600);
   FAILS(trafo_group_new(context, &join, id, sizeof id, &group), TRAFO_INVALID_ARGUMENT,
         "not that of a local group");
-  FAILS(trafo_group_id_new(7, id, sizeof id), TRAFO_INVALID_ARGUMENT, "transport");
+  FAILS(trafo_group_id_new(7, id, sizeof id), TRAFO_INVALID_ARGUMENT,
+        "TRAFO_TRANSPORT_NCCL (2), got 7");
+  join.transport = TRAFO_TRANSPORT_NCCL;
+  FAILS(trafo_group_new(context, &join, id, sizeof id, &group), TRAFO_UNSUPPORTED,
+        "NCCL moves memory of GPUs, this rank computes on cpu");
+  join.transport = TRAFO_TRANSPORT_LOCAL;
   FAILS(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id, 16), TRAFO_INVALID_ARGUMENT, "id_bytes");
   OK(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id, sizeof id));
   join.rank = 1;

@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "engine/backend/cuda/cuda_backend.h"
+#include "engine/backend/cuda/nccl_link.h"
+#include "engine/dist/linked_group.h"
 #include "engine/dist/local_group.h"
 #include "tests/train/training_support.h"
 
@@ -40,6 +42,15 @@ inline constexpr const char* kNoRoom = "TRAFO_TEST_DEVICE is cuda, and there are
 
 inline constexpr GroupTimeouts kGenerous{.start = 60, .wait = 60};
 
+// With TRAFO_TEST_TRANSPORT=nccl, NCCL moves what is on GPUs.
+inline std::unique_ptr<Communicator> join_group(const GroupId& id, int rank, int size,
+                                                const GroupTimeouts& timeouts) {
+  auto local = join_local_group(id, rank, size, timeouts);
+  const char* wanted = std::getenv("TRAFO_TEST_TRANSPORT");
+  if (!wanted || std::string_view(wanted) != "nccl") return local;
+  return join_linked_group(std::move(local), make_nccl_links(), timeouts);
+}
+
 // Runs body(rank, group) for each rank, and rethrows the first exception.
 inline void for_each_rank(int size, const std::function<void(int, Communicator*)>& body,
                           const GroupTimeouts& timeouts = kGenerous) {
@@ -49,7 +60,7 @@ inline void for_each_rank(int size, const std::function<void(int, Communicator*)
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        const auto group = join_local_group(id, rank, size, timeouts);
+        const auto group = join_group(id, rank, size, timeouts);
         body(rank, group.get());
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();

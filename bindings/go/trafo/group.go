@@ -14,8 +14,21 @@ type GroupID [C.TRAFO_GROUP_ID_BYTES]byte
 // NewLocalGroup names a new group of goroutines of this process, which train on the CPU or each on a
 // GPU of its own.
 func NewLocalGroup() (GroupID, error) {
+	return newGroup(TransportLocal)
+}
+
+// NewNCCLGroup names a new group of goroutines of this process, each on a GPU of its own, between which
+// NCCL moves the bytes: they join with TransportNCCL. The first call loads NCCL: the file that
+// TRAFO_NCCL_LIBRARY in the environment names, or libnccl.so.2 beside libtrafo_cuda.so or on the
+// loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment of C unless it is set. ErrUnsupported:
+// there is none.
+func NewNCCLGroup() (GroupID, error) {
+	return newGroup(TransportNCCL)
+}
+
+func newGroup(transport Transport) (GroupID, error) {
 	var id GroupID
-	err := check(C.trafo_group_id_new(C.TRAFO_TRANSPORT_LOCAL, (*C.uint8_t)(&id[0]), C.size_t(len(id))))
+	err := check(C.trafo_group_id_new(C.int32_t(transport), (*C.uint8_t)(&id[0]), C.size_t(len(id))))
 	return id, err
 }
 
@@ -35,6 +48,8 @@ const (
 	TransportLocal Transport = C.TRAFO_TRANSPORT_LOCAL
 	// TransportMPI is for NewMPIGroup. It needs libtrafo_mpi.so.
 	TransportMPI Transport = C.TRAFO_TRANSPORT_MPI
+	// TransportNCCL is for NewNCCLGroup.
+	TransportNCCL Transport = C.TRAFO_TRANSPORT_NCCL
 )
 
 // GroupOptions says which rank joins, and how long it waits.

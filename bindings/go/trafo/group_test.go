@@ -1,6 +1,7 @@
 package trafo_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,4 +94,16 @@ func TestAGroupThatNobodyElseJoins(t *testing.T) {
 	id := must[trafo.GroupID](t)(trafo.NewLocalGroup())
 	_, err := trafo.JoinGroup(newContext(t), id, trafo.GroupOptions{Size: 2, StartTimeout: 50 * time.Millisecond})
 	wantError(t, err, trafo.ErrPeerLost)
+}
+
+func TestNCCLIsForGPUs(t *testing.T) {
+	id, err := trafo.NewNCCLGroup()
+	if err != nil && !errors.Is(err, trafo.ErrUnsupported) {
+		t.Fatal(err)
+	}
+	c := newContext(t, trafo.WithDevice(trafo.CPU, 0))
+	_, err = trafo.JoinGroup(c, id, trafo.GroupOptions{Size: 1, Transport: trafo.TransportNCCL})
+	if !errors.Is(err, trafo.ErrUnsupported) || !strings.Contains(err.Error(), "this rank computes on cpu") {
+		t.Errorf("a rank on the CPU joined over NCCL: %v", err)
+	}
 }

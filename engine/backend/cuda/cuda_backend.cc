@@ -17,7 +17,7 @@ constexpr const char* kCudaBackendOrigin = "cuda";
 
 struct Plugin {
   cuda::PluginTable table{};
-  std::string path;
+  OpenPlugin file;
 };
 
 const char* hint_of(const std::string& reasons) {
@@ -39,7 +39,7 @@ const Plugin& load_plugin() {
   if (found != loaded->end()) return found->second;
   const auto entry =
       reinterpret_cast<cuda::PluginEntry>(plugin_symbol(kCudaPlugin, open, cuda::kPluginEntryName));
-  Plugin plugin{{}, open.path};
+  Plugin plugin{{}, open};
   entry(cuda::kPluginVersion, &plugin.table);  // fails if the versions differ
   require_same_release(kCudaPlugin, open, plugin.table.version, cuda::kPluginVersion,
                        plugin.table.engine_version);
@@ -80,7 +80,7 @@ class CudaBackend final : public Backend,
     int32_t count = 0;
     const int32_t counted = table_.device_count(&count, why.why());
     require(counted == 0 && count > 0, ErrorCode::unsupported, kCudaBackendOrigin, "the plugin ",
-            plugin.path, " is there, but there is no CUDA device: ",
+            plugin.file.path, " is there, but there is no CUDA device: ",
             why.text[0] ? why.text : "the driver reports none");
     require(index >= 0 && index < count, ErrorCode::unsupported, kCudaBackendOrigin,
             "there is no device cuda:", index, "; the driver reports ", count,
@@ -379,6 +379,11 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why) {
     devices.clear();
   }
   return devices;
+}
+
+PluginSymbol cuda_plugin_symbol(const char* name) {
+  const Plugin& plugin = load_plugin();
+  return {plugin_symbol(kCudaPlugin, plugin.file, name), plugin.file.path};
 }
 
 void choose_kernels_as_on(Backend& backend, const cuda::Card* card) {

@@ -34,6 +34,14 @@ std::vector<CudaDeviceInfo> cuda_devices(std::string* why);
 // it.
 bool cuda_device_memory(int32_t index, int64_t& total, int64_t& free);
 
+// Something else that the plugin exports. Throws as make_cuda_backend does, and UNSUPPORTED if it
+// does not.
+struct PluginSymbol {
+  void* address;
+  std::string path;  // of the plugin: absolute, or a name that the loader has looked up
+};
+PluginSymbol cuda_plugin_symbol(const char* name);
+
 // Kernels of this CUDA backend are chosen as on `card` from now on; null: as on its own card. For
 // tests. Throws UNSUPPORTED if these kernels do not run on its own card, which may have less shared
 // memory or not the instructions of 9.0. Only the choice is the other card's: its machine code is

@@ -124,6 +124,7 @@ pub const TRAFO_COPY_NEVER: i32 = 1;
 pub const TRAFO_COPY_ALWAYS: i32 = 2;
 pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
 pub const TRAFO_TRANSPORT_MPI: i32 = 1;
+pub const TRAFO_TRANSPORT_NCCL: i32 = 2;
 pub const TRAFO_GROUP_ID_BYTES: i32 = 128;
 unsafe extern "C" {
     #[doc = " \"0.1.0\". Static storage. since 0.1"]
@@ -3820,12 +3821,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI\n the group is the job, and each process makes the same id by itself. since 0.1"]
+    #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI\n the group is the job, and each process makes the same id by itself.\n TRAFO_TRANSPORT_NCCL: the first call loads NCCL, 2.19.1 or newer: the file that TRAFO_NCCL_LIBRARY in the environment names by an absolute\n path, or else libnccl.so.2 beside libtrafo_cuda.so or on the loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment unless it is\n set. UNSUPPORTED: there is none, and where it was looked for. since 0.1"]
     pub fn trafo_group_id_new(transport: i32, id: *mut u8, id_bytes: usize) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. since 0.1"]
+    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. since 0.1"]
     pub fn trafo_group_new(
         context: *mut trafo_context,
         options: *const trafo_group_options,

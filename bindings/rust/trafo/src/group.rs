@@ -27,6 +27,15 @@ impl GroupId {
     pub fn mpi() -> Result<Self> {
         Self::of(sys::TRAFO_TRANSPORT_MPI as i32)
     }
+    /// A new group of threads of this process, each on a GPU of its own, between which NCCL moves the bytes.
+    ///
+    /// The first call loads NCCL: the file that `TRAFO_NCCL_LIBRARY` in the environment names, or `libnccl.so.2` beside
+    /// `libtrafo_cuda.so` or on the loader's path. It sets `NCCL_NVLS_ENABLE=0` in the environment unless it is set, so
+    /// no other thread may change the environment meanwhile. [`Unsupported`](crate::ErrorCode::Unsupported): there is
+    /// none.
+    pub fn nccl() -> Result<Self> {
+        Self::of(sys::TRAFO_TRANSPORT_NCCL as i32)
+    }
     fn of(transport: i32) -> Result<Self> {
         let mut bytes = [0; ID_BYTES];
         // SAFETY: the bytes are valid for their length.

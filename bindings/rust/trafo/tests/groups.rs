@@ -77,3 +77,16 @@ fn a_rank_that_is_alone_or_aborted_says_so() -> Result<()> {
         Ok(())
     })
 }
+
+// With a GPU and NCCL the id is one; without them it says what is missing.
+#[test]
+fn nccl_is_loaded_or_named() {
+    match GroupId::nccl() {
+        Ok(id) => assert_ne!(id, GroupId::local().unwrap()),
+        Err(error) => {
+            assert_eq!(error.code(), ErrorCode::Unsupported);
+            let words = error.to_string();
+            assert!(words.contains("CUDA plugin") || words.contains("NCCL"), "{words}");
+        }
+    }
+}

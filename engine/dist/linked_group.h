@@ -1,0 +1,19 @@
+// A transport between devices that does not pass through the host.
+#pragma once
+
+#include <memory>
+
+#include "engine/backend/peer_link.h"
+#include "engine/dist/communicator.h"
+
+namespace trafo {
+
+// Exchanges device memory over links between the devices, which attach() makes, and everything else
+// over `host`. An exchange returns once it is in the stream, so that the host does not wait for the
+// device. The group ends if a rank has not issued its part of an exchange, or a device has not
+// finished it, within timeouts.wait of this rank's call.
+std::unique_ptr<Communicator> join_linked_group(std::unique_ptr<Communicator> host,
+                                                std::unique_ptr<LinkMaker> links,
+                                                const GroupTimeouts& timeouts);
+
+}  // namespace trafo

@@ -1,0 +1,400 @@
+// Groups over links between devices. The links of these tests are threads that copy host memory.
+#include "engine/dist/linked_group.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "engine/backend/cuda/nccl_link.h"
+#include "tests/dist/group_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+using std::chrono::milliseconds;
+
+// What the links of a group share, and how they behave.
+struct Wire {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::pair<int, int>, std::deque<std::string>> sent;  // from, to
+  int joined = 0;
+
+  std::atomic<int> opened{0}, aborted{0};
+  std::atomic<bool> asynchronous{false};  // exchanges are issued before they are done
+  std::atomic<int> delay_ms{0};           // of each piece that is received
+  std::atomic<int> broken_rank{-1};       // whose link reports an error
+  std::atomic<int> absent_rank{-1};       // who never finishes joining
+  std::atomic<int> refused_rank{-1};      // who has no links
+};
+
+// A device that works on its own, in order. The ranks of a test begin their exchanges in the same
+// order, but not at the same time.
+class WireLink final : public PeerLink {
+ public:
+  WireLink(Wire& wire, int rank, int size) : wire_(wire), rank_(rank), size_(size) {
+    ++wire_.opened;
+    {
+      const std::lock_guard lock(wire_.mutex);
+      if (rank != wire_.absent_rank) ++wire_.joined;
+    }
+    device_ = std::thread([this] { work(); });
+  }
+  ~WireLink() override {
+    abort();
+    device_.join();
+  }
+
+  void begin_exchange(std::span<const PeerPiece> pieces) override {
+    const std::lock_guard lock(wire_.mutex);
+    stream_.push_back({{pieces.begin(), pieces.end()}, 0});
+    ++begun_;
+    wire_.changed.notify_all();
+  }
+  bool issued() override {
+    require(rank_ != wire_.broken_rank, ErrorCode::internal, "wire", "the cable is cut");
+    const std::lock_guard lock(wire_.mutex);
+    return wire_.joined >= size_ && (wire_.asynchronous || finished_ == begun_);
+  }
+  void mark(uint64_t number) override {
+    const std::lock_guard lock(wire_.mutex);
+    if (finished_ == begun_)
+      done_ = number;
+    else
+      stream_.push_back({{}, number});
+    wire_.changed.notify_all();
+  }
+  uint64_t done() const override { return done_; }
+  void abort() noexcept override {
+    {
+      const std::lock_guard lock(wire_.mutex);
+      if (!ended_) ++wire_.aborted;
+      ended_ = true;
+    }
+    wire_.changed.notify_all();
+  }
+
+  // As a stream is waited for: until the work is done, or the link aborted.
+  void wait(uint64_t number) {
+    std::unique_lock lock(wire_.mutex);
+    wire_.changed.wait(lock, [&] { return ended_ || done_ >= number; });
+  }
+
+ private:
+  struct Work {
+    std::vector<PeerPiece> pieces;
+    uint64_t mark;
+  };
+
+  void work() {
+    std::unique_lock lock(wire_.mutex);
+    while (true) {
+      wire_.changed.wait(lock, [this] { return ended_ || !stream_.empty(); });
+      if (ended_) return;
+      const Work next = stream_.front();
+      stream_.pop_front();
+      for (const PeerPiece& piece : next.pieces)
+        if (!piece.receive)
+          wire_.sent[{rank_, piece.peer}].emplace_back(static_cast<const char*>(piece.data),
+                                                       piece.bytes);
+      wire_.changed.notify_all();
+      for (const PeerPiece& piece : next.pieces) {
+        if (!piece.receive) continue;
+        auto& from = wire_.sent[{piece.peer, rank_}];
+        wire_.changed.wait(lock, [&] { return ended_ || !from.empty(); });
+        if (ended_) return;
+        if (wire_.delay_ms > 0) {
+          lock.unlock();
+          std::this_thread::sleep_for(milliseconds(wire_.delay_ms));
+          lock.lock();
+          if (ended_) return;
+        }
+        EXPECT_EQ(from.front().size(), piece.bytes);
+        std::memcpy(piece.data, from.front().data(), piece.bytes);
+        from.pop_front();
+      }
+      if (next.mark != 0)
+        done_ = next.mark;
+      else
+        ++finished_;
+      wire_.changed.notify_all();
+    }
+  }
+
+  Wire& wire_;
+  const int rank_, size_;
+  std::deque<Work> stream_;
+  std::atomic<uint64_t> done_{0};
+  int begun_ = 0, finished_ = 0;
+  bool ended_ = false;
+  std::thread device_;
+};
+
+class WireLinks final : public LinkMaker {
+ public:
+  WireLinks(Wire& wire, int rank) : wire_(wire), rank_(rank) {}
+  const char* name() const override { return "wire"; }
+  void prepare(const Backend&) override {
+    require(rank_ != wire_.refused_rank, ErrorCode::unsupported, "wire", "there is no wire");
+  }
+  std::string new_id() override { return "the wire"; }
+  std::unique_ptr<PeerLink> open(Backend&, std::string_view id, int rank, int size) override {
+    EXPECT_EQ(id, "the wire");
+    auto link = std::make_unique<WireLink>(wire_, rank, size);
+    newest = link.get();
+    return link;
+  }
+  static thread_local WireLink* newest;
+
+ private:
+  Wire& wire_;
+  const int rank_;
+};
+thread_local WireLink* WireLinks::newest = nullptr;
+
+class LinkedGroup : public ::testing::Test {
+ protected:
+  using Body = std::function<void(int, Communicator*, Backend&)>;
+
+  // The error of each rank, attached to a backend of its own.
+  std::vector<std::optional<Error>> errors_of(int size, const Body& body,
+                                              const GroupTimeouts& timeouts = kGenerous) {
+    std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
+    const GroupId id = new_local_group();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, rank] {
+        const auto context = make_context({DeviceKind::cpu, 0}, 1);
+        try {
+          const auto group = join_linked_group(join_local_group(id, rank, size, kGenerous),
+                                               std::make_unique<WireLinks>(wire_, rank), timeouts);
+          try {
+            group->attach(context->backend());
+            body(rank, group.get(), context->backend());
+          } catch (const AgreedError& error) {
+            errors[static_cast<size_t>(rank)] = error;
+          } catch (const Error& error) {
+            if (error.code() != ErrorCode::peer_lost) group->abort(error.what());
+            errors[static_cast<size_t>(rank)] = error;
+          }
+        } catch (const Error& error) {
+          ADD_FAILURE() << error.what();
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+  static void expect_none(const std::vector<std::optional<Error>>& errors) {
+    for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
+  }
+  static void expect_lost(const std::optional<Error>& error, const std::string& words) {
+    ASSERT_TRUE(error) << words;
+    EXPECT_EQ(error->code(), ErrorCode::peer_lost);
+    EXPECT_NE(error->message().find(words), std::string::npos) << error->message();
+  }
+  static void swap_numbers(int rank, Communicator* group, int& mine, int& theirs) {
+    const SendPiece send{1 - rank, &mine, sizeof mine};
+    const ReceivePiece receive{1 - rank, &theirs, sizeof theirs};
+    group->exchange({&send, 1}, {&receive, 1});
+  }
+
+  Wire wire_;
+};
+
+TEST_F(LinkedGroup, PiecesArriveInTheirOrder) {
+  expect_none(errors_of(3, [](int rank, Communicator* group, Backend&) {
+    EXPECT_STREQ(group->transport(), "wire");
+    for (int round = 0; round < 50; ++round) {
+      const int first = 100 * rank + round, second = -first;
+      int received[3][2] = {};
+      std::vector<SendPiece> sends;
+      std::vector<ReceivePiece> receives;
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer == rank) continue;
+        for (const int* number : {&first, &second}) sends.push_back({peer, number, sizeof(int)});
+        for (int& place : received[peer]) receives.push_back({peer, &place, sizeof(int)});
+      }
+      group->exchange(sends, receives);
+      group->check();
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer == rank) continue;
+        EXPECT_EQ(received[peer][0], 100 * peer + round);
+        EXPECT_EQ(received[peer][1], -100 * peer - round);
+      }
+    }
+    std::vector<int> values(100, rank);
+    group->broadcast(values.data(), values.size() * sizeof(int), 2);
+    EXPECT_EQ(values, std::vector<int>(100, 2));
+    group->exchange({}, {});
+    EXPECT_EQ(group->host_all_gather("x").size(), 3u);
+  }));
+  EXPECT_EQ(wire_.opened, 3);
+}
+
+TEST_F(LinkedGroup, AnExchangeDoesNotWaitForTheDevice) {
+  wire_.delay_ms = 300;
+  expect_none(errors_of(2, [this](int rank, Communicator* group, Backend&) {
+    group->barrier();
+    wire_.asynchronous = true;
+    int mine = 7 + rank, theirs = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    swap_numbers(rank, group, mine, theirs);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(150));
+    WireLinks::newest->wait(2);  // the first one was that of attach()
+    group->check();
+    EXPECT_EQ(theirs, 8 - rank);
+  }));
+}
+
+// The rank that is done first frees its group, while the other one still receives.
+TEST_F(LinkedGroup, ARankThatIsDoneDoesNotTakeFromTheOthers) {
+  wire_.delay_ms = 200;
+  int numbers[2][2] = {{10, 0}, {11, 0}};
+  expect_none(errors_of(2, [&](int rank, Communicator* group, Backend&) {
+    group->barrier();
+    wire_.asynchronous = true;
+    swap_numbers(rank, group, numbers[rank][0], numbers[rank][1]);
+    if (rank == 0) return;
+    WireLinks::newest->wait(2);
+    std::this_thread::sleep_for(milliseconds(100));
+    group->check();
+    EXPECT_EQ(numbers[1][1], 10);
+  }));
+}
+
+TEST_F(LinkedGroup, ARankThatLeavesFreesTheOthersDevices) {
+  const auto errors = errors_of(2, [this](int rank, Communicator* group, Backend&) {
+    group->barrier();
+    wire_.asynchronous = true;
+    if (rank == 1) fail(ErrorCode::io, "test", "the disk is full");
+    int mine = 1, theirs = 0;
+    swap_numbers(rank, group, mine, theirs);
+    const auto begin = std::chrono::steady_clock::now();
+    WireLinks::newest->wait(2);  // returns although the piece never comes
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+    group->check();
+  });
+  expect_lost(errors[0], "rank 1 has left: [test] the disk is full");
+  EXPECT_EQ(errors[1]->code(), ErrorCode::io);
+  EXPECT_EQ(wire_.aborted, 2);
+}
+
+TEST_F(LinkedGroup, ARankThatDoesNotComeIsNamed) {
+  const auto errors = errors_of(3,
+                                [this](int rank, Communicator* group, Backend&) {
+                                  group->barrier();
+                                  wire_.asynchronous = true;
+                                  if (rank == 1) std::this_thread::sleep_for(milliseconds(2500));
+                                  std::vector<int> values(3, rank);
+                                  group->broadcast(values.data(), sizeof(int), 1);
+                                  WireLinks::newest->wait(2);
+                                  group->check();
+                                  group->barrier();
+                                },
+                                {.start = 60, .wait = 1});
+  for (const auto& error : errors) expect_lost(error, "rank 1 has not come within 1 seconds");
+}
+
+// All ranks have come, but the devices do not finish.
+TEST_F(LinkedGroup, AnExchangeThatHangsEndsAllRanks) {
+  const auto errors = errors_of(2,
+                                [this](int rank, Communicator* group, Backend&) {
+                                  group->barrier();
+                                  wire_.asynchronous = true;
+                                  wire_.delay_ms = 5000;
+                                  int mine = 1, theirs = 0;
+                                  swap_numbers(rank, group, mine, theirs);
+                                  WireLinks::newest->wait(2);
+                                  group->check();
+                                },
+                                {.start = 60, .wait = 1});
+  for (const auto& error : errors)
+    expect_lost(error, "an exchange over wire has not ended within 1 seconds");
+}
+
+TEST_F(LinkedGroup, AnErrorOfTheLinkEndsAllRanks) {
+  int numbers[2][2] = {};  // the devices may write to them until the links are gone
+  const auto errors = errors_of(2, [&](int rank, Communicator* group, Backend&) {
+    group->barrier();
+    wire_.broken_rank = 1;
+    while (true) {
+      swap_numbers(rank, group, numbers[rank][0], numbers[rank][1]);
+      group->check();
+    }
+  });
+  expect_lost(errors[0], "rank 1 has left: [wire] the cable is cut");
+  ASSERT_TRUE(errors[1]);
+  EXPECT_NE(errors[1]->message().find("the cable is cut"), std::string::npos);
+}
+
+TEST_F(LinkedGroup, JoiningEndsWithinItsTimeout) {
+  wire_.absent_rank = 1;
+  const auto errors =
+      errors_of(2, [](int, Communicator*, Backend&) { ADD_FAILURE(); }, {.start = 1, .wait = 60});
+  for (const auto& error : errors) expect_lost(error, "within 1 seconds");
+}
+
+TEST_F(LinkedGroup, ARankWithoutLinksIsNamedByAll) {
+  wire_.refused_rank = 1;
+  const auto errors = errors_of(3, [](int, Communicator*, Backend&) { ADD_FAILURE(); });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::unsupported);
+    EXPECT_NE(error->message().find("rank 1: there is no wire"), std::string::npos)
+        << error->message();
+  }
+}
+
+TEST_F(LinkedGroup, ANewBackendGetsANewLink) {
+  expect_none(errors_of(2, [this](int rank, Communicator* group, Backend& backend) {
+    group->attach(backend);
+    EXPECT_EQ(wire_.opened, 2);
+    group->barrier();
+    const auto other = make_context({DeviceKind::cpu, 0}, 1);
+    group->attach(rank == 0 ? other->backend() : backend);  // one that is new is enough
+    EXPECT_EQ(wire_.opened, 4);
+    int mine = rank, theirs = 5;
+    swap_numbers(rank, group, mine, theirs);
+    EXPECT_EQ(theirs, 1 - rank);
+    group->barrier();
+  }));
+}
+
+TEST_F(LinkedGroup, TrainingHasTheBitsOfOneRank) {
+  if (device_of_rank(0).kind != DeviceKind::cpu) GTEST_SKIP() << "these links copy host memory";
+  const TrainingData data = copy_data();
+  TrainOptions options = quick_options();
+  options.lanes = 2;
+  options.after_updates = 8;
+  options.ema_alpha = 0.1;
+  const TemporaryDirectory one, two;
+  Rank(data, options, nullptr, one.path()).run->run();
+  expect_none(errors_of(2, [&](int, Communicator* group, Backend&) {
+    Rank rank(data, options, group, two.path());
+    EXPECT_EQ(rank.run->run().reason, StopReason::limit);
+    group->barrier();
+  }));
+  expect_same_files(one.path(), two.path(), 8, "over links");
+}
+
+TEST(Nccl, TheEnvironmentNamesItByAnAbsolutePath) {
+  ASSERT_EQ(setenv("TRAFO_NCCL_LIBRARY", "libnccl.so.2", 1), 0);
+  std::string message;
+  try {
+    load_nccl();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    message = error.message();
+  }
+  ASSERT_EQ(unsetenv("TRAFO_NCCL_LIBRARY"), 0);
+  // Without a plugin this is the first that is missing.
+  EXPECT_TRUE(message.find("must be an absolute path") != std::string::npos ||
+              message.find("CUDA plugin") != std::string::npos)
+      << message;
+}
+
+}  // namespace
+}  // namespace trafo
