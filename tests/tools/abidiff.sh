@@ -88,6 +88,7 @@ esac
 library capi/include "$work/now.so"
 if [ "${TRAFO_UPDATE_ABI:-0}" = 1 ]; then
   abidw --no-show-locs --no-corpus-path --no-comp-dir-path --no-elf-needed --out-file "$reference" "$work/now.so"
+  sed -i "s#path='$work/#path='#" "$reference"
   echo "abidiff: wrote ${reference#"$PWD/"}"
 elif [ $# = 0 ]; then
   if ! abidiff --harmless "$reference" "$work/now.so"; then
