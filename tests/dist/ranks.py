@@ -36,6 +36,16 @@ def fail(text):
     print(f"ranks: {text}", file=sys.stderr)
 
 
+def replaced(words, more):
+    """A command line, with the flags of `more` instead of the same ones."""
+    kept, flag = [], ""
+    for word in words:
+        flag = word if word.startswith("--") else flag
+        if flag not in more:
+            kept.append(word)
+    return kept + more
+
+
 class Runs:
     def __init__(self, program, library, folder):
         self.program, self.folder = program, pathlib.Path(folder)
@@ -49,7 +59,7 @@ class Runs:
         if isinstance(ranks, list):
             job = MPIRUN[:]
             for number, more in enumerate(ranks):
-                job += [":"] * (number > 0) + ["-n", "1", *train, *more.split()]
+                job += [":"] * (number > 0) + ["-n", "1", *replaced(train, more.split())]
             return job
         return [*MPIRUN, "-n", str(ranks), *train]
 
