@@ -156,7 +156,7 @@ TEST(Ranks, AnErrorNamesItsRank) {
   Settings settings;
   settings.set("devices", {"cpu", "cpu,cpu"}, "--devices");
   settings.set("cpu-threads", {"1"}, "--cpu-threads");
-  const Ranks ranks(settings);
+  const Ranks ranks(settings, Job{});
   ASSERT_EQ(ranks.count(), 3u);
   const auto error_of = [&](const Ranks::Work& work) -> std::pair<int, std::string> {
     try {
