@@ -124,7 +124,7 @@ TEST_F(TrainingCli, LayersShareTheirParameters) {
   const Outcome exported = run({"export", "-m", "tied", "--to", "ctranslate2", "-o", "tied-ct2"});
   EXPECT_EQ(exported.exit_code, 0) << exported.err;
   // Fine-tuned with the layers that the model has.
-  trained(deep("tuned", "2u") + Arguments{"--pretrained-model", "tied"});
+  trained(deep("tied-tuned", "2u") + Arguments{"--pretrained-model", "tied"});
   refused(deep("wrong", "2u") + Arguments{"--pretrained-model", "tied"} +
               Arguments{"--transformer-tied-layers", "none"},
           "the pretrained model has 1 1 3");
