@@ -70,6 +70,8 @@ class LinkedCommunicator final : public Communicator {
       pieces_.push_back({piece.from, true, piece.data, piece.bytes});
     require_open();
     if (pieces_.empty()) return;
+    require(link_ != nullptr, ErrorCode::internal, kLinkedOrigin,
+            "a device must be attached before ranks exchange over ", transport());
     use_link([&] { link_->begin_exchange(pieces_); });
     wait_until_issued(timeouts_.wait, "come");
     use_link([&] { link_->mark(number); });

@@ -234,6 +234,26 @@ TEST_F(LinkedGroup, PiecesArriveInTheirOrder) {
   EXPECT_EQ(wire_.opened, 3);
 }
 
+TEST_F(LinkedGroup, AnExchangeNeedsADevice) {
+  const GroupId id = new_local_group();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto group = join_linked_group(join_local_group(id, rank, 2, kGenerous),
+                                           std::make_unique<WireLinks>(wire_, rank), kGenerous);
+      int mine = rank, theirs = -1;
+      try {
+        swap_numbers(rank, group.get(), mine, theirs);
+        ADD_FAILURE() << "nothing was attached";
+      } catch (const Error& error) {
+        EXPECT_NE(error.message().find("a device must be attached"), std::string::npos)
+            << error.message();
+      }
+      group->barrier();
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(LinkedGroup, AnExchangeDoesNotWaitForTheDevice) {
   wire_.delay_ms = 300;
   expect_none(errors_of(2, [this](int rank, Communicator* group, Backend&) {
