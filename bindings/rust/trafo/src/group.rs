@@ -20,12 +20,12 @@ pub struct GroupId {
 impl GroupId {
     /// A new group of threads of this process, which train on the CPU or each on a GPU of its own.
     pub fn local() -> Result<Self> {
-        Self::of(sys::TRAFO_TRANSPORT_LOCAL as i32)
+        Self::of(sys::TRAFO_TRANSPORT_LOCAL)
     }
     /// The group of all processes of the MPI job (`mpirun`, `srun`) that this process is in, which train on the CPU.
     /// Every process makes the same id by itself.
     pub fn mpi() -> Result<Self> {
-        Self::of(sys::TRAFO_TRANSPORT_MPI as i32)
+        Self::of(sys::TRAFO_TRANSPORT_MPI)
     }
     /// A new group of threads of this process, each on a GPU of its own, between which NCCL moves the bytes.
     ///
@@ -34,7 +34,7 @@ impl GroupId {
     /// no other thread may change the environment meanwhile. [`Unsupported`](crate::ErrorCode::Unsupported): there is
     /// none.
     pub fn nccl() -> Result<Self> {
-        Self::of(sys::TRAFO_TRANSPORT_NCCL as i32)
+        Self::of(sys::TRAFO_TRANSPORT_NCCL)
     }
     fn of(transport: i32) -> Result<Self> {
         let mut bytes = [0; ID_BYTES];

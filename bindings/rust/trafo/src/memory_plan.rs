@@ -70,9 +70,8 @@ impl MemoryPlan {
         target_tokens: i64,
     ) -> Result<Self> {
         let frozen = views(frozen);
-        let mut plan = Self::empty();
-        // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
-        check(unsafe {
+        // SAFETY: all pointers are valid during the call.
+        Self::planned(|plan, bytes| unsafe {
             sys::trafo_plan_training(
                 &config.0,
                 &options.0,
@@ -81,11 +80,10 @@ impl MemoryPlan {
                 sentences,
                 source_tokens,
                 target_tokens,
-                &mut plan,
-                size_of::<sys::trafo_memory_plan>(),
+                plan,
+                bytes,
             )
-        })?;
-        Ok(Self::from_raw(&plan))
+        })
     }
 
     /// The same for rank `rank` of a group of `size`, given as `(rank, size)`: with its shard of the optimizer's states,
@@ -101,9 +99,8 @@ impl MemoryPlan {
         target_tokens: i64,
     ) -> Result<Self> {
         let frozen = views(frozen);
-        let mut plan = Self::empty();
-        // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
-        check(unsafe {
+        // SAFETY: all pointers are valid during the call.
+        Self::planned(|plan, bytes| unsafe {
             sys::trafo_plan_training_of_rank(
                 &config.0,
                 &options.0,
@@ -114,11 +111,10 @@ impl MemoryPlan {
                 sentences,
                 source_tokens,
                 target_tokens,
-                &mut plan,
-                size_of::<sys::trafo_memory_plan>(),
+                plan,
+                bytes,
             )
-        })?;
-        Ok(Self::from_raw(&plan))
+        })
     }
 
     /// The same for a model with a teacher, as by [`Model::load_teacher`](crate::Model::load_teacher). The first pair are
@@ -133,9 +129,8 @@ impl MemoryPlan {
         target_tokens: i64,
     ) -> Result<Self> {
         let frozen = views(frozen);
-        let mut plan = Self::empty();
-        // SAFETY: all pointers are valid during the call, `plan` has the size that is told.
-        check(unsafe {
+        // SAFETY: all pointers are valid during the call.
+        Self::planned(|plan, bytes| unsafe {
             sys::trafo_plan_distillation(
                 &config.0,
                 &teacher.0,
@@ -147,11 +142,19 @@ impl MemoryPlan {
                 sentences,
                 source_tokens,
                 target_tokens,
-                &mut plan,
-                size_of::<sys::trafo_memory_plan>(),
+                plan,
+                bytes,
             )
-        })?;
-        Ok(Self::from_raw(&plan))
+        })
+    }
+
+    /// What `plan` writes to the struct of the given size.
+    fn planned(
+        plan: impl FnOnce(*mut sys::trafo_memory_plan, usize) -> *mut sys::trafo_error,
+    ) -> Result<Self> {
+        let mut raw = Self::empty();
+        check(plan(&mut raw, size_of::<sys::trafo_memory_plan>()))?;
+        Ok(Self::from_raw(&raw))
     }
 
     pub(crate) fn empty() -> sys::trafo_memory_plan {
