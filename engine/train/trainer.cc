@@ -104,8 +104,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
         context.empty({std::min(kSwapElements, parameters.flat().numel())}, parameters.dtype());
   if (stream_) {
     gradients_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
-    records_ =
-        static_cast<UpdateRecord*>(stream_->allocate_pinned(kMaxInFlight * sizeof(UpdateRecord)));
+    pinned_records_ = pinned(kMaxInFlight * sizeof(UpdateRecord));
+    records_ = static_cast<UpdateRecord*>(pinned_records_.get());
   } else {
     gradients_ = std::make_unique<HostStep>(context, model, objective_, options_, sums_);
     host_records_.resize(kMaxInFlight);
@@ -118,7 +118,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
                             DType::f64);
   const size_t votes = kMaxInFlight * lanes_->votes().bytes();
   if (stream_) {
-    votes_ = static_cast<std::byte*>(stream_->allocate_pinned(votes));
+    pinned_votes_ = pinned(votes);
+    votes_ = static_cast<std::byte*>(pinned_votes_.get());
   } else {
     host_votes_.resize(votes);
     votes_ = host_votes_.data();
@@ -131,8 +132,14 @@ Trainer::~Trainer() {
     context_.backend().synchronize();
   } catch (const Error&) {  // the device is lost: nothing will be written any more
   }
-  stream_->release_pinned(records_);
-  stream_->release_pinned(votes_);
+}
+
+void Trainer::PinnedRelease::operator()(void* block) const noexcept {
+  stream->release_pinned(block);
+}
+
+Trainer::PinnedBlock Trainer::pinned(size_t bytes) {
+  return {stream_->allocate_pinned(bytes), PinnedRelease{stream_}};
 }
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {

@@ -152,8 +152,17 @@ class Trainer {
   Schedule schedule_;
   ClippedUpdate update_;
   LossSums sums_;
-  Tensor swap_buffer_;    // scratch for swapping the weights with their EMA
+  Tensor swap_buffer_;  // scratch for swapping the weights with their EMA
+  // Memory of the host that `stream` has pinned.
+  struct PinnedRelease {
+    StreamDevice* stream;
+    void operator()(void* block) const noexcept;
+  };
+  using PinnedBlock = std::unique_ptr<void, PinnedRelease>;
+  PinnedBlock pinned(size_t bytes);
+
   StreamDevice* stream_;  // null on the CPU
+  PinnedBlock pinned_records_, pinned_votes_;
   std::unique_ptr<GradientStep> gradients_;
   TrainerState state_;
   std::deque<InFlight> in_flight_;
