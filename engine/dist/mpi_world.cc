@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "engine/core/plugin_library.h"
 
@@ -85,13 +86,13 @@ bool MpiThread::run(std::function<void()> work, double seconds) {
       error = std::current_exception();
     }
     const std::lock_guard lock(result->mutex);
-    result->error = error;
+    result->error = std::move(error);  // one owner at a time: the caller may read it to its end
     result->done = true;
     result->ended.notify_one();
   });
   std::unique_lock lock(result->mutex);
   if (!result->ended.wait_until(lock, after(seconds), [&] { return result->done; })) return false;
-  if (result->error) std::rethrow_exception(result->error);
+  if (result->error) std::rethrow_exception(std::exchange(result->error, nullptr));
   return true;
 }
 
