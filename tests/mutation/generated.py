@@ -1,11 +1,11 @@
 """Generated mutations: small faults that a program makes in the engine's C++, beside the hand-written ones.
 
     tests/mutation/mutation.py --generated N [--seed S] [--files N] [--folder engine/io] [--jobs N]
-                               [--list | --build-only | --no-build] [--resume]
+                               [--programs NAME...] [--list | --build-only | --no-build] [--resume]
 
 Operators: a relation (< and <=, == and != ...), an operator of arithmetic (+ and -, * and /), a number and its neighbours, a condition
 and its opposite, a statement that goes, constants that change places (true and false; two numbers of a function). They apply to the
-bodies of functions in engine/**/*.cc and engine/**/*-inl.h, but not to CUDA, generated files, messages of errors and what only makes
+bodies of functions in engine/**/*.cc and engine/**/*-inl.h, but not to CUDA, the MPI plugin, generated files, messages of errors and what only makes
 room in advance (reserve). The same seed and the same sources give the same mutations in the same order, with as many of each operator
 as there can be. They lie in --files files, which are drawn from all folders, since every file that has some must be compiled.
 
@@ -45,7 +45,7 @@ WORK = ROOT / "build" / "mutation" / "generated"
 TREE, LEFT_OUT, REPORT = WORK / "tree", WORK / "left_out.json", ROOT / "build" / "mutation" / "generated.txt"
 SURVIVORS = FOLDER / "survivors.toml"
 # The suites of faults are left to --long: a minute each.
-PROGRAMS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "c_api_test", "process_test", "cli_tests"]
+PROGRAMS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "dist_tests", "c_api_test", "process_test", "cli_tests"]
 INCLUDE = '#include "tests/mutation/mutation.h"\n'
 RELATIONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "/"}
@@ -176,7 +176,7 @@ def sources():
     paths = [*(ROOT / "engine").rglob("*.cc"), *(ROOT / "engine").rglob("*-inl.h")]
     for path in sorted(paths):
         name = str(path.relative_to(ROOT))
-        if "generated" in name or "/cuda/" in name or name.endswith("_cuda.cc"):
+        if "generated" in name or "/cuda/" in name or "/dist/mpi/" in name or name.endswith("_cuda.cc"):
             continue
         yield name, path.read_text(encoding="utf-8")
 
@@ -201,9 +201,9 @@ def of_text(file, text):
 
 
 @functools.cache
-def candidates(folder=""):
+def candidates(folders=("",)):
     """Every mutation there is, in the order of files and texts."""
-    return [mutation for file, text in sources() if file.startswith(folder) for mutation in of_text(file, text)]
+    return [mutation for file, text in sources() if file.startswith(folders) for mutation in of_text(file, text)]
 
 
 def including(headers):
@@ -238,10 +238,10 @@ def drawn_files(by_file, count, picks):
     return drawn
 
 
-def ordered(seed, files, folder=""):
+def ordered(seed, files, folders=("",)):
     """Candidates of this many files in the order of the seed; each place has its position as its number."""
     picks, by_file = random.Random(seed), {}
-    for mutation in candidates(folder):
+    for mutation in candidates(folders):
         by_file.setdefault(mutation.file, []).append(mutation)
     for header, sources_of in including([file for file in by_file if file.endswith(".h")]).items():
         if len(sources_of) > MANY:
@@ -371,16 +371,11 @@ class Build:
                 self.taken = min(len(self.order), self.taken + int(missing * SPARE) + 1)
 
 
-def build(sample, jobs):
-    """Compiles the copies and links every program with them."""
+def build(sample, jobs, programs):
+    """Compiles the copies and links the programs with them."""
     objects = sample.compile(jobs)
-    relink.build_release(jobs)
-    for target in relink.TEST_PROGRAMS:
-        relink.link(target, objects, WORK, [])
-    library = relink.link((relink.RELEASE / "libtrafo.so").resolve().name, objects, WORK, [])
-    soname = WORK / "libtrafo.so.0"
-    soname.unlink(missing_ok=True)
-    soname.symlink_to(library.name)
+    relink.build_release(jobs, wanted=programs)
+    relink.link_all(objects, WORK, [], wanted=programs)
 
 
 def finished(resume):
@@ -406,20 +401,21 @@ def kind_of(line):
 
 def run(options):
     """Exit status of the command."""
-    order = ordered(options.seed, options.files, options.folder)
+    folders = tuple(options.folder)
+    order = ordered(options.seed, options.files, folders)
     if options.list:
         print("\n".join(map(str, order[:options.generated])))
-        print(f"{len(candidates(options.folder))} mutations can be made; these are the first {options.generated} of seed {options.seed}")
+        print(f"{len(candidates(folders))} mutations can be made; these are the first {options.generated} of seed {options.seed}")
         return 0
     WORK.mkdir(parents=True, exist_ok=True)
     sample = Build(order, options.generated)
     if not options.no_build:
-        build(sample, options.jobs)
+        build(sample, options.jobs, options.programs)
         if options.build_only:
             return 0
     sample.check_built()
     begin = time.monotonic()
-    tests = reach.record(WORK, len(order), options.jobs, PROGRAMS)
+    tests = reach.record(WORK, len(order), options.jobs, options.programs)
     print(f"{len(tests)} tests, which reach {len(set().union(*(test.reached for test in tests)))} places, in "
           f"{time.monotonic() - begin:.0f} s", flush=True)
     trials, explained, earlier = reach.Trials(tests, WORK), survivors(), finished(options.resume)

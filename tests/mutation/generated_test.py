@@ -8,6 +8,7 @@ import resource
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import definitions
 import generated
@@ -184,6 +185,38 @@ class ReachTest(unittest.TestCase):
         self.assertFalse(programs.Outcome(0, skipped, 0, None).names_no_test())
         self.assertTrue(programs.Outcome(0, none, 0, None).names_no_test())
         self.assertIsNone(programs.Outcome(0, skipped, 0, None).failure("unit_tests"))
+
+    def test_a_recording_that_was_stopped_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, ran = pathlib.Path(folder), []
+            for name in ["libtrafo.so.0", "program"]:
+                (path / name).touch()
+
+            def record_one(test, *_):
+                if len(ran) == 2:
+                    raise KeyboardInterrupt
+                ran.append(test.entry)
+                return reach.Test(test.binary, test.test, 0.1, [len(ran)])
+
+            with unittest.mock.patch.multiple(reach, record_one=record_one, tests_of=lambda *_: [reach.Test("p", name) for name in "abc"]), \
+                    unittest.mock.patch.object(programs, "path_of", lambda *_: path / "program"):
+                self.assertRaises(KeyboardInterrupt, reach.record, path, 3, 1, ["p"])
+                with (path / "reached.jsonl").open("a") as file:
+                    file.write('["p", "c", 0.')  # and in the middle of a line
+                first, ran[:] = ran[:], []
+                made = reach.record(path, 3, 1, ["p"])
+                self.assertEqual((first, ran), (["p:a", "p:b"], ["p:c"]))
+                self.assertEqual(sorted(test.entry for test in made), ["p:a", "p:b", "p:c"])
+                self.assertEqual(len(reach.record(path, 3, 1, ["p"])), 3)
+                self.assertEqual(ran, ["p:c"])
+                os.utime(path / "program", (1, 1))  # another program: everything runs again
+                self.assertRaises(KeyboardInterrupt, reach.record, path, 3, 1, ["p"])
+
+    def test_filters_name_tests(self):
+        with unittest.mock.patch.object(programs, "tests_of", lambda binary: ["A.b", "Forms/C.d/0"] if binary == "unit_tests" else []):
+            for entry, named in [("unit_tests:A.*", True), ("unit_tests:*C.d*", True), ("unit_tests:X.*:A.b", True), ("unit_tests:X.*", False),
+                                 ("unit_tests:*-A.*:*C*", False), ("unit_tests", True), ("cli_tests:X.*", True)]:
+                self.assertEqual(programs.names_a_test(entry), named, entry)
 
     def test_suites_without_what_instantiates_them(self):
         for name, suite in [("A.b", "A"), ("Forms/A.b/0", "A"), ("A/0.b", "A"), ("Forms/A/1.b", "A")]:

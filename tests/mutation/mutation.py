@@ -20,7 +20,7 @@ The copies of the mutated files (build/mutation/tree) have both forms of every p
 take (mutated_here in mutation.h). They are compiled once and linked with the other objects of the release build. The sources hold no
 trace of it.
 
-Short form: every entry still matches exactly one place, and a few mutations run if the copy has been built. --long: builds the copies,
+Short form: every entry still matches exactly one place and names tests that there are (of what has been built), and a few mutations run if the copy has been built. --long: builds the copies,
 runs the tests without a mutation, which must pass, and then with each. build/mutation/report.txt says which test noticed what.
 """
 
@@ -106,6 +106,8 @@ def locate(mutation, sources):
     for entry in mutation["tests"]:
         if entry.split(":")[0] not in BINARIES:
             return f"there is no test binary {entry}"
+        if not programs.names_a_test(entry):
+            return f"{entry} names no test"
     places, defined = sources.find(name, right)
     if not defined:
         return f"nothing named {name} is defined under {' or '.join(SOURCES)}"
@@ -237,7 +239,9 @@ def main():
     parser.add_argument("--generated", type=int, metavar="N", help="N mutations that generated.py makes, instead of those of the tables")
     parser.add_argument("--seed", type=int, default=1, help="of --generated")
     parser.add_argument("--files", type=int, default=60, metavar="N", help="of --generated: from about this many files")
-    parser.add_argument("--folder", default="engine/", help="of --generated: only files whose path begins so")
+    parser.add_argument("--folder", nargs="+", default=["engine/"], metavar="PATH", help="of --generated: only files whose path begins so")
+    parser.add_argument("--programs", nargs="+", choices=generated.PROGRAMS, default=generated.PROGRAMS, metavar="NAME",
+                        help="of --generated: only their tests, for a quick look at the code that they test")
     parser.add_argument("--list", action="store_true", help="of --generated: say which they are and run none")
     parser.add_argument("--build-only", action="store_true", help="of --generated: compile and link, run none")
     parser.add_argument("--resume", action="store_true", help="of --generated: keep what an earlier run caught")

@@ -1,5 +1,7 @@
 """The programs that mutation tests run: one run with limits, and what a test of it noticed."""
 
+import fnmatch
+import functools
 import os
 import pathlib
 import re
@@ -96,6 +98,30 @@ def path_of(binary, folder):
     return (relink.RELEASE if binary in WITH_LIBRARY else folder) / BINARIES[binary]
 
 
+@functools.cache
+def tests_of(binary):
+    """Names of the tests of a program of Google Test in the release build; none where it has not been built."""
+    path = path_of(binary, relink.RELEASE)
+    if binary in WITHOUT_GTEST or not path.is_file():
+        return []
+    listed = subprocess.run([path, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout
+    names, suite = [], ""
+    for line in listed.splitlines():
+        word = line.split("#")[0].strip()
+        suite = suite if line.startswith("  ") else word
+        names += [suite + word] if line.startswith("  ") else []
+    return names
+
+
+def names_a_test(entry):
+    """Whether an entry's filter fits a test. True where the program has not been built."""
+    binary, _, pattern = entry.partition(":")
+    names, (wanted, _, unwanted) = tests_of(binary), pattern.partition("-")
+    return not pattern or not names or any(
+        any(fnmatch.fnmatchcase(name, each) for each in wanted.split(":")) and
+        not any(fnmatch.fnmatchcase(name, each) for each in unwanted.split(":")) for name in names)
+
+
 def run_entry(entry, folder, environment, seconds=SECONDS, cpu_seconds=0):
     """Runs BINARY, BINARY:GTEST_FILTER or, without Google Test, BINARY:ARGUMENT, of the programs that are linked in `folder`."""
     binary, _, pattern = entry.partition(":")
@@ -106,7 +132,7 @@ def run_entry(entry, folder, environment, seconds=SECONDS, cpu_seconds=0):
             command.append(f"--gtest_filter={pattern}")
     elif pattern:
         command.append(pattern)
-    done = run(command, dict(environment, LD_LIBRARY_PATH=str(folder)), seconds, cpu_seconds)
+    done = run(command, dict(environment, LD_LIBRARY_PATH=str(folder), TRAFO_MPI_RANKS=str(folder / "tests/mpi_ranks")), seconds, cpu_seconds)
     if done.names_no_test():
         sys.exit(f"{entry} names no test")
     return done

@@ -66,24 +66,28 @@ def record_one(test, folder, count):
 
 
 def record(folder, count, jobs, binaries):
-    """All tests of the programs in `folder`, whose mutations have the numbers 1 to `count`. Kept in `folder` until a program changes."""
-    kept = folder / "reached.json"
+    """All tests of the programs in `folder`, whose mutations have the numbers 1 to `count`. Each is kept in `folder` when it has run, until
+    a program changes: a recording that was stopped goes on."""
+    kept = folder / "reached.jsonl"
     state = {name: os.stat(programs.path_of(name, folder)).st_mtime for name in binaries}
     state["library"] = (folder / "libtrafo.so.0").stat().st_mtime
-    if kept.is_file():
-        saved = json.loads(kept.read_text(encoding="utf-8"))
-        if saved["state"] == state:
-            return [Test(*each) for each in saved["tests"]]
-    wanted = [test for name in binaries for test in tests_of(name, folder)]
-    tests = []
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for test, done in zip(wanted, pool.map(lambda each: record_one(each, folder, count), wanted)):
+    text = kept.read_text(encoding="utf-8") if kept.is_file() else ""
+    lines = [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+    tests = [Test(*each) for each in lines[1:]] if lines[:1] == [state] else []
+    known = {test.entry for test in tests}
+    wanted = [test for name in binaries for test in tests_of(name, folder) if test.entry not in known]
+    with kept.open("w", encoding="utf-8") as file, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        file.writelines(json.dumps(line) + "\n" for line in [state, *lines[1:len(known) + 1]])
+        file.flush()
+        running = {pool.submit(record_one, test, folder, count): test for test in wanted}
+        for future in concurrent.futures.as_completed(running):
+            test, done = running[future], future.result()
             if isinstance(done, str):
                 print(f"{test.entry} fails alone without a mutation and is not used: {done}", flush=True)
-            else:
-                tests.append(done)
-    lines = [[test.binary, test.test, round(test.seconds, 3), sorted(test.reached)] for test in tests]
-    kept.write_text(json.dumps({"state": state, "tests": lines}), encoding="utf-8")
+                continue
+            tests.append(done)
+            file.write(json.dumps([done.binary, done.test, round(done.seconds, 3), sorted(done.reached)]) + "\n")
+            file.flush()
     return tests
 
 

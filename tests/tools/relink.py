@@ -13,8 +13,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
 # What is linked again; the other programs take the library at run time.
-TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/save_faults"]
-TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
+TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/dist_tests", "tests/save_faults"]
+MPI_PROGRAMS = ["tests/mpi_ranks"]  # what tests/dist/mpi_test.cc starts; builds without MPI have none
+TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "dist_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
            "process_test", "cli_tests", "translate-train"]
 HAS_AVX2 = pathlib.Path("/proc/cpuinfo").exists() and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text()
 
@@ -31,10 +32,10 @@ def ninja(*arguments):
     return subprocess.run(["ninja", "-C", str(RELEASE), *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def build_release(jobs, programs=()):
+def build_release(jobs, programs=(), wanted=TARGETS):
     # Each object is made of one file of the library, whatever the build was configured for.
     subprocess.run(["cmake", "-DTRAFO_UNITY_LIBRARY=OFF", str(RELEASE)], stdout=subprocess.DEVNULL, check=True)
-    subprocess.run(["ninja", "-C", str(RELEASE), "-j", str(jobs), *TARGETS, *programs], check=True)
+    subprocess.run(["ninja", "-C", str(RELEASE), "-j", str(jobs), *[each for each in TARGETS if each in wanted], "libtrafo.so", *programs], check=True)
 
 
 def files_of_objects():
@@ -93,6 +94,18 @@ def compile_object(words, source, folder, copies, flags, kernel_flags=(), compil
     return output
 
 
+def link_all(objects, folder, flags, compiler=None, programs=(), wanted=TARGETS):
+    """Links the `wanted` test programs, further `programs` and the library with `objects`, into `folder`, by their names in the build."""
+    tests = [each for each in TEST_PROGRAMS if pathlib.Path(each).name in wanted]
+    jobs = [each for each in MPI_PROGRAMS if "dist_tests" in wanted and (RELEASE / each).exists()]
+    for target in [*tests, *jobs, *programs]:
+        link(target, objects, folder, flags, compiler)
+    library = link((RELEASE / "libtrafo.so").resolve().name, objects, folder, flags, compiler)
+    soname = folder / "libtrafo.so.0"
+    soname.unlink(missing_ok=True)
+    soname.symlink_to(library.name)
+
+
 def link(target, objects, folder, flags, compiler=None):
     """Links a target of the release build with `objects` in the place of its own, and before those of the static library."""
     words = shlex.split(ninja("-t", "commands", "-s", target).strip().splitlines()[-1])
@@ -121,9 +134,4 @@ def relink(wanted, folder, jobs, copies=None, compile_flags=(), link_flags=(), k
         made = pool.map(lambda name: compile_object(*commands[name], folder / "objects", copies, flags(commands[name][1]), kernel_flags,
                                                     compiler), names)
         objects = dict(zip(names, made))
-    for target in [*TEST_PROGRAMS, *programs]:
-        link(target, objects, folder, list(link_flags), compiler)
-    library = link((RELEASE / "libtrafo.so").resolve().name, objects, folder, list(link_flags), compiler)
-    soname = folder / "libtrafo.so.0"
-    soname.unlink(missing_ok=True)
-    soname.symlink_to(library.name)
+    link_all(objects, folder, list(link_flags), compiler, programs)
