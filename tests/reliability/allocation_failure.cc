@@ -3,10 +3,11 @@
 // alone, and that one and all after it. Each time the call says that memory ran out, nothing is
 // lost or leaked, and what survives trains on bitwise as if nothing had happened.
 //
-// Without a flag about a hundred places a call are tried; --long: every one. --only NAME: one
-// phase. As many processes at a time as there are processors (TRAFO_JOBS: another number).
-// TRAFO_TEST_DEVICE=cuda: device memory runs out on a real card (TRAFO_CUDA_LIBRARY then names its
-// plugin) instead of on the stand-in.
+// Without a flag about a hundred allocations a call fail. --long: of those that the same calls led
+// to, eight; --all: every one. --only NAME: one phase. --share K/N: the K-th of N equal parts of
+// the places, for several runs. As many processes at a time as there are processors (TRAFO_JOBS:
+// another number). TRAFO_TEST_DEVICE=cuda: device memory runs out on a real card
+// (TRAFO_CUDA_LIBRARY then names its plugin) instead of on the stand-in.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -61,8 +63,16 @@ WorkloadOptions settings() {
   return options;
 }
 
+// For calls that do the same for each pair or subword, again and again: every allocation still
+// fails in turn, and there are fewer.
+WorkloadOptions few_pairs() {
+  WorkloadOptions options = settings();
+  options.pairs = 4;
+  return options;
+}
+
 void creating() {
-  Workload w(settings());
+  Workload w(few_pairs());
   const auto nothing = [] {};
   make_and_undo(
       "context", [&] { return w.make_context(); }, nothing, [&] { w.free_all(); });
@@ -86,7 +96,7 @@ void creating() {
   must(w.make_model());
   make_and_undo(
       "trainer", [&] { return w.make_trainer(); }, nothing, [&] { w.free_trainer(); });
-  Reference reference(settings());
+  Reference reference(few_pairs());
   must(w.make_trainer());
   reference.compare(w, 20);
   reference.compare_weights(w);
@@ -217,7 +227,10 @@ void steps() {
     int32_t stop = 0;
     sweep(
         delay == 1 ? "steps" : "steps of 3 batches", [] {},
-        [&] { return trafo_trainer_run(w.trainer, 9, nullptr, nullptr, nullptr, &stop); },
+        [&] {
+          const int64_t updates = 9 / delay;
+          return trafo_trainer_run(w.trainer, updates, nullptr, nullptr, nullptr, &stop);
+        },
         [&](bool) { reference.compare(w); });
     reference.compare(w, 20);
     reference.compare_weights(w);
@@ -305,11 +318,11 @@ void streams() {
 }
 
 void translating() {
-  Workload w(settings());
+  Workload w(few_pairs());
   w.make_all();
   trafo_step_result step{};
   for (int i = 0; i < 5; ++i) must(w.step(&step));
-  Reference reference(settings());
+  Reference reference(few_pairs());
   reference.compare(w);
   trafo_translations* out = nullptr;
   const auto drop = [&] {
@@ -483,14 +496,21 @@ void start_phase(Jobs& jobs, const Phase& phase, bool device, int64_t part, int6
 
 int main(int argc, char** argv) {
   std::string only;
+  int64_t own_share = 0, own_shares = 0;  // 0: all
   bool card = false, host = true;
   if (const char* wanted = std::getenv("TRAFO_TEST_DEVICE"))
     card = std::strcmp(wanted, "cuda") == 0;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--long") == 0)
-      places_a_call = 0;
+      places = Places::of_each_path;
+    else if (std::strcmp(argv[i], "--all") == 0)
+      places = Places::all;
     else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc)
       only = argv[++i];
+    else if (std::strcmp(argv[i], "--share") == 0 && i + 1 < argc &&
+             std::sscanf(argv[++i], "%" SCNd64 "/%" SCNd64, &own_share, &own_shares) == 2 &&
+             own_share >= 1 && own_share <= own_shares)
+      continue;
     else
       return 2;
   }
@@ -510,14 +530,15 @@ int main(int argc, char** argv) {
     Jobs jobs(suite);
     // Each place is a try of its own: the long form cuts a phase into pieces for several
     // processors.
-    const int64_t parts = places_a_call == 0 ? kParts : 1;
+    const int64_t parts = own_shares > 0 ? own_shares : places != Places::some ? kParts : 1;
     for (const bool device : {false, true}) {
       if (!device && !host) continue;
       for (const Phase& phase : kPhases) {
         if (!only.empty() && only != std::string(device ? "device_" : "") + phase.name) continue;
         const int64_t shares_of_it = phase.run == freeing ? 1 : parts;
         for (int64_t part = 0; part < shares_of_it; ++part)
-          start_phase(jobs, phase, device, part, shares_of_it);
+          if (own_shares == 0 || part + 1 == own_share)
+            start_phase(jobs, phase, device, part, shares_of_it);
       }
     }
   }

@@ -1,12 +1,14 @@
 #include "tests/reliability/allocation_faults.h"
 
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -34,9 +36,29 @@ bool take_freed(size_t bytes) {
   return left >= wanted;
 }
 
+// The calls that led to each allocation, if they are recorded: a hash of the return addresses.
+constexpr size_t kRecorded = size_t{1} << 20;
+uint64_t* paths = nullptr;  // mapped: the record must not allocate
+std::atomic<bool> recording{false};
+thread_local bool in_record = false;
+
+void record_path(int64_t number) {
+  if (in_record || static_cast<size_t>(number) > kRecorded) return;
+  in_record = true;  // walking the stack may allocate
+  constexpr int kFrames = 14;
+  void* frames[kFrames];
+  const int depth = backtrace(frames, kFrames);
+  uint64_t hash = 0;
+  for (int i = 0; i < depth; ++i)
+    hash = (hash ^ reinterpret_cast<uintptr_t>(frames[i])) * 0x9fb21c651e98df25u;
+  paths[number - 1] = hash;
+  in_record = false;
+}
+
 bool refuse(size_t bytes) {
-  if (!armed.load(std::memory_order_relaxed)) return false;
+  if (!armed.load(std::memory_order_relaxed) || in_record) return false;
   const int64_t number = seen.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (recording.load(std::memory_order_relaxed)) record_path(number);
   const int64_t from = fails_at.load(std::memory_order_relaxed);
   if (number != from && !(number > from && persistent_faults.load(std::memory_order_relaxed)))
     return false;
@@ -278,6 +300,22 @@ int64_t allocations_seen() {
 
 int64_t live_blocks() {
   return live;
+}
+
+void record_paths(bool wanted) {
+  if (wanted && !paths) {
+    void* memory = mmap(nullptr, kRecorded * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) std::exit(3);
+    paths = static_cast<uint64_t*>(memory);
+    void* frame[1];
+    backtrace(frame, 1);  // loads what it needs
+  }
+  recording = wanted;
+}
+
+std::vector<uint64_t> recorded_paths(int64_t count) {
+  return {paths, paths + std::min(static_cast<size_t>(count), kRecorded)};
 }
 
 }  // namespace trafo::testing

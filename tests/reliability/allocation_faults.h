@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace trafo::testing {
 
@@ -16,5 +17,11 @@ bool disarm_allocations();
 int64_t allocations_seen();
 // Blocks that are allocated now; always 0 under a sanitizer, whose leak checker looks instead.
 int64_t live_blocks();
+
+// Whether each allocation is noted, while it is armed, with the calls that led to it. Costs some
+// microseconds each.
+void record_paths(bool wanted);
+// Of the first `count` since it was armed, in their order: equal numbers came by the same calls.
+std::vector<uint64_t> recorded_paths(int64_t count);
 
 }  // namespace trafo::testing

@@ -20,7 +20,10 @@ struct Tally {
   bool persistent;
 };
 inline Tally* tally = nullptr;
-inline int64_t places_a_call = 100;  // 0: every one
+// Which of a call's allocations fail: about a hundred; of those that came by the same path of
+// calls, a few; every one.
+enum class Places { some, of_each_path, all };
+inline Places places = Places::some;
 // Of all places this process tries number `share`, `share` + `shares`, ...
 inline int64_t share = 0, shares = 1;
 

@@ -74,8 +74,7 @@ trafo_error* Workload::make_context() {
 }
 
 trafo_error* Workload::make_corpus() {
-  return trafo_corpus_new(source_lines().data(), target_lines().data(), source_lines().size(),
-                          &corpus);
+  return trafo_corpus_new(source_lines().data(), target_lines().data(), options.pairs, &corpus);
 }
 
 trafo_error* Workload::make_tokenizer() {

@@ -17,6 +17,7 @@ struct WorkloadOptions {
   int64_t width = 16;
   int32_t gradient_accumulation = 1;
   double smoothing = 0;
+  size_t pairs = 12;          // of the corpus, at most source_lines().size()
   std::string run_directory;  // empty: nothing is saved
 };
 
