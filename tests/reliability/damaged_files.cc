@@ -205,6 +205,7 @@ int main(int argc, char** argv) {
   const int64_t flips = is_long(argc, argv) ? 100000 : 10000;
   Damage damage(suite);
   try_costly_files(suite);
+  try_costly_texts(suite);
 
   // A run with every file that a checkpoint can have, and the run that reads them.
   const TemporaryDirectory folder;

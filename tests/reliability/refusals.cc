@@ -184,6 +184,12 @@ void try_texts(Refusals& refusals, const fs::path& file) {
   }
 }
 
+std::string field(uint32_t number, const std::string& bytes) {
+  WireWriter message;
+  message.bytes(number, bytes);
+  return message.message();
+}
+
 void try_sentencepiece(Refusals& refusals) {
   const std::string_view good = tokenizer().serialized();
   const std::string subword("\x0a\x05\x0a\x03", 4);
@@ -197,20 +203,8 @@ void try_sentencepiece(Refusals& refusals) {
     refusals.expect(concat("SentencePiece, ", what), bytes.size(),
                     [&] { Tokenizer::from_bytes(bytes, "hostile"); });
 
-  // One letter that becomes a long text, with a trie of one block of 256 units.
-  const auto field = [](uint32_t number, const std::string& bytes) {
-    WireWriter message;
-    message.bytes(number, bytes);
-    return message.message();
-  };
-  std::vector<uint32_t> trie(257, 0);
-  trie[0] = 1024;  // bytes of the units
-  trie[1 + 0x61] = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
-  trie[1 + 0x80] = 1u << 31;
-  const std::string units(reinterpret_cast<const char*>(trie.data()), 4 * trie.size());
   for (const size_t bytes : {limits::kMappedBytes + 1, kMiB, 16 * kMiB}) {
-    const std::string model =
-        concat(good, field(3, field(2, concat(units, std::string(bytes, 'b'), '\0'))));
+    const std::string model = model_of_a_long_letter(bytes);
     refusals.expect(concat("SentencePiece, a letter of ", bytes, " bytes"), model.size(),
                     [&] { Tokenizer::from_bytes(model, "hostile"); });
   }
@@ -293,6 +287,17 @@ void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
 }
 
 }  // namespace
+
+std::string model_of_a_long_letter(size_t bytes) {
+  // A trie of one block of 256 units.
+  std::vector<uint32_t> trie(257, 0);
+  trie[0] = 1024;  // bytes of the units
+  trie[1 + 0x61] = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
+  trie[1 + 0x80] = 1u << 31;
+  const std::string units(reinterpret_cast<const char*>(trie.data()), 4 * trie.size());
+  return concat(tokenizer().serialized(),
+                field(3, field(2, concat(units, std::string(bytes, 'b'), '\0'))));
+}
 
 void try_costly_files(Suite& suite) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
