@@ -54,7 +54,32 @@ constexpr ForeignFlag kForeignFlags[] = {
      "files are named whole: --train-sets SRC TRG, --valid-sets SRC TRG"},
     {"train", "--joined-dictionary,--nwordssrc,--nwordstgt",
      "one vocabulary serves both sides: --dim-vocabs N, or --vocabs FILE.spm"},
-    {"train", "--guided-alignment", "it is not there"},
+    {"train",
+     "--guided-alignment,--transformer-decoder-autoreg,--dim-rnn,--enc-cell,--dec-cell,--skip,"
+     "--layer-normalization,--input-types,--ulr,--bert-mask-symbol,--all-caps-every,"
+     "--english-title-case-every,--multi-loss-type",
+     "it is not there"},
+    {"train", "--after-batches", "--after Nu ends after N updates"},
+    {"train", "--output-omit-bias", "--output-bias off"},
+    {"train", "--no-reload", "another --model begins anew; the same one resumes"},
+    {"train", "--logical-epoch,--lr-decay-strategy,--lr-decay-start,--mini-batch-warmup",
+     "--lr-decay and --lr-warmup say how the learning rate moves"},
+    {"train", "--mini-batch-round-up,--mini-batch-words-ref",
+     "--mini-batch-words N is the largest batch in target tokens"},
+    {"train", "--sentencepiece-options,--sentencepiece-max-lines",
+     "translate-train vocab makes a vocabulary in other ways; --vocabs FILE.spm takes it"},
+    {"train",
+     "--cost-scaling,--check-gradient-nan,--normalize-gradient,--dynamic-gradient-scaling,"
+     "--gradient-norm-average-window,--fp16-scale-window,--fp16-init-scale,--min-loss-scale,"
+     "--relative-paths,--no-nccl,--ddp-backend,--sqlite,--no-progress-bar,"
+     "--skip-invalid-size-inputs-valid-test,--find-unused-parameters,--required-batch-size-"
+     "multiple",
+     "it is always so here, or not needed: leave it out"},
+    {"train", "--bpe,--tokenizer,--remove-bpe",
+     "text is raw here, and SentencePiece splits it: leave it out"},
+    {"train", "--wandb-project,--wandb-id", "--tensorboard, or translate-train report"},
+    {"train", "--user-dir", "there are no plugins: programs in C, Rust and Go use the library"},
+    {"train", "--stop-min-lr", "--after and --early-stopping end a run"},
     {"train", "--restore-file",
      "the same command resumes a run; --pretrained-model starts from another model"},
     // decoding

@@ -1,12 +1,14 @@
 #include "run_files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -84,6 +86,23 @@ void check_run_files(const std::string& run) {
   for (const char* name : {"config.yml", "vocab.spm", "metrics.jsonl", "train.log", "latest",
                            "best-bleu", "best-chrf", "best-ce-mean-words"})
     refuse_special_file((fs::path(run) / name).string());
+}
+
+void check_run_directory(const std::string& run) {
+  fs::path nearest = fs::absolute(run).lexically_normal();
+  if (!nearest.has_filename()) nearest = nearest.parent_path();  // RUN/
+  std::error_code ignored;
+  while (!fs::exists(nearest, ignored) && nearest.has_relative_path())
+    nearest = nearest.parent_path();
+  if (!fs::is_directory(nearest, ignored))
+    usage_error(fmt::format("--model {}: {} is no directory", run, nearest.string()));
+  // Whether a folder can be made there is known for sure only when it was: rights, a read-only
+  // disk.
+  std::string probe = (nearest / ".trafo-XXXXXX").string();
+  if (mkdtemp(probe.data()) == nullptr)
+    throw CliError(kFailed, fmt::format("--model {}: cannot be made in {}: {}", run,
+                                        nearest.string(), std::strerror(errno)));
+  rmdir(probe.c_str());
 }
 
 std::ifstream open_run_file(const std::string& path) {

@@ -24,6 +24,9 @@ std::string usual_checkpoint(const std::string& run);
 // Refuses a run directory that has a FIFO, a device or a directory where one of the files that are
 // read from it should be. Reading it might never end.
 void check_run_files(const std::string& run);
+// Refuses a run directory that cannot be made or written to, before hours are spent on what would
+// lie there. Makes nothing that stays.
+void check_run_directory(const std::string& run);
 
 // Opens a file of a run directory. Refuses what exists and is no regular file; a missing file gives
 // a stream that is not open.

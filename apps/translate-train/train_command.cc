@@ -116,6 +116,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
     check_continued(all, given, run);
     // A run directory may be a stranger's. Where it is written to, apart from itself, is said anew.
     all.unset("tempdir");
+    all.unset("quiet");  // asked for in one call
     if (!tensorboard_folder(all, run).empty()) all.set("tensorboard", {"on"}, "config.yml");
   }
   if (given.has("tsv")) all.unset("train-sets");
@@ -201,7 +202,7 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
   if (settings.has("valid-sets"))
     corpora.valid = open_corpus(settings.list("valid-sets"), options);
   else
-    corpora = hold_out(std::move(corpora.train));
+    corpora = hold_out(std::move(corpora.train), reporter);
   reporter.info(fmt::format("corpus: {} pairs to train on, {} {}for validation, read in {:.1f} s",
                             grouped(pair_count(corpora.train)), grouped(pair_count(corpora.valid)),
                             settings.has("valid-sets") ? "" : "others held out ", phase.seconds()));
@@ -525,6 +526,7 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
   if (arguments.dump_config && job.rank > 0) return kDone;
   if (arguments.dump_config)
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
+  if (job.rank == 0) check_run_directory(run);
   if (!continuing) refuse_to_overwrite(run);
   const std::optional<ModelPaths> teacher =
       find_teacher(settings, run, continuing, pretrained ? &*pretrained : nullptr);

@@ -103,7 +103,11 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   const bool lm = !has_encoder(m);
   if (lm) {
     if (settings.has("enc-depth") && settings.integer("enc-depth") != 0)
-      settings.refuse("enc-depth", "a " + settings.text("arch") + " has no encoder");
+      settings.refuse("enc-depth", "a " + settings.text("arch") + " has no encoder" +
+                                       (is_monolingual(settings)
+                                            ? "; one file alone trains a language model, two a "
+                                              "translator: --train-sets SRC TRG"
+                                            : ""));
     m.encoder_layers = encoder_layers;
   }
   trafo_trainer_options& t = config.trainer = training_preset(settings.text("task"));

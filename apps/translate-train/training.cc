@@ -13,7 +13,10 @@
 namespace translate_train {
 namespace {
 
+constexpr int64_t kFewestPairs = 100;  // to hold some out
 constexpr int64_t kMostHeldOut = 2000;
+// Fewer pairs say little about which checkpoint is the best.
+constexpr int64_t kEnoughToJudge = 100;
 
 std::string_view text_of(const trafo_string_view& view) {
   return {view.data, view.length};
@@ -200,11 +203,17 @@ int64_t pair_count(const Corpus& corpus) {
   return info.pairs;
 }
 
-Corpora hold_out(Corpus all) {
+Corpora hold_out(Corpus all, Reporter& reporter) {
   const int64_t count = pair_count(all);
-  const int64_t wanted = std::min(kMostHeldOut, count / 100);
-  if (wanted == 0)
-    usage_error(fmt::format("{} pairs are too few to hold 1% out: give --valid-sets", count));
+  if (count < kFewestPairs)
+    usage_error(fmt::format("{} pairs are too few to hold some out: give --valid-sets", count));
+  const int64_t wanted =
+      std::min(kMostHeldOut, std::max(count / 100, std::min(kEnoughToJudge, count / 10)));
+  if (wanted < kEnoughToJudge)
+    reporter.warn(
+        fmt::format("only {} pairs decide which checkpoint is the best: --valid-sets with {} or "
+                    "more says more",
+                    wanted, kEnoughToJudge));
   trafo_corpus *rest = nullptr, *held = nullptr;
   check(trafo_corpus_hold_out(all.get(), wanted, &rest, &held));
   return {Corpus(rest), Corpus(held)};
@@ -216,7 +225,16 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_lim
   options.vocabulary = subwords;
   options.soft_limit = soft_limit;
   const Reporter::Phase phase(reporter, "training the vocabulary");
-  auto tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options);
+  Tokenizer tokenizer;
+  try {
+    tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options);
+  } catch (const CliError& error) {
+    if (soft_limit || error.trafo_code() != TRAFO_INVALID_ARGUMENT) throw;
+    throw CliError(error.exit_code(),
+                   std::string(error.what()) +
+                       " (--dim-vocabs; without it the text decides how many there are)",
+                   error.trafo_code());
+  }
   int64_t got = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &got));
   reporter.info(

@@ -18,7 +18,7 @@ struct Corpora {
 
 // Moves 1% of the pairs (at most 2000) to `valid`: those whose text has the smallest hashes, so
 // that the same pairs are chosen whatever their order, and never a copy of one that stays.
-Corpora hold_out(Corpus all);
+Corpora hold_out(Corpus all, Reporter& reporter);
 
 Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_limit,
                            Reporter& reporter);

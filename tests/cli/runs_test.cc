@@ -161,10 +161,11 @@ TEST_F(Cli, StandardInputGzipHoldOutAndJson) {
                                 small_model(),
                             read_file(file("t.tsv")));
   ASSERT_EQ(piped.exit_code, 0) << piped.err;
-  EXPECT_NE(piped.err.find("396 pairs to train on, 4 others held out"), std::string::npos)
+  EXPECT_NE(piped.err.find("360 pairs to train on, 40 others held out"), std::string::npos)
       << piped.err;
   for (const std::string& line : lines_of(piped.err))
     EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  EXPECT_NE(piped.err.find("only 40 pairs decide which checkpoint is the best"), std::string::npos);
 
   for (const char* name : {"t.de", "t.en"}) {
     const std::string text = read_file(file(name));
@@ -181,6 +182,59 @@ TEST_F(Cli, StandardInputGzipHoldOutAndJson) {
             read_file(file("run/ckpt/20/model.safetensors")));
   fs::resize_file(file("t.en.gz"), fs::file_size(file("t.en.gz")) / 2);
   expect_refused(run({"train", "-t", "t.de.gz", "t.en.gz", "--model", "never"}), "t.en.gz");
+}
+
+// What lies in the run directory is the last thing a run makes; whether it can be made is asked
+// first.
+TEST_F(Cli, ARunDirectoryThatCannotBeMadeIsRefusedFirst) {
+  struct Case {
+    const char *directory, *reason;
+    int code;
+  };
+  for (const auto& [directory, reason, code] :
+       {Case{"t.de", "t.de is no directory", 2}, Case{"t.de/run", "t.de is no directory", 2},
+        Case{"/proc/run", "cannot be made in /proc", 1}}) {
+    const Outcome outcome = run(small(directory, "2u"));
+    expect_refused(outcome, reason, code);
+    EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+  }
+  EXPECT_EQ(run(small("deep/er/run", "1u")).exit_code, 0);
+}
+
+// --quiet is about one call: the run that goes on without it says what it does.
+TEST_F(Cli, QuietIsNotRemembered) {
+  const Outcome quiet = run(small("hushed", "2u") + Arguments{"-q"});
+  ASSERT_EQ(quiet.exit_code, 0) << quiet.err;
+  EXPECT_EQ(quiet.err, "");
+  const Outcome loud = run({"train", "--model", "hushed", "--after", "4u"});
+  ASSERT_EQ(loud.exit_code, 0) << loud.err;
+  EXPECT_NE(loud.err.find("resuming hushed at update 2"), std::string::npos) << loud.err;
+}
+
+// Marian's short names of flags.
+TEST_F(Cli, MariansShortFlags) {
+  const Outcome outcome = run(
+      Arguments{"train",   "-t",     "t.de",   "t.en", "-v", "run/vocab.spm",
+                "-m",      "marian", "-w",     "3000", "-e", "1",
+                "-b",      "2",      "-n",     "0.6",  "-T", ".",
+                "--after", "2u",     "--quiet"} +
+      with_tiny_model({"--cpu-threads", "1"}, {.width = 32, .vocabulary = 0, .batch_tokens = 300}));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string config = read_file(file("marian/config.yml"));
+  for (const char* line : {"memory-limit: 3000MiB", "after: [2u, 1e]", "beam-size: 2",
+                           "normalize: 0.6", "dim-vocabs: 300"})
+    EXPECT_NE(config.find(line), std::string::npos) << line << "\n" << config;
+}
+
+TEST_F(Cli, MessagesNameTheFlagThatHelps) {
+  const Arguments many = {"train", "-t", "v.de",  "v.en",         "--valid-sets", "v.de",
+                          "v.en",  "-m", "never", "--dim-vocabs", "20000"};
+  expect_refused(run(many), "(--dim-vocabs; without it the text decides how many there are)");
+  expect_refused(
+      run({"train", "-t", "t.de", "--enc-depth", "2", "-m", "never"}),
+      "--enc-depth: a decoder-lm has no encoder; one file alone trains a language model");
+  expect_refused(run({"train", "-t", "v.de", "v.en", "-m", "never"}),
+                 "40 pairs are too few to hold some out: give --valid-sets");
 }
 
 TEST_F(Cli, DecoderOnly) {
