@@ -14,24 +14,22 @@ pub type Labelled = (String, i32);
 /// Learns from `train`; the share of `test` that is sorted as it should be.
 pub fn run(run: &Path, train: &[Labelled], test: &[Labelled]) -> Result<f64> {
     let tokenizer = Tokenizer::load(run.join("vocab.spm"))?;
-    let model = Model::load_run(run, RunModel::Best)?;
-    let context = Context::new()?;
-    // A vector for each text, the mean of its encoder states, and its class.
+    let model = Model::load_run(run, RunModel::Best)?.open();
+    let context = model.context();
+    // A vector for each text, the mean of its encoder states, and its class. The encoder stays as it is.
     let vectors = |texts: &[Labelled]| -> Result<(Tensor, Tensor)> {
         let (lines, classes): (Vec<_>, Vec<_>) =
             texts.iter().map(|(t, c)| (t.as_str(), *c)).unzip();
-        let states = model.hidden_states(&tokenizer, &lines)?;
-        let tokens = states.values.len() / states.width;
-        let tokens = context.tensor(&states.values, &[tokens, states.width])?;
-        let bounds = context.tensor(&states.cu_seqlens, &[states.cu_seqlens.len()])?;
-        Ok((tokens.segment_mean(&bounds)?, context.tensor(&classes, &[classes.len()])?))
+        let (states, bounds) = model.hidden_states(&tokenizer, &lines)?;
+        let means = states.segment_mean(&bounds)?.detach()?;
+        Ok((means, context.tensor(&classes, &[classes.len()])?))
     };
     let (x, classes) = vectors(train)?;
     let count = 1 + train.iter().map(|(_, class)| *class as usize).max().unwrap_or(0);
     let width = x.shape()[1];
     let weight = context.parameter(&vec![0f32; count * width], &[count, width])?;
     let bias = context.parameter(&vec![0f32; count], &[count])?;
-    let mut optimizer = AdamW::new(&context, &[&weight, &bias], &AdamWOptions::default())?;
+    let mut optimizer = AdamW::new(context, &[&weight, &bias], &AdamWOptions::default())?;
     for _ in 0..300 {
         let logits = x.linear(&weight, Some(&bias))?;
         logits.cross_entropy(&classes, &CrossEntropyOptions::new())?.0.backward()?;

@@ -77,10 +77,10 @@
 //! | [`Tokenizer`], [`Corpus`], [`CancelToken`], [`Group`], options, events, errors | yes | yes |
 //! | [`Model`] | yes | yes: calls are serialised |
 //! | [`Trainer`] | yes | no |
-//! | [`Context`], [`Tensor`], [`AdamW`] | no | no |
+//! | [`Context`], [`Tensor`], [`AdamW`], [`OpenModel`] | no | no |
 //!
-//! Everything made from one context uses that context, so it must stay together. A model keeps a context to itself, and
-//! a trainer keeps its model: those move as a whole. Tensors can refer to each other in any way, so the compiler could
+//! Everything made from one context uses that context, so it must stay together. A model keeps a context to itself, until
+//! [`Model::open`] lends it to an own network, and a trainer keeps its model: those move as a whole. Tensors can refer to each other in any way, so the compiler could
 //! not see that a group of them moves together; they stay on the thread of their context. A thread that trains a
 //! network of tensors makes its context there.
 //!
@@ -159,6 +159,7 @@ mod memory_plan;
 mod model;
 mod model_config;
 mod op_options;
+mod open_model;
 mod ops;
 mod optim;
 mod own_tensors;
@@ -197,6 +198,7 @@ pub use op_options::{
     Activation, AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, Reduction,
     SoftmaxOptions,
 };
+pub use open_model::OpenModel;
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
 pub use prune::PruneOptions;

@@ -173,6 +173,13 @@ impl Model {
     pub(crate) fn replace(&mut self, raw: RawModel) {
         self.raw = raw;
     }
+    pub(crate) fn into_raw(self) -> (RawModel, RawContext) {
+        (self.raw, self.context)
+    }
+    /// The context must be used by nothing but the model from here on.
+    pub(crate) fn from_raw(raw: RawModel, context: RawContext) -> Self {
+        Model { raw, context }
+    }
     /// Runs a C call that makes a model in a context of its own.
     pub(crate) fn make_in(
         options: &ContextOptions,

@@ -71,7 +71,8 @@ type Pair = (*mut *mut sys::trafo_tensor, *mut *mut sys::trafo_tensor);
 
 impl Model {
     /// The hidden states of texts: of the encoder, or of a decoder-only model's last layer before the output projection.
-    /// One pass over all texts, without dropout, copied to the host. A text over the model's limit is an error.
+    /// One pass over all texts, without dropout, copied to the host. A text over the model's limit is an error. As tensors
+    /// with gradients: [`OpenModel::hidden_states`](crate::OpenModel::hidden_states).
     pub fn hidden_states<S: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,
@@ -93,7 +94,8 @@ impl Model {
     }
 
     /// The logits of every target token and of the end of each target, given its source and the target tokens before it.
-    /// One pass over all pairs, without dropout, copied to the host.
+    /// One pass over all pairs, without dropout, copied to the host. As tensors with gradients:
+    /// [`OpenModel::logits`](crate::OpenModel::logits).
     pub fn logits<S: AsRef<str>, T: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,

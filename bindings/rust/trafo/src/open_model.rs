@@ -1,0 +1,172 @@
+//! Models whose hidden states and logits are tensors of own networks.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::path::Path;
+use std::ptr;
+use std::rc::Rc;
+
+use trafo_sys as sys;
+
+use crate::context::{Context, ContextInner};
+use crate::error::{Result, check};
+use crate::handle::{RawModel, path_view, views};
+use crate::model::Model;
+use crate::tensor::Tensor;
+use crate::text::{Tokenizer, expect_equal};
+
+/// A model in a [`Context`], as [`Model::open`] makes it: hidden states and logits are tensors there, recorded with what an
+/// own network computes of them, so that [`Tensor::backward`] reaches the parameters of the model.
+///
+/// Like its tensors it stays on the thread that opened it. [`close`](OpenModel::close) makes a [`Model`] of it again, which
+/// translates, trains and moves between threads.
+///
+/// ```
+/// use trafo::{AdamW, AdamWOptions, Corpus, CrossEntropyOptions, Model, ModelConfig, Tensor, TokenizerOptions};
+/// # fn main() -> trafo::Result<()> {
+/// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
+/// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let model = Model::new(&config, 1)?.open();
+/// let parameters = model.parameters()?;
+/// let tensors: Vec<&Tensor> = parameters.iter().map(|(_, tensor)| tensor).collect();
+/// let mut optimizer = AdamW::new(model.context(), &tensors, &AdamWOptions::default())?;
+/// for _ in 0..3 {
+///     let (logits, labels) = model.logits(&tokenizer, &["ein Haus"], &["a house"])?;
+///     logits.cross_entropy(&labels, &CrossEntropyOptions::new())?.0.backward()?;
+///     optimizer.step(1e-3)?;
+/// }
+/// drop((optimizer, parameters));
+/// let model = model.close().expect("no tensor of it is left");
+/// # Ok(())
+/// # }
+/// ```
+pub struct OpenModel {
+    raw: RawModel,
+    context: Context,
+}
+
+impl Model {
+    /// Opens the model for own networks: the context that it computes in becomes one to make tensors in.
+    pub fn open(self) -> OpenModel {
+        let (raw, context) = self.into_raw();
+        let interruption = RefCell::new(None);
+        OpenModel { raw, context: Context(Rc::new(ContextInner { raw: context, interruption })) }
+    }
+}
+
+impl OpenModel {
+    /// The context of the model and of its tensors.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The parameters with their names, in the order of the file: tensors on the memory of the model, not copies.
+    pub fn parameters(&self) -> Result<Vec<(String, Tensor)>> {
+        let (mut count, mut elements) = (0, 0);
+        // SAFETY: the handle is live, the outputs are valid.
+        check(unsafe {
+            sys::trafo_model_get_parameter_count(self.raw.as_ptr(), &mut count, &mut elements)
+        })?;
+        (0..count).map(|index| self.parameter(index)).collect()
+    }
+
+    fn parameter(&self, index: i64) -> Result<(String, Tensor)> {
+        let mut name = ptr::null();
+        // SAFETY: the handle is live, the outputs are valid; the name is borrowed from the model.
+        let tensor = Tensor::make(&self.context, |out| unsafe {
+            sys::trafo_model_get_parameter(self.raw.as_ptr(), index, &mut name, out)
+        })?;
+        // SAFETY: the call above has succeeded and given a text that ends with a zero.
+        let name = unsafe { std::ffi::CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        Ok((name, tensor))
+    }
+
+    /// What the model computes of every token of the texts and of the end of each text: states `[T, width]` of the encoder,
+    /// or of a decoder-only model's last layer before the output projection, and `cu_seqlens` `[texts + 1]`. Text `i` has
+    /// the rows `cu_seqlens[i]` to `cu_seqlens[i + 1] - 1`, as [`Tensor::segment_mean`] and [`Tensor::attention`] take them.
+    /// One pass over all texts, without dropout, recorded unless [`Context::no_grad`] runs. A model that is prepared for
+    /// inference records nothing. `InvalidArgument`: no texts, or one that is too long.
+    pub fn hidden_states<S: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        texts: &[S],
+    ) -> Result<(Tensor, Tensor)> {
+        let texts = views(texts);
+        // SAFETY: the handles are live, the views are valid during the call, as are the outputs.
+        self.two_tensors(|states, bounds| unsafe {
+            sys::trafo_model_hidden_states(
+                self.raw.as_ptr(),
+                tokenizer.as_ptr(),
+                texts.as_ptr(),
+                texts.len(),
+                states,
+                bounds,
+            )
+        })
+    }
+
+    /// The logits `[T, vocabulary]` of every target token and of the end of each target, given its source and the target
+    /// tokens before it, and the tokens that they predict: labels `[T]`, as [`Tensor::cross_entropy`] takes them. In a
+    /// decoder-only model the tokens of the sources are rows as well, with the label -100, which is ignored. One pass,
+    /// recorded like [`hidden_states`](OpenModel::hidden_states), with its errors.
+    pub fn logits<S: AsRef<str>, T: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        sources: &[S],
+        targets: &[T],
+    ) -> Result<(Tensor, Tensor)> {
+        expect_equal("OpenModel::logits", "sources", sources.len(), "targets", targets.len())?;
+        let (sources, targets) = (views(sources), views(targets));
+        // SAFETY: as above; both arrays have the length that is told.
+        self.two_tensors(|logits, labels| unsafe {
+            sys::trafo_model_logits(
+                self.raw.as_ptr(),
+                tokenizer.as_ptr(),
+                sources.as_ptr(),
+                targets.as_ptr(),
+                sources.len(),
+                logits,
+                labels,
+            )
+        })
+    }
+
+    fn two_tensors(
+        &self,
+        call: impl FnOnce(
+            *mut *mut sys::trafo_tensor,
+            *mut *mut sys::trafo_tensor,
+        ) -> *mut sys::trafo_error,
+    ) -> Result<(Tensor, Tensor)> {
+        let (mut first, mut second) = (ptr::null_mut(), ptr::null_mut());
+        check(call(&mut first, &mut second))?;
+        // SAFETY: a successful call gives two handles. Both are adopted before one of them can fail the call.
+        let (first, second) =
+            unsafe { (Tensor::adopt(&self.context, first), Tensor::adopt(&self.context, second)) };
+        Ok((first?, second?))
+    }
+
+    /// Writes the file, whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, the path is valid during the call.
+        check(unsafe { sys::trafo_model_save(self.raw.as_ptr(), data, length) })
+    }
+
+    /// A model of its own again, with the weights as they are now. While a clone of the context or a tensor of it lives, the
+    /// model cannot leave the thread: the error gives it back, still open.
+    pub fn close(self) -> std::result::Result<Model, OpenModel> {
+        let OpenModel { raw, context } = self;
+        match Rc::try_unwrap(context.0) {
+            Ok(inner) => Ok(Model::from_raw(raw, inner.raw)),
+            Err(shared) => Err(OpenModel { raw, context: Context(shared) }),
+        }
+    }
+}
+
+impl fmt::Debug for OpenModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenModel").finish_non_exhaustive()
+    }
+}
