@@ -33,6 +33,7 @@ for argument in "$@"; do
     --tests) packages+=(clang-format libclang-dev abigail-tools) ;;
     --bindings)
       rust_packages
+      packages+=(ca-certificates)  # crates and Go modules come over TLS
       command -v go >/dev/null || packages+=(golang-go)
       ;;
     --docs) packages+=(doxygen) ;;
