@@ -21,6 +21,7 @@ struct Choice {
   const char* alias = "";
 };
 constexpr Choice kFormats[] = {{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
+                               {"hf-pegasus", TRAFO_EXPORT_HF_PEGASUS},
                                {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
                                {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
                                {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
@@ -145,8 +146,9 @@ Action add_export(CLI::App& app) {
 
 Action add_import(CLI::App& app) {
   auto arguments = std::make_shared<ImportArguments>();
-  app.add_option("--from", arguments->from,
-                 "MarianMT, GPT-2 or Llama directory of transformers, with model.safetensors")
+  app.add_option(
+         "--from", arguments->from,
+         "MarianMT, Pegasus, GPT-2 or Llama directory of transformers, with model.safetensors")
       ->required()
       ->type_name("DIR");
   app.add_option("-o,--output", arguments->output,

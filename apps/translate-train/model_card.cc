@@ -127,14 +127,14 @@ std::string quality_section(const CheckpointOfRun& of) {
          table.text();
 }
 
-const char* model_class(const std::string& format) {
-  return format == "hf-marian" ? "AutoModelForSeq2SeqLM" : "AutoModelForCausalLM";
+bool is_causal(const std::string& format) {
+  return format != "hf-marian" && format != "hf-pegasus";
 }
 
 std::string use_section(const ModelCard& card) {
   if (!is_for_transformers(card.format)) return "";
-  const char* kind = model_class(card.format);
-  const bool causal = card.format != "hf-marian";
+  const bool causal = is_causal(card.format);
+  const char* kind = causal ? "AutoModelForCausalLM" : "AutoModelForSeq2SeqLM";
   return fmt::format(
       "\n## Use\n\n```python\n"
       "from transformers import AutoTokenizer, {0}\n\n"

@@ -369,6 +369,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *mo
 #define TRAFO_EXPORT_ONNX 4        /* ONNX graphs of opset 17 and their weights: every model */
 #define TRAFO_EXPORT_GGUF 5        /* llama.cpp's file of such a model, model.gguf; a BPE vocabulary with byte fallback */
 #define TRAFO_EXPORT_HF_COMPRESSED 6 /* compressed-tensors for transformers and vLLM: such a model in int8 or int4 */
+#define TRAFO_EXPORT_HF_PEGASUS 7  /* transformers' PegasusForConditionalGeneration: pre-norm encoder-decoder, tied embeddings */
 
 /* How an export stores matrices. */
 #define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others */
@@ -389,8 +390,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *mo
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, int32_t weights, const char *directory,
                                                          size_t directory_length, double *out_difference);
-/* Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if
- * the directory has no SentencePiece model. *out_note gets a remark for the user, or ""; free it with trafo_string_free. out_note
+/* Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as
+ * float32. *out_tokenizer is NULL if the directory has no SentencePiece model. *out_note gets a remark for the user, or ""; free it with trafo_string_free. out_note
  * may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,

@@ -22,6 +22,10 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer,
                   const std::filesystem::path& directory);
 Imported read_marian(const std::filesystem::path& directory);
 
+void write_pegasus(const HostModel& host, const Tokenizer& tokenizer,
+                   const std::filesystem::path& directory);
+Imported read_pegasus(const std::filesystem::path& directory);
+
 void write_gpt2(const HostModel& host, const Tokenizer& tokenizer,
                 const std::filesystem::path& directory);
 Imported read_gpt2(const std::filesystem::path& directory);

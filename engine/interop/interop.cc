@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -92,6 +93,13 @@ const std::vector<Format>& formats() {
          interop::write_marian(job.host, job.tokenizer, job.directory);
          return interop::read_marian(job.directory).host;
        }},
+      {ExportFormat::hf_pegasus,
+       "hf-pegasus",
+       {float32},
+       [](const Job& job) {
+         interop::write_pegasus(job.host, job.tokenizer, job.directory);
+         return interop::read_pegasus(job.directory).host;
+       }},
       {ExportFormat::hf_gpt2,
        "hf-gpt2",
        {float32},
@@ -137,6 +145,15 @@ const std::vector<Format>& formats() {
   };
   return all;
 }
+
+struct DirectoryReader {
+  const char* model_type;
+  interop::Imported (*read)(const fs::path& directory);
+};
+constexpr DirectoryReader kDirectoryReaders[] = {
+    {"marian", interop::read_marian}, {"pegasus", interop::read_pegasus},
+    {"gpt2", interop::read_gpt2},     {"llama", interop::read_llama},
+    {"mistral", interop::read_llama}, {"qwen2", interop::read_llama}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())
@@ -204,14 +221,14 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
 ImportedModel import_model(Context& context, const fs::path& directory) {
   const interop::ConfigReader config(directory / "config.json");
   const std::string type = config.text("model_type");
-  const bool is_llama = type == "llama" || type == "mistral" || type == "qwen2";
-  require(type == "marian" || type == "gpt2" || is_llama, ErrorCode::unsupported, kOrigin,
-          config.label(), ": model_type is ", type.substr(0, 64),
-          "; marian, gpt2, llama, mistral and qwen2 can be imported");
+  const DirectoryReader* reader =
+      std::find_if(std::begin(kDirectoryReaders), std::end(kDirectoryReaders),
+                   [&](const DirectoryReader& each) { return type == each.model_type; });
+  require(reader != std::end(kDirectoryReaders), ErrorCode::unsupported, kOrigin, config.label(),
+          ": model_type is ", type.substr(0, 64),
+          "; marian, pegasus, gpt2, llama, mistral and qwen2 can be imported");
   config.refuse("quantization_config", "models with float weights can be imported");
-  interop::Imported imported = type == "marian" ? interop::read_marian(directory)
-                               : type == "gpt2" ? interop::read_gpt2(directory)
-                                                : interop::read_llama(directory);
+  interop::Imported imported = reader->read(directory);
   return {interop::copy_from_host(context, imported.host), std::move(imported.tokenizer),
           std::move(imported.note)};
 }

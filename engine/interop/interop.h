@@ -23,6 +23,7 @@ enum class ExportFormat : int32_t {
   onnx = 4,           // ONNX graphs of opset 17 and their weights: every model
   gguf = 5,           // llama.cpp's file of a Llama model
   hf_compressed = 6,  // compressed-tensors for transformers and vLLM: a Llama model
+  hf_pegasus = 7,     // transformers' PegasusForConditionalGeneration: hf_marian for pre-norm
 };
 const char* export_format_name(ExportFormat format);  // "hf-marian", ...
 bool is_export_format(int32_t value);
@@ -59,8 +60,8 @@ struct ImportedModel {
   std::string note;                    // a remark for the user; may be empty
 };
 
-// Reads a MarianMTModel, GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM
-// directory with safetensors weights in one file or several.
+// Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel, LlamaForCausalLM,
+// MistralForCausalLM or Qwen2ForCausalLM directory with safetensors weights in one file or several.
 // Converts float16, bfloat16 and float64 weights to float32. CORRUPT_FILE, UNSUPPORTED and
 // NOT_FOUND name the file and the reason.
 ImportedModel import_model(Context& context, const std::filesystem::path& directory);

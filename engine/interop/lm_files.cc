@@ -109,7 +109,11 @@ Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std
 
 ReadTokenizer read_lm_tokenizer(const fs::path& directory, const ConfigReader& config,
                                 int64_t stored) {
-  const SpecialIds ids = read_special_ids(directory, config);
+  return read_tokenizer_of(directory, config, stored, read_special_ids(directory, config));
+}
+
+ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& config,
+                                int64_t stored, const SpecialIds& ids) {
   const fs::path spm = directory / "tokenizer.model", json = directory / "tokenizer.json";
   std::error_code ignored;
   ReadTokenizer read;

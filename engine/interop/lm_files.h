@@ -36,6 +36,9 @@ struct ReadTokenizer {
 // that it lacks are rows that nobody needs.
 ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,
                                 int64_t stored);
+// With these ids of special tokens.
+ReadTokenizer read_tokenizer_of(const std::filesystem::path& directory, const ConfigReader& config,
+                                int64_t stored, const SpecialIds& ids);
 // The note on rows of the embeddings that a tokenizer has no tokens for; empty if there are none.
 std::string spare_rows_note(int64_t stored, int64_t tokens);
 

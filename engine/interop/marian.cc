@@ -1,5 +1,7 @@
-// The MarianMTModel directory of transformers: post-norm, sinusoidal positions (which are computed,
-// not stored), embeddings scaled by the square root of the width, layer norms with epsilon 1e-5.
+// The directories of MarianMTModel (post-norm) and PegasusForConditionalGeneration (pre-norm) of
+// transformers. Both have sinusoidal positions (which are computed, not stored), embeddings scaled
+// by the square root of the width, and layer norms with epsilon 1e-5. Pegasus adds a norm behind
+// the layers of each stack.
 //
 // The decoder starts with the token `decoder_start_token_id`. For models trained here that is <s>.
 // Models trained by Marian start with <pad>, whose embedding is the last row and all zeros. Import
@@ -18,34 +20,43 @@
 #include "engine/interop/spm_subwords.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/ops/embedding/embedding.h"
 
 namespace trafo::interop {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMarianFormat = "MarianMT";
-constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default, which MarianMT keeps
+constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default, which both classes keep
 
-void check_marian(const ModelConfig& config) {
-  require_architecture(kMarianFormat, config, {Architecture::encoder_decoder}, "hf-gpt2");
-  if (config.pre_norm)
-    cannot_express(kMarianFormat,
-                   "pre-norm layers (--transformer-norm pre); train with post, or use ctranslate2 "
-                   "or onnx");
+struct MarianForm {
+  const char* name;
+  const char* architecture;
+  const char* model_type;
+  bool pre_norm;
+  const char* other_norm;  // what to do with a model of the other norm
+};
+constexpr MarianForm kMarianMt{
+    "MarianMT", "MarianMTModel", "marian", false,
+    "pre-norm layers (--transformer-norm pre); use hf-pegasus, or train with post"};
+constexpr MarianForm kPegasus{"Pegasus", "PegasusForConditionalGeneration", "pegasus", true,
+                              "post-norm layers (--transformer-norm post); use hf-marian"};
+
+void check_marian(const MarianForm& form, const ModelConfig& config) {
+  require_architecture(form.name, config, {Architecture::encoder_decoder}, "hf-gpt2");
+  if (config.pre_norm != form.pre_norm) cannot_express(form.name, form.other_norm);
   if (!config.tied_embeddings)
-    cannot_express(kMarianFormat,
-                   "separate embeddings (--tied-embeddings-all off); use ctranslate2");
-  refuse_pruned_heads(kMarianFormat, config);
+    cannot_express(form.name, "separate embeddings (--tied-embeddings-all off); use ctranslate2");
+  refuse_pruned_heads(form.name, config);
   if (config.norm_epsilon != kEpsilon)
-    cannot_express(kMarianFormat,
-                   concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
+    cannot_express(form.name, concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
 }
 
-Json marian_config(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
+Json marian_config(const MarianForm& form, const ModelConfig& config, const Tokenizer& tokenizer,
+                   int32_t pad) {
   Json json;
-  json["architectures"] = Json::List{"MarianMTModel"};
-  json["model_type"] = "marian";
+  json["architectures"] = Json::List{form.architecture};
+  json["model_type"] = form.model_type;
   json["is_encoder_decoder"] = true;
   json["vocab_size"] = config.vocabulary;
   json["decoder_vocab_size"] = config.vocabulary;
@@ -244,7 +255,37 @@ Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
   return Tokenizer::from_bytes(serialize_spm(source, std::move(subwords), special, label), label);
 }
 
-ReadTokenizer read_tokenizer(const fs::path& directory, const ConfigReader& config, int64_t size) {
+// The tokenizer of spiece.model as PegasusTokenizer reads it: <pad> and </s> keep their ids, <unk>
+// and all subwords behind it have ids higher by `offset`, and texts never have the tokens between.
+Tokenizer shifted_tokenizer(const fs::path& directory, const SpecialIds& ids, int64_t size) {
+  const fs::path file = directory / "spiece.model", options = directory / "tokenizer_config.json";
+  const Tokenizer stored =
+      Tokenizer::from_bytes(read_text_file(file, limits::kTokenizerBytes), file.string());
+  const SpmModel model = parse_spm(stored.serialized());
+  constexpr int32_t kPad = 0, kEos = 1, kUnk = 2;
+  require(stored.pad_id() == kPad && stored.eos_id() == kEos && stored.unk_id() == kUnk,
+          ErrorCode::unsupported, kOrigin, file.string(),
+          ": Pegasus has the ids 0, 1 and 2 for <pad>, </s> and <unk>");
+  std::error_code ignored;
+  int64_t offset = 103;
+  if (fs::exists(options, ignored)) {
+    const ConfigReader json(options);
+    if (json.has("offset")) offset = json.integer("offset", 0, limits::kVocabulary);
+  }
+  const int64_t tokens = std::ssize(model.subwords) + offset;
+  require(tokens <= size, ErrorCode::corrupt_file, kOrigin, file.string(), " has ",
+          model.subwords.size(), " subwords and an offset of ", offset,
+          ", more than the vocab_size of ", size);
+  std::vector<ScoredSubword> subwords(model.subwords.begin(), model.subwords.begin() + kUnk);
+  for (int64_t id = kUnk; id < kUnk + offset; ++id)
+    subwords.push_back({concat("<unused:", id, ">"), 0, SubwordType::unused});
+  subwords.insert(subwords.end(), model.subwords.begin() + kUnk, model.subwords.end());
+  return Tokenizer::from_bytes(serialize_spm(model, std::move(subwords), ids, file.string()),
+                               file.string());
+}
+
+ReadTokenizer read_marian_tokenizer(const fs::path& directory, const ConfigReader& config,
+                                    int64_t size) {
   const auto spm = [&](const char* name) {
     const fs::path file = directory / name;
     return Tokenizer::from_bytes(read_text_file(file, limits::kTokenizerBytes), file.string());
@@ -269,6 +310,24 @@ ReadTokenizer read_tokenizer(const fs::path& directory, const ConfigReader& conf
   return read;
 }
 
+// As MarianTokenizer's, or else of tokenizer.json, tokenizer.model or spiece.model. The decoder
+// starts with a token that the configuration names, usually <pad>.
+ReadTokenizer read_pegasus_tokenizer(const fs::path& directory, const ConfigReader& config,
+                                     int64_t size) {
+  std::error_code ignored;
+  if (fs::exists(directory / "vocab.json", ignored))
+    return read_marian_tokenizer(directory, config, size);
+  SpecialIds ids = read_special_ids(directory, config);
+  ids.bos = static_cast<int32_t>(config.integer("decoder_start_token_id", 0, size - 1));
+  ids.pad = -1;
+  if (fs::exists(directory / "tokenizer.json", ignored) ||
+      !fs::exists(directory / "spiece.model", ignored))
+    return read_tokenizer_of(directory, config, size, ids);
+  ReadTokenizer read{shifted_tokenizer(directory, ids, size), {}};
+  read.note = spare_rows_note(size, read.tokenizer->vocab_size());
+  return read;
+}
+
 // Embeddings here are multiplied by the square root of the width. A model whose embeddings are not
 // is the same function with embeddings divided by that root, and the last norm before the output,
 // which has the embeddings as its matrix, multiplied by it.
@@ -280,16 +339,41 @@ void undo_embedding_scale(HostModel& host) {
     for (int64_t i = 0; i < count; ++i)
       values[i] = static_cast<float>(static_cast<double>(values[i]) * factor);
   };
-  const std::string last = concat("decoder.", config.decoder_layers - 1, ".ffn_norm");
+  const std::string last = config.pre_norm
+                               ? std::string("decoder.norm")
+                               : concat("decoder.", config.decoder_layers - 1, ".ffn_norm");
   scale("embedding.weight", config.vocabulary * config.width, 1 / root);
   scale(last + ".weight", config.width, root);
   scale(last + ".bias", config.width, root);
 }
 
-}  // namespace
+// transformers computes the table of positions or reads it, in the type of the weights. Refuses one
+// that was trained.
+void check_positions(const HostModel& host, const WeightFiles& weights) {
+  constexpr float kRounding = 1.0f / 128;  // of bfloat16, twice
+  const ModelConfig& config = host.config();
+  for (const char* name :
+       {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}) {
+    if (!weights.has(name)) continue;
+    const auto [file, info] = weights.at(name);
+    const std::vector<int64_t> wanted{config.max_positions, config.width};
+    const bool known =
+        info->foreign == "F16" || (info->foreign.empty() && is_floating(info->dtype));
+    const bool fits = info->shape == wanted && known;
+    require(fits, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name, " is no table of ",
+            config.max_positions, " positions of the width ", config.width);
+    const std::vector<float> values = read_floats(*file, *info);
+    const Tensor table =
+        sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32);
+    const bool same = std::equal(values.begin(), values.end(), table.data<float>(),
+                                 [](float a, float b) { return std::abs(a - b) <= kRounding; });
+    require(same, ErrorCode::unsupported, kOrigin, file->label(), ": ", name,
+            " has not the sinusoidal positions that models here have");
+  }
+}
 
-void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
-                        const fs::path& directory) {
+void write_marian_config(const MarianForm& form, const ModelConfig& config,
+                         const Tokenizer& tokenizer, const fs::path& directory) {
   require(tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has no <s>, from which the decoder starts");
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian.
@@ -308,7 +392,7 @@ void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
   tokens["separate_vocabs"] = false;
   tokens["model_max_length"] = config.max_positions;
   tokens["clean_up_tokenization_spaces"] = false;
-  write_json(directory / "config.json", marian_config(config, tokenizer, pad));
+  write_json(directory / "config.json", marian_config(form, config, tokenizer, pad));
   write_json(directory / "generation_config.json", generation_json(config, tokenizer, pad));
   write_json(directory / "tokenizer_config.json", tokens);
   write_file_atomically(directory / "vocab.json", Json(vocabulary).dump(0) + "\n");
@@ -316,19 +400,26 @@ void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
   write_file_atomically(directory / "target.spm", tokenizer.serialized());
 }
 
-void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  check_marian(host.config());
-  write_marian_files(host.config(), tokenizer, directory);
+void write_marian_form(const MarianForm& form, const HostModel& host, const Tokenizer& tokenizer,
+                       const fs::path& directory) {
+  check_marian(form, host.config());
+  write_marian_config(form, host.config(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, marian_tensors(host.config()));
 }
 
-Imported read_marian(const fs::path& directory) {
+Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
   for (const char* field :
        {"share_encoder_decoder_embeddings", "tie_word_embeddings", "static_position_embeddings"})
     json.demand(field, true, true);
-  for (const char* field : {"normalize_embedding", "normalize_before", "add_final_layer_norm"})
-    json.demand(field, false, false);
+  json.demand("normalize_embedding", false, false);
+  // The class has one order of the norms, whatever the file says.
+  for (const char* field : {"normalize_before", "add_final_layer_norm"})
+    require(json.flag(field, form.pre_norm) == form.pre_norm, ErrorCode::unsupported, kOrigin,
+            json.label(), ": ", field, " is ", form.pre_norm ? "false" : "true", ", which ",
+            form.architecture, " does not do; ",
+            form.pre_norm ? "post-norm models have the model_type marian"
+                          : "pre-norm models have the model_type pegasus");
   ModelConfig config;
   const auto both = [&](const char* encoder, const char* decoder) {
     const int64_t value = json.integer(encoder, 1, limits::kModelDimension);
@@ -351,10 +442,11 @@ Imported read_marian(const fs::path& directory) {
   config.dropout = json.number("dropout", 0.1);
   config.attention_dropout = json.number("attention_dropout", 0);
   config.ffn_dropout = json.number("activation_dropout", 0);
-  config.pre_norm = false;
+  config.pre_norm = form.pre_norm;
   config.norm_epsilon = kEpsilon;
-  ReadTokenizer read = read_tokenizer(directory, json, stored);
-  config.vocabulary = read.tokenizer->vocab_size();
+  ReadTokenizer read = form.pre_norm ? read_pegasus_tokenizer(directory, json, stored)
+                                     : read_marian_tokenizer(directory, json, stored);
+  config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
   try {
     validate(config);
   } catch (const Error& error) {
@@ -379,8 +471,32 @@ Imported read_marian(const fs::path& directory) {
   for (const char* copy :
        {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"})
     check_copy(weights, "model.shared.weight", copy);
+  check_positions(imported.host, weights);
   if (!json.flag("scale_embedding", false)) undo_embedding_scale(imported.host);
   return imported;
+}
+
+}  // namespace
+
+void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                        const fs::path& directory) {
+  write_marian_config(kMarianMt, config, tokenizer, directory);
+}
+
+void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  write_marian_form(kMarianMt, host, tokenizer, directory);
+}
+
+void write_pegasus(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  write_marian_form(kPegasus, host, tokenizer, directory);
+}
+
+Imported read_marian(const fs::path& directory) {
+  return read_marian_form(kMarianMt, directory);
+}
+
+Imported read_pegasus(const fs::path& directory) {
+  return read_marian_form(kPegasus, directory);
 }
 
 }  // namespace trafo::interop

@@ -144,6 +144,7 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
     t.norm(name + ".self_attn_layer_norm", ours + ".attention_norm");
     marian_feed_forward(t, name, ours);
   }
+  if (config.pre_norm) t.norm("model.encoder.layer_norm", "encoder.norm");
   t.set_ffn(config.ffn_width);
   for (int64_t i = 0; i < config.decoder_layers; ++i) {
     const std::string name = numbered("model.decoder.layers.", i);
@@ -157,6 +158,7 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
     t.norm(name + ".encoder_attn_layer_norm", ours + ".cross_norm");
     marian_feed_forward(t, name, ours);
   }
+  if (config.pre_norm) t.norm("model.decoder.layer_norm", "decoder.norm");
   if (config.has_output_bias()) {
     t.vector("final_logits_bias", "output.bias", config.vocabulary);
     t.tensors().back().shape = {1, config.vocabulary};

@@ -28,7 +28,8 @@ struct MappedTensor {
   std::vector<int64_t> stored_shape() const;  // `shape` and the spare rows
 };
 
-// Hugging Face MarianMTModel: separate projections [out, in], final_logits_bias [1, V].
+// Hugging Face MarianMTModel and, for pre-norm models, PegasusForConditionalGeneration: separate
+// projections [out, in], final_logits_bias [1, V].
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
 // Its output projection has no bias, so the bias here is in no tensor.

@@ -20,6 +20,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path[:0] = [os.path.join(ROOT, "tests/tools"), os.path.join(ROOT, "tests/parity")]
 import own_environment
+from export_parity import Program, read_lines
 
 LONGEST, BATCH = 60, 16
 TARGETS = {  # name: (format, weights, what runs it)
@@ -48,11 +49,6 @@ def parse_arguments():
     parser.add_argument("--folder", help="where the exports go; default: a temporary folder")
     parser.add_argument("--one", nargs=2, metavar=("FOLDER", "RUNTIME"), help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-def read_lines(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read().splitlines()
 
 
 # ---- in a process of its own: load, translate, tell ----
@@ -174,17 +170,6 @@ def run_trafo(arguments, weights, spm):
     return dict(load=load, wall=wall - load, cpu=used - load_used, tokens=sum(len(spm.encode(text)) + 1 for text in texts), texts=texts)
 
 
-def bleu(arguments, folder, texts):
-    path = os.path.join(folder, "translations.txt")
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(" ".join(text.split()) + "\n" for text in texts)
-    done = subprocess.run([arguments.translate_train, "eval", "--hyp", path, "--ref", arguments.reference, "--json"], encoding="utf-8",
-                          capture_output=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout)["bleu"]["score"]
-
-
 def size_of(folder):
     return sum(os.path.getsize(os.path.join(folder, name)) for name in WEIGHTS if os.path.exists(os.path.join(folder, name)))
 
@@ -231,10 +216,12 @@ def main():
             copy.write(file.read())
         spm = sentencepiece.SentencePieceProcessor(model_file=vocabulary)
         print("| target | MB | load, s | tok/s | tok/s of processor time | BLEU |\n|---|---|---|---|---|---|")
+        program = Program(arguments.translate_train, folder, 0)
+        reference = read_lines(arguments.reference)
         for name in arguments.only:
             size, result = measure(arguments, folder, name, spm)
             print(f"| {name} | {size / 1e6:.2f} | {result['load']:.2f} | {result['tokens'] / result['wall']:,.0f} | "
-                  f"{result['tokens'] / result['cpu']:,.0f} | {bleu(arguments, folder, result['texts']):.2f} |", flush=True)
+                  f"{result['tokens'] / result['cpu']:,.0f} | {program.bleu(result['texts'], reference):.2f} |", flush=True)
 
 
 if __name__ == "__main__":

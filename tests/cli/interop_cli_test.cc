@@ -76,6 +76,24 @@ TEST_F(InteropCli, AModelGoesOutAndComesBack) {
   expect_refused({"import", "--from", "marian", "-o", "start"}, "exists already", 2);
 }
 
+TEST_F(InteropCli, APreNormModelGoesOutAndComesBack) {
+  const Outcome out = run({"export", "-m", "pre", "--to", "hf-pegasus", "-o", "pegasus"});
+  EXPECT_EQ(out.exit_code, 0) << out.err;
+  EXPECT_NE(out.err.find("logits differ by at most 0.0e+00"), std::string::npos) << out.err;
+  const std::string card = read_file(folder_->file("pegasus") + "/README.md");
+  EXPECT_NE(card.find("AutoModelForSeq2SeqLM.from_pretrained"), std::string::npos) << card;
+  EXPECT_EQ(card.find("inputs.input_ids.shape"), std::string::npos) << card;
+  EXPECT_EQ(run({"import", "--from", "pegasus", "-o", "pre-again"}).exit_code, 0);
+  const auto translated = [&](const char* model) {
+    return run({"translate", "--max-length", "6", "--device", "cpu", "--quiet", "--model", model},
+               "ein Hund schläft\ndas Haus\n")
+        .out;
+  };
+  EXPECT_EQ(lines_of(translated("pre")).size(), 2u);
+  EXPECT_EQ(translated("pre"), translated("pre-again"));
+  expect_refused({"export", "-m", "post", "--to", "hf-pegasus", "-o", "y"}, "use hf-marian", 2);
+}
+
 TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
   const Outcome trained = run(with_tiny_model(
       words_of("train -t t.de t.en --model llama --after 3u --task llama --transformer-kv-heads 1 "

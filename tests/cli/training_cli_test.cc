@@ -267,6 +267,7 @@ TEST_F(TrainingCli, TrainingBeginsWithImportedModels) {
     Arguments flags;
   };
   const Form forms[] = {{"hf-marian", {"--transformer-norm", "post"}},
+                        {"hf-pegasus", {"--transformer-norm", "pre"}},
                         {"hf-gpt2", {"--arch", "decoder-lm", "--max-length", "30"}}};
   for (const Form& form : forms) {
     const std::string name = form.to;

@@ -29,6 +29,7 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(export_format_name(ExportFormat::ctranslate2), "ctranslate2");
   EXPECT_STREQ(export_format_name(ExportFormat::gguf), "gguf");
   EXPECT_STREQ(export_format_name(ExportFormat::hf_compressed), "hf-compressed");
+  EXPECT_STREQ(export_format_name(ExportFormat::hf_pegasus), "hf-pegasus");
   EXPECT_STREQ(export_weights_name(ExportWeights::bfloat16), "bfloat16");
   EXPECT_STREQ(export_weights_name(ExportWeights::q4_0), "q4_0");
   EXPECT_STREQ(export_weights_name(ExportWeights::int4), "int4");

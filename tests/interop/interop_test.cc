@@ -16,16 +16,18 @@ using namespace testing;
 TEST_F(InteropTest, WeightsComeBackBitForBit) {
   for (const Activation activation :
        {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
-    for (const bool lm : {false, true}) {
-      ModelConfig config =
-          config_of(lm ? Architecture::decoder_lm : Architecture::encoder_decoder, lm);
+    for (const ExportFormat format :
+         {ExportFormat::hf_marian, ExportFormat::hf_pegasus, ExportFormat::hf_gpt2}) {
+      const bool lm = format == ExportFormat::hf_gpt2;
+      ModelConfig config = config_of(lm ? Architecture::decoder_lm : Architecture::encoder_decoder,
+                                     format != ExportFormat::hf_marian);
       config.activation = activation;
       config.ffn_dropout = lm ? 0 : 0.25;  // GPT-2 has none, and no encoder
       if (lm) config.encoder_layers = ModelConfig{}.encoder_layers;
       config.output_bias = !lm;  // GPT-2 has none
       const auto model = model_of(config);
-      const std::string name = concat("weights-", enum_name(activation), lm);
-      EXPECT_EQ(exported(*model, lm ? ExportFormat::hf_gpt2 : ExportFormat::hf_marian, name), 0);
+      const std::string name = concat(enum_name(activation), "-", export_format_name(format));
+      EXPECT_EQ(exported(*model, format, name), 0);
       const ImportedModel imported = import_model(*context_, path(name));
       EXPECT_EQ(imported.model->config(), config);
       EXPECT_EQ(weight_bytes(*context_, *imported.model), weight_bytes(*context_, *model));
@@ -168,11 +170,15 @@ TEST_F(InteropTest, SettingsThatCannotBeSaidAreNamed) {
   const ModelConfig post = config_of(Architecture::encoder_decoder, false);
   const ModelConfig lm = config_of(Architecture::decoder_lm, true);
   refused(config_of(Architecture::encoder_decoder, true), ExportFormat::hf_marian,
-          "train with post, or use ctranslate2 or onnx");
+          "use hf-pegasus, or train with post");
+  refused(post, ExportFormat::hf_pegasus, "post-norm layers (--transformer-norm post); use hf-m");
+  refused(lm, ExportFormat::hf_pegasus, "decoder-lm");
   refused(lm, ExportFormat::hf_marian, "decoder-lm");
   ModelConfig untied = post;
   untied.tied_embeddings = false;
   refused(untied, ExportFormat::hf_marian, "--tied-embeddings-all");
+  untied.pre_norm = true;
+  refused(untied, ExportFormat::hf_pegasus, "Pegasus cannot express separate embeddings");
   ModelConfig epsilon = post;
   epsilon.norm_epsilon = 1e-6;
   refused(epsilon, ExportFormat::hf_marian, "norm_epsilon");
@@ -295,7 +301,10 @@ TEST_F(InteropTest, HostileConfigurationsAreErrors) {
   config(ErrorCode::unsupported, "encoder_attention_heads", "encoder_attention_heads", 4);
   config(ErrorCode::corrupt_file, "width must be even", "d_model", 15);
   config(ErrorCode::corrupt_file, "fc1.weight has the shape", "decoder_ffn_dim", 33);
-  config(ErrorCode::unsupported, "normalize_before", "normalize_before", true);
+  config(ErrorCode::unsupported, "normalize_before is true, which MarianMTModel does not do",
+         "normalize_before", true);
+  config(ErrorCode::unsupported, "pre-norm models have the model_type pegasus",
+         "add_final_layer_norm", true);
   config(ErrorCode::corrupt_file, "scale_embedding must be true or false", "scale_embedding", 1);
   config(ErrorCode::unsupported, "activation_function is tanh;", "activation_function", "tanh");
   config(ErrorCode::corrupt_file, "eos_token_id", "eos_token_id", 5);

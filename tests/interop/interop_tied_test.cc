@@ -62,6 +62,7 @@ TEST_F(TiedInterop, EveryFormatHasTheFilesOfTheUntiedCopy) {
     ExportFormat format;
     std::vector<ExportWeights> weights;
   } kCases[] = {{"post-norm", ExportFormat::hf_marian, {float32}},
+                {"encdec", ExportFormat::hf_pegasus, {float32}},
                 {"lm", ExportFormat::hf_gpt2, {float32}},
                 {"llama", ExportFormat::hf_llama, {float32}},
                 {"llama", ExportFormat::hf_compressed, {int8, int4}},
@@ -93,8 +94,8 @@ TEST_F(TiedInterop, EveryFormatHasTheFilesOfTheUntiedCopy) {
         EXPECT_TRUE(slurp(a / name) == slurp(file.path())) << name;
       }
       EXPECT_GT(files, 0u);
-      if (each.format == ExportFormat::hf_marian || each.format == ExportFormat::hf_gpt2 ||
-          each.format == ExportFormat::hf_llama) {
+      if (each.format == ExportFormat::hf_marian || each.format == ExportFormat::hf_pegasus ||
+          each.format == ExportFormat::hf_gpt2 || each.format == ExportFormat::hf_llama) {
         const ImportedModel imported = import_model(*context_, a);
         EXPECT_TRUE(imported.model->config().decoder_tied_layers.empty());
         EXPECT_EQ(imported.model->config().decoder_layers, 4);

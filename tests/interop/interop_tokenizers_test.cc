@@ -245,6 +245,23 @@ TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
   EXPECT_EQ(json_of(path("one") / "tokenizer_config.json")["bos_token"], "</s>");
 }
 
+// transformers' generate() then gives the translations that are made here.
+TEST_F(InteropTokenizerTest, HowAnEncoderDecoderGenerates) {
+  for (const ExportFormat format : {ExportFormat::hf_marian, ExportFormat::hf_pegasus}) {
+    const auto model =
+        model_of(config_of(Architecture::encoder_decoder, format == ExportFormat::hf_pegasus));
+    const std::string name = export_format_name(format);
+    exported(*model, format, name);
+    const Json json = json_of(path(name) / "generation_config.json");
+    EXPECT_EQ(json["early_stopping"], true);
+    EXPECT_EQ(json["decoder_start_token_id"], tokenizer().bos_id());
+    EXPECT_EQ(json["suppress_tokens"],
+              Json::array({tokenizer().unk_id(), tokenizer().bos_id(), tokenizer().pad_id()}));
+    EXPECT_EQ(json_of(path(name) / "config.json")["forced_eos_token_id"], nullptr);
+    EXPECT_EQ(json_of(path(name) / "tokenizer_config.json")["tokenizer_class"], "MarianTokenizer");
+  }
+}
+
 TEST_F(InteropTokenizerTest, ADirectoryWithoutATokenizerSaysSo) {
   fs::remove(gpt2(tokenizer(), "bare") / "tokenizer.model");
   fs::remove(path("bare") / "tokenizer.json");

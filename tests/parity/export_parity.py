@@ -14,6 +14,7 @@ Needs nothing: packages go into an environment of their own (--environment, kept
 import argparse
 import contextlib
 import gzip
+import json
 import os
 import random
 import subprocess
@@ -87,10 +88,15 @@ def corpora(arguments):
     if not arguments.data:
         train, test = made_up_corpus(4000, 1), made_up_corpus(arguments.sentences, 2)
         return train, [source for source, _ in test], [target for _, target in test]
-    read = lambda name: gzip.open(os.path.join(arguments.data, name), "rt", encoding="utf-8").read().splitlines()
+    read = lambda name: read_lines(os.path.join(arguments.data, name))
     train = list(zip(read("train.de.gz"), read("train.en.gz")))
     test = read("test_2016_flickr.de.gz")[:arguments.sentences]
     return train, test, read("test_2016_flickr.en.gz")[:arguments.sentences]
+
+
+def read_lines(path):
+    with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as file:
+        return file.read().split("\n")[:-1]
 
 
 def write_lines(path, lines):
@@ -131,6 +137,11 @@ class Program:
         write_lines(os.path.join(self.folder, "score.trg"), target)
         lines = self.run("score", "-m", model, "-t", "score.src", "score.trg", "--device", "cpu", "--quiet")
         return [float(line) for line in lines]
+
+    def bleu(self, texts, reference):
+        write_lines(os.path.join(self.folder, "eval.hyp"), [" ".join(text.split()) for text in texts])
+        write_lines(os.path.join(self.folder, "eval.ref"), reference)
+        return json.loads("".join(self.run("eval", "--hyp", "eval.hyp", "--ref", "eval.ref", "--json")))["bleu"]["score"]
 
 
 # ---- the other programs ----
@@ -189,15 +200,20 @@ def encode_all(spm, lines):
     return [spm.encode(line) + [spm.eos_id()] for line in lines]
 
 
-def check_marian(checks, program, run, test, reference):
+def check_marian(checks, program, run, form, test, reference):
+    """form: hf-marian or hf-pegasus."""
+    import sentencepiece
     import torch
-    from transformers import MarianMTModel, MarianTokenizer
-    folder = os.path.join(program.folder, run + "-hf-marian")
-    program.run("export", "-m", run, "--to", "hf-marian", "-o", folder, "--quiet")
-    model, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    folder = os.path.join(program.folder, run + "-" + form)
+    program.run("export", "-m", run, "--to", form, "-o", folder, "--quiet")
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    what = "transformers " + type(model).__name__
     source = tokenizer(test).input_ids
     target = tokenizer(text_target=reference).input_ids
-    checks.log_probabilities("transformers MarianMT", program.scores(run, test, reference),
+    spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "source.spm"))
+    checks.say(source + target == encode_all(spm, test + reference), f"{what}: AutoTokenizer gives our ids")
+    checks.log_probabilities(what, program.scores(run, test, reference),
                              marian_log_probabilities(model, source, target), [len(t) for t in target])
 
     def generated(**options):
@@ -209,8 +225,8 @@ def check_marian(checks, program, run, test, reference):
             texts += tokenizer.batch_decode(output, skip_special_tokens=True)
         return texts
 
-    checks.translations("transformers MarianMT", program.greedy(run, test), generated(num_beams=1, do_sample=False))
-    checks.translations("transformers MarianMT, as generation_config.json says",
+    checks.translations(what, program.greedy(run, test), generated(num_beams=1, do_sample=False))
+    checks.translations(what + ", as generation_config.json says",
                         program.translated(run, test, "--beam-size", "5", "--normalize", "1"), generated(), BEAM_SAME)
     check_round_trip(checks, program, run, folder, test)
 
@@ -271,19 +287,17 @@ def check_round_trip(checks, program, run, folder, test):
 
 # ---- models that transformers made ----
 
-def train_spm(folder, name, lines, size):
+def train_spm(folder, name, lines, size, eos_id=0, unk_id=1, pad_id=-1):
     import sentencepiece
     path = os.path.join(folder, name)
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=path, vocab_size=size, minloglevel=2,
-                                             hard_vocab_limit=False, eos_id=0, unk_id=1, bos_id=-1, pad_id=-1)
+                                             hard_vocab_limit=False, eos_id=eos_id, unk_id=unk_id, bos_id=-1, pad_id=pad_id)
     os.rename(path + ".model", path)
     return sentencepiece.SentencePieceProcessor(model_file=path)
 
 
 def check_foreign_marian(checks, program, train, test, reference):
     """As Marian's own models: two SentencePiece models, ids of a joint vocabulary, a decoder that starts from zeros."""
-    import json
-
     import sentencepiece
     import torch
     from transformers import MarianConfig, MarianMTModel
@@ -324,6 +338,37 @@ def check_foreign_marian(checks, program, train, test, reference):
     checks.say(same and again.config.pad_token_id == pad, "exported again: the weights that were imported")
 
 
+def check_foreign_pegasus(checks, program, train, test, reference):
+    """As Google's models: ids that are higher by 103 than those of spiece.model, a decoder that starts from <pad>."""
+    import sentencepiece
+    import torch
+    from transformers import AutoTokenizer, PegasusConfig, PegasusForConditionalGeneration
+
+    import import_cases
+    torch.manual_seed(6)
+    folder = os.path.join(program.folder, "foreign-pegasus")
+    os.makedirs(folder)
+    spm = train_spm(folder, "spiece.model", [side for pair in train[:2000] for side in pair], 400, eos_id=1, unk_id=2, pad_id=0)
+    config = PegasusConfig(vocab_size=len(spm) + 103, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+                           decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=128,
+                           activation_function="relu", scale_embedding=True, init_std=0.2)
+    model = PegasusForConditionalGeneration(config).half().eval()
+    model.save_pretrained(folder)
+    model, tokenizer = model.float(), AutoTokenizer.from_pretrained(folder)
+    import_cases.exact_positions(model)
+    source, target = tokenizer(test).input_ids, tokenizer(reference).input_ids
+    lines = test + ["naïve 東京 🙂", "a  b", "ﬁne ½ ＡＢＣ"]
+    for name in ["spiece.model", "tokenizer.json"]:  # as Google wrote them, as transformers saves them
+        if name == "tokenizer.json":
+            os.remove(os.path.join(folder, "spiece.model"))
+            tokenizer.save_pretrained(folder)
+        program.run("import", "--from", folder, "-o", "pegasus-" + name, "--quiet")
+        ours = sentencepiece.SentencePieceProcessor(model_file=os.path.join(program.folder, "pegasus-" + name, "vocab.spm"))
+        checks.say(encode_all(ours, lines) == tokenizer(lines).input_ids, f"import of Pegasus, {name}: ids")
+        checks.log_probabilities(f"import of Pegasus, {name}, float16", program.scores("pegasus-" + name, test, reference),
+                                 marian_log_probabilities(model, source, target), [len(t) for t in target])
+
+
 def check_foreign_gpt2(checks, program, run, test, reference):
     import shutil
 
@@ -348,7 +393,6 @@ def check_foreign_gpt2(checks, program, run, test, reference):
 
 def check_foreign_llama(checks, program, run, test, reference):
     """Shared keys, as old files store them and as new ones do."""
-    import json
     import shutil
 
     import sentencepiece
@@ -393,14 +437,16 @@ def main():
             import_cases.check_imports(checks, program, train, test, reference, arguments.imports)
             finish(checks, began)
         post = program.train("post", arguments.updates, "--enc-depth", "2", "--transformer-norm", "post")
-        check_marian(checks, program, post, test, reference)
+        check_marian(checks, program, post, "hf-marian", test, reference)
         check_ctranslate2(checks, program, post, test)
-        pre = program.train("pre", arguments.updates // 3, "--enc-depth", "2", "--transformer-norm", "pre")
+        pre = program.train("pre", arguments.updates, "--enc-depth", "2", "--transformer-norm", "pre")
+        check_marian(checks, program, pre, "hf-pegasus", test, reference)
         check_ctranslate2(checks, program, pre, test)
         lm = program.train("lm", arguments.updates, "--arch", "decoder-lm")
         check_lm(checks, program, lm, "hf-gpt2", test, reference)
         check_ctranslate2(checks, program, lm, test)
         check_foreign_marian(checks, program, train, test[:40], reference[:40])
+        check_foreign_pegasus(checks, program, train, test[:40], reference[:40])
         check_foreign_gpt2(checks, program, lm, test[:40], reference[:40])
         llama = program.train("llama", arguments.updates, "--task", "llama", "--transformer-kv-heads", "2")
         check_lm(checks, program, llama, "hf-llama", test, reference)

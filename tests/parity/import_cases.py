@@ -12,7 +12,8 @@ import random
 import shutil
 import subprocess
 
-FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2"]
+FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2", "pegasus"]
+TRANSLATES = ["marian", "pegasus"]  # encoder-decoders: post-norm and pre-norm
 SENTENCES = 12
 LONGEST = 16  # tokens of a translation
 TOLERANCE = 1e-4  # of a log-probability
@@ -44,7 +45,8 @@ class Case:
         choice = self.random.choice
         self.dtype = choice(["float32", "float16", "bfloat16"])
         self.shards = choice([1, 1, 3])
-        self.vocabulary = "unigram" if self.family == "marian" else choice(["unigram", "bpe"])
+        self.translates = self.family in TRANSLATES
+        self.vocabulary = "unigram" if self.translates else choice(["unigram", "bpe"])
         self.resaved = self.family != "marian" and choice([True, False])
         self.spare = choice([0, 0, 5, 61])
         self.spm = spms[self.vocabulary]
@@ -54,12 +56,12 @@ class Case:
 
     def config(self, tokens):
         ends = [2]
-        if self.family != "marian" and self.random.random() < 0.4:
+        if not self.translates and self.random.random() < 0.4:
             ends = [2] + self.random.sample(range(max(10, tokens - 100), tokens), 2)
             self.about.append("three ends")
         self.ends = ends
         common = dict(vocab_size=tokens + self.spare, bos_token_id=1, pad_token_id=None, eos_token_id=ends if len(ends) > 1 else 2)
-        return getattr(self, "marian" if self.family == "marian" else "gpt2" if self.family == "gpt2" else "llama_form")(common)
+        return getattr(self, "marian" if self.translates else "gpt2" if self.family == "gpt2" else "llama_form")(common)
 
     def refuse(self, key, chance):
         """Whether this case has something that is refused, by that key."""
@@ -70,7 +72,7 @@ class Case:
         return True
 
     def marian(self, common):
-        from transformers import MarianConfig
+        from transformers import MarianConfig, PegasusConfig
         choice = self.random.choice
         scaled = choice([True, False])
         self.about.append(f"scale_embedding {scaled}")
@@ -79,10 +81,13 @@ class Case:
             options["encoder_attention_heads"] = 2
         if self.refuse("normalize_embedding", 0.1):
             options["normalize_embedding"] = True
+        if self.refuse("normalize_before", 0.1):  # what the class does not do
+            options["normalize_before"] = self.family == "marian"
         common.update(pad_token_id=3, decoder_start_token_id=1)
-        return MarianConfig(**{**common, **dict(d_model=32, encoder_layers=2, decoder_layers=choice([1, 2]), encoder_attention_heads=4,
-                                                decoder_attention_heads=4, encoder_ffn_dim=choice([48, 56]), decoder_ffn_dim=48,
-                                                max_position_embeddings=128, forced_eos_token_id=None, init_std=0.2), **options})
+        kind = MarianConfig if self.family == "marian" else PegasusConfig
+        return kind(**{**common, **dict(d_model=32, encoder_layers=2, decoder_layers=choice([1, 2]), encoder_attention_heads=4,
+                                        decoder_attention_heads=4, encoder_ffn_dim=choice([48, 56]), decoder_ffn_dim=48,
+                                        max_position_embeddings=128, forced_eos_token_id=None, init_std=0.2), **options})
 
     def gpt2(self, common):
         from transformers import GPT2Config
@@ -128,7 +133,7 @@ class Case:
     def save(self, tokens):
         import torch
         import transformers
-        kind = {"marian": "MarianMTModel", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
+        kind = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
                 "qwen2": "Qwen2ForCausalLM"}[self.family]
         kind = getattr(transformers, kind)
         torch.manual_seed(self.number)
@@ -137,7 +142,7 @@ class Case:
             for name, parameter in model.named_parameters():
                 if parameter.dim() == 1:  # norms and biases that are not what they begin as
                     parameter.add_(0.2 * torch.randn_like(parameter))
-            if self.family == "marian":
+            if self.translates:
                 model.final_logits_bias.normal_(std=0.2)
             if self.vocabulary == "bpe":  # a byte is never the most likely: ends of lines would be among them
                 model.get_output_embeddings().weight[3:259] = 0
@@ -145,12 +150,15 @@ class Case:
         size = sum(p.numel() for p in model.parameters()) * (4 if self.dtype == "float32" else 2)
         model.to(getattr(torch, self.dtype)).save_pretrained(self.folder, max_shard_size=size // self.shards + 4000 if self.shards > 1 else "1GB")
         self.is_sharded = os.path.exists(os.path.join(self.folder, "model.safetensors.index.json"))
-        return kind.from_pretrained(self.folder, dtype=torch.float32).eval()
+        model = kind.from_pretrained(self.folder, dtype=torch.float32).eval()
+        if self.family == "pegasus":
+            exact_positions(model)
+        return model
 
     # ---- its tokenizer ----
 
     def save_tokenizer(self, spm):
-        if self.family == "marian":
+        if self.translates and not self.resaved:
             for side in ("source.spm", "target.spm"):
                 shutil.copy(self.spm, os.path.join(self.folder, side))
             with open(os.path.join(self.folder, "vocab.json"), "w", encoding="utf-8") as file:
@@ -191,7 +199,7 @@ class Case:
         theirs = []
         for a, b in zip(source, target):
             with torch.no_grad():
-                if self.family == "marian":
+                if self.translates:
                     logits = model(input_ids=torch.tensor([a]), decoder_input_ids=torch.tensor([[1] + b[:-1]])).logits[0]
                 else:
                     logits = model(input_ids=torch.tensor([a + b])).logits[0][len(a) - 1:]
@@ -201,7 +209,7 @@ class Case:
         never = [i for i in range(tokens) if spm.is_unknown(i) or spm.is_control(i) and i != 2] + list(range(tokens, tokens + self.spare))
         texts = [spm.decode(self.generated(model, a, never)) for a in source]
         checks.translations(label, self.translated(test), texts)
-        if self.family != "marian":  # a base model continues a text
+        if not self.translates:  # a base model continues a text
             prompts = [[1] + spm.encode(line) for line in test]
             texts = [spm.decode(a + self.generated(model, a, never))[len(spm.decode(a)):] for a in prompts]
             checks.translations(label + ", continued", self.translated(test, "--end-source", "off", "--begin-source", "on"), texts)
@@ -212,12 +220,20 @@ class Case:
         with torch.no_grad():
             output = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
                                     num_beams=1, max_new_tokens=LONGEST, max_length=None, suppress_tokens=never, pad_token_id=2)[0].tolist()
-        output = output[1 if self.family == "marian" else len(prompt):]
+        output = output[1 if self.translates else len(prompt):]
         return output[:next((i for i, token in enumerate(output) if token in self.ends), len(output))]
 
     def translated(self, lines, *flags):
         return self.program.run("translate", "-m", self.name + "-imported", "--beam-size", "1", "--normalize", "0", "--max-length",
                                 str(LONGEST), *flags, "--device", "cpu", "--quiet", lines=lines)
+
+
+def exact_positions(model):
+    """transformers reads Pegasus' table of positions from the file, in the type of the weights. Models here compute it."""
+    import torch
+    with torch.no_grad():
+        for stack in (model.model.encoder, model.model.decoder):
+            stack.embed_positions.weight.copy_(stack.embed_positions.create_weight())
 
 
 def sentences_of(path):

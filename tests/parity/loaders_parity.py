@@ -66,7 +66,7 @@ def check_short(program, train, test, reference, arguments):
     post = program.train("post", arguments.updates, "--enc-depth", "2", "--transformer-norm", "post")
     lm = program.train("lm", arguments.updates, "--arch", "decoder-lm")
     llama = program.train("llama", arguments.updates, "--task", "llama", "--transformer-kv-heads", "2")
-    export_parity.check_marian(checks, program, post, test, reference)
+    export_parity.check_marian(checks, program, post, "hf-marian", test, reference)
     export_parity.check_lm(checks, program, lm, "hf-gpt2", test, reference)
     export_parity.check_lm(checks, program, llama, "hf-llama", test, reference)
     for run in (post, lm, llama):

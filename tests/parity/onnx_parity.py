@@ -9,6 +9,10 @@
    The same models in int8: within INT8_GAP of the engine's float32 logits.
 2. Three trained models: greedy translations equal those of translate-train. In int8 the share of equal ones is told and not judged.
 
+    python3 tests/parity/onnx_parity.py --model RUN ... --source FILE [--reference FILE] [--least-equal 0.99] [--runtime openvino]
+
+Instead, the greedy translations of a file by models that are trained already: --least-equal of them must be those of translate-train.
+
 Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not, 77 the
 packages cannot be had here.
 """
@@ -43,7 +47,14 @@ def parse_arguments():
     parser.add_argument("--data", help="a folder of corpora instead of the made-up one, as for export_parity.py")
     parser.add_argument("--updates", type=int, default=100, help="of the trained models")
     parser.add_argument("--sentences", type=int, default=100, help="of the test set")
-    return parser.parse_args()
+    parser.add_argument("--model", nargs="+", metavar="RUN", help="only these trained models, with --source")
+    parser.add_argument("--source", help="lines to translate, plain or .gz")
+    parser.add_argument("--reference", help="their translations; BLEU says whether the text is worth comparing")
+    parser.add_argument("--least-equal", type=float, default=0.99, help="the share of translations that must be equal")
+    arguments = parser.parse_args()
+    if bool(arguments.model) != bool(arguments.source):
+        parser.error("--model and --source go together")
+    return arguments
 
 
 def padded(lists, left=False):
@@ -235,10 +246,12 @@ def greedy(step, prompt, never, end, longest):
     return lines
 
 
-def check_greedy(checks, program, run, test, weights):
+def check_greedy(checks, program, run, test, weights, share=1.0):
+    """Returns the translations of the runtime."""
     import sentencepiece
     import numpy as np
-    folder = os.path.join(program.folder, f"{run}-onnx-{weights}")
+    label = os.path.basename(run)
+    folder = os.path.join(program.folder, f"{label}-onnx-{weights}")
     program.run("export", "-m", run, "--to", "onnx", "--weights", weights, "-o", folder, "--quiet")
     is_translation = os.path.exists(os.path.join(folder, "encoder_model.onnx"))
     spm = sentencepiece.SentencePieceProcessor(
@@ -257,12 +270,24 @@ def check_greedy(checks, program, run, test, weights):
             first = model.step(*padded(lines, left=True))
         texts += [spm.decode(ids) for ids in greedy(model.step, first, never, end, export_parity.LONGEST)]
     size = os.path.getsize(os.path.join(folder, "model.onnx_data"))
-    name, ours = f"{runtime} ({run}, {weights}, {size / 1e6:.2f} MB)", program.greedy(run, test)
+    name, ours = f"{runtime} ({label}, {weights}, {size / 1e6:.2f} MB)", program.greedy(run, test)
     if weights == "float32":
-        checks.translations(name, ours, texts)
+        checks.translations(name, ours, texts, share)
     else:
         same = sum(a.strip() == b.strip() for a, b in zip(ours, texts, strict=True))
         print(f"        {name}: {same} of {len(ours)} translations are those of float32", flush=True)
+    return texts
+
+
+def check_models(checks, arguments, folder):
+    program = export_parity.Program(arguments.translate_train, folder, 0)
+    test = export_parity.read_lines(arguments.source)
+    reference = arguments.reference and export_parity.read_lines(arguments.reference)
+    for model in map(os.path.abspath, arguments.model):
+        for weights in ("float32", "int8"):
+            texts = check_greedy(checks, program, model, test, weights, arguments.least_equal)
+            if reference:
+                print(f"        BLEU {program.bleu(texts, reference):.2f}, {len(set(texts))} different translations", flush=True)
 
 
 def check_trained(checks, arguments, folder):
@@ -285,8 +310,11 @@ def main():
     began = time.time()
     checks = export_parity.Checks()
     with tempfile.TemporaryDirectory() as folder:
-        check_cases(checks, arguments.cases, folder)
-        check_trained(checks, arguments, folder)
+        if arguments.model:
+            check_models(checks, arguments, folder)
+        else:
+            check_cases(checks, arguments.cases, folder)
+            check_trained(checks, arguments, folder)
     print(f"{'all equal' if checks.failed == 0 else f'{checks.failed} checks failed'}, {time.time() - began:.0f} s")
     sys.exit(checks.failed != 0)
 

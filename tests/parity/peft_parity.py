@@ -17,13 +17,14 @@ import export_parity as parity
 
 FORMS = {  # the flags of a base; the modules that PEFT's own adapters have
     "hf-marian": (["--enc-depth", "2", "--transformer-norm", "post"], ["q_proj", "v_proj", "fc2"]),
+    "hf-pegasus": (["--enc-depth", "2"], ["k_proj", "out_proj", "fc1"]),
     "hf-gpt2": (["--arch", "decoder-lm"], ["c_attn", "mlp.c_proj"]),
     "hf-llama": (["--task", "llama", "--transformer-kv-heads", "2"], ["k_proj", "o_proj", "gate_proj"]),
 }
 
 
 def log_probabilities(form, model, source, target):
-    scores = parity.marian_log_probabilities if form == "hf-marian" else parity.lm_log_probabilities
+    scores = parity.marian_log_probabilities if form in ("hf-marian", "hf-pegasus") else parity.lm_log_probabilities
     return scores(model, source, target)
 
 
@@ -31,8 +32,8 @@ def check_form(checks, program, form, updates, test, reference):
     import sentencepiece
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
-    from transformers import GPT2LMHeadModel, LlamaForCausalLM, MarianMTModel
-    kind = {"hf-marian": MarianMTModel, "hf-gpt2": GPT2LMHeadModel, "hf-llama": LlamaForCausalLM}[form]
+    from transformers import GPT2LMHeadModel, LlamaForCausalLM, MarianMTModel, PegasusForConditionalGeneration
+    kind = {"hf-marian": MarianMTModel, "hf-pegasus": PegasusForConditionalGeneration, "hf-gpt2": GPT2LMHeadModel, "hf-llama": LlamaForCausalLM}[form]
     flags, modules = FORMS[form]
     base = program.train(form + "-base", updates, *flags)
     run = form + "-lora"

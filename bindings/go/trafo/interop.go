@@ -18,6 +18,8 @@ const (
 	GGUF        ExportFormat = C.TRAFO_EXPORT_GGUF        // llama.cpp's file of such a model; a BPE vocabulary with byte fallback
 	// HFCompressed is compressed-tensors, for transformers and vLLM: such a model in int8 or int4.
 	HFCompressed ExportFormat = C.TRAFO_EXPORT_HF_COMPRESSED
+	// HFPegasus is transformers' PegasusForConditionalGeneration: pre-norm encoder-decoder, tied embeddings.
+	HFPegasus ExportFormat = C.TRAFO_EXPORT_HF_PEGASUS
 )
 
 // ExportWeights is how an export stores matrices.
@@ -61,7 +63,7 @@ type Imported struct {
 	Note      string     // what the user should know; may be empty
 }
 
-// ImportModel reads a MarianMT, GPT-2 or Llama directory of transformers, with model.safetensors.
+// ImportModel reads a MarianMT, Pegasus, GPT-2 or Llama directory of transformers, with model.safetensors.
 func (c *Context) ImportModel(directory string) (imported Imported, err error) {
 	var tokenizer *C.trafo_tokenizer
 	var note *C.char

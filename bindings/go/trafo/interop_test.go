@@ -24,6 +24,16 @@ func TestExportAndImport(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "marian")
 	_, err := pre.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)
 	wantError(t, err, trafo.ErrUnsupported)
+	pegasus := filepath.Join(t.TempDir(), "pegasus")
+	if difference := must[float64](t)(pre.Export(tokenizer, trafo.HFPegasus, trafo.WeightsByFormat, pegasus)); difference != 0 {
+		t.Error(difference)
+	}
+	again := must[trafo.Imported](t)(c.ImportModel(pegasus))
+	defer again.Model.Close()
+	defer again.Tokenizer.Close()
+	if !must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm || again.Note != "" {
+		t.Error(again.Note)
+	}
 
 	config.PreNorm = false
 	post := must[*trafo.Model](t)(c.NewModel(config, 3))

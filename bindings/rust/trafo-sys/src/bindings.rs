@@ -62,6 +62,7 @@ pub const TRAFO_EXPORT_HF_LLAMA: i32 = 3;
 pub const TRAFO_EXPORT_ONNX: i32 = 4;
 pub const TRAFO_EXPORT_GGUF: i32 = 5;
 pub const TRAFO_EXPORT_HF_COMPRESSED: i32 = 6;
+pub const TRAFO_EXPORT_HF_PEGASUS: i32 = 7;
 pub const TRAFO_EXPORT_WEIGHTS_BY_FORMAT: i32 = 0;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT32: i32 = 1;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT16: i32 = 2;
@@ -2443,7 +2444,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads a MarianMTModel, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as float32. *out_tokenizer is NULL if\n the directory has no SentencePiece model. *out_note gets a remark for the user, or \"\"; free it with trafo_string_free. out_note\n may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
+    #[doc = " Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as\n float32. *out_tokenizer is NULL if the directory has no SentencePiece model. *out_note gets a remark for the user, or \"\"; free it with trafo_string_free. out_note\n may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,

@@ -29,6 +29,8 @@ pub enum ExportFormat {
     Gguf,
     /// compressed-tensors, for transformers and vLLM: such a model in int8 or int4.
     HfCompressed,
+    /// PegasusForConditionalGeneration of transformers: a pre-norm encoder-decoder with tied embeddings.
+    HfPegasus,
 }
 
 impl ExportFormat {
@@ -41,6 +43,7 @@ impl ExportFormat {
             ExportFormat::Onnx => sys::TRAFO_EXPORT_ONNX,
             ExportFormat::Gguf => sys::TRAFO_EXPORT_GGUF,
             ExportFormat::HfCompressed => sys::TRAFO_EXPORT_HF_COMPRESSED,
+            ExportFormat::HfPegasus => sys::TRAFO_EXPORT_HF_PEGASUS,
         }
     }
 }
@@ -124,7 +127,7 @@ impl Model {
         })?;
         Ok(difference)
     }
-    /// Reads a MarianMT, GPT-2 or Llama directory of transformers, with `model.safetensors`.
+    /// Reads a MarianMT, Pegasus, GPT-2 or Llama directory of transformers, with `model.safetensors`.
     pub fn import(options: &ContextOptions, directory: impl AsRef<Path>) -> Result<Imported> {
         let (data, length) = path_view(directory.as_ref());
         let mut tokenizer = ptr::null_mut();

@@ -20,6 +20,12 @@ fn exported_models_come_back() -> trafo::Result<()> {
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported);
     assert!(error.message().contains("pre-norm"), "{error}");
+    let pegasus = folder.join("pegasus");
+    assert_eq!(
+        pre.export(&tokenizer, ExportFormat::HfPegasus, ExportWeights::ByFormat, &pegasus)?,
+        0.0
+    );
+    assert_eq!(Model::import(&ContextOptions::new(), &pegasus)?.note, "");
 
     let post = Model::new(&config.pre_norm(false), 3)?;
     assert_eq!(
