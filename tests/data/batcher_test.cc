@@ -10,6 +10,7 @@
 
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
+#include "engine/data/batch_packer.h"
 #include "tests/support/errors.h"
 
 namespace trafo {
@@ -121,6 +122,37 @@ TEST(Batcher, PacksTheDecoderOnlyForm) {
 }
 
 // A pair has as many tokens as the decoder reads: its last </s> is no input.
+TEST(BatchPacker, ASourceAloneHasNoTarget) {
+  PackedBatchHost batch;
+  BatchPacker packer(batch, SequenceForm::encoder_decoder, kBos);
+  packer.add_source(std::vector<int32_t>{7, 8, kEos});
+  packer.add_source(std::vector<int32_t>{9, kEos});
+  EXPECT_EQ(batch.source_ids, (Tokens{7, 8, kEos, 9, kEos}));
+  EXPECT_EQ(batch.source_cu_seqlens, (Tokens{0, 3, 5}));
+  EXPECT_EQ(batch.target_cu_seqlens, (Tokens{0, 0, 0}));
+  EXPECT_TRUE(batch.target_in.empty());
+}
+
+TEST(BatchPacker, IdsOfRowsAreBelowTheVocabulary) {
+  const int32_t source[] = {4, kVocab - 1}, target[] = {kVocab - 1, 5};
+  const int32_t two[] = {2}, three[] = {3}, none[] = {0};
+  const BatchLimits limits{SequenceForm::encoder_decoder, kBos, kVocab, 16};
+  const auto pack = [&](const int32_t* ids, const int32_t* lengths) {
+    PackedBatchHost batch;
+    pack_rows({1, ids, 2, lengths, target, 2, two}, limits, batch);
+    return batch.source_ids;
+  };
+  EXPECT_EQ(pack(source, two), (Tokens{4, kVocab - 1}));
+  for (const int32_t id : {-1, kVocab}) {
+    const int32_t outside[] = {4, id};
+    expect_error(ErrorCode::invalid_argument, concat("has the id ", id),
+                 [&] { pack(outside, two); });
+  }
+  for (const int32_t* lengths : {three, none})
+    expect_error(ErrorCode::invalid_argument, "it must have 1 to 2",
+                 [&] { pack(source, lengths); });
+}
+
 TEST(Batcher, ADecoderOnlyBatchHoldsItsWholeBudget) {
   Ids ids;
   ids.add({10, 11}, {20, 21, 22});  // 6 tokens

@@ -302,6 +302,13 @@ TEST(Utf8, IterationAndTruncation) {
   EXPECT_FALSE(is_unicode_space(0x200b));
 }
 
+TEST(Utf8, OneByteHasNoFormat) {
+  EXPECT_EQ(other_format_hint("\xff"), "");
+  EXPECT_NE(other_format_hint(std::string_view("\0a", 2)), "");
+  EXPECT_NE(other_format_hint(std::string_view("a\0", 2)), "");
+  EXPECT_EQ(other_format_hint(std::string_view("\0\0", 2)), "");
+}
+
 TEST(Utf8, ACharacterThatTheEndCutsIsInvalid) {
   const std::string text = "aä€🙂";  // characters begin at 0, 1, 3 and 6
   const size_t begins[] = {0, 0, 1, 1, 3, 3, 3, 6, 6, 6, 6};

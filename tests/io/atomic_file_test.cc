@@ -209,6 +209,18 @@ TEST(EnsureDirectory, MakesParentsAndRefusesFiles) {
   EXPECT_EQ(error_of([&] { ensure_directory(directory / "file/below"); }).code(), ErrorCode::io);
 }
 
+TEST(EnsureDirectory, TheModeComesFromTheUmask) {
+  TemporaryDirectory directory;
+  const mode_t before = umask(027);
+  ensure_directory(directory / "a/b");
+  ensure_own_directory(directory / "own");
+  umask(before);
+  for (const char* name : {"a", "a/b", "own"})
+    EXPECT_EQ(std::filesystem::status(directory / name).permissions(),
+              static_cast<std::filesystem::perms>(0750))
+        << name;
+}
+
 TEST(DirectoryLock, SecondHolderIsToldWhoHoldsIt) {
   TemporaryDirectory directory;
   {

@@ -153,6 +153,8 @@ TEST(Lowercase, SpecialMappings) {
   EXPECT_EQ(lowercase_utf8("ÄÖÜ ẞ ŁÓDŹ Ⅷ"), "äöü ß łódź ⅷ");
   EXPECT_EQ(lowercase_utf8("ΟΔΟΣ ΟΔΟΣ. Σ ΣΑ"), "οδος οδος. σ σα");
   EXPECT_EQ(lowercase_utf8("Α.Σ Α.' .Σ"), "α.ς α.' .σ");  // what has no case is looked through
+  EXPECT_EQ(lowercase_utf8("ßΣ ÷Σ aΣ ΣÞ"),
+            "ßς ÷σ aς σþ");  // ß has no capital in the table, ÷ no case
   EXPECT_EQ(lowercase_utf8("İ"), "i\u0307");
   EXPECT_EQ(lowercase_utf8("already lower, 你好 😀"), "already lower, 你好 😀");
 }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "engine/io/atomic_file.h"
+#include "engine/io/checkpoint_directory.h"
 #include "engine/models/model_io.h"
 #include "engine/train/average.h"
 #include "tests/interop/interop_support.h"
@@ -20,14 +21,17 @@ namespace {
 struct Writer {
   std::string name;
   std::function<void(const fs::path& target)> write;
-  bool replaces = true;  // a file of another content; else there is nothing before
+  bool replaces = true;  // something of another content; else there is nothing before
+  std::function<void(const fs::path& target)> prepare = {};  // writes that, if it is no file
+  // What the next process does first, or this one where even undoing failed.
+  std::function<void(const fs::path& target)> recover = {};
 };
 
 std::map<std::string, std::string> content_of(const fs::path& directory, bool with_hidden) {
   std::map<std::string, std::string> content;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
     const std::string name = entry.path().lexically_relative(directory);
-    if (name.starts_with('.') && !with_hidden) continue;
+    if ((name.starts_with('.') || name.find("/.") != name.npos) && !with_hidden) continue;
     content[name] = entry.is_directory() ? "directory" : slurp(entry.path());
   }
   return content;
@@ -53,7 +57,13 @@ class FileFaults {
 
  private:
   void prepare(const fs::path& folder) const {
-    if (writer_.replaces) spill(folder / "out", "what was there before");
+    if (writer_.prepare)
+      writer_.prepare(folder / "out");
+    else if (writer_.replaces)
+      spill(folder / "out", "what was there before");
+  }
+  void recover(const fs::path& folder) const {
+    if (writer_.recover) writer_.recover(folder / "out");
   }
   std::string label(const IoFaultPlan& plan) const {
     return concat(writer_.name, ", ", io_fault_name(plan.fault), " at call ", plan.at,
@@ -80,6 +90,7 @@ class FileFaults {
     if (error)
       suite_.require(error->code() == ErrorCode::io && mentions(*error, folder.path().string()),
                      what + ": the error says " + error->what());
+    if (plan.persistent) recover(folder.path());
     check(folder.path(), !error, what);
     return true;
   }
@@ -102,6 +113,7 @@ class FileFaults {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return false;
     suite_.require(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
                    label(plan) + ": not killed");
+    recover(folder.path());
     check(folder.path(), false, label(plan));
     if (writer_.replaces)
       suite_.require(content_of(folder.path(), true) == new_, label(plan) + ": something is left");
@@ -149,6 +161,14 @@ void try_files(Suite& suite, bool is_long) {
        },
        false},
   };
+  const auto save_checkpoint = [](const fs::path& to, const std::string& text) {
+    const CheckpointFile file{"state.json", [&](ByteSink& sink) { sink.write(text); }};
+    CheckpointDirectory(to).save(5, std::span(&file, 1));
+  };
+  Writer checkpoint{"checkpoint", [&](const fs::path& to) { save_checkpoint(to, "new"); }};
+  checkpoint.prepare = [&](const fs::path& to) { save_checkpoint(to, "old"); };
+  checkpoint.recover = [](const fs::path& to) { CheckpointDirectory(to).remove_leftovers(); };
+  writers.push_back(std::move(checkpoint));
   if (is_long)
     writers.push_back({"ctranslate2 export",
                        [&](const fs::path& to) {

@@ -115,5 +115,38 @@ TEST(SubwordSampler, UnknownCharactersAreAsTheTokenizerHasThem) {
   EXPECT_EQ(bytes.decode(ids), "ж日 ab");
 }
 
+// Without its third field, the normalizer: control characters stay in the text.
+std::string without_normalizer(std::string_view model) {
+  std::string rest;
+  for (size_t at = 0; at < model.size();) {
+    size_t end = at + 1, length = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = static_cast<unsigned char>(model[end++]);
+      length |= static_cast<size_t>(byte & 127) << shift;
+      if (byte < 128) break;
+    }
+    end += length;
+    if (model[at] >> 3 != 3) rest += model.substr(at, end - at);
+    at = end;
+  }
+  return rest;
+}
+
+TEST(SubwordSampler, AControlCharacterIsUnknown) {
+  const Tokenizer trained_one = trained(TokenizerModel::unigram);
+  const Tokenizer raw =
+      Tokenizer::from_bytes(without_normalizer(trained_one.serialized()), "raw.spm");
+  const SubwordSampler sampler(raw);
+  for (uint64_t stream = 0; stream < 20; ++stream)
+    for (const char* text : {"abc\x01"
+                             "abc",
+                             "\x01",
+                             "a\x01\x02"
+                             "b"}) {
+      const auto ids = sampled(sampler, text, 0.5, stream);
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), raw.unk_id()), 1) << stream;
+    }
+}
+
 }  // namespace
 }  // namespace trafo
