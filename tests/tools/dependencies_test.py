@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""What scripts/check_dependencies.py says of a bill of materials."""
+"""What scripts/check_dependencies.py says of a bill of materials, and scripts/check-dependencies.sh of what it cannot ask."""
 
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
 import check_dependencies  # noqa: E402
 
 COMPONENTS = [{"name": "Reader", "version": "1:0.1.97-3+b1"}, {"name": "crate", "version": "2.0.0", "hashes": [{}]}]
@@ -37,6 +41,46 @@ class DependenciesTest(unittest.TestCase):
         pins = check_dependencies.read_pins()
         self.assertGreater(len(pins), 20)
         self.assertEqual({name for name, _, _ in pins if name.startswith("nvidia-")}.__len__(), 7)
+
+
+class CommandTest(unittest.TestCase):
+    """With programs that stand in for cargo audit and govulncheck; `python3` stands in for the check of the bill of materials."""
+
+    NOTHING = ("exit 0", "")
+    OFFLINE = ("exit 1", "error: couldn't fetch advisory database: failed to fetch https://example.org: Could not resolve host")
+    NO_ROUTE = ("exit 1", "govulncheck: fetching vulnerabilities: dial tcp: lookup vuln.example.org: network is unreachable")
+    FOUND = ("exit 3", "Vulnerability #1: GO-0000-0000")
+
+    def run_with(self, cargo, govulncheck, bill="exit 0"):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, (ends, says) in {"python3": (bill, ""), "cargo": cargo, "cargo-audit": cargo, "govulncheck": govulncheck}.items():
+                program = pathlib.Path(folder) / name
+                program.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n{ends}\n")
+                program.chmod(0o755)
+            done = subprocess.run([ROOT / "scripts/check-dependencies.sh"], capture_output=True, text=True, check=False,
+                                  env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"))
+        return done.returncode, done.stdout
+
+    def test_nothing_is_found(self):
+        status, said = self.run_with(self.NOTHING, self.NOTHING)
+        self.assertEqual((status, said.count("nothing found")), (0, 2))
+
+    def test_it_says_what_was_not_checked(self):
+        for cargo, govulncheck, missing in [(self.OFFLINE, self.NOTHING, ["Rust crates"]), (self.NOTHING, self.NO_ROUTE, ["Go modules"]),
+                                            (self.OFFLINE, self.NO_ROUTE, ["Rust crates", "Go modules"])]:
+            status, said = self.run_with(cargo, govulncheck)
+            self.assertEqual(status, 77, said)
+            lines = [line for line in said.splitlines() if line.startswith("NOT CHECKED")]
+            self.assertEqual(len(lines), len(missing), said)
+            for line, name in zip(lines, missing):
+                self.assertIn(name, line)
+                self.assertIn("offline", line)
+
+    def test_a_finding_counts_more_than_being_offline(self):
+        for arguments in [(self.FOUND, self.NO_ROUTE), (self.OFFLINE, self.FOUND), (self.NOTHING, self.NOTHING, "exit 1")]:
+            status, said = self.run_with(*arguments)
+            self.assertEqual(status, 1, said)
+        self.assertIn("GO-0000-0000", self.run_with(self.OFFLINE, self.FOUND)[1])
 
 
 if __name__ == "__main__":
