@@ -30,7 +30,7 @@ rust_packages() {
 }
 for argument in "$@"; do
   case "$argument" in
-    --tests) packages+=(clang-format libclang-dev abigail-tools) ;;
+    --tests) packages+=(clang-format libclang-dev abigail-tools libmecab2 mecab-ipadic-utf8) ;;
     --bindings)
       rust_packages
       packages+=(ca-certificates)  # crates and Go modules come over TLS

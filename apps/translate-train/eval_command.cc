@@ -26,10 +26,10 @@ struct EvalArguments {
 void refuse_unavailable(const Settings& settings) {
   if (!settings.has("tokenize")) return;
   const std::string& name = settings.text("tokenize");
-  if (name == "ja-mecab" || name == "ko-mecab")
+  if (name == "ko-mecab")
     settings.refuse("tokenize", name +
-                                    " needs MeCab and its dictionary, which are not part of this "
-                                    "program; use char, or flores200 with --tokenize-model");
+                                    " needs MeCab's Korean dictionary, which this program does not "
+                                    "use; use char, or flores200 with --tokenize-model");
   if (name == "spm" || name == "flores101")
     settings.refuse("tokenize",
                     name + ": use flores200, with that SentencePiece model as --tokenize-model");
@@ -117,7 +117,7 @@ void warn_of_unspaced(const trafo_evaluation& e, int32_t tokenize, size_t refere
   if (!by_spaces || 10 * e.unspaced_references <= static_cast<int64_t>(references)) return;
   reporter.warn(fmt::format(
       "{} of {} references are written without spaces, so this tokenizer counts whole phrases as "
-      "words: use --tokenize zh for Chinese, --tokenize char for others, or chrF2",
+      "words: use --tokenize zh for Chinese, ja-mecab for Japanese, char for others, or chrF2",
       grouped(e.unspaced_references), grouped(static_cast<int64_t>(references))));
 }
 

@@ -305,8 +305,8 @@ constexpr SettingSpec kTranslateSpecs[] = {
 
 constexpr SettingSpec kEvalSpecs[] = {
     {"tokenize", "--tok", "", "Metrics", "NAME",
-     "BLEU's words: 13a, none, zh, intl, char or flores200 (default 13a)",
-     "13a none zh intl char flores200", 1, 1, true, false, nullptr},
+     "BLEU's words: 13a, none, zh, intl, char, flores200 or ja-mecab (default 13a)",
+     "13a none zh intl char flores200 ja-mecab", 1, 1, true, false, nullptr},
     {"tokenize-model", "", "", "Metrics", "FILE",
      "the SentencePiece model of --tokenize flores200",
      "", 1, 1, true, false, nullptr},
@@ -331,7 +331,7 @@ constexpr const char* kEarlyStoppingOn[] = {"first", "any", "all"};
 constexpr const char* kArchitecture[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kActivation[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
 constexpr const char* kPreNorm[] = {"post", "pre"};
-constexpr const char* kTokenize[] = {"13a", "none", "zh", "intl", "char", "flores200"};
+constexpr const char* kTokenize[] = {"13a", "none", "zh", "intl", "char", "flores200", "ja-mecab"};
 
 constexpr const char* kTasks[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
 

@@ -609,8 +609,9 @@ typedef struct trafo_adamw_options {
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_options_init(trafo_adamw_options *options, size_t struct_size);
-/* An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients.
- * options may be NULL. since 0.1 */
+/* An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With
+ * weight_decay 0, the default, it is Adam. Groups of parameters with settings of their own have an optimizer each. options may be
+ * NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_new(trafo_context *context, trafo_tensor *const *parameters,
                                                       size_t count, const trafo_adamw_options *options,
                                                       trafo_adamw **out);

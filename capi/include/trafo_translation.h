@@ -171,6 +171,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits(trafo_model *model, con
 #define TRAFO_TOKENIZE_CHAR      4 /* Every code point is a word. For Japanese, Thai and others without spaces. */
 /* Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU). */
 #define TRAFO_TOKENIZE_FLORES200 5
+#define TRAFO_TOKENIZE_JA_MECAB  6 /* Japanese words as MeCab finds them with IPADIC. Both have to be installed. */
 /* options: end */
 
 typedef struct trafo_evaluation_options {
@@ -224,7 +225,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluation_options_init(trafo_evalua
 /* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
  * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the
  * same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize
- * flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). since 0.1 */
+ * flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab
+ * (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluate(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                      size_t count, size_t reference_sets,
                                                      const trafo_string_view *baseline,

@@ -41,6 +41,7 @@ static_assert(static_cast<int32_t>(BleuTokenizer::zh) == TRAFO_TOKENIZE_ZH);
 static_assert(static_cast<int32_t>(BleuTokenizer::intl) == TRAFO_TOKENIZE_INTL);
 static_assert(static_cast<int32_t>(BleuTokenizer::character) == TRAFO_TOKENIZE_CHAR);
 static_assert(static_cast<int32_t>(BleuTokenizer::flores200) == TRAFO_TOKENIZE_FLORES200);
+static_assert(static_cast<int32_t>(BleuTokenizer::ja_mecab) == TRAFO_TOKENIZE_JA_MECAB);
 
 trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   trafo_model_config c{};

@@ -141,8 +141,9 @@ BleuScore corpus_bleu(std::span<const std::string> hypotheses,
 }
 
 std::string BleuScore::signature(std::string_view resampling) const {
-  const std::string model =
-      options.subwords_checksum.empty() ? "" : "|model:" + options.subwords_checksum;
+  std::string model;
+  if (!options.subwords_checksum.empty()) model = "|model:" + options.subwords_checksum;
+  if (!options.mecab_version.empty()) model = "-" + options.mecab_version;
   return concat(
       "nrefs:", reference_sets, "|", resampling, resampling.empty() ? "" : "|",
       "case:", options.lowercase ? "lc" : "mixed", "|eff:", options.effective_order ? "yes" : "no",

@@ -24,9 +24,10 @@ struct BleuOptions {
   BleuSmoothing smoothing = BleuSmoothing::exp;
   bool lowercase = false;
   bool effective_order = false;  // leave out orders longer than every hypothesis
-  // Of tokenizer flores200: its model, and the model's checksum for the signature.
+  // Of tokenizer flores200: its model, and the model's checksum for the signature. Of ja_mecab:
+  // what finds words, and its version for the signature.
   SubwordFunction subwords = {};
-  std::string subwords_checksum = {};
+  std::string subwords_checksum = {}, mecab_version = {};
 };
 
 // What BLEU counts. Counts of segments add up to those of a corpus.

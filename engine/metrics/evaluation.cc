@@ -1,5 +1,7 @@
 #include "engine/metrics/evaluation.h"
 
+#include <utility>
+
 #include "engine/core/status.h"
 #include "engine/metrics/bootstrap.h"
 #include "engine/metrics/evaluation_options_fields.generated.h"
@@ -42,6 +44,10 @@ BleuOptions bleu_options(const EvaluationOptions& options) {
   if (options.tokenize == BleuTokenizer::flores200) {
     bleu.subwords = options.subwords;
     bleu.subwords_checksum = options.subwords_checksum;
+  } else if (options.tokenize == BleuTokenizer::ja_mecab) {
+    JapaneseWords japanese = load_japanese_words();
+    bleu.subwords = std::move(japanese.words);
+    bleu.mecab_version = std::move(japanese.version);
   }
   return bleu;
 }

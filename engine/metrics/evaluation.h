@@ -52,7 +52,7 @@ struct Evaluation {
 };
 
 // `baseline`: other translations of the same lines, or empty. INVALID_ARGUMENT: see corpus_bleu();
-// tokenize flores200 without `subwords`.
+// tokenize flores200 without `subwords`. UNSUPPORTED: tokenize ja_mecab without MeCab or IPADIC.
 Evaluation evaluate(std::span<const std::string> hypotheses, ReferenceSets references,
                     std::span<const std::string> baseline, const EvaluationOptions& options);
 

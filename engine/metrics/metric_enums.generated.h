@@ -21,10 +21,12 @@ enum class BleuTokenizer : int32_t {
   character = 4,
   // Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU).
   flores200 = 5,
+  // Japanese words as MeCab finds them with IPADIC. Both have to be installed.
+  ja_mecab = 6,
 };
 template <>
 struct EnumNames<BleuTokenizer> {
-  static constexpr std::array<const char*, 6> names{"13a", "none", "zh", "intl", "char", "flores200"};
+  static constexpr std::array<const char*, 7> names{"13a", "none", "zh", "intl", "char", "flores200", "ja-mecab"};
 };
 
 }  // namespace trafo

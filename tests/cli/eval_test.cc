@@ -52,7 +52,7 @@ TEST_F(Eval, TokenizersAreNamedAndRefused) {
     arguments.insert(arguments.begin(), {"eval", "--hyp", "hyp", "--ref", "ref"});
     expect_refused(run(arguments), text);
   };
-  refused({"--tokenize", "ja-mecab"}, "use char");
+  refused({"--tokenize", "ko-mecab"}, "use char");
   refused({"--tokenize", "spm"}, "use flores200");
   refused({"--tokenize", "v13b"}, "v13b");
   refused({"--tokenize", "flores200"}, "--tokenize-model");

@@ -1,8 +1,11 @@
 #include "engine/metrics/evaluation.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -164,6 +167,70 @@ TEST(SentenceScores, LeaveOutOrdersThatATranslationIsTooShortFor) {
     EXPECT_EQ(chrf[i], corpus_chrf(Lines{hypotheses[i]}, Lines{references[i]}).score) << i;
   EXPECT_NEAR(chrf[1], 100, 1e-9);
   EXPECT_EQ(chrf[3], 0);
+}
+
+// Sets TRAFO_MECAB_DICTIONARY and puts back what was there.
+class MecabDictionary {
+ public:
+  explicit MecabDictionary(const char* folder) {
+    if (const char* given = std::getenv(kName)) before_ = given;
+    setenv(kName, folder, 1);
+  }
+  ~MecabDictionary() {
+    if (before_)
+      setenv(kName, before_->c_str(), 1);
+    else
+      unsetenv(kName);
+  }
+
+ private:
+  static constexpr const char* kName = "TRAFO_MECAB_DICTIONARY";
+  std::optional<std::string> before_;
+};
+
+bool has_mecab() {
+  return dlopen("libmecab.so.2", RTLD_NOW | RTLD_NODELETE) != nullptr;
+}
+
+TEST(Mecab, FindsJapaneseWords) {
+  if (!has_mecab()) GTEST_SKIP() << "libmecab2 and mecab-ipadic-utf8 are not installed";
+  const auto [words, version] = load_japanese_words();
+  EXPECT_EQ(words("東京都に住んでいます。"),
+            (Lines{"東京", "都", "に", "住ん", "で", "い", "ます", "。"}));
+  EXPECT_EQ(words(""), Lines{});
+  EXPECT_EQ(words("NATO and EU"), (Lines{"NATO", "and", "EU"}));
+  EXPECT_TRUE(version.starts_with("0.99") && version.find("-IPA") != std::string::npos) << version;
+}
+
+TEST(Mecab, BleuCountsItsWords) {
+  if (!has_mecab()) GTEST_SKIP() << "libmecab2 and mecab-ipadic-utf8 are not installed";
+  const Lines hypotheses{"東京都に住んでいます。 "}, references{" 東京に住んでいます。"};
+  const std::span<const std::string> set[] = {references};
+  EvaluationOptions options;
+  options.tokenize = BleuTokenizer::ja_mecab;
+  const Evaluation result = evaluate(hypotheses, set, {}, options);
+  EXPECT_EQ(result.bleu_parts.hypothesis_length, 8);
+  EXPECT_EQ(result.bleu_parts.reference_length, 7);
+  EXPECT_EQ(result.bleu_parts.matches[0], 7);
+  EXPECT_NE(result.bleu_signature.find("|tok:ja-mecab-0.99"), std::string::npos);
+  EXPECT_NEAR(sentence_bleu(references, references, options).at(0), 100, 1e-9);
+}
+
+// Whether there is a MeCab or not: the error says what is missing and what serves instead.
+TEST(Mecab, AMissingDictionaryIsNamed) {
+  const MecabDictionary none("/no/such/folder");
+  const Lines lines{"猫"};
+  const std::span<const std::string> set[] = {lines};
+  EvaluationOptions options;
+  options.tokenize = BleuTokenizer::ja_mecab;
+  try {
+    evaluate(lines, set, {}, options);
+    FAIL() << "a dictionary that there is not was used";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    const std::string said = error.what();
+    EXPECT_NE(said.find(has_mecab() ? "/no/such/folder" : "libmecab2"), std::string::npos) << said;
+  }
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 
-PACKAGES = ["sacrebleu==2.6.0", "Django==5.2.19", "sentencepiece==0.2.3"]
-TOKENIZERS = ["13a", "none", "zh", "intl", "char"]
+PACKAGES = ["sacrebleu==2.6.0", "Django==5.2.19", "sentencepiece==0.2.3", "mecab-python3==1.0.12", "ipadic==1.0.0"]
+TOKENIZERS = ["13a", "none", "zh", "intl", "char", "ja-mecab"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment
@@ -308,6 +308,8 @@ def main():
     parser.add_argument("--resamples", type=int, default=4000)
     arguments = parser.parse_args()
     own_environment.enter(arguments.environment, PACKAGES)
+    import ipadic
+    os.environ["TRAFO_MECAB_DICTIONARY"] = ipadic.DICDIR
     languages = django_messages()
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:

@@ -123,6 +123,17 @@ func TestEvaluateWithEveryTokenizer(t *testing.T) {
 		}
 	}
 
+	// MeCab is no part of the library. Without it the error says what to install.
+	options.Tokenize = trafo.TokenizeJaMecab
+	japanese := []string{"東京都に住んでいます。"}
+	if e, err := trafo.Evaluate(japanese, [][]string{japanese}, &options); err == nil {
+		if e.HypothesisTokens != 8 || !strings.Contains(e.BLEUSignature, "|tok:ja-mecab-0.99") {
+			t.Errorf("%+v", e)
+		}
+	} else {
+		wantError(t, err, trafo.ErrUnsupported)
+	}
+
 	tokenizer := newTokenizer(t, nil)
 	defer tokenizer.Close()
 	source, target := sentences()

@@ -124,6 +124,8 @@ const (
 	TokenizeChar BleuTokenizer = C.TRAFO_TOKENIZE_CHAR
 	// Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU).
 	TokenizeFlores200 BleuTokenizer = C.TRAFO_TOKENIZE_FLORES200
+	// Japanese words as MeCab finds them with IPADIC. Both have to be installed.
+	TokenizeJaMecab BleuTokenizer = C.TRAFO_TOKENIZE_JA_MECAB
 )
 
 func (o *ModelConfig) fromC(c *C.trafo_model_config) {

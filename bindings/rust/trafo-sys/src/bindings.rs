@@ -120,6 +120,7 @@ pub const TRAFO_TOKENIZE_ZH: i32 = 2;
 pub const TRAFO_TOKENIZE_INTL: i32 = 3;
 pub const TRAFO_TOKENIZE_CHAR: i32 = 4;
 pub const TRAFO_TOKENIZE_FLORES200: i32 = 5;
+pub const TRAFO_TOKENIZE_JA_MECAB: i32 = 6;
 pub const TRAFO_COPY_IF_NEEDED: i32 = 0;
 pub const TRAFO_COPY_NEVER: i32 = 1;
 pub const TRAFO_COPY_ALWAYS: i32 = 2;
@@ -3454,7 +3455,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). since 0.1"]
+    #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab\n (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1"]
     pub fn trafo_evaluate(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,

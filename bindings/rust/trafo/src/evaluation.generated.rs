@@ -15,6 +15,8 @@ pub enum BleuTokenizer {
     Char,
     /// Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU).
     Flores200,
+    /// Japanese words as MeCab finds them with IPADIC. Both have to be installed.
+    JaMecab,
 }
 impl BleuTokenizer {
     pub(crate) fn as_raw(self) -> i32 {
@@ -25,6 +27,7 @@ impl BleuTokenizer {
             BleuTokenizer::Intl => sys::TRAFO_TOKENIZE_INTL,
             BleuTokenizer::Char => sys::TRAFO_TOKENIZE_CHAR,
             BleuTokenizer::Flores200 => sys::TRAFO_TOKENIZE_FLORES200,
+            BleuTokenizer::JaMecab => sys::TRAFO_TOKENIZE_JA_MECAB,
         }
     }
 }

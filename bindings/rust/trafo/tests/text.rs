@@ -237,6 +237,16 @@ fn evaluation_with_every_tokenizer() -> Result<()> {
         assert_eq!(result.unspaced_references, 1, "{result:?}");
         assert!(result.bleu_signature.contains(&format!("|tok:{name}|")), "{result:?}");
     }
+    // MeCab is no part of the library. Without it the error says what to install.
+    let options = EvaluationOptions::new().tokenize(BleuTokenizer::JaMecab);
+    let japanese = ["東京都に住んでいます。"];
+    match evaluate(&japanese, &[&japanese], None, &options) {
+        Ok(result) => {
+            assert_eq!(result.hypothesis_tokens, 8, "{result:?}");
+            assert!(result.bleu_signature.contains("|tok:ja-mecab-0.99"), "{result:?}");
+        }
+        Err(error) => assert_eq!(error.code(), ErrorCode::Unsupported, "{error}"),
+    }
 
     let (source, target): (Vec<_>, Vec<_>) = pairs().into_iter().unzip();
     let tokenizer = tokenizer(&corpus());
