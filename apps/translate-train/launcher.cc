@@ -1,6 +1,7 @@
 #include "launcher.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -13,18 +14,28 @@
 namespace translate_train {
 namespace {
 
-// The variables in which launchers tell a process its rank and the number of ranks.
+constexpr const char* kTokenVariable = "TRAFO_JOB_TOKEN";
+
+// The variables in which launchers of MPI tell a process its rank and the number of ranks.
 struct Variables {
   const char* rank;
   const char* size;
+  const char* local_rank;
   bool is_certain;  // set by mpirun alone
 };
-constexpr Variables kLaunchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true},  // Open MPI
-    {"PMI_RANK", "PMI_SIZE", true},                          // MPICH, Intel MPI
+constexpr Variables kMpiLaunchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     true},                                             // Open MPI
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true},  // MPICH, Intel MPI
     // Slurm sets them in every step and batch script, also where nothing uses MPI.
-    {"SLURM_PROCID", "SLURM_NTASKS", false},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", false},
 };
+
+std::optional<std::string> text_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text || !*text) return std::nullopt;
+  return text;
+}
 
 std::optional<int64_t> number_in(const char* variable) {
   const char* text = std::getenv(variable);
@@ -40,16 +51,186 @@ std::optional<int64_t> number_in(const char* variable) {
   return number;
 }
 
+int64_t wanted_number(const char* variable, const std::string& launcher) {
+  const std::optional<int64_t> number = number_in(variable);
+  if (!number)
+    usage_error(fmt::format("--launcher {}: the environment has no {}: {}", launcher, variable,
+                            launcher == "slurm" ? "start the processes with srun"
+                                                : "start the processes with torchrun"));
+  return *number;
+}
+
+void check_rank(const Job& job, const char* rank, const char* size) {
+  if (job.size >= 1 && job.rank < job.size) return;
+  usage_error(fmt::format("{} is {} and {} is {}: ranks are counted from 0", rank, job.rank, size,
+                          job.size));
+}
+
+bool is_of_this_host(const std::string& master) {
+  return master.starts_with("localhost:") || master.starts_with("127.") ||
+         master.starts_with("[::1]:");
+}
+
+// Who knows the token can join the job. One that nobody has chosen is only for ranks of one host.
+void take_token(Job& job) {
+  if (const auto token = text_in(kTokenVariable)) {
+    job.token = *token;
+    return;
+  }
+  if (!is_of_this_host(job.master))
+    usage_error(
+        fmt::format("ranks meet at {}, and {} is not set: give all processes of the job the same "
+                    "secret, as in export {}=$(openssl rand -hex 32), so that nobody else can join",
+                    job.master, kTokenVariable, kTokenVariable));
+  job.has_open_token = true;
+  job.token = fmt::format("a job of user {} at {}", geteuid(), job.master);
+}
+
+std::string master_at(const std::string& host, int64_t port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+Job nodes_job(const LaunchArguments& arguments) {
+  Job job{.kind = Job::Kind::tcp, .launcher = "nodes"};
+  if (arguments.node_rank < 0) usage_error("--nodes: --node-rank is missing, 0 to nodes - 1");
+  if (arguments.master.empty())
+    usage_error("--nodes: --master HOST:PORT is missing, where the node of rank 0 listens");
+  job.rank = arguments.node_rank;
+  job.size = arguments.nodes;
+  check_rank(job, "--node-rank", "--nodes");
+  job.master = arguments.master;
+  return job;
+}
+
+// PyTorchJob of Kubernetes sets the same variables.
+Job torchrun_job(const LaunchArguments& arguments) {
+  Job job{.kind = Job::Kind::tcp, .launcher = "torchrun"};
+  job.rank = wanted_number("RANK", job.launcher);
+  job.size = wanted_number("WORLD_SIZE", job.launcher);
+  check_rank(job, "RANK", "WORLD_SIZE");
+  job.local_rank = number_in("LOCAL_RANK").value_or(-1);
+  job.local_size = number_in("LOCAL_WORLD_SIZE").value_or(0);
+  job.master = arguments.master;
+  if (!job.master.empty()) return job;
+  const auto host = text_in("MASTER_ADDR");
+  if (!host) usage_error("--launcher torchrun: the environment has no MASTER_ADDR");
+  // torchrun itself may listen at MASTER_PORT.
+  const bool is_taken = text_in("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+  job.master = master_at(*host, wanted_number("MASTER_PORT", job.launcher) + (is_taken ? 1 : 0));
+  return job;
+}
+
+Job slurm_job(const LaunchArguments& arguments) {
+  Job job{.kind = Job::Kind::tcp, .launcher = "slurm"};
+  job.rank = wanted_number("SLURM_PROCID", job.launcher);
+  job.size = number_in("SLURM_STEP_NUM_TASKS").value_or(0);
+  if (job.size == 0) job.size = wanted_number("SLURM_NTASKS", job.launcher);
+  check_rank(job, "SLURM_PROCID", "SLURM_NTASKS");
+  job.local_rank = number_in("SLURM_LOCALID").value_or(-1);
+  job.master = arguments.master;
+  if (!job.master.empty()) return job;
+  std::optional<std::string> list = text_in("SLURM_STEP_NODELIST");
+  if (!list) list = text_in("SLURM_JOB_NODELIST");
+  const std::string host = first_host(list.value_or(""));
+  if (host.empty())
+    usage_error(
+        fmt::format("--launcher slurm: SLURM_STEP_NODELIST is '{}', which names no host; give "
+                    "--master HOST:PORT",
+                    list.value_or("")));
+  // Jobs that share a host have different ports, unless their numbers are 10,000 apart.
+  constexpr int64_t kFirstPort = 20000, kPorts = 10000;
+  const int64_t step = number_in("SLURM_STEP_ID").value_or(0);
+  job.master =
+      master_at(host, kFirstPort + (wanted_number("SLURM_JOB_ID", job.launcher) + step) % kPorts);
+  return job;
+}
+
+std::optional<Job> mpi_job(bool asked) {
+  for (const Variables& each : kMpiLaunchers) {
+    if (!each.is_certain && !asked) continue;
+    const std::optional<int64_t> rank = number_in(each.rank), size = number_in(each.size);
+    if (!rank || !size) continue;
+    if (!asked && *size <= 1) return std::nullopt;
+    return Job{.kind = Job::Kind::mpi,
+               .launcher = "mpi",
+               .rank = *rank,
+               .size = *size,
+               .local_rank = number_in(each.local_rank).value_or(-1)};
+  }
+  if (asked)
+    usage_error("--launcher mpi: no MPI launcher has started this process; use mpirun or srun");
+  return std::nullopt;
+}
+
+bool is_under_torchrun() {
+  for (const char* variable : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    if (!text_in(variable)) return false;
+  return *number_in("WORLD_SIZE") > 1;
+}
+
+Job found_job(const LaunchArguments& arguments) {
+  if (arguments.nodes > 0) {
+    if (arguments.launcher != "auto" && arguments.launcher != "none")
+      usage_error(
+          fmt::format("--nodes is instead of --launcher {}: give one of them", arguments.launcher));
+    return nodes_job(arguments);
+  }
+  if (arguments.node_rank >= 0) usage_error("--node-rank: --nodes is missing");
+  if (arguments.launcher == "torchrun") return torchrun_job(arguments);
+  if (arguments.launcher == "slurm") return slurm_job(arguments);
+  if (arguments.launcher == "mpi") return *mpi_job(true);
+  if (arguments.launcher == "auto") {
+    if (const auto job = mpi_job(false)) return *job;
+    if (is_under_torchrun()) return torchrun_job(arguments);
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string first_host(const std::string& list) {
+  std::string host;
+  for (size_t i = 0; i < list.size() && list[i] != ',';) {
+    if (list[i] != '[') {
+      host += list[i++];
+      continue;
+    }
+    const size_t close = list.find(']', i);
+    if (close == std::string::npos) return {};
+    const std::string range = list.substr(i + 1, close - i - 1);
+    const std::string number = range.substr(0, range.find_first_of("-,"));
+    if (number.empty()) return {};
+    host += number;
+    i = close + 1;
+  }
+  return host;
+}
 
 void add_launch_flags(CLI::App& app, LaunchArguments& arguments) {
   app.add_option(
          "--launcher", arguments.launcher,
          "what has started this process. mpi: it is one rank of an MPI job, as under mpirun "
-         "or srun. none: it trains alone. auto: mpi under mpirun with several processes "
-         "(default auto)")
+         "or srun. torchrun, slurm: it is one rank, and the environment says which. none: it "
+         "trains alone. auto: mpi or torchrun with several processes (default auto)")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "mpi", "none"}))
+      ->check(CLI::IsMember({"auto", "mpi", "torchrun", "slurm", "none"}))
+      ->group("Machine");
+  app.add_option("--nodes", arguments.nodes,
+                 "train on so many nodes without a launcher: start the program on each, with the "
+                 "same flags but --node-rank")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536))
+      ->group("Machine");
+  app.add_option("--node-rank", arguments.node_rank, "the number of this node, from 0")
+      ->type_name("N")
+      ->check(CLI::Range(0, 65535))
+      ->group("Machine");
+  app.add_option("--master", arguments.master,
+                 "where rank 0 listens for the others, with --nodes, torchrun or slurm (default: "
+                 "what the launcher says). All processes must have the same TRAFO_JOB_TOKEN in "
+                 "the environment")
+      ->type_name("HOST:PORT")
       ->group("Machine");
   app.add_option("--rank-timeout", arguments.rank_timeout,
                  "seconds that the ranks of a job wait for the slowest one, saving included "
@@ -60,20 +241,12 @@ void add_launch_flags(CLI::App& app, LaunchArguments& arguments) {
 }
 
 Job job_of(const LaunchArguments& arguments) {
-  Job job;
-  job.is_mpi = arguments.launcher == "mpi";
+  Job job = found_job(arguments);
   job.timeout = arguments.rank_timeout;
-  if (arguments.launcher == "none") return job;
-  for (const Variables& each : kLaunchers) {
-    if (!each.is_certain && !job.is_mpi) continue;
-    const std::optional<int64_t> rank = number_in(each.rank), size = number_in(each.size);
-    if (!rank || !size) continue;
-    job.is_mpi = job.is_mpi || *size > 1;
-    if (job.is_mpi) job.rank = *rank, job.size = *size;
-    return job;
-  }
-  if (job.is_mpi)
-    usage_error("--launcher mpi: no MPI launcher has started this process; use mpirun or srun");
+  if (job.kind == Job::Kind::tcp)
+    take_token(job);
+  else if (!arguments.master.empty())
+    usage_error("--master is for --nodes and for --launcher torchrun or slurm");
   return job;
 }
 

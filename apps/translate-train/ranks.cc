@@ -11,16 +11,32 @@
 namespace translate_train {
 namespace {
 
-// As the rank that this process has in the job.
-Group join_job(trafo_context* context, const Job& job) {
-  std::array<uint8_t, TRAFO_GROUP_ID_BYTES> id;
-  check(trafo_group_id_new(TRAFO_TRANSPORT_MPI, id.data(), id.size()));
-  auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
-  options.transport = TRAFO_TRANSPORT_MPI;
-  options.rank = -1;
-  options.size = 0;
-  if (job.timeout > 0) options.timeout_s = job.timeout;
-  return make<Group>(trafo_group_new, context, &options, id.data(), id.size());
+// A process of a job that is one of several on its host takes the GPU of its number. One that sees
+// a single GPU takes that.
+Settings on_own_device(Settings settings, const Job& job) {
+  if (job.is_alone() || job.local_rank < 0 || settings.has("devices")) return settings;
+  const std::string device = settings.has("device") ? settings.text("device") : "auto";
+  if (device != "auto" && device != "cuda") return settings;
+  int32_t gpus = 0;
+  check(trafo_device_count(TRAFO_DEVICE_CUDA, &gpus, nullptr));
+  if (gpus < 2) return settings;
+  if (job.local_rank >= gpus)
+    usage_error(
+        fmt::format("the process has local rank {}, and there are {} GPUs: start one "
+                    "process for each GPU, or give --device",
+                    job.local_rank, gpus));
+  settings.set("device", {fmt::format("cuda:{}", job.local_rank)}, "the launcher");
+  return settings;
+}
+
+// Their share of the cores, where nobody has bound them to some.
+Settings with_own_threads(Settings settings, const Job& job) {
+  if (job.launcher != "torchrun" || job.local_size < 2 || settings.has("cpu-threads"))
+    return settings;
+  const int64_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 256u);
+  settings.set("cpu-threads", {std::to_string(std::max<int64_t>(1, cores / job.local_size))},
+               "the launcher");
+  return settings;
 }
 
 // Not an error of this rank: another one has left.
@@ -49,14 +65,43 @@ bool is_consequence(const std::exception_ptr& error) {
 }  // namespace
 
 Ranks::Ranks(const Settings& settings, const Job& job)
-    : job_(job), options_(context_options_of(settings)), names_(devices_of(settings)) {
-  if (job_.is_mpi && options_.size() > 1)
+    : job_(job),
+      options_(context_options_of(with_own_threads(on_own_device(settings, job), job))),
+      names_(devices_of(settings)) {
+  if (options_.size() > 1 && !job_.is_alone() && job_.launcher != "nodes")
     settings.refuse("devices",
-                    "is for one process with several ranks; in a job of MPI each process "
-                    "is one rank, on --device");
+                    fmt::format("is for one process with several ranks; under {} each process "
+                                "is one rank, on --device",
+                                job_.launcher));
   for (size_t rank = 0; rank < options_.size(); ++rank)
     contexts_.push_back(make<Context>(trafo_context_new, &options_[rank]));
-  if (count() > 1) choose_transport();
+  if (!job_.is_alone())
+    choose_transport_of_job();
+  else if (count() > 1)
+    choose_transport();
+}
+
+bool Ranks::is_on_gpu() const {
+  int32_t device = 0, index = 0;
+  check(trafo_context_get_device(contexts_[0].get(), &device, &index));
+  return device == TRAFO_DEVICE_CUDA;
+}
+
+void Ranks::choose_transport_of_job() {
+  if (job_.kind == Job::Kind::mpi) {
+    transport_ = TRAFO_TRANSPORT_MPI;
+    check(trafo_group_id_new(transport_, id_.data(), id_.size()));
+  } else {
+    transport_ = TRAFO_TRANSPORT_TCP;
+    check(trafo_group_id_of_master(job_.master.data(), job_.master.size(),
+                                   reinterpret_cast<const uint8_t*>(job_.token.data()),
+                                   job_.token.size(), id_.data(), id_.size()));
+    if (job_.has_open_token)
+      exchange_ = "TRAFO_JOB_TOKEN is not set: every user of this host could join the job";
+  }
+  if (!is_on_gpu()) return;
+  transport_ = TRAFO_TRANSPORT_NCCL;
+  exchange_ += std::string(exchange_.empty() ? "" : "; ") + "ranks exchange over NCCL";
 }
 
 void Ranks::choose_transport() {
@@ -75,51 +120,47 @@ void Ranks::choose_transport() {
   check(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id_.data(), id_.size()));
 }
 
-Group Ranks::join(size_t rank) const {
+Group Ranks::join(size_t index) const {
   auto options = with_defaults<trafo_group_options>(trafo_group_options_init);
-  options.rank = static_cast<int32_t>(rank);
-  options.size = static_cast<int32_t>(count());
+  const bool of_mpi = job_.kind == Job::Kind::mpi;  // which knows them itself
+  options.rank = of_mpi ? -1 : static_cast<int32_t>(first() + index);
+  options.size = of_mpi ? 0 : static_cast<int32_t>(static_cast<size_t>(job_.size) * count());
   options.transport = transport_;
-  return make<Group>(trafo_group_new, context(rank), &options, id_.data(), id_.size());
+  if (job_.timeout > 0) options.timeout_s = job_.timeout;
+  return make<Group>(trafo_group_new, contexts_[index].get(), &options, id_.data(), id_.size());
 }
 
 std::string Ranks::text(Precision precision) const {
   std::string all;
   for (size_t rank = 0; rank < count(); ++rank)
-    all += (all.empty() ? "" : " + ") + device_text(context(rank), options_[rank], precision);
-  if (job_.is_mpi) return fmt::format("{} processes of MPI: {}", job_.size, all);
+    all +=
+        (all.empty() ? "" : " + ") + device_text(contexts_[rank].get(), options_[rank], precision);
+  if (job_.launcher == "nodes") return fmt::format("{} nodes: {}", job_.size, all);
+  if (!job_.is_alone()) return fmt::format("{} processes of {}: {}", job_.size, job_.launcher, all);
   return count() == 1 ? all : fmt::format("{} ranks: {}", count(), all);
 }
 
-void Ranks::run_in_job(const Work& work) const {
-  const Group group = join_job(context(0), job_);
-  trafo_group_info info{};
-  check(trafo_group_get_info(group.get(), &info, sizeof info));
-  try {
-    work(static_cast<size_t>(info.rank), group.get());
-  } catch (const CliError& error) {
-    // The ranks have agreed on an error of the library, or it has told the others.
-    if (error.trafo_code() != TRAFO_OK) throw;
-    const std::string_view reason = error.what();
-    trafo_error_free(trafo_group_abort(group.get(), reason.data(), reason.size()));
-    throw;
-  }
+// The ranks of a job have agreed on an error of the library, or it has told the others.
+bool Ranks::tells_others(const std::exception& error) const {
+  if (job_.is_alone()) return true;
+  const auto* of_program = dynamic_cast<const CliError*>(&error);
+  return of_program == nullptr || of_program->trafo_code() == TRAFO_OK;
 }
 
 void Ranks::run(const Work& work) const {
-  if (job_.is_mpi) return run_in_job(work);
-  if (count() == 1) return work(0, nullptr);
+  if (job_.is_alone() && count() == 1) return work(0, nullptr);
   std::vector<std::exception_ptr> errors(count());
-  const auto work_of = [&](size_t rank) {
+  const auto work_of = [&](size_t index) {
     Group group;
     try {
-      group = join(rank);
-      work(rank, group.get());
+      group = join(index);
+      work(first() + index, group.get());
       return;
     } catch (const std::exception& error) {
-      errors[rank] = std::current_exception();
+      errors[index] = std::current_exception();
       const std::string_view reason = error.what();
-      if (group) trafo_error_free(trafo_group_abort(group.get(), reason.data(), reason.size()));
+      if (group && tells_others(error))
+        trafo_error_free(trafo_group_abort(group.get(), reason.data(), reason.size()));
     }
   };
   // Nobody joins before all threads are there: the system may refuse one.
@@ -127,9 +168,9 @@ void Ranks::run(const Work& work) const {
   const std::shared_future<bool> begin = all_there.get_future().share();
   std::vector<std::jthread> threads;
   try {
-    for (size_t rank = 1; rank < count(); ++rank)
-      threads.emplace_back([&work_of, begin, rank] {
-        if (begin.get()) work_of(rank);
+    for (size_t index = 1; index < count(); ++index)
+      threads.emplace_back([&work_of, begin, index] {
+        if (begin.get()) work_of(index);
       });
   } catch (...) {
     all_there.set_value(false);
@@ -139,10 +180,10 @@ void Ranks::run(const Work& work) const {
   work_of(0);
   threads.clear();  // waits
   for (const bool consequences : {false, true})
-    for (size_t rank = 0; rank < count(); ++rank) {
-      if (!errors[rank] || is_consequence(errors[rank]) != consequences) continue;
-      if (rank == 0) std::rethrow_exception(errors[rank]);
-      rethrow_from(errors[rank], fmt::format("rank {} on {}", rank, names_[rank]));
+    for (size_t index = 0; index < count(); ++index) {
+      if (!errors[index] || is_consequence(errors[index]) != consequences) continue;
+      if (index == 0) std::rethrow_exception(errors[index]);
+      rethrow_from(errors[index], fmt::format("rank {} on {}", first() + index, names_[index]));
     }
 }
 

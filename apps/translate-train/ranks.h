@@ -1,5 +1,5 @@
-// The ranks that train one model: threads of this process, each with a device of its own, or the
-// processes of a job, of which this one is one.
+// The ranks that train one model: threads of this process, each with a device of its own, or those
+// of several processes, of which this one is one.
 #pragma once
 
 #include <array>
@@ -22,25 +22,31 @@ class Ranks {
 
   // Of this process.
   size_t count() const { return contexts_.size(); }
-  trafo_context* context(size_t rank) const { return contexts_[job_.is_mpi ? 0 : rank].get(); }
+  // The lowest rank of this process.
+  size_t first() const { return static_cast<size_t>(job_.rank) * count(); }
+  // `rank`: of this process, among all.
+  trafo_context* context(size_t rank) const { return contexts_[rank - first()].get(); }
   // "cpu, 2 threads"; "2 ranks: cuda:0 NVIDIA H200, bf16 + cuda:1 NVIDIA H200, bf16"
   std::string text(Precision precision) const;
 
   // How several GPUs exchange, in a sentence; empty: there are none.
   const std::string& exchange() const { return exchange_; }
 
-  // Calls work(rank, group) for each, rank 0 on this thread, and returns when all are done; one
-  // rank has no group (null). An error of one ends the work of all. It is thrown here, with the
-  // rank and its device before the message unless it is rank 0 or all have the same. In a job it
-  // calls work() once, for the rank that this process is.
+  // Calls work(rank, group) for each rank of this process, the first on this thread, and returns
+  // when all are done; one rank alone has no group (null). An error of one ends the work of all. It
+  // is thrown here, with the rank and its device before the message if there are several here and
+  // it is not of the first.
   using Work = std::function<void(size_t rank, trafo_group* group)>;
   void run(const Work& work) const;
 
  private:
   using GroupId = std::array<uint8_t, TRAFO_GROUP_ID_BYTES>;
+  bool is_on_gpu() const;
   void choose_transport();
-  Group join(size_t rank) const;
-  void run_in_job(const Work& work) const;
+  void choose_transport_of_job();
+  Group join(size_t index) const;
+  // Of one rank of this process. False: there is an error, which is not for others to know.
+  bool tells_others(const std::exception& error) const;
 
   const Job job_;
   std::vector<trafo_context_options> options_;

@@ -419,8 +419,9 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
     const Reporter::Phase phase(reporter, "opening the device");
     return Ranks(settings, job);
   }();
-  const Precision precision = training_precision_on(
-      ranks.context(0), settings.has("precision") ? settings.text("precision") : "auto");
+  const Precision precision =
+      training_precision_on(ranks.context(ranks.first()),
+                            settings.has("precision") ? settings.text("precision") : "auto");
   Corpora corpora = load_corpora(settings, run, reporter);
   const bool own_size = settings.has("dim-vocabs");
   const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
@@ -455,7 +456,8 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
       .teacher = teacher ? teacher->model : std::string()};
   int result = kDone;
   const auto train_first = [&](trafo_group* group) {
-    const Model model = make_model(ranks.context(0), config, tokenizer, start, &reporter);
+    const Model model =
+        make_model(ranks.context(ranks.first()), config, tokenizer, start, &reporter);
     Trainer trainer;
     {
       const Reporter::Phase phase(reporter, "preparing the corpus");
@@ -489,15 +491,17 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
          .tensorboard_is_own = tensorboard_folder(settings, run) == run + "/tensorboard"},
         reporter);
     ProfileRequest profiled = profile;
-    profiled.context = ranks.context(0);
+    profiled.context = ranks.context(ranks.first());
     result = run_trainer(trainer.get(), records, reporter, profiled);
   };
   ranks.run([&](size_t rank, trafo_group* group) {
     if (rank == 0) return train_first(group);
     const Model model = make_model(ranks.context(rank), config, tokenizer, start, nullptr);
     const Trainer trainer = make_trainer(group, model, tokenizer, corpora, config, run);
-    const int code = run_other_rank(trainer.get(), profile, job.is_mpi);
-    if (job.is_mpi) result = code;
+    // Signals reach the first rank of each process.
+    const bool is_first = rank == ranks.first();
+    const int code = run_other_rank(trainer.get(), profile, is_first);
+    if (is_first) result = code;
   });
   // Models and trainers are gone: their memory is free for the model that is read.
   if (start.adapter && job.rank == 0) reporter.info(write_run_adapter(run));
@@ -576,7 +580,9 @@ Action add_train(CLI::App& app) {
       return train(app, *arguments, job);
     } catch (const CliError& error) {
       if (job.rank == 0) throw;
-      throw CliError(error.exit_code(), fmt::format("[rank {}] {}", job.rank, error.what()),
+      throw CliError(error.exit_code(),
+                     fmt::format("[{} {}] {}", job.launcher == "nodes" ? "node" : "rank", job.rank,
+                                 error.what()),
                      error.trafo_code());
     }
   };

@@ -22,7 +22,8 @@ extern "C" {
 /* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
 #define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a GPU of its own */
 #define TRAFO_TRANSPORT_MPI 1   /* the processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so. */
-#define TRAFO_TRANSPORT_NCCL 2  /* threads of one process, each on a GPU of its own. NCCL moves the bytes, and adds nothing up. */
+#define TRAFO_TRANSPORT_NCCL 2  /* threads of one process, or processes, each on a GPU of its own. NCCL moves the bytes, and adds nothing up. */
+#define TRAFO_TRANSPORT_TCP 3   /* processes of one host or several, on the CPU. Needs libtrafo_tcp.so. */
 
 #define TRAFO_GROUP_ID_BYTES 128
 
@@ -54,18 +55,35 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_options_init(trafo_group_optio
  * the group is the job, and each process makes the same id by itself.
  * TRAFO_TRANSPORT_NCCL: the first call loads NCCL, 2.19.1 or newer: the file that TRAFO_NCCL_LIBRARY in the environment names by an absolute
  * path, or else libnccl.so.2 beside libtrafo_cuda.so or on the loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment unless it is
- * set. UNSUPPORTED: there is none, and where it was looked for. since 0.1 */
+ * set. UNSUPPORTED: there is none, and where it was looked for. The id is for threads of this process.
+ * TRAFO_TRANSPORT_TCP: trafo_group_id_of_master at 127.0.0.1:0 with a new token, for the processes of this host. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint8_t *id, size_t id_bytes);
+
+/* The name of a group of processes that meet at `master`, "HOST:PORT" or "[IPv6]:PORT" of at most 79 bytes of HOST, where rank 0 listens.
+ * Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.
+ * token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.
+ * PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.
+ * HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0
+ * at PORT, the others at free ports. What ranks send is not encrypted. The ranks of a group trust each other.
+ * The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.
+ * INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;
+ * TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_of_master(const char *master, size_t master_length, const uint8_t *token,
+                                                               size_t token_length, uint8_t *id, size_t id_bytes);
 
 /* Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that
  * of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group
  * that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within
  * start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.
+ * TRAFO_TRANSPORT_TCP: ranks are processes or threads. INVALID_ARGUMENT also: what answers at the master has another token or is no rank.
+ * IO: rank 0 cannot listen at its port. VERSION: a rank has another release. UNSUPPORTED: libtrafo_tcp.so was not found. A rank whose
+ * process or host dies ends the group of all, at once or after about 45 seconds.
  * TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.
  * UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names
  * another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless
  * the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be
- * joined any more: the program should end, and its launcher start all processes again. since 0.1 */
+ * joined any more: the program should end, and its launcher start all processes again. TRAFO_TRANSPORT_NCCL takes an id of MPI or TCP as well:
+ * the processes exchange over NCCL, and all else over MPI or TCP. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_new(trafo_context *context, const trafo_group_options *options,
                                                       const uint8_t *id, size_t id_bytes, trafo_group **out);
 /* The rank, the number of ranks and the transport. since 0.1 */

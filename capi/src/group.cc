@@ -6,6 +6,7 @@
 #include "engine/dist/linked_group.h"
 #include "engine/dist/local_group.h"
 #include "engine/dist/mpi_group.h"
+#include "engine/dist/tcp_group.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -27,12 +28,16 @@ GroupId new_nccl_group() {
   return new_local_group();
 }
 
-// A rank without a GPU is refused before it joins: the others do not wait for long.
+// A rank without a GPU is refused before it joins: the others do not wait for long. The id says
+// where the ranks are: in one process, or in those that MPI or TCP connects.
 std::unique_ptr<Communicator> join_nccl_group(const Backend& backend, const GroupId& id, int rank,
                                               int size, const GroupTimeouts& timeouts) {
   std::unique_ptr<LinkMaker> links = make_nccl_links();
   links->prepare(backend);
-  return join_linked_group(join_local_group(id, rank, size, timeouts), std::move(links), timeouts);
+  const auto join = is_tcp_group_id(id)    ? join_tcp_group
+                    : id == mpi_group_id() ? join_mpi_group
+                                           : join_local_group;
+  return join_linked_group(join(id, rank, size, timeouts), std::move(links), timeouts);
 }
 
 template <auto Join>
@@ -56,6 +61,8 @@ constexpr Transport kTransports[] = {
     {TRAFO_TRANSPORT_MPI, "TRAFO_TRANSPORT_MPI", "mpi", mpi_group_id,
      join_anywhere<join_mpi_group>},
     {TRAFO_TRANSPORT_NCCL, "TRAFO_TRANSPORT_NCCL", "nccl", new_nccl_group, join_nccl_group},
+    {TRAFO_TRANSPORT_TCP, "TRAFO_TRANSPORT_TCP", "tcp", new_tcp_group,
+     join_anywhere<join_tcp_group>},
 };
 
 const Transport& transport_of(const Call& call, int32_t value) {
@@ -92,6 +99,21 @@ trafo_error* trafo_group_id_new(int32_t transport, uint8_t* id, size_t id_bytes)
     check_id(call, id, id_bytes);
     std::memset(id, 0, id_bytes);
     const GroupId made = transport_of(call, transport).new_id();
+    std::memcpy(id, made.data(), made.size());
+  });
+}
+
+trafo_error* trafo_group_id_of_master(const char* master, size_t master_length,
+                                      const uint8_t* token, size_t token_length, uint8_t* id,
+                                      size_t id_bytes) {
+  return api(__func__, [&](const Call& call) {
+    check_id(call, id, id_bytes);
+    std::memset(id, 0, id_bytes);
+    const std::string_view place = call.text(master, master_length, "master");
+    if (!token && token_length != 0) call.refuse("token is NULL and token_length ", token_length);
+    if (token && token_length == 0) call.refuse("token_length is 0");
+    const std::string_view secret(reinterpret_cast<const char*>(token), token_length);
+    const GroupId made = tcp_group_id(place, secret);
     std::memcpy(id, made.data(), made.size());
   });
 }

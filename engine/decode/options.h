@@ -77,6 +77,9 @@ struct DecodeOptions {
   std::optional<bool> pad_rows;
   // Called before every decode step on the calling thread; true ends the call with CANCELLED.
   std::function<bool()> cancelled;
+  // Decodes batch i if i mod `parts` is `part`, so that several ranks can share them. The sentences
+  // of other batches have no hypotheses.
+  int64_t part = 0, parts = 1;
 };
 
 }  // namespace trafo

@@ -416,7 +416,12 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
   const PackedWeightsScope scope(context.backend(), weights);
   BatchDecoder decoder(context, model, options);
   const int64_t budget = std::max<int64_t>(1, options.batch_tokens / options.beam);
+  int64_t number = 0;
   for (const std::vector<int64_t>& group : group_by_length(items, budget, tokens_of)) {
+    if (number++ % options.parts != options.part) {
+      for (const int64_t item : group) results[static_cast<size_t>(item / samples)].clear();
+      continue;
+    }
     // The samples of a sentence are side by side and share its prompt.
     std::vector<const std::vector<int32_t>*> inputs;
     std::vector<Slot> slots;

@@ -1,7 +1,10 @@
 #include "engine/train/run_group.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -49,16 +52,22 @@ std::string from_root(const std::string& text, const TrainingGroup& group) {
   return group.communicator->host_all_gather(group.rank == 0 ? text : std::string()).front();
 }
 
-// Two ranks on one GPU would take twice its memory and no less time. Collective; all ranks throw
-// alike.
+// Two ranks on one GPU would take twice its memory and no less time. Processes may number GPUs
+// differently; NCCL finds what this does not. Collective; all ranks throw alike.
 void require_own_gpu(Device device, const TrainingGroup& group) {
-  const std::vector<std::string> devices = group.communicator->host_all_gather(device_name(device));
+  utsname host{};
+  ::uname(&host);
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string name = device_name(device);
+  const std::vector<std::string> devices = group.communicator->host_all_gather(
+      concat(name, " of ", host.nodename, "\n", visible ? visible : "all"));
   for (auto other = devices.begin(); other != devices.end(); ++other) {
     const auto first = std::find(devices.begin(), other, *other);
     if (first != other)
       throw AgreedError(ErrorCode::invalid_argument, kRunGroupOrigin,
                         concat("ranks ", first - devices.begin(), " and ", other - devices.begin(),
-                               " are both on ", *other, ": each needs a GPU of its own"));
+                               " are both on ", other->substr(0, other->find(" of ")),
+                               ": each needs a GPU of its own"));
   }
 }
 
@@ -231,19 +240,25 @@ void TrainingRun::save_together() {
 }
 
 // Every rank validates: that takes no longer than if one did. The values of rank 0 count.
+// Each rank measures its part. The values of rank 0 count, as its host has computed them.
 std::optional<ValidationResult> TrainingRun::validate_together() {
   trainer_.complete_ema();
-  std::optional<ValidationResult> result;
-  agree_after(*group_.communicator, [&] {
+  Communicator& group = *group_.communicator;
+  ValidationPart own;
+  agree_after(group, [&] {
     const EmaWeights weights(trainer_);
-    result = validate_model(context_, model_, data_, options_, nullptr);
+    own = validate_part(context_, model_, data_, options_, nullptr, group_);
   });
-  std::string bytes(result->values.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), result->values.data(), bytes.size());
+  std::vector<ValidationPart> parts;
+  for (const std::string& bytes : group.host_all_gather(encode_part(own)))
+    parts.push_back(decode_part(bytes));
+  ValidationResult result = join_parts(parts, data_, options_);
+  std::string bytes(result.values.size() * sizeof(double), '\0');
+  std::memcpy(bytes.data(), result.values.data(), bytes.size());
   bytes = from_root(bytes, group_);
-  require(bytes.size() == result->values.size() * sizeof(double), ErrorCode::internal,
+  require(bytes.size() == result.values.size() * sizeof(double), ErrorCode::internal,
           kRunGroupOrigin, "rank 0 has measured other metrics");
-  std::memcpy(result->values.data(), bytes.data(), bytes.size());
+  std::memcpy(result.values.data(), bytes.data(), bytes.size());
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/train/validation.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/backend/tf32.h"
 #include "engine/decode/translator.h"
@@ -13,6 +14,7 @@
 namespace trafo {
 namespace {
 
+constexpr const char* kValidationOrigin = "validation";
 constexpr const char* kCrossEntropy = "ce-mean-words";
 constexpr int64_t kFittedDecoding = 4096;  // source tokens
 // On an accelerator a decode step takes nearly the same time for a hundred rows and for a thousand.
@@ -32,21 +34,102 @@ int64_t decoded_together(Context& context, const Model& model, const TrainOption
   return std::max(options.batch_tokens, std::min(kMostDecoded, kDecodedCacheBytes / token_bytes));
 }
 
-std::vector<std::string> translate_all(Context& context, const Model& model,
-                                       const TrainingData& data, const TrainOptions& options,
-                                       const CancelToken* cancel) {
+bool wants_cross_entropy(const TrainOptions& options) {
+  const auto& metrics = options.valid_metrics;
+  return std::find(metrics.begin(), metrics.end(), kCrossEntropy) != metrics.end();
+}
+bool wants_hypotheses(const TrainOptions& options) {
+  const auto& metrics = options.valid_metrics;
+  return std::any_of(metrics.begin(), metrics.end(),
+                     [](const std::string& metric) { return metric != kCrossEntropy; });
+}
+
+void translate_part(Context& context, const Model& model, const TrainingData& data,
+                    const TrainOptions& options, const CancelToken* cancel,
+                    const TrainingGroup& group, ValidationPart& part) {
   TranslateOptions translate;
   translate.truncate = true;
   DecodeOptions& decode = translate.decode;
   decode.beam = options.valid_beam;
   decode.length_penalty = options.valid_normalize;
   decode.batch_tokens = decoded_together(context, model, options);
+  decode.part = group.rank;
+  decode.parts = group.size;
   if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
   const std::vector<std::string_view> lines(data.valid_sources.begin(), data.valid_sources.end());
-  std::vector<std::string> texts;
-  for (Translation& line : Translator(context, model, *data.tokenizer).translate(lines, translate))
-    texts.push_back(std::move(line.hypotheses.front().text));
-  return texts;
+  int64_t pair = 0;
+  for (Translation& line :
+       Translator(context, model, *data.tokenizer).translate(lines, translate)) {
+    if (!line.hypotheses.empty())
+      part.hypotheses.emplace_back(pair, std::move(line.hypotheses.front().text));
+    ++pair;
+  }
+}
+
+void measure_cross_entropies(Context& context, const Model& model, const TokenizedCorpus& corpus,
+                             const SpecialTokens& tokens, const CancelToken* cancel,
+                             int64_t batch_tokens, const TrainingGroup& group,
+                             ValidationPart& part) {
+  const NoGrad no_grad(context);
+  BatcherOptions order;
+  order.shuffle = false;
+  order.start_id = tokens.bos;
+  order.batch_tokens = batch_tokens;
+  order.lanes = group.size;
+  order.own = {group.rank, group.rank + 1};
+  Batcher batcher(corpus, order);
+  const LabelSmoothedCrossEntropy cross_entropy(0);
+  for (PackedBatchHost host; !host.last_in_epoch;) {
+    require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kValidationOrigin,
+            "cancelled by the caller");
+    batcher.next(host);
+    part.labels += label_count(host);
+    if (host.elsewhere) continue;
+    const Batch batch = upload(context, host, model.config(), model.parameters().dtype());
+    part.cross_entropies.push_back(context.item(cross_entropy.loss(context, model, batch, {}).nll));
+  }
+}
+
+// Adds in the order of the batches, which are dealt out to the parts in turn.
+double mean_of_parts(std::span<const ValidationPart> parts) {
+  double sum = 0;
+  size_t batches = 0;
+  for (const ValidationPart& part : parts) batches += part.cross_entropies.size();
+  for (size_t batch = 0; batch < batches; ++batch) {
+    const auto& own = parts[batch % parts.size()].cross_entropies;
+    require(batch / parts.size() < own.size(), ErrorCode::internal, kValidationOrigin,
+            "ranks have measured different batches");
+    sum += own[batch / parts.size()];
+  }
+  return sum / parts.front().labels;
+}
+
+// Reads what encode_part() wrote.
+class PartReader {
+ public:
+  explicit PartReader(std::string_view bytes) : bytes_(bytes) {}
+  template <class Number>
+  Number number() {
+    Number value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string_view take(size_t bytes) {
+    require(bytes <= bytes_.size(), ErrorCode::internal, kValidationOrigin,
+            "a rank has sent a part that ends early");
+    const std::string_view taken = bytes_.substr(0, bytes);
+    bytes_.remove_prefix(bytes);
+    return taken;
+  }
+  bool at_end() const { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+};
+
+template <class Number>
+void append_number(std::string& bytes, Number value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 }  // namespace
@@ -54,48 +137,79 @@ std::vector<std::string> translate_all(Context& context, const Model& model,
 double mean_cross_entropy(Context& context, const Model& model, const TokenizedCorpus& corpus,
                           const SpecialTokens& tokens, const CancelToken* cancel,
                           int64_t batch_tokens) {
-  const NoGrad no_grad(context);
-  BatcherOptions order;
-  order.shuffle = false;
-  order.start_id = tokens.bos;
-  order.batch_tokens = batch_tokens;
-  Batcher batcher(corpus, order);
-  const LabelSmoothedCrossEntropy cross_entropy(0);
-  double nll = 0, labels = 0;
-  for (PackedBatchHost host; !host.last_in_epoch;) {
-    require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, "validation",
-            "cancelled by the caller");
-    batcher.next(host);
-    const Batch batch = upload(context, host, model.config(), model.parameters().dtype());
-    nll += context.item(cross_entropy.loss(context, model, batch, {}).nll);
-    labels += batch.label_count;
+  ValidationPart all;
+  measure_cross_entropies(context, model, corpus, tokens, cancel, batch_tokens, {}, all);
+  return mean_of_parts({&all, 1});
+}
+
+ValidationPart validate_part(Context& context, const Model& model, const TrainingData& data,
+                             const TrainOptions& options, const CancelToken* cancel,
+                             const TrainingGroup& group) {
+  const PhaseRange phase(context, "validation", true);
+  const Tf32Scope tf32(context.backend(), options.tf32);
+  ValidationPart part;
+  if (wants_cross_entropy(options))
+    measure_cross_entropies(context, model, *data.valid, data.tokens, cancel,
+                            options.batch_fit ? options.batch_tokens : 0, group, part);
+  if (wants_hypotheses(options)) translate_part(context, model, data, options, cancel, group, part);
+  return part;
+}
+
+ValidationResult join_parts(std::span<const ValidationPart> parts, const TrainingData& data,
+                            const TrainOptions& options) {
+  ValidationResult result;
+  if (wants_hypotheses(options)) {
+    result.hypotheses.resize(data.valid_sources.size());
+    for (const ValidationPart& part : parts)
+      for (const auto& [pair, text] : part.hypotheses) {
+        require(pair >= 0 && pair < static_cast<int64_t>(result.hypotheses.size()),
+                ErrorCode::internal, kValidationOrigin, "there is no validation pair ", pair);
+        result.hypotheses[static_cast<size_t>(pair)] = text;
+      }
   }
-  return nll / labels;
+  for (const std::string& metric : options.valid_metrics)
+    result.values.push_back(metric == kCrossEntropy ? mean_of_parts(parts)
+                            : metric == "bleu"
+                                ? corpus_bleu(result.hypotheses, data.valid_references).score
+                                : corpus_chrf(result.hypotheses, data.valid_references).score);
+  return result;
 }
 
 std::optional<ValidationResult> validate_model(Context& context, const Model& model,
                                                const TrainingData& data,
                                                const TrainOptions& options,
                                                const CancelToken* cancel) try {
-  const PhaseRange phase(context, "validation", true);
-  const Tf32Scope tf32(context.backend(), options.tf32);
-  ValidationResult result;
-  for (const std::string& metric : options.valid_metrics) {
-    if (metric == kCrossEntropy) {
-      result.values.push_back(mean_cross_entropy(context, model, *data.valid, data.tokens, cancel,
-                                                 options.batch_fit ? options.batch_tokens : 0));
-      continue;
-    }
-    if (result.hypotheses.empty())
-      result.hypotheses = translate_all(context, model, data, options, cancel);
-    result.values.push_back(metric == "bleu"
-                                ? corpus_bleu(result.hypotheses, data.valid_references).score
-                                : corpus_chrf(result.hypotheses, data.valid_references).score);
-  }
-  return result;
+  const ValidationPart all = validate_part(context, model, data, options, cancel, {});
+  return join_parts({&all, 1}, data, options);
 } catch (const Error& error) {
   if (error.code() != ErrorCode::cancelled) throw;
   return std::nullopt;
+}
+
+std::string encode_part(const ValidationPart& part) {
+  std::string bytes;
+  append_number(bytes, part.labels);
+  append_number(bytes, static_cast<uint64_t>(part.cross_entropies.size()));
+  for (const double value : part.cross_entropies) append_number(bytes, value);
+  for (const auto& [pair, text] : part.hypotheses) {
+    append_number(bytes, pair);
+    append_number(bytes, static_cast<uint64_t>(text.size()));
+    bytes += text;
+  }
+  return bytes;
+}
+
+ValidationPart decode_part(std::string_view bytes) {
+  PartReader reader(bytes);
+  ValidationPart part;
+  part.labels = reader.number<double>();
+  for (auto left = reader.number<uint64_t>(); left > 0; --left)
+    part.cross_entropies.push_back(reader.number<double>());
+  while (!reader.at_end()) {
+    const auto pair = reader.number<int64_t>();
+    part.hypotheses.emplace_back(pair, reader.take(reader.number<uint64_t>()));
+  }
+  return part;
 }
 
 DecidingMetrics deciding_metrics(const TrainingData& data, const TrainOptions& options) {

@@ -1,13 +1,18 @@
 // Measures a model on the validation data.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/models/model.h"
 #include "engine/train/cancel.h"
 #include "engine/train/training_data.h"
+#include "engine/train/training_group.h"
 
 namespace trafo {
 
@@ -27,6 +32,24 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
                                                const TrainingData& data,
                                                const TrainOptions& options,
                                                const CancelToken* cancel);
+
+// What one rank of a group measures: the batches of the cross-entropy, and those that are
+// translated, whose number leaves the rank when divided by the number of ranks.
+struct ValidationPart {
+  std::vector<double> cross_entropies;                      // of its batches, in their order
+  double labels = 0;                                        // of all batches of all ranks
+  std::vector<std::pair<int64_t, std::string>> hypotheses;  // with the number of their pair
+};
+ValidationPart validate_part(Context& context, const Model& model, const TrainingData& data,
+                             const TrainOptions& options, const CancelToken* cancel,
+                             const TrainingGroup& group);
+// The result of all parts, by rank. The same bits for any number of them: sums are in the order of
+// the batches. INTERNAL: they do not fit together.
+ValidationResult join_parts(std::span<const ValidationPart> parts, const TrainingData& data,
+                            const TrainOptions& options);
+// A part as bytes, for other ranks. INTERNAL: they are none.
+std::string encode_part(const ValidationPart& part);
+ValidationPart decode_part(std::string_view bytes);
 
 // The metrics among options.valid_metrics that may judge a checkpoint; the first one decides which
 // is best. BLEU is none of them where more than half of the references are written without spaces

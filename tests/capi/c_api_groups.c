@@ -146,7 +146,26 @@ void test_groups(void) {
   FAILS(trafo_group_new(context, &join, id, sizeof id, &group), TRAFO_INVALID_ARGUMENT,
         "not that of a local group");
   FAILS(trafo_group_id_new(7, id, sizeof id), TRAFO_INVALID_ARGUMENT,
-        "TRAFO_TRANSPORT_NCCL (2), got 7");
+        "TRAFO_TRANSPORT_TCP (3), got 7");
+  static const uint8_t token[] = "a token of the tests";
+  uint8_t other[TRAFO_GROUP_ID_BYTES];
+  OK(trafo_group_id_of_master("node:29400", 10, token, sizeof token, id, sizeof id));
+  OK(trafo_group_id_of_master("node:29400", 10, token, sizeof token, other, sizeof other));
+  CHECK(memcmp(id, other, sizeof id) == 0);
+  OK(trafo_group_id_of_master("node:29400", 10, NULL, 0, other, sizeof other));
+  CHECK(memcmp(id, other, sizeof id) != 0);
+  FAILS(trafo_group_id_of_master("node", 4, token, sizeof token, id, sizeof id),
+        TRAFO_INVALID_ARGUMENT, "HOST:PORT");
+  FAILS(trafo_group_id_of_master("node:29400", 10, token, 3, id, sizeof id), TRAFO_INVALID_ARGUMENT,
+        "the token must have 16 to 4096 bytes, got 3");
+  FAILS(trafo_group_id_of_master("node:29400", 10, NULL, 3, id, sizeof id), TRAFO_INVALID_ARGUMENT,
+        "token is NULL");
+  FAILS(trafo_group_id_of_master("node:29400", 10, token, sizeof token, id, 16),
+        TRAFO_INVALID_ARGUMENT, "id_bytes");
+  join.transport = TRAFO_TRANSPORT_TCP;
+  memset(other, 0, sizeof other);
+  FAILS(trafo_group_new(context, &join, other, sizeof other, &group), TRAFO_INVALID_ARGUMENT,
+        "not that of a group over TCP");
   join.transport = TRAFO_TRANSPORT_NCCL;
   FAILS(trafo_group_new(context, &join, id, sizeof id, &group), TRAFO_UNSUPPORTED,
         "NCCL moves memory of GPUs, this rank computes on cpu");

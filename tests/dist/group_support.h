@@ -11,6 +11,7 @@
 #include "engine/backend/cuda/nccl_link.h"
 #include "engine/dist/linked_group.h"
 #include "engine/dist/local_group.h"
+#include "engine/dist/tcp_group.h"
 #include "tests/train/training_support.h"
 
 namespace trafo::testing {
@@ -42,9 +43,16 @@ inline constexpr const char* kNoRoom = "TRAFO_TEST_DEVICE is cuda, and there are
 
 inline constexpr GroupTimeouts kGenerous{.start = 60, .wait = 60};
 
+// The plugin of this build serves groups over TCP.
+inline GroupId tcp_group(const std::string& master = "127.0.0.1:0", const std::string& token = "") {
+  setenv("TRAFO_TCP_LIBRARY", TRAFO_TCP_FILE, 1);
+  return tcp_group_id(master, token);
+}
+
 // With TRAFO_TEST_TRANSPORT=nccl, NCCL moves what is on GPUs.
 inline std::unique_ptr<Communicator> join_group(const GroupId& id, int rank, int size,
                                                 const GroupTimeouts& timeouts) {
+  if (is_tcp_group_id(id)) return join_tcp_group(id, rank, size, timeouts);
   auto local = join_local_group(id, rank, size, timeouts);
   const char* wanted = std::getenv("TRAFO_TEST_TRANSPORT");
   if (!wanted || std::string_view(wanted) != "nccl") return local;
@@ -53,8 +61,8 @@ inline std::unique_ptr<Communicator> join_group(const GroupId& id, int rank, int
 
 // Runs body(rank, group) for each rank, and rethrows the first exception.
 inline void for_each_rank(int size, const std::function<void(int, Communicator*)>& body,
-                          const GroupTimeouts& timeouts = kGenerous) {
-  const GroupId id = new_local_group();
+                          const GroupTimeouts& timeouts = kGenerous,
+                          const GroupId& id = new_local_group()) {
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
@@ -74,7 +82,7 @@ inline void for_each_rank(int size, const std::function<void(int, Communicator*)
 // The error of each rank; no value where there was none.
 inline std::vector<std::optional<Error>> errors_of_ranks(
     int size, const std::function<void(int, Communicator*)>& body,
-    const GroupTimeouts& timeouts = kGenerous) {
+    const GroupTimeouts& timeouts = kGenerous, const GroupId& id = new_local_group()) {
   std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
   for_each_rank(
       size,
@@ -85,7 +93,7 @@ inline std::vector<std::optional<Error>> errors_of_ranks(
           errors[static_cast<size_t>(rank)] = error;
         }
       },
-      timeouts);
+      timeouts, id);
   return errors;
 }
 

@@ -155,21 +155,24 @@ class WireLinks final : public LinkMaker {
 };
 thread_local WireLink* WireLinks::newest = nullptr;
 
-class LinkedGroup : public ::testing::Test {
+// The parameter says whether the ranks meet over TCP, as processes do, or in this process.
+class LinkedGroup : public ::testing::TestWithParam<bool> {
  protected:
+  static GroupId new_group() { return GetParam() ? tcp_group() : new_local_group(); }
+
   using Body = std::function<void(int, Communicator*, Backend&)>;
 
   // The error of each rank, attached to a backend of its own.
   std::vector<std::optional<Error>> errors_of(int size, const Body& body,
                                               const GroupTimeouts& timeouts = kGenerous) {
     std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
-    const GroupId id = new_local_group();
+    const GroupId id = new_group();
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size; ++rank)
       threads.emplace_back([&, rank] {
         const auto context = make_context({DeviceKind::cpu, 0}, 1);
         try {
-          const auto group = join_linked_group(join_local_group(id, rank, size, kGenerous),
+          const auto group = join_linked_group(join_group(id, rank, size, kGenerous),
                                                std::make_unique<WireLinks>(wire_, rank), timeouts);
           try {
             group->attach(context->backend());
@@ -204,7 +207,7 @@ class LinkedGroup : public ::testing::Test {
   Wire wire_;
 };
 
-TEST_F(LinkedGroup, PiecesArriveInTheirOrder) {
+TEST_P(LinkedGroup, PiecesArriveInTheirOrder) {
   expect_none(errors_of(3, [](int rank, Communicator* group, Backend&) {
     EXPECT_STREQ(group->transport(), "wire");
     for (int round = 0; round < 50; ++round) {
@@ -234,12 +237,12 @@ TEST_F(LinkedGroup, PiecesArriveInTheirOrder) {
   EXPECT_EQ(wire_.opened, 3);
 }
 
-TEST_F(LinkedGroup, AnExchangeNeedsADevice) {
-  const GroupId id = new_local_group();
+TEST_P(LinkedGroup, AnExchangeNeedsADevice) {
+  const GroupId id = new_group();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
-      const auto group = join_linked_group(join_local_group(id, rank, 2, kGenerous),
+      const auto group = join_linked_group(join_group(id, rank, 2, kGenerous),
                                            std::make_unique<WireLinks>(wire_, rank), kGenerous);
       int mine = rank, theirs = -1;
       try {
@@ -254,7 +257,7 @@ TEST_F(LinkedGroup, AnExchangeNeedsADevice) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(LinkedGroup, AnExchangeDoesNotWaitForTheDevice) {
+TEST_P(LinkedGroup, AnExchangeDoesNotWaitForTheDevice) {
   wire_.delay_ms = 300;
   expect_none(errors_of(2, [this](int rank, Communicator* group, Backend&) {
     group->barrier();
@@ -270,7 +273,7 @@ TEST_F(LinkedGroup, AnExchangeDoesNotWaitForTheDevice) {
 }
 
 // The rank that is done first frees its group, while the other one still receives.
-TEST_F(LinkedGroup, ARankThatIsDoneDoesNotTakeFromTheOthers) {
+TEST_P(LinkedGroup, ARankThatIsDoneDoesNotTakeFromTheOthers) {
   wire_.delay_ms = 200;
   int numbers[2][2] = {{10, 0}, {11, 0}};
   expect_none(errors_of(2, [&](int rank, Communicator* group, Backend&) {
@@ -285,7 +288,7 @@ TEST_F(LinkedGroup, ARankThatIsDoneDoesNotTakeFromTheOthers) {
   }));
 }
 
-TEST_F(LinkedGroup, ARankThatLeavesFreesTheOthersDevices) {
+TEST_P(LinkedGroup, ARankThatLeavesFreesTheOthersDevices) {
   const auto errors = errors_of(2, [this](int rank, Communicator* group, Backend&) {
     group->barrier();
     wire_.asynchronous = true;
@@ -302,7 +305,7 @@ TEST_F(LinkedGroup, ARankThatLeavesFreesTheOthersDevices) {
   EXPECT_EQ(wire_.aborted, 2);
 }
 
-TEST_F(LinkedGroup, ARankThatDoesNotComeIsNamed) {
+TEST_P(LinkedGroup, ARankThatDoesNotComeIsNamed) {
   const auto errors = errors_of(3,
                                 [this](int rank, Communicator* group, Backend&) {
                                   group->barrier();
@@ -319,7 +322,7 @@ TEST_F(LinkedGroup, ARankThatDoesNotComeIsNamed) {
 }
 
 // All ranks have come, but the devices do not finish.
-TEST_F(LinkedGroup, AnExchangeThatHangsEndsAllRanks) {
+TEST_P(LinkedGroup, AnExchangeThatHangsEndsAllRanks) {
   const auto errors = errors_of(2,
                                 [this](int rank, Communicator* group, Backend&) {
                                   group->barrier();
@@ -335,7 +338,7 @@ TEST_F(LinkedGroup, AnExchangeThatHangsEndsAllRanks) {
     expect_lost(error, "an exchange over wire has not ended within 1 seconds");
 }
 
-TEST_F(LinkedGroup, AnErrorOfTheLinkEndsAllRanks) {
+TEST_P(LinkedGroup, AnErrorOfTheLinkEndsAllRanks) {
   int numbers[2][2] = {};  // the devices may write to them until the links are gone
   const auto errors = errors_of(2, [&](int rank, Communicator* group, Backend&) {
     group->barrier();
@@ -350,14 +353,14 @@ TEST_F(LinkedGroup, AnErrorOfTheLinkEndsAllRanks) {
   EXPECT_NE(errors[1]->message().find("the cable is cut"), std::string::npos);
 }
 
-TEST_F(LinkedGroup, JoiningEndsWithinItsTimeout) {
+TEST_P(LinkedGroup, JoiningEndsWithinItsTimeout) {
   wire_.absent_rank = 1;
   const auto errors =
       errors_of(2, [](int, Communicator*, Backend&) { ADD_FAILURE(); }, {.start = 1, .wait = 60});
   for (const auto& error : errors) expect_lost(error, "within 1 seconds");
 }
 
-TEST_F(LinkedGroup, ARankWithoutLinksIsNamedByAll) {
+TEST_P(LinkedGroup, ARankWithoutLinksIsNamedByAll) {
   wire_.refused_rank = 1;
   const auto errors = errors_of(3, [](int, Communicator*, Backend&) { ADD_FAILURE(); });
   for (const auto& error : errors) {
@@ -368,7 +371,7 @@ TEST_F(LinkedGroup, ARankWithoutLinksIsNamedByAll) {
   }
 }
 
-TEST_F(LinkedGroup, ANewBackendGetsANewLink) {
+TEST_P(LinkedGroup, ANewBackendGetsANewLink) {
   expect_none(errors_of(2, [this](int rank, Communicator* group, Backend& backend) {
     group->attach(backend);
     EXPECT_EQ(wire_.opened, 2);
@@ -383,7 +386,7 @@ TEST_F(LinkedGroup, ANewBackendGetsANewLink) {
   }));
 }
 
-TEST_F(LinkedGroup, TrainingHasTheBitsOfOneRank) {
+TEST_P(LinkedGroup, TrainingHasTheBitsOfOneRank) {
   if (device_of_rank(0).kind != DeviceKind::cpu) GTEST_SKIP() << "these links copy host memory";
   const TrainingData data = copy_data();
   TrainOptions options = quick_options();
@@ -399,6 +402,9 @@ TEST_F(LinkedGroup, TrainingHasTheBitsOfOneRank) {
   }));
   expect_same_files(one.path(), two.path(), 8, "over links");
 }
+
+INSTANTIATE_TEST_SUITE_P(Groups, LinkedGroup, ::testing::Bool(),
+                         [](const auto& form) { return form.param ? "Tcp" : "Local"; });
 
 TEST(Nccl, TheEnvironmentNamesItByAnAbsolutePath) {
   ASSERT_EQ(setenv("TRAFO_NCCL_LIBRARY", "libnccl.so.2", 1), 0);

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""translate-train under mpirun: any number of ranks writes the same files, and no failure of a rank hangs or loses anything.
+"""translate-train with several processes: any number of ranks writes the same files, and no failure of a rank hangs or loses anything.
 
-    tests/dist/ranks.py TRANSLATE_TRAIN LIBTRAFO_MPI [--long] [--kills N] [--seed S]
+    tests/dist/ranks.py TRANSLATE_TRAIN [--mpi LIBTRAFO_MPI] [--long] [--kills N] [--seed S]
 
-Without a launcher, and with mpirun -n 1, 2 and 4, all with four lanes: the checkpoint files are byte-equal for float32, for 8-bit
-states with EMA and two batches a lane, with epochs that end inside an update, and with skipped updates. Runs change the number of
-ranks when they resume. A random rank is killed (SIGKILL), stopped (SIGSTOP) or asked to end (SIGTERM). Ranks with different options
-are refused. --long: the whole matrix of resumes, more options that differ, and 200 kills.
+Without a launcher, with mpirun -n 1, 2 and 4, and over TCP with the environment of torchrun, that of Slurm and --nodes, all with four
+lanes: the checkpoint files are byte-equal for float32, for 8-bit states with EMA and two batches a lane, with epochs that end inside an
+update, and with skipped updates. Runs change the number of ranks, and how they are started, when they resume. A random rank is killed
+(SIGKILL), stopped (SIGSTOP) or asked to end (SIGTERM). Ranks with different options are refused. Without --mpi or mpirun all of it is
+over TCP. --long: the whole matrix of resumes, more options that differ, and 200 kills.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,9 +27,12 @@ import time
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 MODEL = ("--enc-depth 1 --dec-depth 1 --dim-emb 32 --transformer-dim-ffn 64 --transformer-heads 2 --max-length 40 --mini-batch-words 200 "
-         "--vocabs vocab.spm --train-sets train.a train.b --valid-sets valid.a valid.b --valid-metrics ce-mean-words --valid-freq 6u "
+         "--vocabs vocab.spm --train-sets train.a train.b --valid-sets valid.a valid.b --valid-metrics ce-mean-words bleu chrf --valid-freq 6u "
          "--early-stopping 0 --autotune-gemm off --progress off --device cpu --cpu-threads 1 --disp-freq 2u --lanes 4").split()
 FILES = ("model.safetensors", "optimizer.safetensors", "unsmoothed.safetensors", "state.json")
+# A launcher ends what is left of a job so many seconds after one has failed.
+LAUNCHER_PATIENCE = 10
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE")
 failures = []
 
 
@@ -46,40 +51,104 @@ def replaced(words, more):
     return kept + more
 
 
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Job:
+    """The processes of a job without mpirun. As torchrun does, it ends all when one has failed."""
+
+    def __init__(self, commands, environments, folder):
+        self.processes = [subprocess.Popen(command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                          for command, environment in zip(commands, environments)]
+
+    def poll(self):
+        codes = [process.poll() for process in self.processes]
+        return None if None in codes else max(codes, key=abs)
+
+    def communicate(self, timeout):
+        end, failed_at = time.monotonic() + timeout, None
+        while self.poll() is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("the job", timeout)
+            if failed_at is None and any(process.poll() for process in self.processes):
+                failed_at = time.monotonic()
+            if failed_at is not None and time.monotonic() > failed_at + LAUNCHER_PATIENCE:
+                self.kill()
+            time.sleep(0.02)
+        return "".join(process.communicate()[0] for process in self.processes), None
+
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+
+    @property
+    def returncode(self):
+        return self.poll()
+
+
 class Runs:
     def __init__(self, program, library, folder):
         self.program, self.folder = program, pathlib.Path(folder)
-        self.environment = {**os.environ, **ENVIRONMENT, "TRAFO_MPI_LIBRARY": library}
+        self.environment = {**os.environ, **ENVIRONMENT}
+        for name in list(self.environment):
+            if name in LAUNCHERS or name.startswith("SLURM_"):
+                del self.environment[name]
+        if library:
+            self.environment["TRAFO_MPI_LIBRARY"] = library
+        # What starts several processes where a test does not say it.
+        self.launchers = (["mpi"] if library else []) + ["torchrun"]
+        self.launcher = self.launchers[0]
 
-    def command(self, ranks, run, options):
+    def command(self, run, options):
+        return [self.program, "train", *MODEL, "--model", run, *options.split()]
+
+    def start(self, ranks, run, options, launcher=None):
         """ranks: 0 is no launcher; a list is a job whose ranks have these options besides."""
-        train = [self.program, "train", *MODEL, "--model", run, *options.split()]
+        train, launcher = self.command(run, options), launcher or self.launcher
         if ranks == 0:
-            return train
-        if isinstance(ranks, list):
+            return subprocess.Popen(train, cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        own = ranks if isinstance(ranks, list) else [""] * (ranks // 2 if launcher == "devices" else ranks)
+        commands = [replaced(train, more.split()) for more in own]
+        if launcher == "mpi":
             job = MPIRUN[:]
-            for number, more in enumerate(ranks):
-                job += [":"] * (number > 0) + ["-n", "1", *replaced(train, more.split())]
-            return job
-        return [*MPIRUN, "-n", str(ranks), *train]
-
-    def start(self, ranks, run, options):
-        return subprocess.Popen(self.command(ranks, run, options), cwd=self.folder, env=self.environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            for number, command in enumerate(commands):
+                job += [":"] * (number > 0) + ["-n", "1", *command]
+            return subprocess.Popen(job, cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        size, port, environments = len(own), free_port(), []
+        for rank in range(size):
+            environment = {**self.environment, "TRAFO_JOB_TOKEN": "a token of tests/dist/ranks.py"}
+            if launcher == "torchrun":
+                environment |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
+                                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            elif launcher == "slurm":
+                environment |= {"SLURM_PROCID": str(rank), "SLURM_NTASKS": str(size), "SLURM_LOCALID": str(rank), "SLURM_JOB_ID": str(port),
+                                "SLURM_STEP_NODELIST": "localhost,other[1-3]"}
+                commands[rank] += ["--launcher", "slurm"]
+            elif launcher == "devices":  # two ranks a node
+                at = commands[rank].index("--device")
+                commands[rank][at:at + 2] = ["--devices", "cpu,cpu"]
+                commands[rank] += ["--nodes", str(size), "--node-rank", str(rank), "--master", f"[::1]:{port}"]
+            else:
+                commands[rank] += ["--nodes", str(size), "--node-rank", str(rank), "--master", f"localhost:{port}"]
+            environments.append(environment)
+        return Job(commands, environments, self.folder)
 
     def finish(self, job, seconds=120):
         try:
             said, _ = job.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             job.kill()
-            said, _ = job.communicate()
+            said, _ = job.communicate(timeout=60)
             fail(f"a job did not end within {seconds} seconds: {said[-2000:]}")
         return job.returncode, said
 
-    def train(self, ranks, run, options, expected=0):
-        code, said = self.finish(self.start(ranks, run, options))
+    def train(self, ranks, run, options, expected=0, launcher=None):
+        code, said = self.finish(self.start(ranks, run, options, launcher))
         if code != expected:
-            fail(f"{run} with {ranks or 'no'} ranks ends with {code}: {said[-2000:]}")
+            fail(f"{run} with {ranks or 'no'} ranks over {launcher or self.launcher} ends with {code}: {said[-2000:]}")
 
     def pids(self, run):
         """rank -> process of the job that trains `run`."""
@@ -91,7 +160,7 @@ class Runs:
                 words = (folder / "cmdline").read_bytes().split(b"\0")
                 if words[0] != self.program.encode() or run.encode() not in words:
                     continue
-                rank = re.search(rb"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)", (folder / "environ").read_bytes())
+                rank = re.search(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|RANK)=(\d+)", (folder / "environ").read_bytes())
                 if rank and os.readlink(folder / "cwd") == str(self.folder):
                     found[int(rank[1])] = int(folder.name)
             except OSError:
@@ -117,7 +186,7 @@ class Runs:
             found["state.json"] = re.sub(rb'"train_seconds": [^,\n]*', b"", found["state.json"])
         for name in ("config.yml", "vocab.spm"):
             found[name] = (self.folder / run / name).read_bytes().replace(run.encode(), b"RUN")
-        found["config.yml"] = re.sub(rb"^#.*", b"", found["config.yml"], flags=re.M)  # with its checksum
+        found["config.yml"] = re.sub(rb"^#.*|^devices?:.*(\n +.*|\n- .*)*", b"", found["config.yml"], flags=re.M)  # with its checksum
         return found
 
     def compare(self, one, other, update, label):
@@ -155,23 +224,41 @@ def records(runs, run):
 
 def numbers(runs, run):
     """What a run says of its updates, but for times and speeds."""
-    keys = ("type", "update", "epoch", "loss", "nll", "grad_norm", "learning_rate", "target_tokens", "ce-mean-words", "skipped_updates")
+    keys = ("type", "update", "epoch", "loss", "nll", "grad_norm", "learning_rate", "target_tokens", "ce-mean-words", "bleu", "chrf", "skipped_updates")
     return [{key: record.get(key) for key in keys} for record in records(runs, run) if record["type"] in ("train", "skipped", "valid")]
 
 
+def translations(runs, run):
+    """Of the validation sentences, by file."""
+    return {path.name: path.read_bytes() for path in (runs.folder / run / "valid").glob("*")}
+
+
+def starts(runs):
+    """Pairs of a number of ranks and a launcher."""
+    of_launchers = [(ranks, launcher) for launcher in runs.launchers for ranks in (1, 2, 4)]
+    return [(0, None), *of_launchers, (2, "slurm"), (2, "nodes"), (4, "devices")]
+
+
 def equal_files(runs, long):
+    short = {("float32", 1), ("8bit", 1), ("skipped", 1), ("skipped", 2)}
     for mode, (options, updates, code) in MODES.items():
-        for ranks in (0, 1, 2, 4):
-            if not long and (mode, ranks) in {("8bit", 1), ("skipped", 1), ("skipped", 2)}:
+        for ranks, launcher in starts(runs):
+            is_other = launcher in ("slurm", "nodes", "devices")
+            if not long and ((mode, ranks) in short or (is_other and mode != "float32") or (launcher != runs.launcher and mode == "8bit" and ranks == 2)):
                 continue
-            run = f"{mode}-{ranks}"
-            runs.train(ranks, run, options, code)
+            run = f"{mode}-{launcher}-{ranks}" if ranks else f"{mode}-0"
+            runs.train(ranks, run, options, code, launcher)
             if ranks:
-                runs.compare(f"{mode}-0", run, updates, f"{mode} on {ranks} ranks")
+                label = f"{mode} on {ranks} ranks of {launcher}"
+                runs.compare(f"{mode}-0", run, updates, label)
                 if numbers(runs, run) != numbers(runs, f"{mode}-0"):
-                    fail(f"{mode} on {ranks} ranks: other losses than without ranks")
+                    fail(f"{label}: other losses or metrics than without ranks")
+                if translations(runs, run) != translations(runs, f"{mode}-0"):
+                    fail(f"{label}: other translations of the validation sentences")
     if not any(record["type"] == "skipped" for record in records(runs, "skipped-0")):
         fail("no update of the mode 'skipped' was skipped")
+    if not translations(runs, "float32-0") or not any("bleu" in record for record in numbers(runs, "float32-0")):
+        fail("nothing was translated")
     if max(record.get("epoch", 0) for record in records(runs, "float32-0")) < 2:
         fail("no epoch has ended")
 
@@ -182,7 +269,8 @@ def resumes(runs, long):
     for chain in chains:
         run = "resume-" + "-".join(map(str, chain))
         for step, ranks in enumerate(chain):
-            runs.train(ranks, run, f"{options} --after {updates * (step + 1) // len(chain)}u")
+            launcher = runs.launchers[step % len(runs.launchers)]
+            runs.train(ranks, run, f"{options} --after {updates * (step + 1) // len(chain)}u", launcher=launcher)
         runs.compare("float32-0", run, updates, f"a run on {chain} ranks")
 
 
@@ -190,12 +278,14 @@ def kills(runs, count, chance):
     options, updates = "--save-freq 3u", MODES["float32"][1]
     runs.train(0, "unkilled", f"{options} --after {updates}u")
     killed = round_ = 0
+    by_launcher = dict.fromkeys(runs.launchers, 0)
     while killed < count:
         run = f"killed-{round_}"
         round_ += 1
         for _ in range(4):  # kills of one run
             ranks = chance.choice((2, 4))
-            job = runs.start(ranks, run, f"{options} --after {updates}u")
+            launcher = runs.launchers[killed % len(runs.launchers)]
+            job = runs.start(ranks, run, f"{options} --after {updates}u", launcher)
             begin = time.monotonic()
             moment = chance.uniform(0.2, 2.5)
             while time.monotonic() - begin < moment and job.poll() is None:
@@ -205,18 +295,19 @@ def kills(runs, count, chance):
                 os.kill(processes[chance.choice(sorted(processes))], signal.SIGKILL)
                 code, said = runs.finish(job, 30)
                 killed += 1
+                by_launcher[launcher] += 1
                 if code == 0 and runs.updates(run) < updates:
-                    fail(f"mpirun succeeds although a rank was killed: {said[-2000:]}")
+                    fail(f"{launcher} succeeds although a rank was killed: {said[-2000:]}")
             else:
                 runs.finish(job, 30)
             if killed >= count:
                 break
-        runs.train(chance.choice((0, 1, 2, 4)), run, f"{options} --after {updates}u")
+        runs.train(chance.choice((0, 1, 2, 4)), run, f"{options} --after {updates}u", launcher=chance.choice(runs.launchers))
         if not (runs.folder / run / "ckpt" / str(updates)).exists():
             fail(f"{run} has no last checkpoint")
         else:
             runs.compare("unkilled", run, updates, f"{run} after kills of ranks")
-    print(f"ranks: {killed} kills")
+    print("ranks: kills:", ", ".join(f"{count} of {launcher}" for launcher, count in by_launcher.items()))
 
 
 def wait_for_update(runs, job, run, update):
@@ -225,31 +316,51 @@ def wait_for_update(runs, job, run, update):
         time.sleep(0.02)
 
 
-def hung(runs):
-    job = runs.start(2, "hung", "--save-freq 6u --after 100000u --rank-timeout 2")
-    wait_for_update(runs, job, "hung", 4)
-    os.kill(runs.pids("hung")[1], signal.SIGSTOP)
+def hung(runs, launcher):
+    run = f"hung-{launcher}"
+    job = runs.start(2, run, "--save-freq 6u --after 100000u --rank-timeout 2", launcher)
+    wait_for_update(runs, job, run, 4)
+    os.kill(runs.pids(run)[1], signal.SIGSTOP)
     begin = time.monotonic()
     code, said = runs.finish(job, 30)
     if code == 0 or "rank 1 has not come within 2 seconds" not in said:
-        fail(f"a hung rank is not named: {code} {said[-2000:]}")
+        fail(f"a hung rank of {launcher} is not named: {code} {said[-2000:]}")
     if time.monotonic() - begin > 15:
-        fail(f"a hung rank ends the job after {time.monotonic() - begin:.0f} seconds")
+        fail(f"a hung rank of {launcher} ends the job after {time.monotonic() - begin:.0f} seconds")
 
 
-def terminated(runs):
-    job = runs.start(2, "terminated", "--save-freq 1000u --after 100000u")
-    wait_for_update(runs, job, "terminated", 4)
-    os.kill(runs.pids("terminated")[1], signal.SIGTERM)
+def killed(runs):
+    """Without mpirun nobody ends the others: they find out."""
+    job = runs.start(4, "dead", "--save-freq 6u --after 100000u", "torchrun")
+    wait_for_update(runs, job, "dead", 4)
+    begin = time.monotonic()
+    os.kill(runs.pids("dead")[2], signal.SIGKILL)
+    others = [process for rank, process in enumerate(job.processes) if rank != 2]
+    while time.monotonic() - begin < 30 and any(process.poll() is None for process in others):
+        time.sleep(0.02)
+    seconds = time.monotonic() - begin
+    _, said = runs.finish(job, 30)
+    if seconds > 10:
+        fail(f"a killed rank ends the others after {seconds:.1f} seconds")
+    for rank in (0, 1, 3):
+        if not re.search((rf"\[rank {rank}\] " if rank else r"(?m)^(?!\[rank)") + r".*rank 2 has left: its connection", said):
+            fail(f"rank {rank} does not name the rank that was killed: {said[-3000:]}")
+
+
+def terminated(runs, launcher):
+    run, uncut = f"terminated-{launcher}", f"uncut-{launcher}"
+    job = runs.start(2, run, "--save-freq 1000u --after 100000u", launcher)
+    wait_for_update(runs, job, run, 4)
+    os.kill(runs.pids(run)[1], signal.SIGTERM)
     code, said = runs.finish(job, 30)
     if code != 128 + signal.SIGTERM:
-        fail(f"SIGTERM to one rank ends the job with {code}: {said[-2000:]}")
-    saved = [int(path.name) for path in (runs.folder / "terminated/ckpt").iterdir() if path.name.isdigit()]
+        fail(f"SIGTERM to one rank of {launcher} ends the job with {code}: {said[-2000:]}")
+    saved = [int(path.name) for path in (runs.folder / run / "ckpt").iterdir() if path.name.isdigit()]
     if not saved:
-        return fail(f"SIGTERM to one rank saves nothing: {said[-2000:]}")
-    runs.train(1, "terminated", f"--save-freq 1000u --after {max(saved) + 2}u")
-    runs.train(0, "uncut", f"--save-freq 1000u --after {max(saved) + 2}u")
-    runs.compare("uncut", "terminated", max(saved) + 2, "a run that SIGTERM has stopped")
+        return fail(f"SIGTERM to one rank of {launcher} saves nothing: {said[-2000:]}")
+    runs.train(1, run, f"--save-freq 1000u --after {max(saved) + 2}u")
+    runs.train(0, uncut, f"--save-freq 1000u --after {max(saved) + 2}u")
+    runs.compare(uncut, run, max(saved) + 2, "a run that SIGTERM has stopped")
 
 
 def mismatches(runs, long):
@@ -262,39 +373,80 @@ def mismatches(runs, long):
             "--dim-emb 16": "rank 1 differs from rank 0",
             "--optimizer-states 8bit": "differs from rank 0",
         })
-    for number, (options, message) in enumerate(different.items()):
-        code, said = runs.finish(runs.start(["", options], f"different-{number}", "--after 4u"))
-        if code == 0 or message not in said or "rank 1" not in said:
-            fail(f"ranks that differ in {options}: {code} {said[-2000:]}")
-    if long:  # an error of one rank alone, before it joins
-        code, said = runs.finish(runs.start(["", "--vocabs missing.spm"], "missing", "--after 4u --rank-timeout 20"))
-        if code == 0 or "missing.spm" not in said:
-            fail(f"a rank without a vocabulary: {code} {said[-2000:]}")
+    for launcher in runs.launchers:
+        for number, (options, message) in enumerate(different.items()):
+            code, said = runs.finish(runs.start(["", options], f"different-{launcher}-{number}", "--after 4u", launcher))
+            if code == 0 or message not in said or "rank 1" not in said:
+                fail(f"ranks of {launcher} that differ in {options}: {code} {said[-2000:]}")
+        if long:  # an error of one rank alone, before it joins
+            code, said = runs.finish(runs.start(["", "--vocabs missing.spm"], f"missing-{launcher}", "--after 4u --rank-timeout 20", launcher))
+            if code == 0 or "missing.spm" not in said:
+                fail(f"a rank of {launcher} without a vocabulary: {code} {said[-2000:]}")
+
+
+def refusals(runs):
+    """What the environment or the command line says wrongly is named before anything is read."""
+    torchrun = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "node[1-2]"}
+    nodes = "--nodes 2 --node-rank 0 --master localhost:29400"
+    cases = [
+        ({**torchrun, "RANK": "2"}, "", "RANK is 2 and WORLD_SIZE is 2"),
+        ({**torchrun, "WORLD_SIZE": "two"}, "", "WORLD_SIZE=two, which is no number"),
+        ({**torchrun, "MASTER_ADDR": "node7"}, "", "ranks meet at node7:29400, and TRAFO_JOB_TOKEN is not set"),
+        ({**torchrun, "MASTER_PORT": "70000"}, "", "HOST:PORT"),
+        (torchrun, "--devices cpu,cpu", "under torchrun each process is one rank"),
+        ({"RANK": "0"}, "--launcher torchrun", "the environment has no WORLD_SIZE"),
+        (slurm, "--launcher slurm", "ranks meet at node1:20007, and TRAFO_JOB_TOKEN is not set"),
+        ({**slurm, "SLURM_STEP_NODELIST": "node[1-2"}, "--launcher slurm", "names no host"),
+        ({}, "--launcher slurm", "the environment has no SLURM_PROCID: start the processes with srun"),
+        ({}, "--nodes 2 --master localhost:29400", "--node-rank is missing"),
+        ({}, "--nodes 2 --node-rank 0", "--master HOST:PORT is missing"),
+        ({}, "--nodes 2 --node-rank 2 --master localhost:1", "--node-rank is 2 and --nodes is 2"),
+        ({}, "--nodes 2 --node-rank 0 --master localhost", "TRAFO_JOB_TOKEN"),
+        ({}, nodes + " --launcher mpi", "--nodes is instead of --launcher mpi"),
+        ({}, "--master localhost:29400", "--master is for --nodes"),
+        ({}, "--node-rank 1", "--nodes is missing"),
+        ({"TRAFO_JOB_TOKEN": "short"}, nodes, "the token must have 16 to 4096 bytes, got 5"),
+    ]
+    for environment, options, message in cases:
+        command = runs.command("refused", options)
+        if "--devices" in command:
+            del command[command.index("--device"):command.index("--device") + 2]
+        job = subprocess.run(command, cwd=runs.folder, env={**runs.environment, **environment}, text=True,
+                             capture_output=True, timeout=60)
+        if job.returncode == 0 or message not in job.stderr:
+            fail(f"{environment} {options}: {job.returncode} {job.stderr[-500:]}, not '{message}'")
+    if (runs.folder / "refused").exists():
+        fail("a refused run has made its directory")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("library")
+    parser.add_argument("--mpi", metavar="LIBTRAFO_MPI")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--kills", type=int)
     parser.add_argument("--seed", type=int, default=18)
     arguments = parser.parse_args()
-    if not shutil.which("mpirun"):
-        print("ranks: skipped, there is no mpirun")
-        return 77
+    if arguments.mpi and not shutil.which("mpirun"):
+        print("ranks: there is no mpirun, so all processes exchange over TCP")
+        arguments.mpi = None
     count = arguments.kills if arguments.kills is not None else 200 if arguments.long else 2
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ranks-") as name:
         folder = pathlib.Path(name).resolve()
         write_corpus(folder)
-        runs = Runs(str(pathlib.Path(arguments.program).resolve()), str(pathlib.Path(arguments.library).resolve()), folder)
+        library = arguments.mpi and str(pathlib.Path(arguments.mpi).resolve())
+        runs = Runs(str(pathlib.Path(arguments.program).resolve()), library, folder)
         subprocess.run([runs.program, "vocab", "--train-sets", "train.a", "train.b", "--dim-vocabs", "120", "--soft-limit"],
                        cwd=folder, check=True, capture_output=True)
         equal_files(runs, arguments.long)
         resumes(runs, arguments.long)
-        terminated(runs)
-        hung(runs)
+        refusals(runs)
+        for launcher in runs.launchers:
+            terminated(runs, launcher)
+            hung(runs, launcher)
+        killed(runs)
         mismatches(runs, arguments.long)
         kills(runs, count, random.Random(arguments.seed))
     print(f"ranks: {len(failures)} failures, {time.monotonic() - begin:.0f} seconds")

@@ -6,6 +6,7 @@ import "C"
 import (
 	"runtime"
 	"time"
+	"unsafe"
 )
 
 // GroupID is the name of a group, which the program gives to all its ranks.
@@ -40,6 +41,25 @@ func NewMPIGroup() (GroupID, error) {
 	return id, err
 }
 
+// NewTCPGroup names the group of the processes that meet at master, "HOST:PORT" or "[IPv6]:PORT", where
+// rank 0 listens. They train on the CPU, or with TransportNCCL on GPUs. Either every process makes the
+// id from the same master and token, or one makes it and gives its bytes to the others: they are a
+// secret. The token has 16 to 4096 bytes, and nobody can join without it; nil is a new random one. Port
+// 0, only with nil: this process takes a free one, and rank 0 must join in it. What ranks send is not
+// encrypted. A host other than localhost, 127.* and ::1 lets all ranks listen at all addresses of their
+// hosts. It needs libtrafo_tcp.so.
+func NewTCPGroup(master string, token []byte) (GroupID, error) {
+	var id GroupID
+	data, length := chars(master)
+	var secret *C.uint8_t
+	if token != nil {
+		secret = (*C.uint8_t)(unsafe.SliceData(token))
+	}
+	err := check(C.trafo_group_id_of_master(data, length, secret, C.size_t(len(token)), (*C.uint8_t)(&id[0]), C.size_t(len(id))))
+	runtime.KeepAlive(token)
+	return id, err
+}
+
 // Transport is how the ranks of a group exchange bytes.
 type Transport int
 
@@ -48,7 +68,9 @@ const (
 	TransportLocal Transport = C.TRAFO_TRANSPORT_LOCAL
 	// TransportMPI is for NewMPIGroup. It needs libtrafo_mpi.so.
 	TransportMPI Transport = C.TRAFO_TRANSPORT_MPI
-	// TransportNCCL is for NewNCCLGroup.
+	// TransportTCP is for NewTCPGroup. It needs libtrafo_tcp.so.
+	TransportTCP Transport = C.TRAFO_TRANSPORT_TCP
+	// TransportNCCL is for NewNCCLGroup, and for NewTCPGroup and NewMPIGroup with a GPU for each process.
 	TransportNCCL Transport = C.TRAFO_TRANSPORT_NCCL
 )
 

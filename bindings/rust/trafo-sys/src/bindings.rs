@@ -127,6 +127,7 @@ pub const TRAFO_COPY_ALWAYS: i32 = 2;
 pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
 pub const TRAFO_TRANSPORT_MPI: i32 = 1;
 pub const TRAFO_TRANSPORT_NCCL: i32 = 2;
+pub const TRAFO_TRANSPORT_TCP: i32 = 3;
 pub const TRAFO_GROUP_ID_BYTES: i32 = 128;
 unsafe extern "C" {
     #[doc = " \"0.1.0\". Static storage. since 0.1"]
@@ -1554,7 +1555,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients.\n options may be NULL. since 0.1"]
+    #[doc = " An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With\n weight_decay 0, the default, it is Adam. Groups of parameters with settings of their own have an optimizer each. options may be\n NULL. since 0.1"]
     pub fn trafo_adamw_new(
         context: *mut trafo_context,
         parameters: *const *mut trafo_tensor,
@@ -3823,12 +3824,24 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI\n the group is the job, and each process makes the same id by itself.\n TRAFO_TRANSPORT_NCCL: the first call loads NCCL, 2.19.1 or newer: the file that TRAFO_NCCL_LIBRARY in the environment names by an absolute\n path, or else libnccl.so.2 beside libtrafo_cuda.so or on the loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment unless it is\n set. UNSUPPORTED: there is none, and where it was looked for. since 0.1"]
+    #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI\n the group is the job, and each process makes the same id by itself.\n TRAFO_TRANSPORT_NCCL: the first call loads NCCL, 2.19.1 or newer: the file that TRAFO_NCCL_LIBRARY in the environment names by an absolute\n path, or else libnccl.so.2 beside libtrafo_cuda.so or on the loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment unless it is\n set. UNSUPPORTED: there is none, and where it was looked for. The id is for threads of this process.\n TRAFO_TRANSPORT_TCP: trafo_group_id_of_master at 127.0.0.1:0 with a new token, for the processes of this host. since 0.1"]
     pub fn trafo_group_id_new(transport: i32, id: *mut u8, id_bytes: usize) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. since 0.1"]
+    #[doc = " The name of a group of processes that meet at `master`, \"HOST:PORT\" or \"[IPv6]:PORT\" of at most 79 bytes of HOST, where rank 0 listens.\n Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.\n token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.\n PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.\n HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0\n at PORT, the others at free ports. What ranks send is not encrypted. The ranks of a group trust each other.\n The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.\n INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;\n TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1"]
+    pub fn trafo_group_id_of_master(
+        master: *const ::core::ffi::c_char,
+        master_length: usize,
+        token: *const u8,
+        token_length: usize,
+        id: *mut u8,
+        id_bytes: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.\n TRAFO_TRANSPORT_TCP: ranks are processes or threads. INVALID_ARGUMENT also: what answers at the master has another token or is no rank.\n IO: rank 0 cannot listen at its port. VERSION: a rank has another release. UNSUPPORTED: libtrafo_tcp.so was not found. A rank whose\n process or host dies ends the group of all, at once or after about 45 seconds.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. TRAFO_TRANSPORT_NCCL takes an id of MPI or TCP as well:\n the processes exchange over NCCL, and all else over MPI or TCP. since 0.1"]
     pub fn trafo_group_new(
         context: *mut trafo_context,
         options: *const trafo_group_options,

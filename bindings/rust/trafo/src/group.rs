@@ -36,6 +36,44 @@ impl GroupId {
     pub fn nccl() -> Result<Self> {
         Self::of(sys::TRAFO_TRANSPORT_NCCL)
     }
+    /// The group of the processes that meet at `master`, `"HOST:PORT"` or `"[IPv6]:PORT"`, where rank 0 listens. They
+    /// train on the CPU, or with [`over_nccl`](GroupId::over_nccl) on GPUs.
+    ///
+    /// Either every process makes the id from the same master and token, or one makes it and gives its
+    /// [`bytes`](GroupId::bytes) to the others. The token is a secret of 16 to 4096 bytes, without which nobody can join;
+    /// `None` is a new random one. Port 0, only with `None`: this process takes a free one, and rank 0 must join in it.
+    /// What ranks send is not encrypted. A host other than `localhost`, `127.*` and `::1` lets all ranks listen at all
+    /// addresses of their hosts. Needs `libtrafo_tcp.so`.
+    pub fn tcp(master: &str, token: Option<&[u8]>) -> Result<Self> {
+        let mut bytes = [0; ID_BYTES];
+        let secret = token.unwrap_or_default();
+        let start = token.map_or(std::ptr::null(), <[u8]>::as_ptr);
+        // SAFETY: texts and bytes are valid for their lengths.
+        check(unsafe {
+            sys::trafo_group_id_of_master(
+                master.as_ptr().cast(),
+                master.len(),
+                start,
+                secret.len(),
+                bytes.as_mut_ptr(),
+                ID_BYTES,
+            )
+        })?;
+        Ok(GroupId { bytes, transport: sys::TRAFO_TRANSPORT_TCP })
+    }
+    /// What another process needs to join: the token is in it, so it is a secret.
+    pub fn bytes(&self) -> [u8; ID_BYTES] {
+        self.bytes
+    }
+    /// The id of [`GroupId::tcp`] that another process has made. Bytes of anything else are refused when a rank joins.
+    pub fn tcp_from_bytes(bytes: [u8; ID_BYTES]) -> Self {
+        GroupId { bytes, transport: sys::TRAFO_TRANSPORT_TCP }
+    }
+    /// The same processes, each on a GPU of its own: NCCL moves what the GPUs exchange. For ids of [`GroupId::tcp`] and
+    /// [`GroupId::mpi`].
+    pub fn over_nccl(self) -> Self {
+        GroupId { transport: sys::TRAFO_TRANSPORT_NCCL, ..self }
+    }
     fn of(transport: i32) -> Result<Self> {
         let mut bytes = [0; ID_BYTES];
         // SAFETY: the bytes are valid for their length.
@@ -45,8 +83,9 @@ impl GroupId {
 }
 
 impl fmt::Debug for GroupId {
+    // Without the bytes: they may have a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("GroupId").field(&String::from_utf8_lossy(&self.bytes)).finish()
+        f.debug_struct("GroupId").field("transport", &self.transport).finish_non_exhaustive()
     }
 }
 
@@ -104,7 +143,18 @@ impl Group {
     pub fn join_mpi(model: &Model) -> Result<Self> {
         Self::join(model, &GroupId::mpi()?, -1, 0)
     }
-    /// The same with other limits: until all ranks have joined, and for the slowest rank in a later call.
+    /// Joins the group of the processes that meet at `master` as `rank` of `size`: see [`GroupId::tcp`]. All give the same
+    /// token.
+    pub fn join_tcp(
+        model: &Model,
+        master: &str,
+        token: &[u8],
+        rank: i32,
+        size: i32,
+    ) -> Result<Self> {
+        Self::join(model, &GroupId::tcp(master, Some(token))?, rank, size)
+    }
+    /// [`join`](Group::join) with other limits: until all ranks have joined, and for the slowest rank in a later call.
     pub fn join_within(
         model: &Model,
         id: &GroupId,

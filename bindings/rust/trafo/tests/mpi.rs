@@ -1,16 +1,19 @@
-//! Two processes of an MPI job train one model. The test starts itself with mpirun.
+//! Two processes train one model. The tests start themselves, with mpirun or without a launcher.
 
 mod common;
 
 use std::env;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{TestFolder, corpus, model, options, tokenizer};
-use trafo::{Group, GroupId, Period, Result, Trainer, finalize_mpi};
+use trafo::{ErrorCode, Group, GroupId, Period, Result, Trainer, finalize_mpi};
 
 const RUN: &str = "TRAFO_TEST_MPI_RUN";
+const TCP_RUN: &str = "TRAFO_TEST_TCP_RUN";
+const TCP_ID: &str = "TRAFO_TEST_TCP_ID";
+const TCP_LIBRARY: &str = "TRAFO_TCP_LIBRARY";
 
 fn train(directory: &Path, join: impl FnOnce(&trafo::Model) -> Result<Group>) -> Result<()> {
     let corpus = corpus();
@@ -27,13 +30,10 @@ fn train(directory: &Path, join: impl FnOnce(&trafo::Model) -> Result<Group>) ->
     Ok(())
 }
 
-/// The MPI library of Trafo, beside the engine that this test was built with.
-fn library() -> Option<PathBuf> {
-    let named = env::var_os("TRAFO_MPI_LIBRARY").map(PathBuf::from);
-    let beside = || {
-        let folder = PathBuf::from(env::var_os("TRAFO_LIB_DIR")?);
-        folder.join("libtrafo_mpi.so").canonicalize().ok()
-    };
+/// A library of Trafo that is loaded when it is needed, beside the engine that this test was built with.
+fn library(variable: &str, file: &str) -> Option<PathBuf> {
+    let named = env::var_os(variable).map(PathBuf::from);
+    let beside = || PathBuf::from(env::var_os("TRAFO_LIB_DIR")?).join(file).canonicalize().ok();
     named.or_else(beside)
 }
 
@@ -48,7 +48,7 @@ fn two_processes_train_like_one() -> Result<()> {
         })?;
         return finalize_mpi();
     }
-    let Some(library) = library() else {
+    let Some(library) = library("TRAFO_MPI_LIBRARY", "libtrafo_mpi.so") else {
         eprintln!("skipped: there is no libtrafo_mpi.so in TRAFO_LIB_DIR");
         return Ok(());
     };
@@ -70,9 +70,60 @@ fn two_processes_train_like_one() -> Result<()> {
         .output()
         .unwrap();
     assert!(job.status.success(), "{}", String::from_utf8_lossy(&job.stderr));
+    same_checkpoint(&one, &two);
+    Ok(())
+}
+
+fn same_checkpoint(one: &TestFolder, two: &TestFolder) {
     for file in ["model.safetensors", "optimizer.safetensors"] {
         let read = |folder: &TestFolder| std::fs::read(folder.join("ckpt/12").join(file)).unwrap();
-        assert!(read(&one) == read(&two), "{file}");
+        assert!(read(one) == read(two), "{file}");
     }
+}
+
+/// One process makes the id and gives it to the other as text in the environment.
+#[test]
+fn two_processes_train_over_tcp() -> Result<()> {
+    if let Some(directory) = env::var_os(TCP_RUN) {
+        let text = env::var(TCP_ID).unwrap();
+        let bytes: Vec<u8> = (0..text.len() / 2)
+            .map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
+            .collect();
+        let id = GroupId::tcp_from_bytes(bytes.try_into().unwrap());
+        return train(Path::new(&directory), |model| Group::join(model, &id, 1, 2));
+    }
+    const TEST: [&str; 3] = ["--exact", "two_processes_train_over_tcp", "--nocapture"];
+    if env::var_os(TCP_LIBRARY).is_none() {
+        // The environment of this process is not its own.
+        let Some(library) = library(TCP_LIBRARY, "libtrafo_tcp.so") else {
+            eprintln!("skipped: there is no libtrafo_tcp.so in TRAFO_LIB_DIR");
+            return Ok(());
+        };
+        let test = Command::new(env::current_exe().unwrap())
+            .args(TEST)
+            .env(TCP_LIBRARY, library)
+            .output()
+            .unwrap();
+        assert!(test.status.success(), "{}", String::from_utf8_lossy(&test.stderr));
+        return Ok(());
+    }
+    let (one, two) = (TestFolder::new(), TestFolder::new());
+    train(one.path(), |model| Group::join(model, &GroupId::local()?, 0, 1))?;
+    let id = GroupId::tcp("localhost:0", None)?;
+    let text: String = id.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(!format!("{id:?}").contains("localhost"));
+    let other = Command::new(env::current_exe().unwrap())
+        .args(TEST)
+        .env(TCP_RUN, two.path())
+        .env(TCP_ID, text)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    train(two.path(), |model| Group::join(model, &id, 0, 2))?;
+    let other = other.wait_with_output().unwrap();
+    assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stderr));
+    same_checkpoint(&one, &two);
+    let short = GroupId::tcp("localhost:29400", Some(b"short")).unwrap_err();
+    assert_eq!(short.code(), ErrorCode::InvalidArgument);
     Ok(())
 }
