@@ -60,6 +60,13 @@ struct LoadedModel {
 // Throws if the model was trained with another vocabulary; the message names both files.
 void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer);
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
+// Weights that are exactly zero, of the matrices of a model.
+struct ZeroCounts {
+  int64_t zeros = 0, elements = 0;
+  std::vector<int64_t> by_parameter = {};  // of vectors too, in the order of the file
+  std::string text() const;                // "1,200 of 2,000 weights of matrices are zero (60.0 %)"
+};
+ZeroCounts count_zeros(const trafo_model* model);
 // Refuses a folder that has a model or a vocabulary already.
 void require_no_model_in(const std::string& folder);
 // Makes the folder and writes the files of a run that other commands read: model.safetensors and,

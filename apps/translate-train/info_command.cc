@@ -106,15 +106,21 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
     check(trafo_model_get_parameter_info(model.get(), i, &parameters[static_cast<size_t>(i)],
                                          sizeof(trafo_parameter_info)));
   facts["weights"] = weight_facts(parameters);
+  const ZeroCounts zeros = count_zeros(model.get());
+  facts["weights"]["matrix_zeros"] = zeros.zeros;
+  facts["weights"]["matrix_elements"] = zeros.elements;
   if (!tensors) return facts;
+  auto zeros_of_parameter = zeros.by_parameter.begin();
   for (const trafo_parameter_info& parameter : parameters)
-    facts["tensors"].push_back(
-        Json{{"name", parameter.name},
-             {"shape", parameter.rows > 1 ? Json{parameter.rows, parameter.columns}
-                                          : Json{parameter.columns}},
-             {"dtype", parameter.bits == 4             ? "int4"
-                       : parameter.dtype == TRAFO_INT8 ? "int8"
-                                                       : "float32"}});
+    facts["tensors"].push_back(Json{
+        {"name", parameter.name},
+        {"shape",
+         parameter.rows > 1 ? Json{parameter.rows, parameter.columns} : Json{parameter.columns}},
+        {"dtype", parameter.bits == 4             ? "int4"
+                  : parameter.dtype == TRAFO_INT8 ? "int8"
+                                                  : "float32"},
+        {"zeros",
+         static_cast<double>(*zeros_of_parameter++) / static_cast<double>(parameter.elements)}});
   return facts;
 }
 
@@ -187,13 +193,21 @@ void show_model(const Json& m, LineWriter& out) {
   } else {
     out.show("weights       float32");
   }
+  const ZeroCounts zeros{weights["matrix_zeros"].get<int64_t>(),
+                         weights["matrix_elements"].get<int64_t>()};
+  if (zeros.zeros > 0) out.show("zeros         " + zeros.text());
   if (!m.contains("tensors")) return;
   const auto plain = [](const Json& value) { return value.dump(); };
-  for (const Json& tensor : m["tensors"])
+  for (const Json& tensor : m["tensors"]) {
+    const auto share = tensor["zeros"].get<double>();
+    // Codes are zero wherever a small weight was rounded.
+    const bool counts = tensor["shape"].size() > 1 && tensor["dtype"] == "float32";
     out.show(fmt::format(
-        "  {:<48} [{}]{}", tensor["name"].get<std::string>(),
+        "  {:<48} [{}]{}{}", tensor["name"].get<std::string>(),
         joined_elements(tensor["shape"], " x ", plain),
-        tensor["dtype"] == "float32" ? std::string() : " " + tensor["dtype"].get<std::string>()));
+        tensor["dtype"] == "float32" ? std::string() : " " + tensor["dtype"].get<std::string>(),
+        counts && share > 0 ? fmt::format(", {:.1f} % zeros", 100 * share) : std::string()));
+  }
 }
 
 Json vocabulary_facts(const std::string& path) {

@@ -107,7 +107,7 @@ int run(int argc, char** argv) {
       {"quantize", "write a model with int8 or int4 weights", add_quantize},
       {"distill", "a training text for a smaller model, translated by a larger one", add_distill},
       {"merge", "write a model with its LoRA adapter merged", add_merge},
-      {"prune", "write a smaller model without the heads, columns and layers needed least",
+      {"prune", "remove the heads, columns and layers needed least, or set weights to zero",
        add_prune},
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
       {"report", "one HTML page that shows and compares runs", add_report},

@@ -140,6 +140,30 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
   return loaded;
 }
 
+std::string ZeroCounts::text() const {
+  const double share =
+      elements > 0 ? static_cast<double>(zeros) / static_cast<double>(elements) : 0;
+  return fmt::format("{} of {} weights of matrices are zero ({:.1f} %)", grouped(zeros),
+                     grouped(elements), 100 * share);
+}
+
+ZeroCounts count_zeros(const trafo_model* model) {
+  ZeroCounts counts;
+  int64_t tensors = 0, elements = 0;
+  check(trafo_model_get_parameter_count(model, &tensors, &elements));
+  for (int64_t i = 0; i < tensors; ++i) {
+    trafo_parameter_info info{};
+    check(trafo_model_get_parameter_info(model, i, &info, sizeof info));
+    int64_t zeros = 0;
+    check(trafo_model_get_zeros(model, i, &zeros));
+    counts.by_parameter.push_back(zeros);
+    if (info.rows < 2) continue;
+    counts.zeros += zeros;
+    counts.elements += info.elements;
+  }
+  return counts;
+}
+
 void require_no_model_in(const std::string& folder) {
   for (const char* name : {kModelFile, kVocabularyFile}) {
     const fs::path path = fs::path(folder) / name;

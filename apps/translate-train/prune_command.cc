@@ -17,7 +17,14 @@ struct PruneArguments {
   std::vector<std::string> calibration;
   std::vector<double> ffn, heads;
   std::vector<int64_t> layers;
+  double sparsity = 0.5;
+  std::string score = "magnitude", pattern;
+  const CLI::Option* sparsity_flag = nullptr;
+  const CLI::Option* score_flag = nullptr;
   bool quiet = false;
+
+  bool structured() const { return !ffn.empty() || !heads.empty() || !layers.empty(); }
+  bool unstructured() const { return sparsity_flag->count() > 0 || !pattern.empty(); }
 };
 
 // One value for both stacks, or the encoder's and the decoder's.
@@ -74,25 +81,66 @@ std::string size_of(const trafo_model* model) {
                      stacks_of(config_of(model)));
 }
 
+void check_flags(const PruneArguments& arguments) {
+  if (!arguments.structured() && !arguments.unstructured())
+    usage_error(
+        "prune wants --ffn, --heads or --layers: how much stays; or --sparsity or --pattern: how "
+        "many weights become zero");
+  if (arguments.structured() && arguments.unstructured())
+    usage_error(fmt::format("{} and {} are two kinds of pruning: make one after the other",
+                            arguments.sparsity_flag->count() > 0 ? "--sparsity" : "--pattern",
+                            !arguments.ffn.empty()     ? "--ffn"
+                            : !arguments.heads.empty() ? "--heads"
+                                                       : "--layers"));
+  if (arguments.structured() && arguments.score_flag->count() > 0)
+    usage_error("--score is of --sparsity and --pattern: it does not choose columns or heads");
+  const bool wanda = arguments.unstructured() && arguments.score == "wanda";
+  if (arguments.calibration.empty() && (arguments.structured() || wanda))
+    usage_error(fmt::format("--train-sets: {} is measured on a sample of the training data",
+                            wanda ? "--score wanda" : "what is needed least"));
+}
+
+Model without_parts(const PruneArguments& arguments, const LoadedModel& loaded, bool encoder) {
+  const trafo_prune_options options = options_of(arguments, encoder);
+  const Corpus calibration = open_calibration(arguments, encoder);
+  return make<Model>(trafo_model_prune, static_cast<const trafo_model*>(loaded.model.get()),
+                     static_cast<const trafo_tokenizer*>(loaded.tokenizer.get()),
+                     static_cast<const trafo_corpus*>(calibration.get()), &options,
+                     static_cast<const trafo_cancel*>(nullptr));
+}
+
+Model with_zeros(const PruneArguments& arguments, const LoadedModel& loaded, bool encoder) {
+  auto options = with_defaults<trafo_sparsify_options>(trafo_sparsify_options_init);
+  options.sparsity = arguments.sparsity;
+  options.score = arguments.score == "wanda" ? TRAFO_PRUNE_WANDA : TRAFO_PRUNE_MAGNITUDE;
+  options.pattern = arguments.pattern.empty() ? TRAFO_SPARSITY_UNSTRUCTURED : TRAFO_SPARSITY_2_4;
+  Corpus calibration;
+  if (!arguments.calibration.empty()) {
+    calibration = open_calibration(arguments, encoder);
+    options.calibration = calibration.get();
+    options.tokenizer = loaded.tokenizer.get();
+  }
+  return make<Model>(trafo_model_sparsify, loaded.model.get(), &options,
+                     static_cast<const trafo_cancel*>(nullptr));
+}
+
 int prune(const PruneArguments& arguments) {
-  if (arguments.ffn.empty() && arguments.heads.empty() && arguments.layers.empty())
-    usage_error("prune wants --ffn, --heads or --layers: how much stays");
+  check_flags(arguments);
   require_no_model_in(arguments.output);
   Reporter reporter({.quiet = arguments.quiet});
   const LoadedModel loaded = load_model(arguments.model, reporter);
   const bool encoder = has_encoder(config_of(loaded.model.get()));
-  const trafo_prune_options options = options_of(arguments, encoder);
-  const Corpus calibration = open_calibration(arguments, encoder);
   const Reporter::Phase phase(reporter, "pruning");
-  const auto pruned =
-      make<Model>(trafo_model_prune, static_cast<const trafo_model*>(loaded.model.get()),
-                  static_cast<const trafo_tokenizer*>(loaded.tokenizer.get()),
-                  static_cast<const trafo_corpus*>(calibration.get()), &options,
-                  static_cast<const trafo_cancel*>(nullptr));
+  const Model pruned = arguments.structured() ? without_parts(arguments, loaded, encoder)
+                                              : with_zeros(arguments, loaded, encoder);
   const std::string path =
       write_model_folder(arguments.output, pruned.get(), loaded.tokenizer.get());
-  reporter.info(fmt::format("{}: {}, before {}; {:.1f} s", path, size_of(pruned.get()),
-                            size_of(loaded.model.get()), phase.seconds()));
+  if (arguments.structured())
+    reporter.info(fmt::format("{}: {}, before {}; {:.1f} s", path, size_of(pruned.get()),
+                              size_of(loaded.model.get()), phase.seconds()));
+  else
+    reporter.info(
+        fmt::format("{}: {}; {:.1f} s", path, count_zeros(pruned.get()).text(), phase.seconds()));
   return kDone;
 }
 
@@ -106,8 +154,7 @@ Action add_prune(CLI::App& app) {
       ->type_name("DIR");
   app.add_option("-t,--train-sets", arguments->calibration,
                  "a sample of the training data, which says what is needed least: SRC TRG, or one "
-                 "text for a decoder-lm")
-      ->required()
+                 "text for a decoder-lm; --sparsity without --score wanda needs none")
       ->expected(1, 2)
       ->type_name("FILE");
   app.add_option("--ffn", arguments->ffn,
@@ -123,10 +170,28 @@ Action add_prune(CLI::App& app) {
                  "layers that stay in each stack; two values as above")
       ->expected(1, 2)
       ->type_name("N");
+  arguments->sparsity_flag =
+      app.add_option("--sparsity", arguments->sparsity,
+                     "share of the weights of each linear layer that becomes zero, instead of "
+                     "removing parts (with --pattern 2:4: 0.5)")
+          ->type_name("S");
+  arguments->score_flag =
+      app.add_option("--score", arguments->score,
+                     "which weights become zero: magnitude (default) or wanda, which multiplies it "
+                     "with the norm of the inputs")
+          ->check(CLI::IsMember({"magnitude", "wanda"}))
+          ->type_name("NAME");
+  app.add_option("--pattern", arguments->pattern,
+                 "2:4: of each four neighbours of a row, two become zero")
+      ->check(CLI::IsMember({"2:4"}))
+      ->type_name("N:M");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "What is removed is gone: DIR has a smaller model, which train --pretrained-model DIR "
-      "fine-tunes. It has lost quality until then. 500 to 2,000 pairs are enough for -t.");
+      "fine-tunes. It has lost quality until then. 500 to 2,000 pairs are enough for -t.\n"
+      "--sparsity leaves the shape of the model; train --keep-zeros on fine-tunes such a model, "
+      "and "
+      "train --prune-sparsity S prunes gradually.");
   return [arguments] { return prune(*arguments); };
 }
 

@@ -139,6 +139,21 @@ constexpr SettingSpec kSpecs[] = {
     {"layer-drop", "", "", "Training", "P",
      "skip every layer with this probability in a batch: later, layers can be pruned (default 0)",
      "", 1, 1, true, false, nullptr},
+    {"prune-sparsity", "", "", "Training", "S",
+     "unstructured pruning: this share of the weights of linear layers becomes zero and stays so (default 0)",
+     "", 1, 1, true, false, nullptr},
+    {"prune-start", "", "", "Training", "N",
+     "the update before which pruning begins (default 1)",
+     "", 1, 1, true, false, nullptr},
+    {"prune-end", "", "", "Training", "N",
+     "the update before which --prune-sparsity is reached (default 0)",
+     "", 1, 1, true, false, nullptr},
+    {"prune-every", "", "", "Training", "N",
+     "updates from one pruning to the next (default 100)",
+     "", 1, 1, true, false, nullptr},
+    {"keep-zeros", "", "", "Training", "on|off",
+     "on: weights of linear layers that are zero stay zero, to fine-tune a pruned model (default off)",
+     "on off", 0, 1, true, false, nullptr},
     {"teacher", "", "", "Training", "FILE|DIR",
      "word-level distillation: learn the probabilities of this trained model, too; its vocabulary is the run's",
      "", 1, 1, true, true, nullptr},
@@ -353,6 +368,11 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
   if (s.has("quantize-bits")) o.quantize_bits = s.integer("quantize-bits", {"0 to 8", 0, 8, true, true, true});
   if (s.has("layer-drop")) o.layer_drop = s.real("layer-drop", {"at least 0 and below 1", 0, 1, true, false, true});
+  if (s.has("prune-sparsity")) o.prune_sparsity = s.real("prune-sparsity", {"at least 0 and below 1", 0, 1, true, false, true});
+  if (s.has("prune-start")) o.prune_start = s.integer("prune-start", {"at least 1", 1, 0x1p62, true, false, false});
+  if (s.has("prune-end")) o.prune_end = s.integer("prune-end", {"0 ({prune_start}, all at once) or above", 0, 0x1p62, true, false, true});
+  if (s.has("prune-every")) o.prune_every = s.integer("prune-every", {"at least 1", 1, 0x1p62, true, false, false});
+  if (s.has("keep-zeros")) o.keep_zeros = s.flag("keep-zeros");
   if (s.has("teacher-weight")) o.teacher_weight = s.real("teacher-weight", {"at least 0 and at most 1", 0, 1, true, true, false});
   if (s.has("teacher-temperature")) o.teacher_temperature = s.real("teacher-temperature", {"above 0 and below 1000000", 0, 1000000, false, false, false});
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
@@ -394,6 +414,11 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("optimizer-states", {first_name(kOptimizerStates[o.optimizer_states])});
   s.set_default("quantize-bits", {fmt::format("{}", o.quantize_bits)});
   s.set_default("layer-drop", {fmt::format("{}", o.layer_drop)});
+  s.set_default("prune-sparsity", {fmt::format("{}", o.prune_sparsity)});
+  s.set_default("prune-start", {fmt::format("{}", o.prune_start)});
+  s.set_default("prune-end", {fmt::format("{}", o.prune_end)});
+  s.set_default("prune-every", {fmt::format("{}", o.prune_every)});
+  s.set_default("keep-zeros", {o.keep_zeros != 0 ? "on" : "off"});
   s.set_default("teacher-weight", {fmt::format("{}", o.teacher_weight)});
   s.set_default("teacher-temperature", {fmt::format("{}", o.teacher_temperature)});
   s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});

@@ -144,7 +144,7 @@ typedef struct trafo_model_config {
    * */
   double rope_factor;
   /* Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn
-   * fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: {rope_factor} divides all
+   * fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: rope_factor divides all
    * angles. */
   int64_t rope_original_positions;
   /* Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1. */
@@ -153,10 +153,10 @@ typedef struct trafo_model_config {
    * Default 4. */
   double rope_high_turns;
   /* Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has. Default 0:
-   * {ffn_width}. */
+   * ffn_width. */
   int64_t encoder_ffn_width;
   /* Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:
-   * {heads}. */
+   * heads. */
   int64_t encoder_heads;
   /* Which layers of the decoder share their parameters: a number from 1 to decoder_layers for each layer, and layers with the
    * same number share. For up to 32 layers. Default: none are shared. 0 ends the list. */
@@ -271,6 +271,35 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_optio
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *calibration, const trafo_prune_options *options,
                                                         const trafo_cancel *cancel, trafo_model **out);
+/* What says which weights trafo_model_sparsify sets to zero: those with the lowest score. */
+#define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix */
+#define TRAFO_PRUNE_WANDA     1 /* |weight| times the norm of its input, among the weights of the row (Sun et al., arXiv 2306.11695) */
+
+/* Which weights are compared with each other. */
+#define TRAFO_SPARSITY_UNSTRUCTURED 0 /* as the score says */
+#define TRAFO_SPARSITY_2_4          1 /* the four neighbours of a row, of which two stay: the sparsity is 0.5 */
+
+typedef struct trafo_sparsify_options {
+  size_t struct_size;
+  double sparsity;                  /* share of the weights of each linear layer that becomes zero, at least 0 and below 1; default 0.5 */
+  int32_t score;                    /* TRAFO_PRUNE_MAGNITUDE (default) or TRAFO_PRUNE_WANDA */
+  int32_t pattern;                  /* TRAFO_SPARSITY_UNSTRUCTURED (default) or TRAFO_SPARSITY_2_4 */
+  const trafo_tokenizer *tokenizer; /* of the calibration pairs; default NULL */
+  const trafo_corpus *calibration;  /* pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them; default NULL */
+} trafo_sparsify_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sparsify_options_init(trafo_sparsify_options *options, size_t struct_size);
+/* Makes a float32 model of a trained one in which single weights of the linear layers are zero (unstructured pruning); embeddings, the
+ * output projection, biases and norms stay. At most 65,536 target tokens of the calibration pairs are read. The new model is on the same
+ * context and is the caller's; `model` does not change. Fine-tune it with keep_zeros of trafo_trainer_options. options may be NULL for the
+ * defaults. cancel may be NULL. INVALID_ARGUMENT: an option; Wanda without a calibration pair, or a tokenizer of another vocabulary; 2:4
+ * and a row that is no multiple of 4 weights long; the model has an adapter. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input
+ * of a layer. CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_sparsify(trafo_model *model, const trafo_sparsify_options *options,
+                                                           const trafo_cancel *cancel, trafo_model **out);
+/* The number of elements of parameter `index` that are exactly zero; of an int8 weight, of its codes. Reads the parameter. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_zeros(const trafo_model *model, int64_t index, int64_t *out_zeros);
 /* Writes a model.safetensors, which appears whole or not at all. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
 /* The configuration that the model was made or loaded with. since 0.1 */
@@ -467,6 +496,14 @@ typedef struct trafo_trainer_options {
    * 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all
    * layers. Default 0: none is skipped. */
   double layer_drop;
+  /* Unstructured pruning: the share of the weights of each trainable linear layer that is zero after prune_end. It rises from
+   * zero at prune_start by a cubic schedule (Zhu & Gupta, arXiv 1710.01878). The weights of the least magnitude of a matrix are
+   * pruned, and stay zero. Embeddings, the output projection, biases and norms are not pruned. Default 0: no weight is pruned.
+   * */
+  double prune_sparsity;
+  int64_t prune_start; /* The update, counted from 1, before which pruning to prune_sparsity begins. Default 1. */
+  int64_t prune_end; /* The update before which prune_sparsity is reached. Default 0: prune_start, all at once. */
+  int64_t prune_every; /* Updates from one pruning to the next, between prune_start and prune_end. Default 100. */
   /* Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W T^2 times
    * the divergence from the teacher at teacher_temperature T. 0 does not run the teacher. Default 0.5. */
   double teacher_weight;
@@ -491,6 +528,10 @@ typedef struct trafo_trainer_options {
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
   int32_t tf32;
+  /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
+   * prune_sparsity above 0 does the same. Default 0. */
+  int32_t keep_zeros;
+  int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
   int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
@@ -521,7 +562,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved; /* 0 */
+  int32_t reserved2; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -539,7 +580,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved2; /* 0 */
+  int32_t reserved3; /* 0 */
   /* options: end */
 } trafo_trainer_options;
 

@@ -24,13 +24,6 @@ trafo_model* load(const Call& call, trafo_context* context, const char* path, si
           load_model(c, path_argument(call, path, path_length, "path"), precision, int8_weights)));
 }
 
-ParamId checked_parameter(const Call& call, const ParameterStore& parameters, int64_t index) {
-  if (index < 0 || static_cast<size_t>(index) >= parameters.count())
-    call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
-                index);
-  return static_cast<ParamId>(index);
-}
-
 void set_trainable(const Call& call, trafo_model* model, const char* pattern, size_t length,
                    bool trainable, int64_t* out_count) {
   if (out_count) *out_count = 0;

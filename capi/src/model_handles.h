@@ -23,6 +23,14 @@ struct ModelObject {
   std::shared_ptr<const PackedWeights> packed = nullptr;  // on the CPU, of a model for inference
 };
 
+inline ParamId checked_parameter(const Call& call, const ParameterStore& parameters,
+                                 int64_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= parameters.count())
+    call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
+                index);
+  return static_cast<ParamId>(index);
+}
+
 inline void check_changeable(const Call& call, const ModelObject& model) {
   if (model.for_inference)
     call.refuse("the model is prepared for inference; load it once more to change its weights");

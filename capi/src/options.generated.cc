@@ -143,6 +143,11 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.tf32 = o.tf32 ? 1 : 0;
   c.quantize_bits = o.quantize_bits;
   c.layer_drop = o.layer_drop;
+  c.prune_sparsity = o.prune_sparsity;
+  c.prune_start = o.prune_start;
+  c.prune_end = o.prune_end;
+  c.prune_every = o.prune_every;
+  c.keep_zeros = o.keep_zeros ? 1 : 0;
   c.teacher_weight = o.teacher_weight;
   c.teacher_temperature = o.teacher_temperature;
   c.ema_alpha = o.ema_alpha;
@@ -183,6 +188,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
 TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& c) {
   call.reserved(c.reserved);
   call.reserved(c.reserved2);
+  call.reserved(c.reserved3);
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -199,6 +205,11 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.tf32 = call.flag(c.tf32, "tf32");
   o.quantize_bits = c.quantize_bits;
   o.layer_drop = c.layer_drop;
+  o.prune_sparsity = c.prune_sparsity;
+  o.prune_start = c.prune_start;
+  o.prune_end = c.prune_end;
+  o.prune_every = c.prune_every;
+  o.keep_zeros = call.flag(c.keep_zeros, "keep_zeros");
   o.teacher_weight = c.teacher_weight;
   o.teacher_temperature = c.teacher_temperature;
   o.ema_alpha = c.ema_alpha;

@@ -3,10 +3,8 @@
 
 #include <optional>
 
-#include "capi/src/model_handles.h"
+#include "capi/src/calibration.h"
 #include "capi/src/options.h"
-#include "capi/src/text_handles.h"
-#include "engine/models/upload.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -18,25 +16,6 @@ trafo_quantize_options default_quantize_options() {
   options.bits = 8;
   options.method = TRAFO_QUANTIZE_NEAREST;
   return options;
-}
-
-// The calibration pairs as token ids; pairs that are too long for the model are left out.
-TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& model,
-                                  const TokenizerObject* object,
-                                  const trafo_quantize_options& options) {
-  if (!object) call.refuse("calibration pairs need a tokenizer");
-  const TextCorpus& corpus = call.handle(options.calibration, "calibration").corpus;
-  const Tokenizer& tokenizer = vocabulary_of(*model.model, *object);
-  const ModelConfig& config = model.model->config();
-  if (tokenizer.vocab_size() != config.vocabulary)
-    call.refuse("the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
-                config.vocabulary);
-  if (corpus.size() == 0) call.refuse("the calibration data have no pair");
-  TokenizedCorpusOptions lengths;
-  lengths.form = sequence_form(config);
-  lengths.max_length =
-      static_cast<int32_t>(std::min<int64_t>(lengths.max_length, config.max_positions));
-  return {corpus, tokenizer, lengths};
 }
 
 }  // namespace
@@ -68,7 +47,7 @@ trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_optio
         wanted.tokenizer ? &call.handle(wanted.tokenizer, "tokenizer") : nullptr;
     std::optional<TokenizedCorpus> calibration;
     if (wanted.calibration) {
-      calibration.emplace(calibration_pairs(call, m, tokenizer, wanted));
+      calibration.emplace(calibration_pairs(call, m, tokenizer, wanted.calibration));
       settings.calibration = &*calibration;
       settings.start_id = tokenizer->tokenizer.bos_id();
     }

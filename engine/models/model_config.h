@@ -71,7 +71,7 @@ struct ModelConfig {
   double rope_factor = 1;
   // Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles
   // of those pairs that turn fewer than rope_low_turns times in them, and less and less of it
-  // those of more turns. 0: {rope_factor} divides all angles.
+  // those of more turns. 0: rope_factor divides all angles.
   int64_t rope_original_positions = 0;
   // Turns in rope_original_positions positions up to which rope_factor divides an angle whole.
   double rope_low_turns = 1;
@@ -79,10 +79,10 @@ struct ModelConfig {
   // angle; above rope_low_turns.
   double rope_high_turns = 4;
   // Width inside the feed-forward layers of the encoder, where pruning left it another one than
-  // the decoder has. 0: {ffn_width}.
+  // the decoder has. 0: ffn_width.
   int64_t encoder_ffn_width = 0;
   // Attention heads of the encoder, where pruning left it another number than the decoder has.
-  // With head_width. 0: {heads}.
+  // With head_width. 0: heads.
   int64_t encoder_heads = 0;
   // Which layers of the decoder share their parameters: a number from 1 to decoder_layers for
   // each layer, and layers with the same number share. For up to 32 layers.

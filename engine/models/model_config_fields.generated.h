@@ -38,11 +38,11 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "attention_output_bias", .fixed = true, .later = true}, o.attention_output_bias);
   visit(OptionField{.name = "ffn_biases", .fixed = true, .later = true}, o.ffn_biases);
   visit(OptionField{.name = "rope_factor", .later = true, .low = 1, .high = 1000000}, o.rope_factor);
-  visit(OptionField{.name = "rope_original_positions", .later = true, .low = 0, .high = 16777216, .zero = "{rope_factor} divides all angles"}, o.rope_original_positions);
+  visit(OptionField{.name = "rope_original_positions", .later = true, .low = 0, .high = 16777216, .zero = "rope_factor divides all angles"}, o.rope_original_positions);
   visit(OptionField{.name = "rope_low_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_low_turns);
   visit(OptionField{.name = "rope_high_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_high_turns);
-  visit(OptionField{.name = "encoder_ffn_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "{ffn_width}"}, o.encoder_ffn_width);
-  visit(OptionField{.name = "encoder_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "{heads}"}, o.encoder_heads);
+  visit(OptionField{.name = "encoder_ffn_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "ffn_width"}, o.encoder_ffn_width);
+  visit(OptionField{.name = "encoder_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "heads"}, o.encoder_heads);
   visit(OptionField{.name = "decoder_tied_layers", .fixed = true, .later = true}, o.decoder_tied_layers);
   visit(OptionField{.name = "encoder_tied_layers", .fixed = true, .later = true}, o.encoder_tied_layers);
 }

@@ -6,10 +6,8 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
-#include "engine/data/batcher.h"
 #include "engine/models/adapter.h"
 #include "engine/models/gptq.h"
-#include "engine/models/upload.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/view/view.h"
@@ -78,28 +76,6 @@ class OutputNoise : public LinearObserver {
   const ParameterStore& rounded_;
   std::vector<Noise> noise_;
 };
-
-// Runs the model on the calibration pairs.
-void observe_calibration(Context& context, Model& model, const QuantizeOptions& options,
-                         LinearObserver& observer) {
-  struct Observed {
-    ParameterStore& parameters;
-    Observed(ParameterStore& store, LinearObserver& to) : parameters(store) {
-      parameters.set_observer(&to);
-    }
-    ~Observed() { parameters.set_observer(nullptr); }
-  } observed(model.parameters(), observer);
-  const NoGrad no_grad(context);
-  BatcherOptions order;
-  order.start_id = options.start_id;
-  Batcher batcher(*options.calibration, order);
-  int64_t tokens = 0;
-  for (PackedBatchHost host; !host.last_in_epoch && tokens < kCalibrationTokens;) {
-    batcher.next(host);
-    tokens += static_cast<int64_t>(host.target_in.size());
-    model.logits(context, upload(context, host, model.config(), DType::f32));
-  }
-}
 
 void check_quantization(const Context& context, const Model& model,
                         const QuantizeOptions& options) {
@@ -193,7 +169,7 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   const std::vector<bool> wanted = matrices_to_quantize(from, options.keep_float);
   InputProducts products(wanted);
   const bool gptq = options.method == QuantizeMethod::gptq;
-  if (gptq) observe_calibration(context, model, options, products);
+  if (gptq) observe_calibration(context, model, *options.calibration, options.start_id, products);
 
   std::unique_ptr<Model> result = make_model(context, model.config(), 0, DType::f32, true);
   if (model.adapter()) add_adapter(context, *result, *model.adapter(), 0);
@@ -213,7 +189,7 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   }
   if (options.calibration == nullptr) return result;
   OutputNoise outputs(from, to);
-  observe_calibration(context, model, options, outputs);
+  observe_calibration(context, model, *options.calibration, options.start_id, outputs);
   for (size_t i = 0; i < to.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (outputs.noise(id).signal > 0) to.set_signal_to_noise(id, outputs.noise(id).decibels());

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "engine/core/option_enums.generated.h"
-#include "engine/data/tokenized_corpus.h"
-#include "engine/models/model.h"
+#include "engine/models/calibration.h"
 
 namespace trafo {
 
@@ -26,8 +25,6 @@ struct QuantizeOptions {
   const TokenizedCorpus* calibration = nullptr;
   int32_t start_id = 0;  // what the decoder begins with
 };
-
-inline constexpr int64_t kCalibrationTokens = 1 << 16;
 
 // A model with the same values, quantized; an adapter stays float32. `model` is unchanged at the
 // end. ParameterStore::signal_to_noise of a quantized matrix W, with calibration pairs: 10 log10

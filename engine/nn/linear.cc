@@ -12,6 +12,7 @@ Linear::Linear(ParameterStore& store, const std::string& prefix, const LinearOpt
     init.layer_elements = options.out / options.stacked_layers * options.in;
   weight_ = store.declare(prefix + ".weight", {options.out, options.in}, init);
   store.allow_int8(weight_);
+  store.allow_pruning(weight_);
   if (options.bias) bias_ = store.declare(prefix + ".bias", {options.out}, Init::zeros());
 }
 

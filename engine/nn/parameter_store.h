@@ -87,6 +87,8 @@ class ParameterStore {
   ParamId declare(std::string name, const Shape& shape, Init init, const std::string& group = {});
   // Says that the module that reads this matrix reads int8 codes too.
   void allow_int8(ParamId id) { entries_[index(id)].takes_int8 = true; }
+  // Says that weights of this matrix may be pruned: set to zero.
+  void allow_pruning(ParamId id) { entries_[index(id)].prunable = true; }
   // Allocates the workspaces and draws initial values from (seed, parameter number): the same for
   // every device and thread count, for bfloat16 those of float32 rounded. Ends the declaration
   // phase. With int8_weights, matrices that allow it get codes by set_int8, and have no values.
@@ -100,6 +102,8 @@ class ParameterStore {
   const Tensor& grad(ParamId id) const { return entries_[index(id)].grad; }  // undefined: frozen
   ParamId find(const std::string& name) const;  // kNoParam if there is none
   int64_t parameter_count() const;              // elements, without alignment padding
+  // The matrices of linear layers inside the model: no embedding, no output projection, no adapter.
+  bool prunable(ParamId id) const { return entries_[index(id)].prunable; }
   DType dtype() const { return flat_.dtype(); }
 
   // --- int8 weights ---
@@ -193,7 +197,7 @@ class ParameterStore {
     ParameterGroup group;
     int64_t offset = 0;  // elements, in flat_ or in frozen_
     Tensor value = {}, grad = {};
-    bool takes_int8 = false, kept_float = false;
+    bool takes_int8 = false, kept_float = false, prunable = false;
     std::shared_ptr<const Int8Matrix> int8 = nullptr;
     std::shared_ptr<const Int4Matrix> int4 = nullptr;
     double signal_to_noise = std::numeric_limits<double>::quiet_NaN();

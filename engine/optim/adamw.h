@@ -51,6 +51,7 @@ class AdamW {
   int64_t steps() const { return steps_; }  // updates so far
 
   DType dtype() const { return parameters_.dtype(); }
+  const Tensor& gradients() const { return gradients_; }
   const ElementRange& shard() const { return shard_; }
   int64_t state_bytes() const;  // of the moments, the EMA and the table of groups
 

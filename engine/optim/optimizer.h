@@ -24,6 +24,17 @@ struct SquarePartialsParams {
   double* out;
 };
 
+// x[i] = 0 where param[i] is zero and prunable[i / kGroupElements] is not. x has the dtype of the
+// parameters or, with `codes`, one byte an element (8-bit moments).
+struct ZeroPrunedParams {
+  DType dtype;
+  int64_t count;
+  const void* param;
+  const uint8_t* prunable;  // in the memory of the device
+  void* x;
+  bool codes;
+};
+
 // The weight of the parameters of update `step` (1 for the first) in their EMA: ema += weight
 // (parameters - ema). As in Marian's --exponential-smoothing it is larger in the beginning, when an
 // average over 1 / alpha updates would mostly hold initial weights: max(alpha, 1 - (n + 1) / (n +

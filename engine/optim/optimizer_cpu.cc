@@ -368,6 +368,30 @@ void adamw_8bit(ThreadPool& pool, const AdamWParams& p) {
   });
 }
 
+template <class T, class X>
+void zero_pruned(ThreadPool& pool, const ZeroPrunedParams& p) {
+  const T* param = static_cast<const T*>(p.param);
+  X* x = static_cast<X*>(p.x);
+  static_assert(kBlockElements % kGroupElements == 0);
+  parallel_for_range(pool, p.count, kBlockElements, [&](int64_t begin, int64_t end) {
+    for (int64_t cell = begin; cell < end; cell += kGroupElements) {
+      if (!p.prunable[cell / kGroupElements]) continue;
+      const int64_t past = std::min(cell + kGroupElements, end);
+      for (int64_t i = cell; i < past; ++i) x[i] = param[i] == T{0} ? X{0} : x[i];
+    }
+  });
+}
+
+int32_t zero_pruned_simd(ThreadPool& pool, const ZeroPrunedParams& p) {
+  return with_compute_type(p.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (p.codes)
+      zero_pruned<T, uint8_t>(pool, p);
+    else
+      zero_pruned<T, T>(pool, p);
+  });
+}
+
 int32_t sum_of_squares_simd(ThreadPool& pool, const SumOfSquaresParams& p) {
   return with_compute_type(p.dtype, [&](auto zero) { sum_squares<decltype(zero)>(pool, p); });
 }
@@ -394,6 +418,7 @@ namespace trafo {
 TRAFO_CPU_KERNEL(sum_of_squares, SumOfSquaresParams)
 TRAFO_CPU_KERNEL(square_partials, SquarePartialsParams)
 TRAFO_CPU_KERNEL(adamw, AdamWParams)
+TRAFO_CPU_KERNEL(zero_pruned, ZeroPrunedParams)
 
 void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   const AdamWState& s = p.state;

@@ -362,6 +362,37 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A thread has W elements of one cell of the table.
+template <class X, int W>
+__global__ void __launch_bounds__(kThreads)
+    zero_pruned_kernel(const float* __restrict__ param, const uint8_t* __restrict__ prunable,
+                       int64_t count, X* __restrict__ x) {
+  static_assert(kGroupElements % W == 0);
+  const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * W;
+  if (i >= count || !prunable[i / kGroupElements]) return;
+  if (i + W <= count) {
+    const Pack<float, W> weight = load_pack<float, W>(param + i);
+    Pack<X, W> value = load_pack<X, W>(x + i);
+#pragma unroll
+    for (int j = 0; j < W; ++j) value.v[j] = weight.v[j] == 0.0f ? X{0} : value.v[j];
+    store_pack(x + i, value);
+  } else {
+    for (int64_t j = i; j < count; ++j)
+      if (param[j] == 0.0f) x[j] = X{0};
+  }
+}
+
+template <class X>
+void launch_zero_pruned(DeviceState& device, const ZeroPrunedParams& p) {
+  const auto* param = static_cast<const float*>(p.param);
+  X* x = static_cast<X*>(p.x);
+  const bool vectors = aligned16(param) && reinterpret_cast<uintptr_t>(x) % (4 * sizeof(X)) == 0;
+  const int64_t elements = int64_t{kThreads} * (vectors ? 4 : 1);
+  const auto grid = static_cast<unsigned>((p.count + elements - 1) / elements);
+  const auto kernel = vectors ? zero_pruned_kernel<X, 4> : zero_pruned_kernel<X, 1>;
+  kernel<<<grid, kThreads, 0, device.stream>>>(param, p.prunable, p.count, x);
+}
+
 // One partial sum of squares a block of elements.
 int64_t square_blocks(int64_t count) {
   return (count + kBlockElements - 1) / kBlockElements;
@@ -439,6 +470,18 @@ int32_t square_partials_cuda(cuda::DeviceState& device, const SquarePartialsPara
     return unsupported(device, "square_partials: gradients are float32 on CUDA");
   launch_squares(device, static_cast<const float*>(p.x), p.count, p.out);
   return launched(device, "square_partials");
+}
+
+int32_t zero_pruned_cuda(cuda::DeviceState& device, const ZeroPrunedParams& p) {
+  using namespace cuda;
+  if (p.dtype != DType::f32)
+    return unsupported(device, "zero_pruned: parameters are float32 on CUDA");
+  if (p.count == 0) return kSuccess;
+  if (p.codes)
+    launch_zero_pruned<uint8_t>(device, p);
+  else
+    launch_zero_pruned<float>(device, p);
+  return launched(device, "zero_pruned");
 }
 
 int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {

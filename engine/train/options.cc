@@ -40,6 +40,10 @@ void validate(const TrainOptions& options) {
   require(options.quantize_bits == 0 || options.quantize_bits == 4 || options.quantize_bits == 8,
           ErrorCode::invalid_argument, kOptionsOrigin,
           "quantize_bits must be 8, 4 or 0 (no quantization), got ", options.quantize_bits);
+  require(options.prune_end == 0 || options.prune_end >= options.prune_start,
+          ErrorCode::invalid_argument, kOptionsOrigin,
+          "prune_end must be 0 (prune_start) or at least prune_start, got ", options.prune_end,
+          " with prune_start ", options.prune_start);
   Schedule{schedule_options(options, 1)};             // checks how they fit together
   constexpr int64_t kMostBatches = int64_t{1} << 20;  // of an update
   require(options.lanes * options.gradient_accumulation <= kMostBatches,

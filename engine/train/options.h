@@ -51,6 +51,20 @@ struct TrainOptions {
   // the decoder (Fan et al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and
   // the number of the batch. Validation and decoding run all layers. 0: none is skipped.
   double layer_drop = 0;
+  // Unstructured pruning: the share of the weights of each trainable linear layer that is zero
+  // after prune_end. It rises from zero at prune_start by a cubic schedule (Zhu & Gupta, arXiv
+  // 1710.01878). The weights of the least magnitude of a matrix are pruned, and stay zero.
+  // Embeddings, the output projection, biases and norms are not pruned. 0: no weight is pruned.
+  double prune_sparsity = 0;
+  // The update, counted from 1, before which pruning to prune_sparsity begins.
+  int64_t prune_start = 1;
+  // The update before which prune_sparsity is reached. 0: prune_start, all at once.
+  int64_t prune_end = 0;
+  // Updates from one pruning to the next, between prune_start and prune_end.
+  int64_t prune_every = 100;
+  // Whether weights of trainable linear layers that are exactly zero stay zero: of a pruned model
+  // that is fine-tuned. A prune_sparsity above 0 does the same.
+  bool keep_zeros = false;
   // Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of
   // the labels plus W T^2 times the divergence from the teacher at teacher_temperature T. 0 does
   // not run the teacher.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/models/model_io.h"
+#include "engine/train/prune_schedule.h"
 #include "engine/train/run_group.h"
 
 namespace trafo {
@@ -487,16 +488,18 @@ std::optional<ValidationResult> TrainingRun::validate(const CancelToken* cancel)
 
 std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& values,
                                                    bool scheduled) {
+  // Denser models do not compete with those that the run is for.
+  const bool counts = !prunes_after(options_, state_.trainer.update);
   std::vector<MetricValue> metrics;
   for (size_t i = 0; i < values.size(); ++i) {
     auto& [name, best] = state_.best[i];
     const auto& judges = deciding_.names;
-    const bool improved = std::find(judges.begin(), judges.end(), name) != judges.end() &&
+    const bool improved = counts && std::find(judges.begin(), judges.end(), name) != judges.end() &&
                           std::isfinite(values[i]) && state_.trainer.far_off_in_a_row == 0 &&
                           (!best || is_better(name, values[i], best->value));
     if (improved) best = BestMetric{values[i], state_.trainer.update};
     int64_t& stalled = state_.stalled_by_metric[name];
-    stalled = improved ? 0 : stalled + (scheduled ? 1 : 0);
+    stalled = improved ? 0 : stalled + (scheduled && counts ? 1 : 0);
     metrics.push_back({name, values[i], best ? best->value : values[i], best ? best->update : 0,
                        improved, decides(name)});
   }

@@ -26,6 +26,11 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "tf32", .fixed = true, .later = true}, o.tf32);
   visit(OptionField{.name = "quantize_bits", .fixed = true, .later = true, .low = 0, .high = 8, .zero = "no quantization"}, o.quantize_bits);
   visit(OptionField{.name = "layer_drop", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "none is skipped"}, o.layer_drop);
+  visit(OptionField{.name = "prune_sparsity", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "no weight is pruned"}, o.prune_sparsity);
+  visit(OptionField{.name = "prune_start", .fixed = true, .later = true, .low = 1, .high = kNoLimit, .high_inside = false}, o.prune_start);
+  visit(OptionField{.name = "prune_end", .fixed = true, .later = true, .low = 0, .high = kNoLimit, .high_inside = false, .zero = "prune_start, all at once"}, o.prune_end);
+  visit(OptionField{.name = "prune_every", .fixed = true, .later = true, .low = 1, .high = kNoLimit, .high_inside = false}, o.prune_every);
+  visit(OptionField{.name = "keep_zeros", .fixed = true, .later = true}, o.keep_zeros);
   visit(OptionField{.name = "teacher_weight", .fixed = true, .later = true, .low = 0, .high = 1}, o.teacher_weight);
   visit(OptionField{.name = "teacher_temperature", .fixed = true, .later = true, .low = 0, .high = 1000000, .low_inside = false, .high_inside = false}, o.teacher_temperature);
   visit(OptionField{.name = "ema_alpha", .key = "exponential_smoothing", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "no EMA"}, o.ema_alpha);

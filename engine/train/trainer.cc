@@ -71,12 +71,12 @@ const TrainOptions& prepared(Context& context, ParameterStore& parameters,
   return options;
 }
 
+}  // namespace
+
 // Events of the device: the first half belongs to DeviceStep.
-int record_event(size_t record) {
+int Trainer::record_event(size_t record) {
   return StreamDevice::kEvents / 2 + static_cast<int>(record);
 }
-
-}  // namespace
 
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
                  const TrainingGroup& group)
@@ -98,6 +98,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       sums_(context, model.parameters().dtype()),
       stream_(context.backend().stream_device()) {
   if (group.communicator != nullptr) group.communicator->attach(context.backend());
+  prepare_pruning();
   const ParameterStore& parameters = model.parameters();
   if (has_ema() && !parameters.has_master())
     swap_buffer_ =
@@ -199,6 +200,7 @@ void Trainer::start(const StepResult& result, size_t batches, Vote vote,
     const PhaseRange phase(context_, "update", true);
     in_flight_.push_back({result, &record, passes_before});
     if (lanes_) lanes_->reduce(failure_ ? Vote::failed : vote);
+    if (pruned_weights_) pruned_weights_->mask_gradient();
     if (group_.has_peers()) {
       update_shard();
     } else {

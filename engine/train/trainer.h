@@ -15,6 +15,7 @@
 #include "engine/memory/host_buffer.h"
 #include "engine/models/objective.h"
 #include "engine/optim/clipped_update.h"
+#include "engine/optim/pruned_weights.h"
 #include "engine/train/lane_sums.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/options.h"
@@ -54,8 +55,8 @@ class Trainer {
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
   // label of positive weight; NON_FINITE after max_non_finite_steps updates in a row that were
   // skipped or had a loss of a diverged model; exceptions of the model. After any error but
-  // NON_FINITE and PEER_LOST the trainer is unchanged. Collective: an error of one rank is thrown
-  // by all, as AgreedError.
+  // NON_FINITE and PEER_LOST the trainer is unchanged, but that a due pruning may have been made.
+  // Collective: an error of one rank is thrown by all, as AgreedError.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
   StepResult step(std::span<const PackedBatchHost> micro_batches);
@@ -93,7 +94,9 @@ class Trainer {
   }
   double learning_rate(int64_t update) const { return schedule_(update); }  // update 1, 2, ...
 
-  int64_t optimizer_bytes() const { return optimizer_.state_bytes(); }
+  int64_t optimizer_bytes() const {
+    return optimizer_.state_bytes() + (pruned_weights_ ? pruned_weights_->bytes() : 0);
+  }
   const TrainingGroup& group() const { return group_; }
   ElementRange own_lanes() const { return lanes_ ? lanes_->own() : ElementRange{0, 1}; }
 
@@ -137,6 +140,10 @@ class Trainer {
   void start(const StepResult& result, size_t batches, Vote vote, const Accumulate& accumulate);
   void add_gradients(size_t batches, const Accumulate& accumulate);
   void update_shard();
+  void prepare_pruning();
+  int64_t next_update() const;
+  void prune_weights();
+  static int record_event(size_t record);
   [[noreturn]] void fail_together(uint64_t passes_before);
   std::vector<size_t> shard_bytes(const Tensor& workspace) const;
   void require_idle() const;
@@ -149,6 +156,7 @@ class Trainer {
   TrainingGroup group_;
   LabelSmoothedCrossEntropy objective_;
   AdamW optimizer_;
+  std::optional<PrunedWeights> pruned_weights_;  // of a run that prunes or keeps zeros
   Schedule schedule_;
   ClippedUpdate update_;
   LossSums sums_;

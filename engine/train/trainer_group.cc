@@ -18,6 +18,7 @@ constexpr const char* kTrainerGroupOrigin = "trainer";
 void Trainer::add_gradients(size_t batches, const Accumulate& accumulate) {
   const uint64_t passes = state_.forward_passes;
   const auto add_lanes = [&] {
+    prune_weights();
     const auto lanes = static_cast<size_t>(options_.lanes);
     for (int64_t lane = own_lanes().begin; lane < own_lanes().end; ++lane) {
       bool first = true;

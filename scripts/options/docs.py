@@ -1,7 +1,7 @@
 """docs/options.md: every option with its names, its default and its range."""
 from cli import cli_default, help_text
 from go import name_of
-from schema import GROUPS, UNLIMITED, described, default_text, plain
+from schema import GROUPS, UNLIMITED, described, default_text, plain, plain_names
 
 HEAD = """# Options
 
@@ -36,8 +36,7 @@ def options(table):
     for row in table.c_rows:
         default = "NULL" if row.type == "handle" else "all" if row.type == "metrics" else default_text(row) if not row.type == "dtype" else row.default
         default = "" if row.required else default
-        zero = f" 0: {row.zero}." if row.zero else ""
-        text = "".join(ch for ch in row.doc if ch not in "{}") + zero
+        text = plain_names(row.doc + (f" 0: {row.zero}." if row.zero else ""))
         mark = " *Fixed.*" if row.fixed and table.name == "training" else ""
         flag = f"`--{row.flag}`" if row.flag else ""
         lines.append(f"| `{row.name}` | `{name_of(row.name)}` | {flag} | {cell(default)} | {bounds(row)} | {cell(text)}{mark} |")

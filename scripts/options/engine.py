@@ -1,5 +1,5 @@
 """The engine's enums and structs, and the list of their fields that checks, JSON and counting go over."""
-from schema import UNLIMITED, described, period, plain, wrap
+from schema import UNLIMITED, described, period, plain, plain_names, wrap
 
 CPP = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "bool", "period": "Period",
        "metrics": "std::vector<std::string>", "layers": "std::vector<int64_t>"}
@@ -29,10 +29,10 @@ def struct_fields(rows):
             lines += [""] * (len(lines) > 1) + wrap(f"--- {row.section} ---", 98, "  // ")
         kind = row.enum.engine if row.enum else CPP[row.type]
         member = f"  {kind} {short_name(row)}{initial(row)};"
-        text = row.doc.replace("{", "").replace("}", "").removeprefix("Sampling: ").removeprefix("With a shortlist: ")
+        text = plain_names(row.doc).removeprefix("Sampling: ").removeprefix("With a shortlist: ")
         text = text[0].upper() + text[1:]
         if row.zero:
-            text += f" 0: {row.zero}."
+            text += f" 0: {plain_names(row.zero)}."
         if len(member) + 4 + len(text) <= 100:
             lines.append(f"{member}  // {text}")
         else:
@@ -76,7 +76,7 @@ def field(row):
         if not row.range.high_inside:
             parts.append(".high_inside = false")
     if row.zero:
-        parts.append(f'.zero = "{row.zero}"')
+        parts.append(f'.zero = "{plain_names(row.zero)}"')
     return "{" + ", ".join(parts) + "}"
 
 

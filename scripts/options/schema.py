@@ -216,18 +216,26 @@ def default_text(row, names=lambda enum, value: enum.value(value)["text"]):
     return plain(row.default)
 
 
+def plain_names(text):
+    """The text with the plain names of the options that it refers to."""
+    return text.replace("{", "").replace("}", "")
+
+
 def described(row, default, refer):
     """The doc of a row with what 0 means and its default; `refer` writes the name of another option."""
-    text = re.sub(r"\{(\w+)\}", lambda match: refer(match[1]), row.doc)
+    def referred(words):
+        return re.sub(r"\{(\w+)\}", lambda match: refer(match[1]), words)
+
+    text = referred(row.doc)
     if row.default is None or row.required or row.name == row.part:
         return text
     if row.type == "layers":
         return f"{text} Default: none are shared."
     zero = row.default == 0 and row.type != "flag"
     if row.zero and zero:
-        return f"{text} Default 0: {row.zero}."
+        return f"{text} Default 0: {referred(row.zero)}."
     if row.zero:
-        return f"{text} 0: {row.zero}. Default {default}."
+        return f"{text} 0: {referred(row.zero)}. Default {default}."
     return f"{text} Default {default}."
 
 

@@ -13,6 +13,7 @@ ORIGINAL, DISTILLED, BOTH = "original", "distilled", "original and distilled"
 CODES = {"int8": [], "int4": ["--bits", "4"], "int4, GPTQ": ["--bits", "4", "--method", "gptq"]}
 PLAIN = ["float32", "int8"]
 TUNED = "--learn-rate 0.0005 --lr-warmup 100"
+GRADUAL = " --prune-sparsity 0.8 --prune-end 2000 --prune-every 100"
 
 
 class Recipe(NamedTuple):
@@ -54,6 +55,12 @@ RECIPES = [
     Recipe("teacher, all three", "prune", TEACHER, "--ffn 0.33 --heads 0.5 --layers {encoder} {half_decoder}"),
     Recipe("teacher, all three, distilled", "tune", "teacher, all three", TUNED, BOTH, timed=True),
     Recipe("tiny, distilled", "train", "", "--task tiny", BOTH),
+    Recipe("teacher, 80 % zeros", "tune", TEACHER, TUNED + GRADUAL),
+    Recipe("teacher, 80 % zeros, distilled", "tune", TEACHER, TUNED + GRADUAL, BOTH),
+    Recipe("tiny, 80 % zeros", "tune", TINY, TUNED + GRADUAL),
+    Recipe("tiny, 80 % zeros, distilled", "tune", TINY, TUNED + GRADUAL, BOTH),
+    Recipe("tiny, 2 of 4", "prune", TINY, "--pattern 2:4 --score wanda"),
+    Recipe("tiny, 2 of 4, tuned", "tune", "tiny, 2 of 4", TUNED + " --keep-zeros on"),
 ]
 
 # Pairs of (model, weights) that are compared by paired bootstrap, besides each with the teacher and with its own float32 form.

@@ -307,6 +307,68 @@ static void test_pruning(trafo_context* context, const trafo_tokenizer* tokenize
   trafo_model_free(model);
 }
 
+static int64_t zeros_of(const trafo_model* model, const char* name, int64_t* elements) {
+  int64_t tensors = 0, all = 0, zeros = -1;
+  OK(trafo_model_get_parameter_count(model, &tensors, &all));
+  for (int64_t i = 0; i < tensors; ++i) {
+    trafo_parameter_info info;
+    OK(trafo_model_get_parameter_info(model, i, &info, sizeof info));
+    if (strcmp(info.name, name) != 0) continue;
+    *elements = info.elements;
+    OK(trafo_model_get_zeros(model, i, &zeros));
+  }
+  return zeros;
+}
+
+static void test_sparsity(trafo_context* context, const trafo_tokenizer* tokenizer,
+                          const trafo_corpus* corpus, int64_t vocabulary) {
+  const char* matrix = "decoder.0.ffn.up.weight";
+  trafo_model *model = new_model(context, vocabulary), *sparse = NULL;
+  trafo_sparsify_options options;
+  FAILS(trafo_sparsify_options_init(&options, 4), TRAFO_INVALID_ARGUMENT, "struct_size");
+  OK(trafo_sparsify_options_init(&options, sizeof options));
+  CHECK(options.sparsity == 0.5 && options.score == TRAFO_PRUNE_MAGNITUDE);
+  CHECK(options.pattern == TRAFO_SPARSITY_UNSTRUCTURED);
+  CHECK(options.tokenizer == NULL && options.calibration == NULL);
+  options.sparsity = 1;
+  FAILS(trafo_model_sparsify(model, &options, NULL, &sparse), TRAFO_INVALID_ARGUMENT,
+        "sparsity must be at least 0 and below 1, got 1");
+  options.sparsity = 0.75;
+  options.pattern = TRAFO_SPARSITY_2_4;
+  FAILS(trafo_model_sparsify(model, &options, NULL, &sparse), TRAFO_INVALID_ARGUMENT, "2:4");
+  options.pattern = 9;
+  FAILS(trafo_model_sparsify(model, &options, NULL, &sparse), TRAFO_INVALID_ARGUMENT,
+        "unknown pattern 9");
+  options.pattern = TRAFO_SPARSITY_UNSTRUCTURED;
+  options.score = TRAFO_PRUNE_WANDA;
+  FAILS(trafo_model_sparsify(model, &options, NULL, &sparse), TRAFO_INVALID_ARGUMENT,
+        "wanda needs calibration data");
+  options.calibration = corpus;
+  FAILS(trafo_model_sparsify(model, &options, NULL, &sparse), TRAFO_INVALID_ARGUMENT,
+        "need a tokenizer");
+  options.tokenizer = tokenizer;
+  trafo_cancel* cancel = NULL;
+  OK(trafo_cancel_new(&cancel));
+  OK(trafo_cancel_set(cancel));
+  FAILS(trafo_model_sparsify(model, &options, cancel, &sparse), TRAFO_CANCELLED, "cancelled");
+  trafo_cancel_free(cancel);
+  CHECK(sparse == NULL);
+  OK(trafo_model_sparsify(model, &options, NULL, &sparse));
+  int64_t elements = 0;
+  CHECK(zeros_of(model, matrix, &elements) == 0);
+  CHECK(zeros_of(sparse, matrix, &elements) == elements / 4 * 3);
+  CHECK(zeros_of(sparse, "embedding.weight", &elements) == 0);
+  int64_t zeros = 7;
+  FAILS(trafo_model_get_zeros(sparse, -1, &zeros), TRAFO_INVALID_ARGUMENT, "index must be 0 to");
+  FAILS(trafo_model_get_zeros(sparse, 0, NULL), TRAFO_INVALID_ARGUMENT, "out_zeros");
+  trafo_model* half = NULL;  // by the defaults
+  OK(trafo_model_sparsify(model, NULL, NULL, &half));
+  CHECK(zeros_of(half, matrix, &elements) == elements / 2);
+  trafo_model_free(half);
+  trafo_model_free(sparse);
+  trafo_model_free(model);
+}
+
 void test_freezing(void) {
   static char lines[kPairs][32];
   trafo_string_view views[kPairs];
@@ -331,6 +393,7 @@ void test_freezing(void) {
   test_frozen_training(model, tokenizer, corpus);
   test_adapters(context, tokenizer, corpus, vocabulary);
   test_pruning(context, tokenizer, corpus, vocabulary);
+  test_sparsity(context, tokenizer, corpus, vocabulary);
   test_teachers(context, tokenizer, corpus, vocabulary);
   trafo_model_free(model);
   trafo_corpus_free(corpus);

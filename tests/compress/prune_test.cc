@@ -33,7 +33,7 @@ ModelConfig pruned_form(const std::string& name) {
   config.pre_norm = name != "post-norm";
   return name == "llama" ? llama_of(config, 2) : config;
 }
-const char* const kForms[] = {"encdec", "post-norm", "lm", "llama"};
+const char* const kPrunedForms[] = {"encdec", "post-norm", "lm", "llama"};
 
 std::vector<std::string> layers_of(const ModelConfig& config) {
   std::vector<std::string> names;
@@ -91,7 +91,7 @@ std::unique_ptr<Model> pruned(Context& context, const Model& model, const PruneO
 
 // Heads and columns that add nothing are removed, and the rest computes the same.
 TEST(Prune, WhatAddsNothingGoesAndNothingElseChanges) {
-  for (const char* form : kForms) {
+  for (const char* form : kPrunedForms) {
     SCOPED_TRACE(form);
     const auto context = make_context({DeviceKind::cpu, 0}, 1);
     const ModelConfig config = pruned_form(form);
@@ -256,7 +256,7 @@ TEST(Prune, ALayerIsTakenOutWhole) {
 }
 
 TEST(Prune, WhenAllStaysTheBitsStay) {
-  for (const char* form : kForms) {
+  for (const char* form : kPrunedForms) {
     const auto context = make_context({DeviceKind::cpu, 0}, 1);
     const auto model = random_model(*context, pruned_form(form));
     const auto same = pruned(*context, *model, {});

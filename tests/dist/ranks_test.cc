@@ -17,6 +17,7 @@ struct RanksForm {
   double smoothing = 0;
   double weight_decay = 0;  // not of norms and biases: parameter groups
   double layer_drop = 0;
+  double prune_sparsity = 0;
 };
 
 class RanksTest : public ::testing::TestWithParam<RanksForm> {
@@ -28,6 +29,10 @@ class RanksTest : public ::testing::TestWithParam<RanksForm> {
     options_.ema_alpha = GetParam().smoothing;
     options_.weight_decay = GetParam().weight_decay;
     options_.layer_drop = GetParam().layer_drop;
+    options_.prune_sparsity = GetParam().prune_sparsity;
+    options_.prune_start = 2;  // 2, 5 and 7: a run that resumes has done one of them
+    options_.prune_end = 7;
+    options_.prune_every = 3;
     options_.decay_norms_and_biases = GetParam().weight_decay == 0;
     options_.keep_last = 1;
     options_.keep_best = false;
@@ -63,7 +68,9 @@ INSTANTIATE_TEST_SUITE_P(
                       RanksForm{"SmoothedEightBit", Architecture::decoder_lm, 4, 2,
                                 OptimizerStates::eight_bit, 0.05},
                       RanksForm{"LayerDrop", Architecture::decoder_lm, 4, 2,
-                                OptimizerStates::float32, 0, 0, 0.3}),
+                                OptimizerStates::float32, 0, 0, 0.3},
+                      RanksForm{"Pruned", Architecture::encoder_decoder, 4, 1,
+                                OptimizerStates::eight_bit, 0.05, 0.1, 0, 0.8}),
     [](const auto& instance) { return instance.param.name; });
 
 TEST_P(RanksTest, CheckpointsAreTheSameFilesOnAnyNumberOfRanks) {

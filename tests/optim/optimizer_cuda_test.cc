@@ -1,10 +1,12 @@
 // AdamW on CUDA against the CPU, moments in 8 bits included. For TRAFO_TEST_DEVICE=cuda.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/core/philox.h"
 #include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
+#include "engine/optim/pruned_weights.h"
 #include "tests/ops/cuda_test.h"
 
 namespace trafo::testing {
@@ -112,6 +114,41 @@ TEST_F(CudaOptimizer, Float32StatesAreThoseOfTheCpu) {
             << count << " elements, shift " << shift << ", element " << i;
       }
     }
+}
+
+// Zeros where a weight is zero, and no other bit changes.
+TEST_F(CudaOptimizer, GradientsAndStatesOfPrunedWeightsAreZeroed) {
+  for (const auto states : {OptimizerStates::float32, OptimizerStates::eight_bit})
+    for (const int64_t count : {1, 3, 255, 257, 70001})
+      for (const int64_t shift : {0, 1}) {
+        Weights weights(*context_, count, shift, states, false);
+        weights.set_gradients(numbers(count, 0.1, 2));
+        weights.optimizer.step(0.01);
+        std::vector<float> sparse = numbers(count, 1, 7);
+        for (size_t i = 0; i < sparse.size(); i += 3) sparse[i] = i % 2 == 0 ? 0.0f : -0.0f;
+        context_->backend().copy_from_host(weights.parameters.raw(), sparse.data(),
+                                           sparse.size() * sizeof(float));
+        const int64_t end = std::min<int64_t>(count, 1600);  // of the matrix: whole cells
+        const PrunedWeights pruned(*context_, weights.optimizer, {{0, end}});
+        const bool codes = states == OptimizerStates::eight_bit;
+        const std::vector<std::pair<Tensor, size_t>> masked{
+            {weights.gradients, 4},
+            {weights.optimizer.first_moment(), codes ? 1 : 4},
+            {weights.optimizer.second_moment(), codes ? 1 : 4},
+            {weights.optimizer.ema(), 4}};
+        std::vector<std::vector<std::byte>> expected;
+        for (const auto& [tensor, size] : masked) {
+          expected.push_back(bytes(*context_, tensor));
+          for (int64_t i = 0; i < end; i += 3)
+            std::fill_n(expected.back().begin() + i * static_cast<int64_t>(size), size,
+                        std::byte{0});
+        }
+        pruned.mask_gradient();
+        pruned.mask_states();
+        for (size_t t = 0; t < masked.size(); ++t)
+          EXPECT_EQ(bytes(*context_, masked[t].first), expected[t])
+              << "tensor " << t << ", " << count << " elements, shift " << shift;
+      }
 }
 
 TEST_F(CudaOptimizer, NormsOfGradients) {

@@ -18,6 +18,7 @@ struct ResumeForm {
   double smoothing = 0;
   int64_t quantize_bits = 0;
   double layer_drop = 0;
+  double prune_sparsity = 0;
 };
 
 class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
@@ -28,6 +29,11 @@ class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
     options_.ema_alpha = GetParam().smoothing;
     options_.quantize_bits = GetParam().quantize_bits;
     options_.layer_drop = GetParam().layer_drop;
+    // Updates 3, 7, 11, 15: the runs below stop before, between and at them.
+    options_.prune_sparsity = GetParam().prune_sparsity;
+    options_.prune_start = 3;
+    options_.prune_end = 15;
+    options_.prune_every = 4;
   }
 
   ModelConfig config_ = tiny_config(GetParam().architecture);
@@ -47,7 +53,9 @@ INSTANTIATE_TEST_SUITE_P(
         ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 8},
         ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0, 4},
         ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 0, 0.4},
-        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::float32, 0, 0, 0.4}),
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::float32, 0, 0, 0.4},
+        ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 0, 0, 0.8},
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0, 8, 0, 0.8}),
     [](const auto& instance) {
       return std::string(instance.param.architecture == Architecture::decoder_lm
                              ? "DecoderLm"
@@ -58,7 +66,8 @@ INSTANTIATE_TEST_SUITE_P(
              (instance.param.quantize_bits > 0
                   ? "Bits" + std::to_string(instance.param.quantize_bits)
                   : "") +
-             (instance.param.layer_drop > 0 ? "LayerDrop" : "");
+             (instance.param.layer_drop > 0 ? "LayerDrop" : "") +
+             (instance.param.prune_sparsity > 0 ? "Pruned" : "");
     });
 
 TEST_P(ResumeTest, AKilledRunEndsWithTheSameBits) {

@@ -76,7 +76,7 @@ type ModelConfig struct {
 	RopeFactor float64
 	// Positions that a model was trained with before RopeFactor (Llama 3.1): it divides the angles of those
 	// pairs that turn fewer than RopeLowTurns times in them, and less and less of it those of more turns.
-	// Default 0: {rope_factor} divides all angles.
+	// Default 0: RopeFactor divides all angles.
 	RopeOriginalPositions int
 	// Turns in RopeOriginalPositions positions up to which RopeFactor divides an angle whole. Default 1.
 	RopeLowTurns float64
@@ -84,10 +84,10 @@ type ModelConfig struct {
 	// RopeLowTurns. Default 4.
 	RopeHighTurns float64
 	// Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder
-	// has. Default 0: {ffn_width}.
+	// has. Default 0: FFNWidth.
 	EncoderFFNWidth int
 	// Attention heads of the encoder, where pruning left it another number than the decoder has. With HeadWidth.
-	// Default 0: {heads}.
+	// Default 0: Heads.
 	EncoderHeads int
 	// Which layers of the decoder share their parameters: a number from 1 to DecoderLayers for each layer, and
 	// layers with the same number share. For up to 32 layers. Default: none are shared.

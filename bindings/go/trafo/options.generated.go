@@ -296,6 +296,11 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Tf32 = c.tf32 != 0
 	o.QuantizeBits = int64(c.quantize_bits)
 	o.LayerDrop = float64(c.layer_drop)
+	o.PruneSparsity = float64(c.prune_sparsity)
+	o.PruneStart = int64(c.prune_start)
+	o.PruneEnd = int64(c.prune_end)
+	o.PruneEvery = int64(c.prune_every)
+	o.KeepZeros = c.keep_zeros != 0
 	o.TeacherWeight = float64(c.teacher_weight)
 	o.TeacherTemperature = float64(c.teacher_temperature)
 	o.EmaAlpha = float64(c.ema_alpha)
@@ -377,6 +382,21 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.LayerDrop != 0 {
 		c.layer_drop = C.double(o.LayerDrop)
+	}
+	if o.explicit || o.PruneSparsity != 0 {
+		c.prune_sparsity = C.double(o.PruneSparsity)
+	}
+	if o.explicit || o.PruneStart != 0 {
+		c.prune_start = C.int64_t(o.PruneStart)
+	}
+	if o.explicit || o.PruneEnd != 0 {
+		c.prune_end = C.int64_t(o.PruneEnd)
+	}
+	if o.explicit || o.PruneEvery != 0 {
+		c.prune_every = C.int64_t(o.PruneEvery)
+	}
+	if o.explicit || o.KeepZeros {
+		c.keep_zeros = cBool(o.KeepZeros)
 	}
 	if o.explicit || o.TeacherWeight != 0 {
 		c.teacher_weight = C.double(o.TeacherWeight)

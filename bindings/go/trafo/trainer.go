@@ -103,6 +103,20 @@ type TrainerOptions struct {
 	// (Fan et al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch.
 	// Validation and decoding run all layers. Default 0: none is skipped.
 	LayerDrop float64
+	// Unstructured pruning: the share of the weights of each trainable linear layer that is zero after PruneEnd.
+	// It rises from zero at PruneStart by a cubic schedule (Zhu & Gupta, arXiv 1710.01878). The weights of the
+	// least magnitude of a matrix are pruned, and stay zero. Embeddings, the output projection, biases and norms
+	// are not pruned. Default 0: no weight is pruned.
+	PruneSparsity float64
+	// The update, counted from 1, before which pruning to PruneSparsity begins. Default 1.
+	PruneStart int64
+	// The update before which PruneSparsity is reached. Default 0: PruneStart, all at once.
+	PruneEnd int64
+	// Updates from one pruning to the next, between PruneStart and PruneEnd. Default 100.
+	PruneEvery int64
+	// Whether weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is
+	// fine-tuned. A PruneSparsity above 0 does the same. Default false.
+	KeepZeros bool
 	// Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels
 	// plus W T^2 times the divergence from the teacher at TeacherTemperature T. 0 does not run the teacher.
 	// Default 0.5.

@@ -54,6 +54,10 @@ pub const TRAFO_FFN_SWIGLU: i32 = 1;
 pub const TRAFO_TIED_LAYERS: i32 = 32;
 pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
 pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
+pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
+pub const TRAFO_PRUNE_WANDA: i32 = 1;
+pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
+pub const TRAFO_SPARSITY_2_4: i32 = 1;
 pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
@@ -1917,15 +1921,15 @@ pub struct trafo_model_config {
     pub head_width: i64,
     #[doc = " The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1."]
     pub rope_factor: f64,
-    #[doc = " Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn\n fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: {rope_factor} divides all\n angles."]
+    #[doc = " Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn\n fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: rope_factor divides all\n angles."]
     pub rope_original_positions: i64,
     #[doc = " Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1."]
     pub rope_low_turns: f64,
     #[doc = " Turns in rope_original_positions positions from which on rope_factor does not change an angle; above rope_low_turns.\n Default 4."]
     pub rope_high_turns: f64,
-    #[doc = " Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has. Default 0:\n {ffn_width}."]
+    #[doc = " Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has. Default 0:\n ffn_width."]
     pub encoder_ffn_width: i64,
-    #[doc = " Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:\n {heads}."]
+    #[doc = " Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:\n heads."]
     pub encoder_heads: i64,
     #[doc = " Which layers of the decoder share their parameters: a number from 1 to decoder_layers for each layer, and layers with the\n same number share. For up to 32 layers. Default: none are shared. 0 ends the list."]
     pub decoder_tied_layers: [u8; 32usize],
@@ -2239,6 +2243,66 @@ unsafe extern "C" {
         out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_sparsify_options {
+    pub struct_size: usize,
+    #[doc = " share of the weights of each linear layer that becomes zero, at least 0 and below 1; default 0.5"]
+    pub sparsity: f64,
+    #[doc = " TRAFO_PRUNE_MAGNITUDE (default) or TRAFO_PRUNE_WANDA"]
+    pub score: i32,
+    #[doc = " TRAFO_SPARSITY_UNSTRUCTURED (default) or TRAFO_SPARSITY_2_4"]
+    pub pattern: i32,
+    #[doc = " of the calibration pairs; default NULL"]
+    pub tokenizer: *const trafo_tokenizer,
+    #[doc = " pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them; default NULL"]
+    pub calibration: *const trafo_corpus,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_sparsify_options"][::core::mem::size_of::<trafo_sparsify_options>() - 40usize];
+    ["Alignment of trafo_sparsify_options"]
+        [::core::mem::align_of::<trafo_sparsify_options>() - 8usize];
+    ["Offset of field: trafo_sparsify_options::struct_size"]
+        [::core::mem::offset_of!(trafo_sparsify_options, struct_size) - 0usize];
+    ["Offset of field: trafo_sparsify_options::sparsity"]
+        [::core::mem::offset_of!(trafo_sparsify_options, sparsity) - 8usize];
+    ["Offset of field: trafo_sparsify_options::score"]
+        [::core::mem::offset_of!(trafo_sparsify_options, score) - 16usize];
+    ["Offset of field: trafo_sparsify_options::pattern"]
+        [::core::mem::offset_of!(trafo_sparsify_options, pattern) - 20usize];
+    ["Offset of field: trafo_sparsify_options::tokenizer"]
+        [::core::mem::offset_of!(trafo_sparsify_options, tokenizer) - 24usize];
+    ["Offset of field: trafo_sparsify_options::calibration"]
+        [::core::mem::offset_of!(trafo_sparsify_options, calibration) - 32usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_sparsify_options_init(
+        options: *mut trafo_sparsify_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Makes a float32 model of a trained one in which single weights of the linear layers are zero (unstructured pruning); embeddings, the\n output projection, biases and norms stay. At most 65,536 target tokens of the calibration pairs are read. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it with keep_zeros of trafo_trainer_options. options may be NULL for the\n defaults. cancel may be NULL. INVALID_ARGUMENT: an option; Wanda without a calibration pair, or a tokenizer of another vocabulary; 2:4\n and a row that is no multiple of 4 weights long; the model has an adapter. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input\n of a layer. CANCELLED. since 0.1"]
+    pub fn trafo_model_sparsify(
+        model: *mut trafo_model,
+        options: *const trafo_sparsify_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The number of elements of parameter `index` that are exactly zero; of an int8 weight, of its codes. Reads the parameter. since 0.1"]
+    pub fn trafo_model_get_zeros(
+        model: *const trafo_model,
+        index: i64,
+        out_zeros: *mut i64,
+    ) -> *mut trafo_error;
+}
 unsafe extern "C" {
     #[must_use]
     #[doc = " Writes a model.safetensors, which appears whole or not at all. IO. since 0.1"]
@@ -2510,6 +2574,14 @@ pub struct trafo_trainer_options {
     pub quantize_bits: i64,
     #[doc = " LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et al., arXiv\n 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all\n layers. Default 0: none is skipped."]
     pub layer_drop: f64,
+    #[doc = " Unstructured pruning: the share of the weights of each trainable linear layer that is zero after prune_end. It rises from\n zero at prune_start by a cubic schedule (Zhu & Gupta, arXiv 1710.01878). The weights of the least magnitude of a matrix are\n pruned, and stay zero. Embeddings, the output projection, biases and norms are not pruned. Default 0: no weight is pruned."]
+    pub prune_sparsity: f64,
+    #[doc = " The update, counted from 1, before which pruning to prune_sparsity begins. Default 1."]
+    pub prune_start: i64,
+    #[doc = " The update before which prune_sparsity is reached. Default 0: prune_start, all at once."]
+    pub prune_end: i64,
+    #[doc = " Updates from one pruning to the next, between prune_start and prune_end. Default 100."]
+    pub prune_every: i64,
     #[doc = " Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W T^2 times\n the divergence from the teacher at teacher_temperature T. 0 does not run the teacher. Default 0.5."]
     pub teacher_weight: f64,
     #[doc = " The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1."]
@@ -2530,6 +2602,10 @@ pub struct trafo_trainer_options {
     pub optimizer_states: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,
+    #[doc = " 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A\n prune_sparsity above 0 does the same. Default 0."]
+    pub keep_zeros: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
     #[doc = " Tokens a side. Longer pairs are dropped and counted. Default 256."]
@@ -2565,7 +2641,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved: i32,
+    pub reserved2: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -2589,11 +2665,11 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved3: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 384usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 424usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2620,86 +2696,98 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 80usize];
     ["Offset of field: trafo_trainer_options::layer_drop"]
         [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 88usize];
+    ["Offset of field: trafo_trainer_options::prune_sparsity"]
+        [::core::mem::offset_of!(trafo_trainer_options, prune_sparsity) - 96usize];
+    ["Offset of field: trafo_trainer_options::prune_start"]
+        [::core::mem::offset_of!(trafo_trainer_options, prune_start) - 104usize];
+    ["Offset of field: trafo_trainer_options::prune_end"]
+        [::core::mem::offset_of!(trafo_trainer_options, prune_end) - 112usize];
+    ["Offset of field: trafo_trainer_options::prune_every"]
+        [::core::mem::offset_of!(trafo_trainer_options, prune_every) - 120usize];
     ["Offset of field: trafo_trainer_options::teacher_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 96usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 128usize];
     ["Offset of field: trafo_trainer_options::teacher_temperature"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 136usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 144usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 152usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 160usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 168usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 176usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 148usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 180usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 184usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 156usize];
-    ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 160usize];
-    ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 168usize];
-    ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 176usize];
-    ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 184usize];
-    ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 192usize];
-    ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 200usize];
-    ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 208usize];
-    ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 216usize];
-    ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 220usize];
-    ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 224usize];
-    ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 228usize];
-    ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 232usize];
-    ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 240usize];
-    ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 248usize];
-    ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 256usize];
-    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 264usize];
-    ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 188usize];
+    ["Offset of field: trafo_trainer_options::keep_zeros"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 192usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 276usize];
-    ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 280usize];
-    ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 296usize];
-    ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 312usize];
-    ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 328usize];
-    ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 336usize];
-    ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 344usize];
-    ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 352usize];
-    ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 360usize];
-    ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 368usize];
-    ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 372usize];
-    ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 376usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 196usize];
+    ["Offset of field: trafo_trainer_options::batch_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 200usize];
+    ["Offset of field: trafo_trainer_options::max_length"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 208usize];
+    ["Offset of field: trafo_trainer_options::maxi_batch"]
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 216usize];
+    ["Offset of field: trafo_trainer_options::max_length_ratio"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 224usize];
+    ["Offset of field: trafo_trainer_options::source_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 232usize];
+    ["Offset of field: trafo_trainer_options::target_alpha"]
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 240usize];
+    ["Offset of field: trafo_trainer_options::memory_limit"]
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 248usize];
+    ["Offset of field: trafo_trainer_options::drop_identical"]
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 256usize];
+    ["Offset of field: trafo_trainer_options::batch_fit"]
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 260usize];
+    ["Offset of field: trafo_trainer_options::recompute"]
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 264usize];
+    ["Offset of field: trafo_trainer_options::autotune_gemm"]
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 268usize];
+    ["Offset of field: trafo_trainer_options::after_updates"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 272usize];
+    ["Offset of field: trafo_trainer_options::after_epochs"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 280usize];
+    ["Offset of field: trafo_trainer_options::after_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 288usize];
+    ["Offset of field: trafo_trainer_options::early_stopping"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 296usize];
+    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 304usize];
+    ["Offset of field: trafo_trainer_options::early_stopping_on"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 312usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 380usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 316usize];
+    ["Offset of field: trafo_trainer_options::valid_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 320usize];
+    ["Offset of field: trafo_trainer_options::save_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 336usize];
+    ["Offset of field: trafo_trainer_options::log_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 352usize];
+    ["Offset of field: trafo_trainer_options::log_first"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 368usize];
+    ["Offset of field: trafo_trainer_options::valid_beam"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 376usize];
+    ["Offset of field: trafo_trainer_options::valid_normalize"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 384usize];
+    ["Offset of field: trafo_trainer_options::keep_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 392usize];
+    ["Offset of field: trafo_trainer_options::average_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 400usize];
+    ["Offset of field: trafo_trainer_options::valid_metrics"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 408usize];
+    ["Offset of field: trafo_trainer_options::first_metric"]
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 412usize];
+    ["Offset of field: trafo_trainer_options::keep_best"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 416usize];
+    ["Offset of field: trafo_trainer_options::reserved3"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 420usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

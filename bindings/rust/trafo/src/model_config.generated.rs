@@ -156,7 +156,7 @@ config_fields! {
     rope_factor / get_rope_factor: f64 = same, same;
     /// Positions that a model was trained with before `rope_factor` (Llama 3.1): it divides the angles of those pairs
     /// that turn fewer than `rope_low_turns` times in them, and less and less of it those of more turns. Default 0:
-    /// {rope_factor} divides all angles.
+    /// `rope_factor` divides all angles.
     rope_original_positions / get_rope_original_positions: usize = to_i64, from_i64;
     /// Turns in `rope_original_positions` positions up to which `rope_factor` divides an angle whole. Default 1.
     rope_low_turns / get_rope_low_turns: f64 = same, same;
@@ -164,10 +164,10 @@ config_fields! {
     /// `rope_low_turns`. Default 4.
     rope_high_turns / get_rope_high_turns: f64 = same, same;
     /// Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has.
-    /// Default 0: {ffn_width}.
+    /// Default 0: `ffn_width`.
     encoder_ffn_width / get_encoder_ffn_width: usize = to_i64, from_i64;
     /// Attention heads of the encoder, where pruning left it another number than the decoder has. With `head_width`.
-    /// Default 0: {heads}.
+    /// Default 0: `heads`.
     encoder_heads / get_encoder_heads: usize = to_i64, from_i64;
     /// Which layers of the decoder share their parameters: a number from 1 to `decoder_layers` for each layer, and
     /// layers with the same number share. For up to 32 layers. Default: none are shared.

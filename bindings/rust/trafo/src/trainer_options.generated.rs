@@ -140,6 +140,20 @@ setters! {
     /// al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and
     /// decoding run all layers. Default 0: none is skipped.
     layer_drop: f64 = same;
+    /// Unstructured pruning: the share of the weights of each trainable linear layer that is zero after `prune_end`. It
+    /// rises from zero at `prune_start` by a cubic schedule (Zhu & Gupta, arXiv 1710.01878). The weights of the least
+    /// magnitude of a matrix are pruned, and stay zero. Embeddings, the output projection, biases and norms are not
+    /// pruned. Default 0: no weight is pruned.
+    prune_sparsity: f64 = same;
+    /// The update, counted from 1, before which pruning to `prune_sparsity` begins. Default 1.
+    prune_start: i64 = same;
+    /// The update before which `prune_sparsity` is reached. Default 0: `prune_start`, all at once.
+    prune_end: i64 = same;
+    /// Updates from one pruning to the next, between `prune_start` and `prune_end`. Default 100.
+    prune_every: i64 = same;
+    /// Whether weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is
+    /// fine-tuned. A `prune_sparsity` above 0 does the same. Default false.
+    keep_zeros: bool = i32::from;
     /// Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W
     /// T^2 times the divergence from the teacher at `teacher_temperature` T. 0 does not run the teacher. Default 0.5.
     teacher_weight: f64 = same;

@@ -4,7 +4,8 @@ mod common;
 
 use trafo::{
     AdapterOptions, CancelToken, ContextOptions, ErrorCode, ExportFormat, ExportWeights,
-    MemoryPlan, Model, ModelConfig, PruneOptions, Tokenizer, Trainer, TranslateOptions,
+    MemoryPlan, Model, ModelConfig, PruneOptions, SparsifyOptions, Tokenizer, Trainer,
+    TranslateOptions,
 };
 
 #[test]
@@ -163,5 +164,45 @@ fn a_pruned_model_takes_the_place_of_the_whole_one() -> trafo::Result<()> {
     let mut trainer =
         Trainer::builder(model, &tokenizer, &corpus).options(common::options()).build()?;
     trainer.step()?;
+    Ok(())
+}
+
+fn share_of_zeros(model: &Model, name: &str) -> trafo::Result<f64> {
+    let infos = model.parameter_infos()?;
+    let index = infos.iter().position(|info| info.name == name).unwrap();
+    Ok(model.zeros(index)? as f64 / infos[index].elements as f64)
+}
+
+#[test]
+fn weights_become_zero_and_stay_so() -> trafo::Result<()> {
+    const MATRIX: &str = "decoder.0.ffn.down.weight";
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let config =
+        ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+    let mut model = Model::new(&config, 3)?;
+    let error = model.sparsify(&SparsifyOptions::new().sparsity(1.0)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("sparsity must be at least 0 and below 1"), "{error}");
+    let error = model.sparsify(&SparsifyOptions::new().two_of_four().sparsity(0.8)).unwrap_err();
+    assert!(error.message().contains("2:4"), "{error}");
+    let token = CancelToken::new();
+    token.cancel();
+    let options = SparsifyOptions::new().two_of_four().wanda(&tokenizer, &corpus);
+    let error = model.sparsify(&options.clone().cancel(&token)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    assert_eq!(share_of_zeros(&model, MATRIX)?, 0.0);
+
+    model.sparsify(&options)?;
+    assert_eq!(share_of_zeros(&model, MATRIX)?, 0.5);
+    assert_eq!(share_of_zeros(&model, "embedding.weight")?, 0.0);
+    assert_eq!(model.zeros(10_000).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let training =
+        common::options().prune_sparsity(0.75).prune_start(2).prune_end(4).prune_every(1);
+    let mut trainer = Trainer::builder(model, &tokenizer, &corpus).options(training).build()?;
+    for _ in 0..4 {
+        trainer.step()?;
+    }
+    assert_eq!(share_of_zeros(trainer.model(), MATRIX)?, 0.75);
     Ok(())
 }

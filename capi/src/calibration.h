@@ -1,0 +1,34 @@
+// Calibration pairs that callers give.
+#pragma once
+
+#include <algorithm>
+
+#include "capi/src/model_handles.h"
+#include "capi/src/text_handles.h"
+#include "engine/models/upload.h"
+
+namespace trafo::capi {
+
+// The pairs as token ids; pairs that are too long for the model are left out. `tokenizer` may be
+// null, which is refused.
+inline TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& model,
+                                         const TokenizerObject* tokenizer,
+                                         const trafo_corpus* calibration) {
+  if (!tokenizer) call.refuse("calibration pairs need a tokenizer");
+  const TextCorpus& corpus = call.handle(calibration, "calibration").corpus;
+  const Tokenizer& subwords = vocabulary_of(*model.model, *tokenizer);
+  const ModelConfig& config = model.model->config();
+  if (subwords.vocab_size() != config.vocabulary)
+    call.refuse("the tokenizer has ", subwords.vocab_size(), " tokens, the model ",
+                config.vocabulary);
+  if (corpus.size() == 0) call.refuse("the calibration data have no pair");
+  if (corpus.monolingual() && config.has_encoder())
+    call.refuse("calibration is monolingual text; an encoder-decoder needs pairs");
+  TokenizedCorpusOptions lengths;
+  lengths.form = sequence_form(config);
+  lengths.max_length =
+      static_cast<int32_t>(std::min<int64_t>(lengths.max_length, config.max_positions));
+  return {corpus, subwords, lengths};
+}
+
+}  // namespace trafo::capi

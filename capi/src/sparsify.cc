@@ -1,0 +1,66 @@
+// Unstructured pruning.
+#include "engine/compress/sparsify.h"
+
+#include <memory>
+#include <optional>
+
+#include "capi/src/calibration.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+namespace {
+
+trafo_sparsify_options sparsify_defaults() {
+  const SparsifyOptions options;
+  trafo_sparsify_options result{};
+  result.struct_size = sizeof result;
+  result.sparsity = options.sparsity;
+  result.score = TRAFO_PRUNE_MAGNITUDE;
+  result.pattern = TRAFO_SPARSITY_UNSTRUCTURED;
+  return result;
+}
+
+}  // namespace
+
+trafo_error* trafo_sparsify_options_init(trafo_sparsify_options* options, size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    init_options(call, options, struct_size, sparsify_defaults());
+  });
+}
+
+trafo_error* trafo_model_sparsify(trafo_model* model, const trafo_sparsify_options* options,
+                                  const trafo_cancel* cancel, trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context, CallsBack::yes);  // to read the corpus
+    const trafo_sparsify_options wanted = read_options(call, options, sparsify_defaults());
+    SparsifyOptions settings;
+    settings.sparsity = wanted.sparsity;
+    settings.score = static_cast<PruneScore>(wanted.score);
+    settings.pattern = static_cast<SparsityPattern>(wanted.pattern);
+    const TokenizerObject* tokenizer =
+        wanted.tokenizer ? &call.handle(wanted.tokenizer, "tokenizer") : nullptr;
+    std::optional<TokenizedCorpus> calibration;
+    if (wanted.calibration) {
+      calibration.emplace(calibration_pairs(call, m, tokenizer, wanted.calibration));
+      settings.calibration = &*calibration;
+      settings.start_id = tokenizer->tokenizer.bos_id();
+    }
+    const std::shared_ptr<CancelToken> token =
+        cancel ? call.handle(cancel, "cancel").token : nullptr;
+    *out = new_handle<trafo_model>(
+        m.context, std::shared_ptr<Model>(sparsify(*m.context, *m.model, settings, token.get())));
+  });
+}
+
+trafo_error* trafo_model_get_zeros(const trafo_model* model, int64_t index, int64_t* out_zeros) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_zeros, "out_zeros");
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    const ParameterStore& parameters = m.model->parameters();
+    *out_zeros = count_zeros(*m.context, parameters, checked_parameter(call, parameters, index));
+  });
+}
