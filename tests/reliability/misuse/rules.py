@@ -300,7 +300,7 @@ def value(function, name, ctype):
 
 # The options of engine/options are sorted by their types; these are the others.
 ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit", "bits", "method",
-         "comparison", "distribution", "transport"}
+         "comparison", "distribution", "transport", "score", "pattern"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
@@ -315,7 +315,7 @@ SIGNED = {"dim", "dim0", "dim1", "padding_id"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 REALS = {"alpha", "character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor",
          "start_timeout_s", "timeout_s", "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate",
-         "encoder_ffn_share", "decoder_ffn_share", "encoder_head_share", "decoder_head_share"}
+         "encoder_ffn_share", "decoder_ffn_share", "encoder_head_share", "decoder_head_share", "sparsity"}
 BOUNDS = {"low", "high"}  # either may be infinite
 FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
 
