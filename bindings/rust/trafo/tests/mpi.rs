@@ -119,8 +119,9 @@ fn two_processes_train_over_tcp() -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    train(two.path(), |model| Group::join(model, &id, 0, 2))?;
+    let trained = train(two.path(), |model| Group::join(model, &id, 0, 2));
     let other = other.wait_with_output().unwrap();
+    trained?;
     assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stderr));
     same_checkpoint(&one, &two);
     let short = GroupId::tcp("localhost:29400", Some(b"short")).unwrap_err();
