@@ -63,7 +63,7 @@ def check_optimum(checks, program, run, test):
 def check_short(program, train, test, reference, arguments):
     import tokenizer_cases
     checks = Checks()
-    post = program.train("post", arguments.updates, "--enc-depth", "2", "--transformer-norm", "post")
+    post = program.train("post", export_parity.beam_updates(arguments), "--enc-depth", "2", "--transformer-norm", "post")
     lm = program.train("lm", arguments.updates, "--arch", "decoder-lm")
     llama = program.train("llama", arguments.updates, "--task", "llama", "--transformer-kv-heads", "2")
     export_parity.check_marian(checks, program, post, "hf-marian", test, reference)
