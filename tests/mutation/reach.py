@@ -67,7 +67,7 @@ def record_one(test, folder, count):
 
 def record(folder, count, jobs, binaries):
     """All tests of the programs in `folder`, whose mutations have the numbers 1 to `count`. Each is kept in `folder` when it has run, until
-    a program changes: a recording that was stopped goes on."""
+    a program changes: a recording that was stopped continues."""
     kept = folder / "reached.jsonl"
     state = {name: os.stat(programs.path_of(name, folder)).st_mtime for name in binaries}
     state["library"] = (folder / "libtrafo.so.0").stat().st_mtime
