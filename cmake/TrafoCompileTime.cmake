@@ -20,30 +20,57 @@ function(trafo_reuse_precompiled_headers target from)  # both are compiled with 
   endif()
 endfunction()
 
+# -O1 in place of a release's -O3, which takes half as much compile time again: for files without hot loops. Not for kernels: GCC compiles
+# functions for another instruction set at the level of the precompiled header. Sanitizer builds have one level.
+set(TRAFO_QUICK_OPTIONS "")
+if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3" AND NOT TRAFO_SANITIZE)
+  set(TRAFO_QUICK_OPTIONS $<$<CONFIG:Release>:-O1>)
+endif()
+
+function(trafo_compile_quickly)  # files
+  if(TRAFO_QUICK_OPTIONS)
+    set_source_files_properties(${ARGN} PROPERTIES TRAFO_QUICK ON COMPILE_OPTIONS "${TRAFO_QUICK_OPTIONS}")
+  endif()
+endfunction()
+
 # Templates of the standard library, JSON, CLI11 and Google Test take most of the compile time of programs and tests. Eight files
 # compiled together take it once; their file-local names must differ.
 option(TRAFO_UNITY_BUILD "Compile files in groups of eight" ON)
 
 # CMake's own UNITY_BUILD writes absolute paths, with which a compiler cache finds nothing again in another clone.
-function(trafo_unity_build target)
+function(trafo_unity_build target)  # a further argument: files in a group
   if(TRAFO_UNITY_BUILD)
-    cmake_language(EVAL CODE "cmake_language(DEFER CALL trafo_group_sources ${target})")  # when the properties of its files are set
+    set(size 8)
+    if(ARGN)
+      set(size ${ARGN})
+    endif()
+    # when the properties of its files are set
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL trafo_group_sources ${target} ${size})")
   endif()
 endfunction()
 
-# A file that has options of its own, or SKIP_UNITY_BUILD_INCLUSION, stays alone.
-function(trafo_group_sources target)
+# A file that has options of its own, or SKIP_UNITY_BUILD_INCLUSION, stays alone. Files of trafo_compile_quickly have groups of their own.
+function(trafo_group_sources target size)
   get_target_property(sources ${target} SOURCES)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}_groups)
-  set(files 0)
-  set(group "")
+  foreach(name group quick)
+    set(${name}_files 0)
+    set(${name}_content "")
+  endforeach()
   foreach(source ${sources})
     if(NOT source MATCHES "^[^$]*\\.cc$")
       continue()
     endif()
     get_filename_component(source ${source} ABSOLUTE)
+    set(name group)
+    set(properties SKIP_UNITY_BUILD_INCLUSION COMPILE_OPTIONS COMPILE_DEFINITIONS)
+    get_source_file_property(quick ${source} TRAFO_QUICK)
+    if(quick)
+      set(name quick)
+      list(REMOVE_ITEM properties COMPILE_OPTIONS)
+    endif()
     set(alone FALSE)
-    foreach(property SKIP_UNITY_BUILD_INCLUSION COMPILE_OPTIONS COMPILE_DEFINITIONS)
+    foreach(property ${properties})
       get_source_file_property(value ${source} ${property})
       if(value)
         set(alone TRUE)
@@ -53,23 +80,29 @@ function(trafo_group_sources target)
       continue()
     endif()
     file(RELATIVE_PATH path ${folder} ${source})
-    string(APPEND group "#include \"${path}\"\n")
+    string(APPEND ${name}_content "#include \"${path}\"\n")
     set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
-    math(EXPR files "${files} + 1")
-    math(EXPR full "${files} % 8")
+    math(EXPR ${name}_files "${${name}_files} + 1")
+    math(EXPR full "${${name}_files} % ${size}")
     if(full EQUAL 0)
-      trafo_add_group(${target} ${folder} ${files} "${group}")
-      set(group "")
+      trafo_add_group(${target} ${folder} ${name}_${${name}_files} "${${name}_content}")
+      set(${name}_content "")
     endif()
   endforeach()
-  if(group)
-    trafo_add_group(${target} ${folder} ${files} "${group}")
-  endif()
+  foreach(name group quick)
+    if(${name}_content)
+      trafo_add_group(${target} ${folder} ${name}_${${name}_files} "${${name}_content}")
+    endif()
+  endforeach()
 endfunction()
 
-function(trafo_add_group target folder number content)
-  file(CONFIGURE OUTPUT ${folder}/group_${number}.cc CONTENT "${content}" @ONLY)  # written only if it changes
-  target_sources(${target} PRIVATE ${folder}/group_${number}.cc)
+function(trafo_add_group target folder name content)
+  set(file ${folder}/${name}.cc)
+  file(CONFIGURE OUTPUT ${file} CONTENT "${content}" @ONLY)  # written only if it changes
+  if(name MATCHES "^quick_")
+    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${TRAFO_QUICK_OPTIONS}")
+  endif()
+  target_sources(${target} PRIVATE ${file})
 endfunction()
 
 # One by one for who works on the library: a change compiles one file. Mutation tests and coverage need it so, too
