@@ -49,6 +49,10 @@ void require_architecture(const char* format, const ModelConfig& config,
   cannot_express(format, setting);
 }
 
+const char* formats_of_translation_models(const ModelConfig& config) {
+  return config.pre_norm ? "hf-pegasus or ctranslate2" : "hf-marian or ctranslate2";
+}
+
 void refuse_llama_form(const char* format, const ModelConfig& config) {
   if (config.norm == Norm::rms) cannot_express(format, "RMS norm (--task llama); use hf-llama");
   if (config.positions == Positions::rotary)

@@ -24,6 +24,9 @@ inline constexpr const char* kOrigin = "interop";
 // format.
 void require_architecture(const char* format, const ModelConfig& config,
                           std::initializer_list<Architecture> known, const char* instead = nullptr);
+// The formats that a translation model's norm leaves, for the message of a format for language
+// models.
+const char* formats_of_translation_models(const ModelConfig& config);
 // UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or linear layers without biases.
 void refuse_llama_form(const char* format, const ModelConfig& config);
 // UNSUPPORTED, naming the setting, for what only hf-llama can express: heads of another width than

@@ -234,7 +234,8 @@ GgufPairs pairs_of(const ModelConfig& config, const Tokenizer& tokenizer, const 
 void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                 const fs::path& directory) {
   const ModelConfig& config = host.config();
-  require_architecture(kGgufFormat, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
+  require_architecture(kGgufFormat, config, {Architecture::decoder_lm},
+                       formats_of_translation_models(config));
   require_llama_form(kGgufFormat, config);
   refuse_llama_variants(kGgufFormat, config);
   check_widths(config, weights);

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 constexpr const char* kGpt2Format = "GPT-2";
 
 void check_gpt2(const ModelConfig& config) {
-  require_architecture(kGpt2Format, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
+  require_architecture(kGpt2Format, config, {Architecture::decoder_lm},
+                       formats_of_translation_models(config));
   if (!config.pre_norm) cannot_express(kGpt2Format, "post-norm layers (--transformer-norm post)");
   refuse_llama_form(kGpt2Format, config);
   refuse_pruned_heads(kGpt2Format, config);

@@ -178,7 +178,8 @@ ModelConfig read_config(const ConfigReader& json, const std::string& type) {
 }  // namespace
 
 void require_hf_llama(const char* format, const ModelConfig& config) {
-  require_architecture(format, config, {Architecture::decoder_lm}, "hf-marian or ctranslate2");
+  require_architecture(format, config, {Architecture::decoder_lm},
+                       formats_of_translation_models(config));
   require_llama_form(format, config);
   if (config.has_qkv_biases() != config.has_attention_output_bias() && !is_qwen2(config))
     cannot_express(format, "attention_output_bias without qkv_biases, or these with ffn_biases");

@@ -181,6 +181,8 @@ TEST_F(GgufTest, WhatTheFormatCannotHoldIsNamed) {
   gguf_refused(plain, float16, "layer norm; train with --task llama");
   ModelConfig encoder = config_of(Architecture::encoder_decoder, true);
   encoder.vocabulary = bpe_tokenizer().vocab_size();
+  gguf_refused(encoder, float16, "encoder-decoder; use hf-pegasus or ctranslate2");
+  encoder.pre_norm = false;
   gguf_refused(encoder, float16, "encoder-decoder; use hf-marian or ctranslate2");
   gguf_refused(gguf_config(0, true), int8,
                "gguf cannot express weights of the type int8 (--weights), it has float16, float32, "
