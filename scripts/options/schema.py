@@ -121,12 +121,12 @@ def camel(name):
 class Table:
     def __init__(self, name, enums):
         raw = tomllib.loads((TABLES / f"{name}.toml").read_text())
-        before = raw["table"].get("before")
-        first = tomllib.loads((TABLES / f"{before}.toml").read_text())["option"] if before else []
+        first, last = (tomllib.loads((TABLES / f"{file}.toml").read_text())["option"] if file else []
+                       for file in map(raw["table"].get, ("before", "after")))
         self.name, self.source = name, f"engine/options/{name}.toml"
         self.engine, self.c = raw["table"]["engine"], raw["table"]["c"]
         self.rust, self.go = raw["table"]["rust"], raw["table"]["go"]
-        self.rows = [Row(name, spec, enums) for spec in [*first, *raw["option"]]]
+        self.rows = [Row(name, spec, enums) for spec in [*first, *raw["option"], *last]]
         names = [row.name for row in self.rows]
         for row_name in names:
             if names.count(row_name) > 1:
