@@ -8,12 +8,11 @@ endif()
 set(TRAFO_SBOM ${PROJECT_BINARY_DIR}/trafo.cdx.json)
 set(TRAFO_SBOM_STATIC "" CACHE FILEPATH "Names what is linked statically (scripts/portable/files.txt)")
 set(TRAFO_SBOM_OF trafo)
-if(TARGET translate-train)
-  list(APPEND TRAFO_SBOM_OF translate-train)
-endif()
-if(TARGET trafo_mpi)
-  list(APPEND TRAFO_SBOM_OF trafo_mpi)
-endif()
+foreach(target translate-train trafo_mpi trafo_tcp)
+  if(TARGET ${target})
+    list(APPEND TRAFO_SBOM_OF ${target})
+  endif()
+endforeach()
 add_custom_command(OUTPUT ${TRAFO_SBOM}
   COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_BINARY_DIR} ${PROJECT_VERSION} ${TRAFO_SBOM} ${TRAFO_SBOM_STATIC}
   DEPENDS ${TRAFO_SBOM_OF} ${PROJECT_SOURCE_DIR}/scripts/sbom.py ${PROJECT_SOURCE_DIR}/scripts/cuda-toolkit.txt

@@ -7,6 +7,10 @@
 #   Rust crates         cargo deny or cargo audit, whichever is there, with the database of RustSec
 #   Go modules          govulncheck, with Go's database
 #
+# Without a network, copies of the databases are read where they are named:
+#   TRAFO_RUST_ADVISORIES=FOLDER   a clone of github.com/rustsec/advisory-db, for cargo audit
+#   TRAFO_GO_ADVISORIES=URL        for govulncheck: file:///FOLDER with the index and the entries of vuln.go.dev
+#
 # Exit status 0: all three found nothing. 1: something was found. 77: nothing was found, but a program or its database was not to be
 # had (offline); the output says which.
 set -uo pipefail
@@ -34,7 +38,10 @@ check() {
 
 python3 scripts/check_dependencies.py "$build/trafo.cdx.json" || status=1
 
-if command -v cargo-deny >/dev/null; then
+if [[ -n ${TRAFO_RUST_ADVISORIES:-} ]] && command -v cargo-audit >/dev/null; then
+  check "Rust crates (cargo audit, $TRAFO_RUST_ADVISORIES)" \
+    cargo audit --file bindings/rust/Cargo.lock --db "$TRAFO_RUST_ADVISORIES" --no-fetch
+elif command -v cargo-deny >/dev/null; then
   check "Rust crates (cargo deny)" cargo deny --manifest-path bindings/rust/Cargo.toml check advisories
 elif command -v cargo-audit >/dev/null; then
   check "Rust crates (cargo audit)" cargo audit --file bindings/rust/Cargo.lock
@@ -43,7 +50,8 @@ else
 fi
 
 if command -v govulncheck >/dev/null; then
-  check "Go modules (govulncheck)" env -C bindings/go/trafo govulncheck ./...
+  check "Go modules (govulncheck${TRAFO_GO_ADVISORIES:+, $TRAFO_GO_ADVISORIES})" \
+    env -C bindings/go/trafo govulncheck ${TRAFO_GO_ADVISORIES:+-db "$TRAFO_GO_ADVISORIES"} ./...
 else
   missing "Go modules: there is no govulncheck (go install golang.org/x/vuln/cmd/govulncheck@latest)"
 fi

@@ -22,8 +22,16 @@ def parts(version):
     return [int(number) for number in re.findall(r"\d+", upstream)]
 
 
+def with_copies(components):
+    """The components, and after each those that it contains."""
+    for each in components:
+        yield each
+        yield from with_copies(each.get("components", []))
+
+
 def problems(components, advisories, pins):
     """(what is wrong, what is known and answered), a line each."""
+    components = list(with_copies(components))
     wrong, answered = [], []
     for each in components:
         if not each.get("version") or each["version"] == "unknown":
@@ -75,7 +83,7 @@ def main():
         print(f"known: {line}")
     for line in wrong:
         print(f"WRONG: {line}")
-    print(f"bill of materials: {len(components)} components, {len(answered)} known and answered, {len(wrong)} wrong")
+    print(f"bill of materials: {len(list(with_copies(components)))} components, {len(answered)} known and answered, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 

@@ -39,6 +39,15 @@ LINKED = {
     "ld-linux-x86-64": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
     "ld-linux-aarch64": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
 }
+# What a library has copied into itself, by its own version: name, version (none: upstream gives it none), licence, home. Read from the
+# folder third_party of its sources.
+SENTENCEPIECE_COPIES = [
+    ("protobuf-lite", "3.14.0", "BSD-3-Clause", "https://github.com/protocolbuffers/protobuf"),
+    ("darts-clone", "0.32", "BSD-3-Clause", "https://github.com/s-yata/darts-clone"),
+    ("esaxx", None, "MIT", "https://github.com/hillbig/esaxx"),
+    ("abseil (parts)", None, "Apache-2.0", "https://abseil.io"),
+]
+COPIES = {("SentencePiece", version): SENTENCEPIECE_COPIES for version in ("0.1.97", "0.1.99", "0.2.0")}
 # Headers that are compiled in: name, pkg-config name, a header with its version and how that is written, licence, home.
 HEADERS = [
     ("nlohmann-json", "nlohmann_json", "nlohmann/json.hpp", r"version (\d+\.\d+\.\d+)", "MIT", "https://github.com/nlohmann/json"),
@@ -59,6 +68,9 @@ CRATES = {
     "libloading": "ISC", "nom": "MIT", "zmij": "MIT", "unicode-ident": "(MIT OR Apache-2.0) AND Unicode-3.0",
 }
 OURS = {"trafo", "trafo-sys"}
+# Files of a build whose libraries are listed (cuda_components() has those of libtrafo_cuda.so); plugins are not in every build.
+BUILT = ("libtrafo.so", "translate-train", "libtrafo_mpi.so", "libtrafo_tcp.so")
+PLUGINS = {"libtrafo_mpi.so", "libtrafo_tcp.so"}
 
 
 def output_of(command):
@@ -101,9 +113,18 @@ def component(name, version, licence, purl, home, properties, **more):
     return entry
 
 
+def copies_in(name, version):
+    """The field `components` of a library that contains others."""
+    upstream = version.split(":")[-1].split("-")[0]
+    inside = [component(copy, own or f"0+{name.lower()}.{upstream}", licence,
+                        f"pkg:generic/{copy.split()[0]}@{own or upstream}?in={name.lower()}", home, {"linked": f"inside {name}"})
+              for copy, own, licence, home in COPIES.get((name, upstream), [])]
+    return {"components": inside} if inside else {}
+
+
 def linked_components(build):
     found = {}
-    for file in ("libtrafo.so", "translate-train", "libtrafo_mpi.so"):
+    for file in BUILT:
         path = build / file
         if not path.exists():
             continue
@@ -122,8 +143,10 @@ def linked_components(build):
             version = (path.name if path else asked).split(".so.")[-1]
             purl = f"pkg:generic/{name}@{version}?file={asked}"
         more = {"hashes": [{"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}]} if path else {}
-        if users == {"libtrafo_mpi.so"}:
+        if users <= PLUGINS:
             more["scope"] = "optional"
+        if stem == "libsentencepiece":
+            more.update(copies_in(name, version))
         yield component(name, version, licence, purl, home, {"soname": asked, "linked": "dynamically", "by": ", ".join(sorted(users))}, **more)
 
 
@@ -139,7 +162,7 @@ def static_components(files):
         source, version = path.split("/")[1], path.rsplit("_", 2 if path.endswith(".deb") else 1)[1].removesuffix(".dsc")
         name, licence, home = LINKED[STATIC[source]]
         yield component(name, version, licence, f"pkg:deb/debian/{source}@{version}?arch=source", home, {"linked": "statically"},
-                        hashes=[{"alg": "SHA-256", "content": digest}])
+                        hashes=[{"alg": "SHA-256", "content": digest}], **copies_in(name, version))
     for package, stem in STATIC_PACKAGES.items():
         name, licence, home = LINKED[stem]
         version = output_of(["dpkg-query", "-W", "-f", "${Version}", package])

@@ -30,9 +30,10 @@ check(bom["bomFormat"] == "CycloneDX" and bom["specVersion"] == "1.5" and bom["v
 check(bom["metadata"]["component"]["version"] == version, f"it is of version {bom['metadata']['component']['version']}, not {version}")
 
 components = bom["components"]
-references = [entry["bom-ref"] for entry in components]
+copies = [copy for entry in components for copy in entry.get("components", [])]
+references = [entry["bom-ref"] for entry in components + copies]
 check(len(set(references)) == len(references), "two components have one bom-ref")
-for entry in components:
+for entry in components + copies:
     check(entry["type"] == "library" and entry["name"] and entry["purl"].startswith("pkg:"), f"{entry['bom-ref']} lacks type, name or purl")
     check(re.match(r"v?[0-9]", entry["version"].split(":")[-1]), f"{entry['name']} has the version {entry['version']!r}")
     expressions = [licence.get("expression", "") for licence in entry.get("licenses", [])]
@@ -43,10 +44,15 @@ for dependency in bom["dependencies"]:
     for reference in dependency["dependsOn"]:
         check(reference in references, f"the dependency {reference} is no component")
 
-linked = {value["value"] for entry in components for value in entry["properties"] if value["name"] == "trafo:soname"}
-wanted = set().union(*(needed(build / name) for name in ("libtrafo.so", "translate-train", "libtrafo_mpi.so") if (build / name).exists()))
-wanted = {name for name in wanted if not name.startswith("libtrafo")}
+properties = [{value["name"]: value["value"] for value in entry["properties"]} for entry in components]
+linked = {(each["trafo:soname"], file) for each in properties if "trafo:soname" in each for file in each["trafo:by"].split(", ")}
+# CUDA's libraries are no packages of the system.
+built = [path for path in [build / "translate-train", *build.glob("libtrafo*.so")] if path.exists() and path.name != "libtrafo_cuda.so"]
+check({"libtrafo.so", "translate-train"} <= {path.name for path in built}, "the build has no library or no program")
+wanted = {(name, path.name) for path in built for name in needed(path) if not name.startswith("libtrafo")}
 check(linked == wanted, f"linked but not listed: {sorted(wanted - linked)}; listed but not linked: {sorted(linked - wanted)}")
+# Whoever links another version looks into its folder third_party and adds it to scripts/sbom.py.
+check({"protobuf-lite", "darts-clone", "esaxx"} <= {copy["name"] for copy in copies}, "what SentencePiece has copied into itself is missing")
 for name in ("SentencePiece", "Highway", "zlib", "nlohmann-json", "nvidia-cublas", "nvidia-cuda-runtime"):
     check(any(entry["name"] == name for entry in components), f"{name} is missing")
 

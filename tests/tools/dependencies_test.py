@@ -29,6 +29,12 @@ class DependenciesTest(unittest.TestCase):
         self.assertEqual(self.problems([FAULT | {"fixed": "0.1.97"}]), ([], []))
         self.assertEqual(self.problems([FAULT | {"component": "Other"}]), ([], []))
 
+    def test_what_a_component_contains_is_looked_at(self):
+        copy = {"name": "Copy", "version": "3.14.0"}
+        components = [{"name": "Reader", "version": "0.2.1", "components": [copy]}]
+        wrong, _ = self.problems([FAULT, FAULT | {"id": "CVE-1", "component": "Copy", "fixed": "3.15.0"}], components=components)
+        self.assertEqual(wrong, ["Copy 3.14.0: CVE-1, fixed in 3.15.0: reads too far"])
+
     def test_what_is_pinned_is_listed_with_a_hash(self):
         self.assertEqual(self.problems(pins=[("crate", "2.0.0", True)]), ([], []))
         self.assertIn("not in the bill", self.problems(pins=[("crate", "2.0.1", True)])[0][0])
@@ -51,14 +57,14 @@ class CommandTest(unittest.TestCase):
     NO_ROUTE = ("exit 1", "govulncheck: fetching vulnerabilities: dial tcp: lookup vuln.example.org: network is unreachable")
     FOUND = ("exit 3", "Vulnerability #1: GO-0000-0000")
 
-    def run_with(self, cargo, govulncheck, bill="exit 0"):
+    def run_with(self, cargo, govulncheck, bill="exit 0", **variables):
         with tempfile.TemporaryDirectory() as folder:
             for name, (ends, says) in {"python3": (bill, ""), "cargo": cargo, "cargo-audit": cargo, "govulncheck": govulncheck}.items():
                 program = pathlib.Path(folder) / name
                 program.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n{ends}\n")
                 program.chmod(0o755)
             done = subprocess.run([ROOT / "scripts/check-dependencies.sh"], capture_output=True, text=True, check=False,
-                                  env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"))
+                                  env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}", **variables))
         return done.returncode, done.stdout
 
     def test_nothing_is_found(self):
@@ -75,6 +81,13 @@ class CommandTest(unittest.TestCase):
             for line, name in zip(lines, missing):
                 self.assertIn(name, line)
                 self.assertIn("offline", line)
+
+    def test_copies_of_the_databases_are_read_where_they_are_named(self):
+        cargo = ('[ "$*" = "audit --file bindings/rust/Cargo.lock --db /a copy --no-fetch" ]', "")
+        govulncheck = ('[ "$*" = "-db file:///a copy ./..." ]', "")
+        status, said = self.run_with(cargo, govulncheck, TRAFO_RUST_ADVISORIES="/a copy", TRAFO_GO_ADVISORIES="file:///a copy")
+        self.assertEqual((status, said.count("nothing found")), (0, 2), said)
+        self.assertEqual(self.run_with(cargo, govulncheck)[0], 1)
 
     def test_a_finding_counts_more_than_being_offline(self):
         for arguments in [(self.FOUND, self.NO_ROUTE), (self.OFFLINE, self.FOUND), (self.NOTHING, self.NOTHING, "exit 1")]:
