@@ -1,9 +1,11 @@
-// Model directories of other programs: one file of a good directory is the input; none at all: it
-// is missing.
+// Model and adapter directories of other programs: one file of a good directory is the input; none
+// at all: it is missing.
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/interop.h"
+#include "engine/interop/peft.h"
+#include "engine/models/adapter.h"
 #include "engine/runtime/context.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/fuzz/support.h"
@@ -20,6 +22,7 @@ struct Good {
   std::vector<std::string> names;  // of its files, in order
   std::vector<std::string> contents;
   std::shared_ptr<const interop::HostModel> host;
+  std::shared_ptr<Model> model;
   Tokenizer tokenizer;
 };
 
@@ -31,15 +34,15 @@ ModelConfig config_of(const char* format, int64_t vocabulary) {
   config.heads = 2;
   config.max_positions = 8;
   const std::string_view name = format;
-  if (name == "marian" || name == "ctranslate2") {
-    config.pre_norm = false;
+  if (name == "marian" || name == "ctranslate2" || name == "pegasus") {
+    config.pre_norm = name == "pegasus";
     config.activation = Activation::relu;
     return config;
   }
   config.architecture = Architecture::decoder_lm;
   config.pre_norm = true;
   config.activation = Activation::gelu;
-  if (name == "llama" || name == "gguf" || name == "resaved") {
+  if (name == "llama" || name == "gguf" || name == "resaved" || name == "peft") {
     config.norm = Norm::rms;
     config.positions = Positions::rotary;
     config.ffn = FeedForward::swiglu;
@@ -89,6 +92,13 @@ void save_again(const fs::path& directory) {
   interop::write_json(directory / "tokenizer.json", tokenizer);
 }
 
+// Leaves the model without an adapter, like the base that an adapter is loaded into.
+void write_adapter(Model& model, const fs::path& directory) {
+  add_adapter(context(), model, {.rank = 2}, 1);
+  save_adapter(context(), model, directory);
+  remove_adapter(context(), model);
+}
+
 Good make_good(const char* format) {
   TokenizerTrainOptions options;
   options.vocab_size = 24;
@@ -100,13 +110,16 @@ Good make_good(const char* format) {
   }
   const std::vector<std::string> lines = {"ab cd ab", "cd ab cd", "b d b d"};
   const Tokenizer tokenizer = Tokenizer::train(std::span<const std::string>(lines), options);
-  const auto model = make_model(context(), config_of(format, tokenizer.vocab_size()), 1);
+  const std::shared_ptr<Model> model =
+      make_model(context(), config_of(format, tokenizer.vocab_size()), 1);
   auto copy = std::make_shared<interop::HostModel>(interop::copy_to_host(context(), *model));
   const interop::HostModel& host = *copy;
-  Good good{format, folder().path() / format, {}, {}, std::move(copy), tokenizer};
+  Good good{format, folder().path() / format, {}, {}, std::move(copy), model, tokenizer};
   fs::create_directories(good.directory);
   const std::string_view name = format;
   if (name == "marian") interop::write_marian(host, tokenizer, good.directory);
+  if (name == "pegasus") interop::write_pegasus(host, tokenizer, good.directory);
+  if (name == "peft") write_adapter(*model, good.directory);
   if (name == "gpt2") interop::write_gpt2(host, tokenizer, good.directory);
   if (name == "llama" || name == "resaved") interop::write_llama(host, tokenizer, good.directory);
   if (name == "resaved") save_again(good.directory);
@@ -122,9 +135,10 @@ Good make_good(const char* format) {
 }
 
 std::vector<Good>& directories() {
-  static std::vector<Good> all = {make_good("marian"), make_good("gpt2"),
-                                  make_good("llama"),  make_good("ctranslate2"),
-                                  make_good("gguf"),   make_good("resaved")};
+  // Inputs of the corpus name them by their place.
+  static std::vector<Good> all = {make_good("marian"),      make_good("gpt2"), make_good("llama"),
+                                  make_good("ctranslate2"), make_good("gguf"), make_good("resaved"),
+                                  make_good("pegasus"),     make_good("peft")};
   return all;
 }
 
@@ -139,15 +153,21 @@ void run_importer(Bytes input) {
     fs::remove(folder().path() / name);
   else
     folder().write(name, parts.rest());
-  attempt([&] {
+  const bool taken = attempt([&] {
     const std::string_view format = good.format;
     if (format == "ctranslate2")
       interop::read_back_ctranslate2(*good.host, ExportWeights::float32, good.directory);
     else if (format == "gguf")
       interop::read_back_gguf(*good.host, good.tokenizer, ExportWeights::float16, good.directory);
+    else if (format == "peft")
+      load_adapter(context(), *good.model, good.directory);
     else
       import_model(context(), good.directory);
   });
+  if (good.model->adapter().has_value()) {
+    expect(taken, "an adapter that was refused is in the model");
+    remove_adapter(context(), *good.model);
+  }
   folder().write(name, good.contents[place]);
 }
 

@@ -13,7 +13,9 @@
 #include "engine/data/corpus.h"
 #include "engine/data/text_corpus.h"
 #include "engine/decode/lexical_table.h"
+#include "engine/interop/peft.h"
 #include "engine/io/checkpoint_directory.h"
+#include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "engine/train/checkpoint_files.h"
 #include "engine/train/gemm_cache.h"
@@ -233,8 +235,8 @@ std::vector<std::pair<std::string, std::string>> tokenizer_texts() {
 }
 
 // Each file of a directory becomes each text in turn.
-void try_directory(Refusals& refusals, Context& context, const std::string& name,
-                   const fs::path& directory) {
+void try_directory(Refusals& refusals, const std::string& name, const fs::path& directory,
+                   const std::function<void()>& read) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(directory)) files.push_back(entry.path());
   for (const fs::path& file : files) {
@@ -248,9 +250,7 @@ void try_directory(Refusals& refusals, Context& context, const std::string& name
       for (auto& text : tokenizer_texts()) texts.push_back(std::move(text));
     for (const auto& [what, text] : texts) {
       spill(file, text);
-      refusals.expect(
-          concat(name, ", ", file_name, ", ", what), text.size(),
-          [&] { import_model(context, directory); }, true);
+      refusals.expect(concat(name, ", ", file_name, ", ", what), text.size(), read, true);
     }
     spill(file, content);
   }
@@ -270,20 +270,35 @@ void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
                                   5);
     export_model(context, *model, tokenizer(), form.format, directory);
   };
+  const auto try_model = [&](const std::string& name, const fs::path& directory) {
+    try_directory(refusals, name, directory, [&] { import_model(context, directory); });
+  };
   for (const Form& form : {Form{ExportFormat::hf_marian, Architecture::encoder_decoder, false},
+                           Form{ExportFormat::hf_pegasus, Architecture::encoder_decoder, true},
                            Form{ExportFormat::hf_gpt2, Architecture::decoder_lm, true},
                            Form{ExportFormat::hf_llama, Architecture::decoder_lm, true},
                            Form{ExportFormat::ctranslate2, Architecture::encoder_decoder, false}}) {
     const fs::path directory = folder / export_format_name(form.format);
     directory_of(form, directory);
-    try_directory(refusals, context, export_format_name(form.format), directory);
+    try_model(export_format_name(form.format), directory);
   }
   // As transformers saves a large model: a list of weight files, and no tokenizer.model.
   const fs::path resaved = folder / "resaved";
   directory_of({ExportFormat::hf_llama, Architecture::decoder_lm, true}, resaved);
   fs::remove(resaved / "tokenizer.model");
   split_weights(resaved);
-  try_directory(refusals, context, "resaved", resaved);
+  try_model("resaved", resaved);
+}
+
+void try_adapters(Refusals& refusals, Context& context, const fs::path& directory) {
+  const auto model = make_model(context, llama_config(0, true), 5);
+  add_adapter(context, *model, {}, 7);
+  save_adapter(context, *model, directory);
+  remove_adapter(context, *model);
+  try_directory(refusals, "adapter of PEFT", directory, [&] {
+    load_adapter(context, *model, directory);
+    remove_adapter(context, *model);
+  });
 }
 
 }  // namespace
@@ -309,6 +324,7 @@ void try_costly_files(Suite& suite) {
   try_texts(refusals, folder / "file");
   try_sentencepiece(refusals);
   try_imports(refusals, *context, folder.path());
+  try_adapters(refusals, *context, folder / "adapter");
   refusals.print();
 }
 
