@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +139,46 @@ TEST(CudaPlugin, AProgramStartedByABareName) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   std::filesystem::remove_all(folder);
+}
+
+// A copy of this program that belongs to somebody else and runs with his rights: the kernel says so
+// to the loader (AT_SECURE, getauxval(3)), and the variable is not read.
+TEST(CudaPlugin, AProgramWithMoreRightsIgnoresTheVariable) {
+  constexpr const char* kStranger = "/nonexistent/stranger.so";
+  constexpr int kNoMoreRights = 77;
+  constexpr uid_t kSomebodyElse = 65534;
+  if (std::getenv("TRAFO_TEST_WITH_MORE_RIGHTS") != nullptr) {
+    if (getauxval(AT_SECURE) == 0) std::_Exit(kNoMoreRights);
+    ASSERT_STREQ(std::getenv("TRAFO_CUDA_LIBRARY"), kStranger);
+    const auto error = error_of_asking();
+    EXPECT_TRUE(!error || error->message().find(kStranger) == std::string::npos)
+        << error->message();
+    return;
+  }
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / concat("trafo_more_rights_", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string program = (folder / "program").string();
+  std::filesystem::copy_file("/proc/self/exe", program);
+  ASSERT_EQ(chown(program.c_str(), kSomebodyElse, kSomebodyElse), 0);
+  ASSERT_EQ(chmod(program.c_str(), S_ISUID | 0755), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("TRAFO_CUDA_LIBRARY", kStranger, 1);
+    setenv("TRAFO_TEST_WITH_MORE_RIGHTS", "1", 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // which traces the process, and may not do so
+    execl(program.c_str(), program.c_str(),
+          "--gtest_filter=CudaPlugin.AProgramWithMoreRightsIgnoresTheVariable", nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == kNoMoreRights)
+    GTEST_SKIP() << "this file system has no set-user-ID programs";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(CudaPlugin, AnEmptyVariableIsNoName) {

@@ -181,6 +181,16 @@ void test_bad_input(void) {
         "");  // 8000 subwords of that
   options.vocabulary = 30;
   options.soft_limit = 1;
+  // SentencePiece ends the process for text of which its normal form leaves nothing.
+  const trafo_string_view blanks[] = {{"\xe3\x80\x80", 3},  // U+3000
+                                      {"\xc2\xa0", 2},      // NBSP
+                                      {"\xe2\x80\x8b", 3},  // U+200B
+                                      {"\xe2\x80\xa8", 3},  // U+2028
+                                      {"\x7f", 1}};
+  for (size_t i = 0; i < 5; ++i)
+    FAILS(trafo_tokenizer_train(&blanks[i], 1, &options, &none), TRAFO_INVALID_ARGUMENT,
+          "no sentence");
+  CHECK(none == NULL);
   OK(trafo_corpus_new(words, words, 3, &corpus));
   OK(trafo_tokenizer_train(words, 3, &options, &tokenizer));
   int64_t vocabulary = 0;

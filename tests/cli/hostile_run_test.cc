@@ -84,6 +84,23 @@ TEST_F(HostileRun, ALogWithASecondNameIsRefused) {
   expect_untouched();
 }
 
+TEST_F(HostileRun, LinkedMetricsAreReplacedNotWrittenTo) {
+  for (const bool symbolic : {true, false}) {
+    SetUp();
+    const std::string metrics = run_ + "/metrics.jsonl";
+    fs::remove(metrics);
+    if (symbolic)
+      fs::create_symlink(outside_ + "/victim", metrics);
+    else
+      fs::create_hard_link(outside_ + "/victim", metrics);
+    EXPECT_EQ(resume().exit_code, 0);
+    EXPECT_FALSE(fs::is_symlink(metrics));
+    EXPECT_EQ(fs::hard_link_count(metrics), 1u);
+    EXPECT_NE(content(metrics).find(R"("type":"end")"), std::string::npos) << content(metrics);
+    expect_untouched();
+  }
+}
+
 TEST_F(HostileRun, ALockWithASecondNameIsRefused) {
   fs::remove(run_ + "/.lock");
   fs::create_hard_link(outside_ + "/victim", run_ + "/.lock");
