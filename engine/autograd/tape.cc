@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "engine/autograd/gradient_watch.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/side_work.h"
 
@@ -218,6 +219,16 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
     root[0]->unit = unit && first;
   }
 
+  GradientObserver* const observer = GradientWatch::active();
+  const GradientWatch inner(nullptr);
+  const auto for_each_leaf = [](const Node& node, auto visit) {
+    for (const auto& input : node.inputs)
+      if (input && input->leaf) visit(*input);
+  };
+  if (observer)
+    for (const Node& node : nodes_)
+      for_each_leaf(node, [&](const Variable& leaf) { observer->will_add(leaf); });
+
   while (!nodes_.empty()) {
     const Node& node = nodes_.back();
     bool reached = false;
@@ -230,6 +241,7 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
       node.backward(step);
       step.finish();
     }
+    if (observer) for_each_leaf(node, [&](const Variable& leaf) { observer->added(leaf); });
     consume(node.outputs);
     saved_.erase(saved_.begin() + static_cast<std::ptrdiff_t>(node.first_saved), saved_.end());
     nodes_.pop_back();

@@ -28,12 +28,18 @@ class PeerLink {
   virtual ~PeerLink() = default;
 
   // Between two ranks, piece i that one sends is piece i that the other receives, of the same size.
-  virtual void begin_exchange(std::span<const PeerPiece> pieces) = 0;
+  // `after`: in a second stream, once this mark has passed; negative: in the device's stream.
+  virtual void begin_exchange(std::span<const PeerPiece> pieces, int after) = 0;
+  // See Communicator. join(): the device's stream waits for the second one.
+  virtual int marks() const = 0;
+  virtual void set_mark(int mark) = 0;
+  virtual void join() = 0;
   // True once the link is joined and all exchanges are in the stream. Until then nothing else may
   // be issued to the stream or exchanged.
   virtual bool issued() = 0;
-  // done() is `number` or more once the device has finished the exchanges issued so far.
-  virtual void mark(uint64_t number) = 0;
+  // done() is `number` or more once the device has finished the exchanges issued so far, of which
+  // the newest is in the second stream if `beside`.
+  virtual void mark(uint64_t number, bool beside) = 0;
   virtual uint64_t done() const = 0;
   // Ends what is in the stream, with whatever has been moved. Nothing else may be called after it
   // but done().

@@ -63,6 +63,18 @@ class Communicator {
   // Elsewhere the device may still wait for them; check() says whether they came.
   virtual void exchange(std::span<const SendPiece> sends,
                         std::span<const ReceivePiece> receives) = 0;
+
+  // --- exchanges beside the computation ---
+  // Marks, numbered from 0; none: the three functions below may not be called.
+  virtual int marks() const { return 0; }
+  // The mark passes when all work issued to the device's stream so far is done. Inside a graph that
+  // is captured, the mark is set anew by each run of the graph.
+  virtual void set_mark(int) {}
+  // exchange() on a second stream, once the mark has passed and earlier ones are done. What is
+  // issued to the device's stream runs beside it, until join().
+  virtual void exchange_after(int, std::span<const SendPiece>, std::span<const ReceivePiece>) {}
+  virtual void join() {}
+
   // The bytes of every rank, which may differ in length, by rank. Host memory.
   virtual std::vector<std::string> host_all_gather(std::string_view bytes) = 0;
   // This rank leaves: the calls of other ranks end with PEER_LOST and `reason`. From any thread.

@@ -1,9 +1,12 @@
 #include "engine/dist/linked_group.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -24,17 +27,28 @@ double seconds_since(LinkClock::time_point begin) {
   return std::chrono::duration<double>(LinkClock::now() - begin).count();
 }
 
+// The same for all containers of a host, and another one after it has started anew.
+std::string name_of_host() {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  if (!name.empty()) return name;
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return host;
+}
+
 // A thread watches the link, because a device that waits for a peer that never comes does not
 // return. Two locks: `link_use_` is held during calls of the link, `mutex_` protects the rest. Who
 // holds both has taken `link_use_` first.
 class LinkedCommunicator final : public Communicator {
  public:
   LinkedCommunicator(std::unique_ptr<Communicator> host, std::unique_ptr<LinkMaker> links,
-                     const GroupTimeouts& timeouts)
+                     const GroupTimeouts& timeouts, Overlap overlap)
       : Communicator(host->rank(), host->size()),
         host_(std::move(host)),
         links_(std::move(links)),
-        timeouts_(timeouts) {}
+        timeouts_(timeouts),
+        overlap_(overlap) {}
   ~LinkedCommunicator() override { close(); }
 
   const char* transport() const override { return links_->name(); }
@@ -52,6 +66,10 @@ class LinkedCommunicator final : public Communicator {
       if (rank() == 0) id = links_->new_id();
     });
     id = host_all_gather(id).front();
+    const std::vector<std::string> hosts = host_all_gather(name_of_host());
+    has_marks_ = overlap_ == Overlap::always ||
+                 std::any_of(hosts.begin(), hosts.end(),
+                             [&](const std::string& each) { return each != hosts.front(); });
     agree_after(*host_, [&] { link_ = links_->open(backend, id, rank(), size()); });
     backend_ = &backend;
     stopping_ = false;
@@ -61,22 +79,18 @@ class LinkedCommunicator final : public Communicator {
   }
 
   void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives) override {
-    const uint64_t number = ++exchanges_;
-    host_->come_to(number);
-    pieces_.clear();
-    for (const SendPiece& piece : sends)
-      pieces_.push_back({piece.to, false, const_cast<void*>(piece.data), piece.bytes});
-    for (const ReceivePiece& piece : receives)
-      pieces_.push_back({piece.from, true, piece.data, piece.bytes});
-    require_open();
-    if (pieces_.empty()) return;
-    require(link_ != nullptr, ErrorCode::internal, kLinkedOrigin,
-            "a device must be attached before ranks exchange over ", transport());
-    use_link([&] { link_->begin_exchange(pieces_); });
-    wait_until_issued(timeouts_.wait, "come");
-    use_link([&] { link_->mark(number); });
-    const std::lock_guard lock(mutex_);
-    in_flight_.push_back({number, LinkClock::now()});
+    exchange(sends, receives, -1);
+  }
+  int marks() const override { return link_ != nullptr && has_marks_ ? link_->marks() : 0; }
+  void set_mark(int mark) override {
+    use_link([&] { link_->set_mark(mark); });
+  }
+  void exchange_after(int mark, std::span<const SendPiece> sends,
+                      std::span<const ReceivePiece> receives) override {
+    exchange(sends, receives, mark);
+  }
+  void join() override {
+    use_link([&] { link_->join(); });
   }
 
   std::vector<std::string> host_all_gather(std::string_view bytes) override {
@@ -107,6 +121,27 @@ class LinkedCommunicator final : public Communicator {
     uint64_t number;
     LinkClock::time_point since;
   };
+
+  // `after`: a mark, or -1.
+  void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives,
+                int after) {
+    const uint64_t number = ++exchanges_;
+    host_->come_to(number);
+    pieces_.clear();
+    for (const SendPiece& piece : sends)
+      pieces_.push_back({piece.to, false, const_cast<void*>(piece.data), piece.bytes});
+    for (const ReceivePiece& piece : receives)
+      pieces_.push_back({piece.from, true, piece.data, piece.bytes});
+    require_open();
+    if (pieces_.empty()) return;
+    require(link_ != nullptr, ErrorCode::internal, kLinkedOrigin,
+            "a device must be attached before ranks exchange over ", transport());
+    use_link([&] { link_->begin_exchange(pieces_, after); });
+    wait_until_issued(timeouts_.wait, "come");
+    use_link([&] { link_->mark(number, after >= 0); });
+    const std::lock_guard lock(mutex_);
+    in_flight_.push_back({number, LinkClock::now()});
+  }
 
   // One byte to and from each peer: what a link connects at first use takes memory of the device,
   // which a plan should know.
@@ -264,6 +299,8 @@ class LinkedCommunicator final : public Communicator {
   const std::unique_ptr<Communicator> host_;
   const std::unique_ptr<LinkMaker> links_;
   const GroupTimeouts timeouts_;
+  const Overlap overlap_;
+  bool has_marks_ = false;
   Backend* backend_ = nullptr;
   std::mutex link_use_;
   std::unique_ptr<PeerLink> link_;
@@ -282,8 +319,8 @@ class LinkedCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> join_linked_group(std::unique_ptr<Communicator> host,
                                                 std::unique_ptr<LinkMaker> links,
-                                                const GroupTimeouts& timeouts) {
-  return std::make_unique<LinkedCommunicator>(std::move(host), std::move(links), timeouts);
+                                                const GroupTimeouts& timeouts, Overlap overlap) {
+  return std::make_unique<LinkedCommunicator>(std::move(host), std::move(links), timeouts, overlap);
 }
 
 }  // namespace trafo

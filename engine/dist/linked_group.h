@@ -12,8 +12,14 @@ namespace trafo {
 // over `host`. An exchange returns once it is in the stream, so that the host does not wait for the
 // device. The group ends if a rank has not issued its part of an exchange, or a device has not
 // finished it, within timeouts.wait of this rank's call.
+//
+// Exchanges beside the computation take multiprocessors from it. Between two H200 with NVLink a
+// step was slower with them (docs/distributed.md), so that by default ranks of one host have no
+// marks.
+enum class Overlap { between_hosts, always };
 std::unique_ptr<Communicator> join_linked_group(std::unique_ptr<Communicator> host,
                                                 std::unique_ptr<LinkMaker> links,
-                                                const GroupTimeouts& timeouts);
+                                                const GroupTimeouts& timeouts,
+                                                Overlap overlap = Overlap::between_hosts);
 
 }  // namespace trafo

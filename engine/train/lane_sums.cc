@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/ops/view/view.h"
 
@@ -22,7 +23,7 @@ size_t most_waiting(const ElementRange& lanes) {
 }  // namespace
 
 LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums,
-                   int64_t lanes, const TrainingGroup& group)
+                   int64_t lanes, Recompute recompute, const TrainingGroup& group)
     : context_(context),
       parameters_(parameters),
       sums_(sums),
@@ -49,6 +50,9 @@ LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums&
   row_width_ = 1 + 2 * static_cast<int64_t>(most);
   rows_ = context.zeros({group.size, row_width_}, sums.loss.dtype());
   staged_nodes_ = static_cast<int64_t>(all - nodes_[static_cast<size_t>(group.rank)].size());
+  beside_ = lanes == group.size && recompute == Recompute::none && group.overlaps();
+  if (beside_ && group.communicator)
+    marks_ = std::make_unique<GradientMarks>(context, parameters, *group.communicator);
 }
 
 void LaneSums::reserve() {
@@ -59,7 +63,7 @@ void LaneSums::reserve() {
   Backend& backend = context_.backend();
   const size_t bytes = static_cast<size_t>(elements) * dtype_size(dtype);
   // On an accelerator the memory of a step is idle between steps, and work is in stream order.
-  if (backend.stream_device() != nullptr && backend.arena_bytes() >= bytes) {
+  if (!beside_ && backend.stream_device() != nullptr && backend.arena_bytes() >= bytes) {
     own_staging_ = {};
     const auto idle = std::make_shared<Storage>(nullptr, context_.device(), backend.arena_memory(),
                                                 backend.arena_bytes());
@@ -75,6 +79,7 @@ Tensor LaneSums::part(const Tensor& workspace, const ElementRange& range) const 
 }
 
 void LaneSums::clear() {
+  cleared_ = true;
   parameters_.zero_grad();
   parameters_.complete_grads(context_);
   for (const Tensor& sum : {sums_.loss, sums_.nll})
@@ -114,7 +119,7 @@ void LaneSums::reduce(Vote vote) {
   }
   reserve();  // the memory of the steps may have moved
   write_row(vote);
-  exchange();
+  exchange(vote);
   add_losses();
   add_shard();
 }
@@ -146,35 +151,70 @@ void LaneSums::write_row(Vote vote) {
   }
 }
 
-// All nodes go to the owners of the shards, and all rows to everyone, in one exchange.
-void LaneSums::exchange() {
-  const Tensor& gradient = parameters_.flat_grad();
-  const size_t element = dtype_size(gradient.dtype());
-  const size_t row_bytes = static_cast<size_t>(row_width_) * dtype_size(rows_.dtype());
-  const auto own_rank = static_cast<size_t>(group_.rank);
-  auto* rows = static_cast<std::byte*>(rows_.raw());
+struct LaneSums::Pieces {
   std::vector<SendPiece> sends;
   std::vector<ReceivePiece> receives;
+};
+
+// What is in `range` of all nodes: it goes to the owners of the shards.
+void LaneSums::add_pieces(const ElementRange& range, Pieces& pieces) const {
+  const Tensor& gradient = parameters_.flat_grad();
+  const size_t element = dtype_size(gradient.dtype());
+  const auto common = [&](const ElementRange& shard) {
+    const int64_t begin = std::max(range.begin, shard.begin);
+    return ElementRange{begin, std::max(begin, std::min(range.end, shard.end))};
+  };
+  const ElementRange mine = common(shard_);
   int64_t staged = 0;
   for (int peer = 0; peer < group_.size; ++peer) {
     if (peer == group_.rank) continue;
-    const auto rank = static_cast<size_t>(peer);
-    sends.push_back({peer, rows + own_rank * row_bytes, row_bytes});
-    receives.push_back({peer, rows + rank * row_bytes, row_bytes});
-    const ElementRange theirs = shard_of(peer, group_.size, gradient.numel());
-    const size_t nodes = nodes_[own_rank].size();
+    const ElementRange theirs = common(shard_of(peer, group_.size, gradient.numel()));
+    const size_t nodes = nodes_[static_cast<size_t>(group_.rank)].size();
     for (size_t i = 0; i < nodes && theirs.count() > 0; ++i) {
-      const Tensor& whole = i + 1 == nodes ? gradient : buffers_[i].gradient;
-      const Tensor piece = part(whole, theirs);
-      sends.push_back({peer, piece.raw(), piece.bytes()});
+      const Tensor piece = part(i + 1 == nodes ? gradient : buffers_[i].gradient, theirs);
+      pieces.sends.push_back({peer, piece.raw(), piece.bytes()});
     }
-    for (size_t i = 0; i < nodes_[rank].size() && shard_.count() > 0; ++i) {
-      auto* place = static_cast<std::byte*>(staging_.raw()) +
-                    static_cast<size_t>(staged++ * shard_.count()) * element;
-      receives.push_back({peer, place, static_cast<size_t>(shard_.count()) * element});
+    const auto their_nodes = static_cast<int64_t>(nodes_[static_cast<size_t>(peer)].size());
+    for (int64_t i = 0; i < their_nodes && mine.count() > 0; ++i) {
+      const int64_t at = (staged + i) * shard_.count() + mine.begin - shard_.begin;
+      pieces.receives.push_back(
+          {peer, static_cast<std::byte*>(staging_.raw()) + static_cast<size_t>(at) * element,
+           static_cast<size_t>(mine.count()) * element});
     }
+    staged += their_nodes;
   }
-  group_.communicator->exchange(sends, receives);
+}
+
+// All rows, to everyone.
+void LaneSums::add_rows(Pieces& pieces) const {
+  const size_t bytes = static_cast<size_t>(row_width_) * dtype_size(rows_.dtype());
+  auto* rows = static_cast<std::byte*>(rows_.raw());
+  for (int peer = 0; peer < group_.size; ++peer) {
+    if (peer == group_.rank) continue;
+    pieces.sends.push_back({peer, rows + static_cast<size_t>(group_.rank) * bytes, bytes});
+    pieces.receives.push_back({peer, rows + static_cast<size_t>(peer) * bytes, bytes});
+  }
+}
+
+// In one exchange or, with marks, in one for each part of the gradient, which may come while the
+// backward pass still runs, and one for the rows.
+void LaneSums::exchange(Vote vote) {
+  Communicator& group = *group_.communicator;
+  Pieces pieces;
+  if (marks_) {
+    if (vote == Vote::failed || std::exchange(cleared_, false)) marks_->set_all();
+    for (size_t i = marks_->parts().size(); i-- > 0;) {
+      pieces = {};
+      add_pieces(marks_->parts()[i], pieces);
+      group.exchange_after(static_cast<int>(i), pieces.sends, pieces.receives);
+    }
+    group.join();
+    pieces = {};
+  } else {
+    add_pieces({0, parameters_.flat_grad().numel()}, pieces);
+  }
+  add_rows(pieces);
+  group.exchange(pieces.sends, pieces.receives);
 }
 
 void LaneSums::add_losses() {

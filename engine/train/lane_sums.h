@@ -10,6 +10,7 @@
 
 #include "engine/dist/lanes.h"
 #include "engine/nn/parameter_store.h"
+#include "engine/train/gradient_marks.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/training_group.h"
 
@@ -24,15 +25,20 @@ enum class Vote : int32_t {
 
 class LaneSums {
  public:
-  // Context and parameters must outlive it. `sums` are those of the losses.
+  // Context and parameters must outlive it. `sums` are those of the losses. `recompute`: of the
+  // steps. Regions that are recomputed do not tell what they add to.
   LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums, int64_t lanes,
-           const TrainingGroup& group);
+           Recompute recompute, const TrainingGroup& group);
 
   int64_t lanes() const { return lanes_; }
   const ElementRange& own() const { return own_; }      // lanes that this rank computes
   const ElementRange& shard() const { return shard_; }  // elements that it updates
   // Allocates what reduce() needs beside the memory of a step, which is idle then.
   void reserve();
+
+  // To be told of the backward passes of lanes, so that what is complete is exchanged beside them;
+  // null: nothing is.
+  GradientObserver* observer() const { return marks_.get(); }
 
   // For each lane of own(), in order: the flat gradient and the losses hold those of the lane, or
   // clear() has made them zero for a lane without batches. add_lane() takes them.
@@ -55,7 +61,10 @@ class LaneSums {
   };
   Tensor part(const Tensor& workspace, const ElementRange& range) const;
   void write_row(Vote vote);
-  void exchange();
+  struct Pieces;
+  void add_pieces(const ElementRange& range, Pieces& pieces) const;
+  void add_rows(Pieces& pieces) const;
+  void exchange(Vote vote);
   void add_losses();
   void add_shard();
 
@@ -76,7 +85,10 @@ class LaneSums {
   // The shard of every node of other ranks, in the order of the ranks.
   int64_t staged_nodes_ = 0;
   Tensor staging_;
-  Tensor own_staging_;  // if the memory of a step has no room
+  Tensor own_staging_;   // if the memory of a step has no room, or is in use
+  bool beside_ = false;  // parts are exchanged beside the backward pass of the rank's only lane
+  std::unique_ptr<GradientMarks> marks_;
+  bool cleared_ = false;  // no backward pass has set the marks
 };
 
 }  // namespace trafo

@@ -85,7 +85,8 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
     plan.teacher = backend->memory_stats().allocated_bytes - plan.weights - plan.gradients;
   }
   backend->reset_peak_memory();  // that had both layouts of the parameters
-  Trainer trainer(context, *model, options, TrainingGroup(group.rank, group.size));
+  Trainer trainer(context, *model, options,
+                  TrainingGroup(group.rank, group.size, group.overlaps()));
   plan.optimizer = trainer.optimizer_bytes();
   trainer.reserve(buckets_of_an_update(buckets, options));
   plan.activations = static_cast<int64_t>(backend->arena_bytes());

@@ -1,5 +1,6 @@
 #include "engine/train/micro_batch.h"
 
+#include "engine/autograd/gradient_watch.h"
 #include "engine/models/upload.h"
 #include "engine/nn/transformer_stack.h"
 #include "engine/ops/view/view.h"
@@ -40,6 +41,7 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
     accumulate_into(context, sums.loss, output.loss);
     accumulate_into(context, sums.nll, output.nll);
   }
+  if (GradientObserver* observer = GradientWatch::active()) observer->finished();
 }
 
 void validate_for_training(const Context& context, const PackedBatchHost& batch,

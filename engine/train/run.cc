@@ -240,7 +240,10 @@ RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* ca
                  std::vector<GroupField>{{"max_updates", std::to_string(max_updates)}});
     return run(session, max_updates);
   } catch (...) {
-    leave_unless_agreed(group_.communicator);
+    if (leave_unless_agreed(group_.communicator))
+      trainer_.replace_incomplete_masters();
+    else
+      trainer_.complete_masters();
     throw;
   }
 }

@@ -145,7 +145,7 @@ class TrainingRun {
   void update_clock();
   TrainEvent make_event(TrainEventKind kind) const;
   std::string describe_dropped() const;  // in the epoch that ended last
-  void emit(Session& session, const TrainEvent& event) const;
+  void emit(Session& session, const TrainEvent& event);
 
   Context& context_;
   Model& model_;

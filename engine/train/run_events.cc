@@ -124,7 +124,9 @@ std::string TrainingRun::describe_dropped() const {
                   data_.train->options());
 }
 
-void TrainingRun::emit(Session& session, const TrainEvent& event) const {
+// Collective with peers: callbacks may read the weights.
+void TrainingRun::emit(Session& session, const TrainEvent& event) {
+  trainer_.complete_masters();
   if (session.callback && session.callback(event) != 0) session.stop = true;
 }
 

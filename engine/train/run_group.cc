@@ -144,19 +144,21 @@ int64_t least_of_all(int64_t value, const TrainingGroup& group) {
   return value;
 }
 
-void leave_unless_agreed(Communicator* group) noexcept {
-  if (group == nullptr) return;
+bool leave_unless_agreed(Communicator* group) noexcept {
+  if (group == nullptr) return false;
   try {
     throw;
   } catch (const AgreedError&) {
+    return false;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::peer_lost && error.code() != ErrorCode::non_finite)
-      group->abort(error.what());
+    if (error.code() == ErrorCode::non_finite) return false;
+    if (error.code() != ErrorCode::peer_lost) group->abort(error.what());
   } catch (const std::exception& error) {
     group->abort(error.what());
   } catch (...) {
     group->abort("an exception");
   }
+  return true;
 }
 
 // --- TrainingRun with peers ---
@@ -226,7 +228,7 @@ void TrainingRun::require_same_weights() {
 }
 
 void TrainingRun::save_together() {
-  trainer_.complete_ema();
+  trainer_.complete_weights();
   trainer_.gather_optimizer();
   try {
     agree_after(*group_.communicator, [this] {
@@ -242,7 +244,7 @@ void TrainingRun::save_together() {
 // Every rank validates: that takes no longer than if one did. The values of rank 0 count.
 // Each rank measures its part. The values of rank 0 count, as its host has computed them.
 std::optional<ValidationResult> TrainingRun::validate_together() {
-  trainer_.complete_ema();
+  trainer_.complete_weights();
   Communicator& group = *group_.communicator;
   ValidationPart own;
   agree_after(group, [&] {

@@ -25,7 +25,8 @@ std::optional<SavedSizes> sizes_of_root(const std::optional<std::filesystem::pat
 int64_t least_of_all(int64_t value, const TrainingGroup& group);
 
 // Inside a catch block. The other ranks learn of the exception that is handled, unless all ranks
-// throw it or the group has ended already. `group` may be null.
-void leave_unless_agreed(Communicator* group) noexcept;
+// throw it or the group has ended already. `group` may be null. False: all ranks throw it, and the
+// group goes on.
+bool leave_unless_agreed(Communicator* group) noexcept;
 
 }  // namespace trafo

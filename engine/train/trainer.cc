@@ -113,7 +113,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
     records_ = host_records_.data();
   }
   if (options.lanes > 1 || group.has_peers())
-    lanes_ = std::make_unique<LaneSums>(context, model.parameters(), sums_, options.lanes, group);
+    lanes_ = std::make_unique<LaneSums>(context, model.parameters(), sums_, options.lanes,
+                                        options.recompute, group);
   if (!group.has_peers()) return;
   partials_ = context.zeros({(parameters.flat().numel() + kSquaresElements - 1) / kSquaresElements},
                             DType::f64);

@@ -100,9 +100,14 @@ class Trainer {
   const TrainingGroup& group() const { return group_; }
   ElementRange own_lanes() const { return lanes_ ? lanes_->own() : ElementRange{0, 1}; }
 
-  // Collective, and nothing with one rank. Completes the EMA of the weights, of which a rank
-  // updates its shard: before it is used or saved.
-  void complete_ema();
+  // Collective, and nothing with one rank. A rank updates its shard of the masters and of their
+  // EMA. The model computes with rounded values, which all ranks get in every update; masters that
+  // have more digits than these are completed here, before anybody reads them.
+  void complete_masters();
+  // The same, and the EMA of the weights.
+  void complete_weights();
+  // When the group has ended: what was not completed gets the digits of the rounded values.
+  void replace_incomplete_masters() noexcept;
   // Collective, and nothing with one rank. Collects the optimizer states on rank 0, where
   // write_optimizer() needs them, and drops them.
   void gather_optimizer();
@@ -140,6 +145,7 @@ class Trainer {
   void start(const StepResult& result, size_t batches, Vote vote, const Accumulate& accumulate);
   void add_gradients(size_t batches, const Accumulate& accumulate);
   void update_shard();
+  bool may_leave_masters() const;
   void prepare_pruning();
   int64_t next_update() const;
   void prune_weights();
@@ -179,7 +185,8 @@ class Trainer {
   size_t next_record_ = 0;
   // With several lanes or ranks:
   std::unique_ptr<LaneSums> lanes_;
-  Tensor partials_;             // sums of squares of the gradient, of all shards
+  Tensor partials_;  // sums of squares of the gradient, of all shards
+  bool masters_complete_ = true;
   std::byte* votes_ = nullptr;  // LaneSums::votes() for each record
   std::vector<std::byte> host_votes_;
   std::optional<Error> failure_;  // of this rank, until all ranks know of it

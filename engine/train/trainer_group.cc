@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <new>
 
+#include "engine/autograd/gradient_watch.h"
+#include "engine/ops/cast/cast.h"
 #include "engine/train/optimizer_io.h"
 #include "engine/train/trainer.h"
 
@@ -19,6 +21,7 @@ void Trainer::add_gradients(size_t batches, const Accumulate& accumulate) {
   const uint64_t passes = state_.forward_passes;
   const auto add_lanes = [&] {
     prune_weights();
+    const GradientWatch watch(lanes_ ? lanes_->observer() : nullptr);
     const auto lanes = static_cast<size_t>(options_.lanes);
     for (int64_t lane = own_lanes().begin; lane < own_lanes().end; ++lane) {
       bool first = true;
@@ -57,9 +60,18 @@ void Trainer::update_shard() {
         kSquaresElements * sizeof(double));
   group.all_gather(partials_.raw(), partial_begins);
   update_.run(sums_.loss, sums_.nll, partials_);
-  group.all_gather(parameters.master().raw(), shard_bytes(parameters.master()));
-  parameters.master().mark_written();
-  parameters.follow_master(context_);
+  const Tensor& whole = may_leave_masters() ? parameters.flat() : parameters.master();
+  group.all_gather(whole.raw(), shard_bytes(whole));
+  whole.mark_written();
+  masters_complete_ = !may_leave_masters();
+  if (masters_complete_) parameters.follow_master(context_);
+}
+
+// Whether the next update needs no more than the shard of the masters: the optimizer rounds its
+// shard itself. Codes and pruning depend on whole matrices.
+bool Trainer::may_leave_masters() const {
+  const ParameterStore& parameters = model_.parameters();
+  return parameters.dtype() == DType::bf16 && parameters.quantize_bits() == 0 && !pruned_weights_;
 }
 
 // The first byte of each rank's shard, and the end.
@@ -84,8 +96,36 @@ void Trainer::fail_together(uint64_t passes_before) {
   fail(ErrorCode::internal, kTrainerGroupOrigin, "a rank has failed and does not say why");
 }
 
-void Trainer::complete_ema() {
+void Trainer::complete_masters() {
+  if (masters_complete_) return;
+  const Tensor& masters = model_.parameters().master();
+  group_.communicator->all_gather(masters.raw(), shard_bytes(masters));
+  masters.mark_written();
+  masters_complete_ = true;
+}
+
+void Trainer::replace_incomplete_masters() noexcept {
+  if (masters_complete_) return;
+  const ParameterStore& parameters = model_.parameters();
+  const Tensor& masters = parameters.master();
+  const ElementRange& own = optimizer_.shard();
+  try {
+    for (const ElementRange& range :
+         {ElementRange{0, own.begin}, ElementRange{own.end, masters.numel()}}) {
+      if (range.count() == 0) continue;
+      const auto part = [&](const Tensor& workspace) {
+        return workspace.as_strided({range.count()}, {1}, workspace.offset() + range.begin);
+      };
+      convert_into(context_, part(masters), part(parameters.flat()));
+    }
+    masters_complete_ = true;
+  } catch (const std::exception&) {  // the device is lost, and the weights with it
+  }
+}
+
+void Trainer::complete_weights() {
   require_idle();
+  complete_masters();
   if (!group_.has_peers() || !has_ema()) return;
   group_.communicator->all_gather(optimizer_.ema().raw(), shard_bytes(optimizer_.ema()));
   optimizer_.ema().mark_written();
@@ -107,6 +147,7 @@ void Trainer::follow_root() {
     tensor.mark_written();
   };
   follow(parameters.master());
+  masters_complete_ = true;
   if (has_ema()) follow(optimizer_.ema());
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

@@ -3,8 +3,8 @@
 //
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
-//              [--unfused] [--no-graphs] [--on-device] [--tune] [--epilogues] [--profile FILE]
-//              [--baseline FILE] [WORKLOAD ...]
+//              [--unfused] [--no-graphs] [--on-device] [--tune] [--epilogues]
+//              [--ranks N [--overlap]] [--profile FILE] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of
@@ -12,6 +12,9 @@
 // (sentences a second in other units); packed, so only real tokens are computed. Every step takes
 // its batch from host memory, as training does, and where the trainer works ahead of the device so
 // does this; --on-device: the batch stands on the device before the first step, as the peer's does.
+// --ranks: so many threads train one model, each with the batch of the workload; on GPUs each has
+// its own, from that of --device on, and NCCL moves bytes between them, with --overlap beside the
+// backward pass. tok_s is that of all.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
 // 10, else over five runs of steps. A JSON object a row on stdout, a table on stderr; on CUDA each
 // row has the clock and the power of the card during its timed steps, and why the driver held the
@@ -25,9 +28,13 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "engine/backend/cuda/nccl_link.h"
 #include "engine/core/philox.h"
+#include "engine/dist/linked_group.h"
+#include "engine/dist/local_group.h"
 #include "engine/io/atomic_file.h"
 #include "engine/models/model.h"
 #include "engine/models/upload.h"
@@ -82,7 +89,9 @@ struct StepOptions {
   bool epilogues = false;  // Context::gemm_epilogues
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
-  std::string profile;    // where a trace goes; empty: nowhere
+  int ranks = 1;
+  Overlap overlap = Overlap::between_hosts;
+  std::string profile;  // where a trace goes; empty: nowhere
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
 };
@@ -145,12 +154,12 @@ ModelConfig model_config(const Workload& w) {
 
 // Steps with a batch from the host, as many in flight as the trainer takes. The loss of the last
 // one.
-double steps_from_host(Trainer& trainer, const PackedBatchHost& batch, int count) {
+double steps_from_host(Trainer& trainer, std::span<const PackedBatchHost> batches, int count) {
   const size_t most = trainer.works_ahead() ? Trainer::kMaxInFlight : 1;
   double loss = 0;
   for (int i = 0; i < count; ++i) {
     if (trainer.in_flight() == most) trainer.await();
-    trainer.submit({&batch, 1});
+    trainer.submit(batches);
   }
   while (trainer.in_flight() > 0) loss = trainer.await().loss;
   return loss;
@@ -171,7 +180,9 @@ double time_steps(Context& context, int steps, const std::function<void(int)>& r
   return median(std::move(times));
 }
 
-Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row) {
+// On one rank of a group, or alone if it is null.
+Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
+             Communicator* group = nullptr) {
   const auto context = make_context(o.device, o.threads);
   context->set_fused_kernels(o.fused);
   context->set_gemm_epilogues(o.epilogues);
@@ -184,13 +195,15 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row)
   options.recompute = o.recompute;
   options.autotune_gemm = o.tune;
   options.optimizer_states = o.states;
-  Trainer trainer(*context, *model, options);
-  const PackedBatchHost host = make_batch(w);
+  options.lanes = o.ranks;
+  Trainer trainer(*context, *model, options, TrainingGroup(group));
+  const std::vector<PackedBatchHost> hosts(static_cast<size_t>(o.ranks), make_batch(w));
+  const PackedBatchHost& host = hosts[0];
   Batch batch;
   if (o.resident) batch = upload(*context, host, model->config(), o.precision);
   double loss = 0;
   const auto run_steps = [&](int count) {
-    if (!o.resident) loss = steps_from_host(trainer, host, count);
+    if (!o.resident) loss = steps_from_host(trainer, hosts, count);
     for (int i = 0; o.resident && i < count; ++i) loss = trainer.step({&batch, 1}).loss;
   };
   GemmTuner* tuner = o.tune ? context->backend().gemm_tuner() : nullptr;
@@ -227,8 +240,8 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row)
   row["params"] = model->parameters().parameter_count();
   row["steps"] = steps;
   row["ms"] = ms;
-  row["tok_s"] = units / ms * 1e3;
-  row["real_target_tok_s"] = static_cast<double>(host.label_count) / ms * 1e3;
+  row["tok_s"] = units * o.ranks / ms * 1e3;
+  row["real_target_tok_s"] = static_cast<double>(host.label_count) * o.ranks / ms * 1e3;
   if (lm && !o.on_cpu()) {  // as the peer counts them; 989.5 TFLOP/s: bfloat16 of an H200
     const double flops = 6 * parameters + 12.0 * static_cast<double>(w.layers * w.positions) *
                                               static_cast<double>(w.width);
@@ -241,6 +254,31 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row)
   row["first_step_s"] = first.count();
   if (card) card->write(row);
   return row;
+}
+
+// The row of rank 0.
+Json measure_ranks(const Workload& w, const StepOptions& o, CardState* card, const Json& row) {
+  const GroupId id = new_local_group();
+  std::vector<Json> rows(static_cast<size_t>(o.ranks));
+  std::vector<std::exception_ptr> errors(rows.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < o.ranks; ++rank)
+    threads.emplace_back([&, rank, at = static_cast<size_t>(rank)] {
+      try {
+        StepOptions own = o;
+        if (!o.on_cpu()) own.device.index += rank;
+        std::unique_ptr<Communicator> group = join_local_group(id, rank, o.ranks, {});
+        if (!o.on_cpu())
+          group = join_linked_group(std::move(group), make_nccl_links(), {}, o.overlap);
+        rows[at] = measure(w, own, rank == 0 ? card : nullptr, row, group.get());
+      } catch (...) {
+        errors[at] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  return rows[0];
 }
 
 void run(const Workload& w, const StepOptions& o, CardState* card, Report& report) {
@@ -257,8 +295,9 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   if (o.tune) row["tuned"] = true;
   if (o.epilogues) row["epilogues"] = true;
   if (o.on_cpu()) row["threads"] = o.threads;
+  if (o.ranks > 1) row["ranks"] = o.ranks;
   try {
-    row = measure(w, o, card, row);
+    row = o.ranks > 1 ? measure_ranks(w, o, card, row) : measure(w, o, card, row);
     const std::string state = card ? card->text() : "";
     std::fprintf(stderr, "%-24s %-8s %-9s %-8s %9.2f ms %12.0f tok/s %9.1f MiB, loss %.4f%s%s\n",
                  row["model"].get<std::string>().c_str(), device_name(o.device).c_str(),
@@ -276,7 +315,8 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
 constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--tune] [--epilogues] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
+    " [--on-device] [--tune] [--epilogues] [--ranks N [--overlap]] [--profile FILE]"
+    " [--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -295,6 +335,10 @@ int run(int argc, char** argv) {
       o.steps = std::max(1, std::atoi(argv[++i]));
     } else if (word == "--baseline" && has_value) {
       baseline = argv[++i];
+    } else if (word == "--ranks" && has_value) {
+      o.ranks = std::max(1, std::atoi(argv[++i]));
+    } else if (word == "--overlap") {
+      o.overlap = Overlap::always;
     } else if (word == "--profile" && has_value) {
       o.profile = argv[++i];
     } else if (word == "--unfused") {
@@ -326,6 +370,10 @@ int run(int argc, char** argv) {
     } else {
       names.push_back(word);
     }
+  }
+  if (o.ranks > 1 && (o.tune || o.resident || !o.profile.empty())) {
+    std::fprintf(stderr, "bench_step: --ranks has no --tune, --on-device and --profile\n");
+    return 2;
   }
   if (names.empty()) {
     names = {"tiny", "small", "iwslt"};

@@ -49,14 +49,17 @@ inline GroupId tcp_group(const std::string& master = "127.0.0.1:0", const std::s
   return tcp_group_id(master, token);
 }
 
-// With TRAFO_TEST_TRANSPORT=nccl, NCCL moves what is on GPUs.
+// With TRAFO_TEST_TRANSPORT=nccl, NCCL moves what is on GPUs, with TRAFO_TEST_OVERLAP=1 beside the
+// backward pass.
 inline std::unique_ptr<Communicator> join_group(const GroupId& id, int rank, int size,
                                                 const GroupTimeouts& timeouts) {
   if (is_tcp_group_id(id)) return join_tcp_group(id, rank, size, timeouts);
   auto local = join_local_group(id, rank, size, timeouts);
   const char* wanted = std::getenv("TRAFO_TEST_TRANSPORT");
   if (!wanted || std::string_view(wanted) != "nccl") return local;
-  return join_linked_group(std::move(local), make_nccl_links(), timeouts);
+  return join_linked_group(
+      std::move(local), make_nccl_links(), timeouts,
+      std::getenv("TRAFO_TEST_OVERLAP") ? Overlap::always : Overlap::between_hosts);
 }
 
 // Runs body(rank, group) for each rank, and rethrows the first exception.

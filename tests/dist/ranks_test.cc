@@ -134,6 +134,46 @@ TEST_F(GroupTest, CheckpointsInBfloat16AreTheSameFilesOnGpus) {
   }
 }
 
+// The exact weights, of all parameters.
+std::vector<float> exact_weights(const Rank& rank) {
+  const ParameterStore& parameters = rank.model->parameters();
+  std::vector<float> all;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    std::vector<float> one(static_cast<size_t>(element_count(parameters.shape(id))));
+    parameters.get_value(*rank.context, id, one.data(), one.size() * sizeof(float));
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+TEST_F(GroupTest, CallbacksReadTheWholeWeights) {
+  if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
+  const DType dtype = device_of_rank(0).kind == DeviceKind::cuda ? DType::bf16 : DType::f32;
+  options_.after_updates = 5;
+  options_.valid_freq = {};
+  options_.log_first = 0;
+  options_.log_freq = {2, PeriodUnit::updates};
+  // What the callback of each rank reads, after updates 2, 4 and at the end.
+  const auto train = [&](int size) {
+    std::vector<std::vector<std::vector<float>>> read(static_cast<size_t>(size));
+    for_each_rank(size, [&](int number, Communicator* group) {
+      Rank rank(data_, options_, group, std::nullopt, group_config(), 5, dtype);
+      rank.run->run([&](const TrainEvent& event) {
+        if (event.kind == TrainEventKind::log || event.kind == TrainEventKind::finished)
+          read[static_cast<size_t>(number)].push_back(exact_weights(rank));
+        return 0;
+      });
+    });
+    return read;
+  };
+  const auto alone = train(1), two = train(2);
+  ASSERT_GE(alone[0].size(), 3u);
+  EXPECT_NE(alone[0].front(), alone[0].back());
+  EXPECT_TRUE(two[0] == alone[0]);
+  EXPECT_TRUE(two[1] == alone[0]);
+}
+
 TEST_F(GroupTest, EachRankNeedsAGpuOfItsOwn) {
   if (device_of_rank(0).kind != DeviceKind::cuda) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
   const auto gpus = static_cast<int>(cuda_devices(nullptr).size());

@@ -26,7 +26,26 @@ struct Link {
   int32_t index = 0;
   nccl::Communicator communicator = nullptr;
   volatile uint64_t* done = nullptr;  // pinned host memory, which the device writes
+  // For exchanges beside the computation; made on first use.
+  cudaStream_t beside = nullptr;
+  cudaEvent_t marks[kNcclMarks] = {};
+  cudaEvent_t joined = nullptr;
 };
+
+cudaError_t make_event(cudaEvent_t& event) {
+  return event ? cudaSuccess : cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+}
+
+// Of the highest priority: its few blocks should not queue up behind those of large kernels.
+cudaError_t make_beside(Link& link) {
+  if (link.beside) return cudaSuccess;
+  int least = 0, greatest = 0;
+  cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  if (error == cudaSuccess) error = make_event(link.joined);
+  if (error == cudaSuccess)
+    error = cudaStreamCreateWithPriority(&link.beside, cudaStreamNonBlocking, greatest);
+  return error;
+}
 
 __global__ void write_number(volatile uint64_t* to, uint64_t number) {
   *to = number;
@@ -123,9 +142,16 @@ int32_t open_link(void* device, const void* id, int32_t rank, int32_t size, void
   return begun(result) ? kSuccess : fail_with(why, "ncclCommInitRankConfig", result, nullptr);
 }
 
-int32_t exchange(void* handle, const NcclPiece* pieces, int32_t count, Why why) {
-  const Link& link = *static_cast<Link*>(handle);
-  const cudaStream_t stream = enter(link.device).stream;
+int32_t exchange(void* handle, const NcclPiece* pieces, int32_t count, int32_t after, Why why) {
+  Link& link = *static_cast<Link*>(handle);
+  DeviceState& device = enter(link.device);
+  cudaStream_t stream = device.stream;
+  if (after >= 0) {
+    cudaError_t error = make_beside(link);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(link.beside, link.marks[after]);
+    if (error != cudaSuccess) return checked(&device, error, "waiting for a gradient", why);
+    stream = link.beside;
+  }
   nccl::Result result = functions.GroupStart();
   const char* call = "ncclGroupStart";
   for (int32_t i = 0; i < count && begun(result); ++i) {
@@ -152,10 +178,32 @@ int32_t link_state(void* handle, Why why) {
                                  : fail_with(why, "communication failed", state, link.communicator);
 }
 
-int32_t mark(void* handle, uint64_t number, Why why) {
+int32_t set_mark(void* handle, int32_t mark, Why why) {
+  Link& link = *static_cast<Link*>(handle);
+  DeviceState& device = enter(link.device);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaError_t error = make_event(link.marks[mark]);
+  if (error == cudaSuccess) error = cudaStreamIsCapturing(device.stream, &status);
+  if (error == cudaSuccess)
+    error = cudaEventRecordWithFlags(
+        link.marks[mark], device.stream,
+        status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal);
+  return checked(&device, error, "marking a gradient", why);
+}
+
+int32_t join(void* handle, Why why) {
+  Link& link = *static_cast<Link*>(handle);
+  DeviceState& device = enter(link.device);
+  if (!link.beside) return kSuccess;
+  cudaError_t error = cudaEventRecord(link.joined, link.beside);
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(device.stream, link.joined);
+  return checked(&device, error, "waiting for an exchange", why);
+}
+
+int32_t mark(void* handle, uint64_t number, int32_t beside, Why why) {
   const Link& link = *static_cast<Link*>(handle);
   DeviceState& device = enter(link.device);
-  write_number<<<1, 1, 0, device.stream>>>(link.done, number);
+  write_number<<<1, 1, 0, beside ? link.beside : device.stream>>>(link.done, number);
   return checked(&device, cudaGetLastError(), "marking an exchange", why);
 }
 
@@ -176,6 +224,10 @@ void close_link(void* handle) {
   Link* link = static_cast<Link*>(handle);
   cudaSetDevice(link->index);
   cudaFreeHost(const_cast<uint64_t*>(link->done));
+  if (link->beside) cudaStreamDestroy(link->beside);
+  if (link->joined) cudaEventDestroy(link->joined);
+  for (const cudaEvent_t event : link->marks)
+    if (event) cudaEventDestroy(event);
   delete link;
 }
 
@@ -190,6 +242,8 @@ extern "C" __attribute__((visibility("default"))) void trafo_cuda_nccl(
   table->open_link = &open_link;
   table->exchange = &exchange;
   table->link_state = &link_state;
+  table->set_mark = &set_mark;
+  table->join = &join;
   table->mark = &mark;
   table->link_done = &link_done;
   table->abort_link = &abort_link;

@@ -77,13 +77,23 @@ class NcclLink final : public PeerLink {
   }
   ~NcclLink() override { table_.close_link(link_); }
 
-  void begin_exchange(std::span<const PeerPiece> pieces) override {
+  void begin_exchange(std::span<const PeerPiece> pieces, int after) override {
     pieces_.clear();
     for (const PeerPiece& piece : pieces)
       pieces_.push_back({piece.peer, piece.receive ? 1 : 0, piece.data, piece.bytes});
     NcclWhy why;
-    check(table_.exchange(link_, pieces_.data(), static_cast<int32_t>(pieces_.size()), why.why()),
+    check(table_.exchange(link_, pieces_.data(), static_cast<int32_t>(pieces_.size()), after,
+                          why.why()),
           why);
+  }
+  int marks() const override { return cuda::kNcclMarks; }
+  void set_mark(int mark) override {
+    NcclWhy why;
+    check(table_.set_mark(link_, mark, why.why()), why);
+  }
+  void join() override {
+    NcclWhy why;
+    check(table_.join(link_, why.why()), why);
   }
   bool issued() override {
     NcclWhy why;
@@ -92,9 +102,9 @@ class NcclLink final : public PeerLink {
     check(state, why);
     return true;
   }
-  void mark(uint64_t number) override {
+  void mark(uint64_t number, bool beside) override {
     NcclWhy why;
-    check(table_.mark(link_, number, why.why()), why);
+    check(table_.mark(link_, number, beside ? 1 : 0, why.why()), why);
   }
   uint64_t done() const override { return table_.link_done(link_); }
   void abort() noexcept override { table_.abort_link(link_); }

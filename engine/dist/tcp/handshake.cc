@@ -156,7 +156,8 @@ Host::Progress Host::advance(Pending& caller, std::vector<Guest>& guests) {
   if (count < 0) return errno == EAGAIN || errno == EINTR ? Progress::waits : Progress::is_stranger;
   caller.received.append(part, static_cast<size_t>(count));
   if (caller.received.size() < wanted) return Progress::waits;
-  const std::string bytes = std::exchange(caller.received, {});
+  const std::string bytes(caller.received.data(), caller.received.size());
+  caller.received.clear();
   // A new connection has room for what is sent here, so nobody is waited for.
   const auto now = Clock::now();
   if (!caller.greeted) {

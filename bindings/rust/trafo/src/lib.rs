@@ -51,7 +51,8 @@
 //! ```
 //!
 //! The examples of the crate are longer: `train_translation` (a translator, measured on sentences it has never seen),
-//! `classifier`, `best_model`, `finetune`, `resume`, `own_network` and `translate_server`, a service over HTTP.
+//! `several_gpus`, `classifier`, `best_model`, `finetune`, `resume`, `own_network` and `translate_server`, a service
+//! over HTTP.
 //!
 //! # Concepts
 //!

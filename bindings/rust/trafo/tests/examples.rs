@@ -16,13 +16,17 @@ mod own_network;
 #[allow(dead_code)]
 #[path = "../examples/resume.rs"]
 mod resume;
+#[allow(dead_code)]
+#[path = "../examples/several_gpus.rs"]
+mod several_gpus;
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use common::TestFolder;
 use trafo::{
-    CancelToken, Corpus, Period, Result, Stop, Tokenizer, Trainer, TrainerOptions, TranslateOptions,
+    CancelToken, Corpus, Device, ModelConfig, Period, Result, Stop, Tokenizer, Trainer,
+    TrainerOptions, TranslateOptions,
 };
 
 /// A run like those of translate-train: a model of the small corpus, and its tokenizer.
@@ -115,5 +119,30 @@ fn an_interrupted_run_ends_like_one_that_was_not() -> Result<()> {
 fn the_own_network_learns() -> Result<()> {
     let right = own_network::run(trafo::Device::Cpu)?;
     assert!(right > 0.98, "{right} of the digits are right");
+    Ok(())
+}
+
+#[test]
+fn a_run_of_two_ranks_has_the_files_of_one() -> Result<()> {
+    let on_gpus = std::env::var("TRAFO_TEST_DEVICE").is_ok_and(|device| device == "cuda");
+    let devices = if on_gpus { [Device::Cuda(0), Device::Cuda(1)] } else { [Device::Cpu; 2] };
+    if on_gpus && Device::cuda_devices().map_or(0, |gpus| gpus.len()) < 2 {
+        eprintln!("skipped: there are fewer than two GPUs");
+        return Ok(());
+    }
+    let config = ModelConfig::preset("tiny", 100)?
+        .encoder_layers(1)
+        .decoder_layers(1)
+        .width(32)
+        .ffn_width(64)
+        .heads(2);
+    let options = TrainerOptions::new().lanes(2).after_updates(6).batch_tokens(256);
+    let folder = TestFolder::new();
+    let train = |ranks: usize| -> Result<Vec<u8>> {
+        let run = folder.join(&ranks.to_string());
+        several_gpus::run(&devices[..ranks], &common::corpus(), &config, &options, &run)?;
+        Ok(std::fs::read(run.join("ckpt/6/model.safetensors")).expect("a checkpoint"))
+    };
+    assert!(train(2)? == train(1)?, "two ranks have written another model than one");
     Ok(())
 }
