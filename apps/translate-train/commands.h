@@ -45,6 +45,8 @@ struct ModelArguments {
   std::string adapter;  // directory; empty: none but that in the model's file
   int64_t threads = 0;
 };
+// The only vocabulary; a usage error if these files are two.
+std::string one_vocabulary(const std::vector<std::string>& files);
 void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which model
 void add_model_arguments(CLI::App& app, ModelArguments& arguments);  // and where it computes
 void add_adapter_argument(CLI::App& app, ModelArguments& arguments);

@@ -3,9 +3,11 @@
 #include <filesystem>
 
 #include "adapters.h"
+#include "cli_error.h"
 #include "commands.h"
 #include "device.h"
 #include "run_files.h"
+#include "run_origin.h"
 
 namespace translate_train {
 namespace {
@@ -21,14 +23,28 @@ std::string vocabulary_of_run(const fs::path& run) {
 
 }  // namespace
 
+std::string one_vocabulary(const std::vector<std::string>& files) {
+  if (files.front() != files.back() && !same_content(files.front(), files.back()))
+    usage_error(
+        fmt::format("--vocabs {} {}: a model has one vocabulary for both sides; join the two "
+                    "texts and train one (translate-train vocab -t SRC TRG)",
+                    files.front(), files.back()));
+  return files.front();
+}
+
 void add_model_paths(CLI::App& app, ModelArguments& arguments) {
   app.add_option("-m,--model", arguments.model,
                  "run directory (its best checkpoint by BLEU, else by chrF, else the latest) or "
                  "model.safetensors "
                  "(default run)")
       ->type_name("DIR|FILE");
-  app.add_option("-v,--vocab,--vocabs", arguments.vocabulary,
-                 "SentencePiece model (default: the run directory's)")
+  app.add_option_function<std::vector<std::string>>(
+         "-v,--vocab,--vocabs",
+         [&arguments](const std::vector<std::string>& files) {
+           arguments.vocabulary = one_vocabulary(files);
+         },
+         "SentencePiece model (default: the run directory's)")
+      ->expected(1, 2)
       ->type_name("FILE.spm");
   app.add_option("--checkpoint", arguments.checkpoint,
                  "of the run directory: latest, best-bleu, best-chrf, best-ce-mean-words, averaged "

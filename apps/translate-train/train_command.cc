@@ -41,6 +41,12 @@ void check_continued(const Settings& saved, const Settings& given, const std::st
     given.refuse("vocabs", fmt::format("is not the vocabulary of the run in {}", run));
 }
 
+// Marian names a vocabulary for each side.
+void take_vocabulary(Settings& given) {
+  if (!given.has("vocabs") || given.list("vocabs").size() < 2) return;
+  given.set("vocabs", {one_vocabulary(given.list("vocabs"))}, "--vocabs");
+}
+
 // Marian sets its memory aside beforehand, in MiB or, below 0, what the GPU has less that amount.
 void take_workspace(Settings& given) {
   if (!given.has("workspace")) return;
@@ -99,6 +105,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   }
   given.overlay(line);
   take_workspace(given);
+  take_vocabulary(given);
   take_ema_decay(given);
   take_after_epochs(given);
   run = given.has("model") ? given.text("model") : "run";

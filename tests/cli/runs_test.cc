@@ -211,19 +211,43 @@ TEST_F(Cli, QuietIsNotRemembered) {
   EXPECT_NE(loud.err.find("resuming hushed at update 2"), std::string::npos) << loud.err;
 }
 
-// Marian's short names of flags.
+// Marian's short names of flags, and its vocabulary for each side.
 TEST_F(Cli, MariansShortFlags) {
   const Outcome outcome = run(
-      Arguments{"train",   "-t",     "t.de",   "t.en", "-v", "run/vocab.spm",
-                "-m",      "marian", "-w",     "3000", "-e", "1",
-                "-b",      "2",      "-n",     "0.6",  "-T", ".",
-                "--after", "2u",     "--quiet"} +
+      Arguments{"train",
+                "-t",
+                "t.de",
+                "t.en",
+                "-v",
+                "run/vocab.spm",
+                "run/vocab.spm",
+                "-m",
+                "marian",
+                "-w",
+                "3000",
+                "-e",
+                "1",
+                "-b",
+                "2",
+                "-n",
+                "0.6",
+                "-T",
+                ".",
+                "--after",
+                "2u",
+                "--quiet"} +
       with_tiny_model({"--cpu-threads", "1"}, {.width = 32, .vocabulary = 0, .batch_tokens = 300}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::string config = read_file(file("marian/config.yml"));
   for (const char* line : {"memory-limit: 3000MiB", "after: [2u, 1e]", "beam-size: 2",
                            "normalize: 0.6", "dim-vocabs: 300"})
     EXPECT_NE(config.find(line), std::string::npos) << line << "\n" << config;
+  const Arguments translate = words_of("translate -m marian --device cpu -v");
+  const Outcome twice = run(translate + Arguments{"run/vocab.spm", "marian/vocab.spm"}, "a\n");
+  EXPECT_EQ(twice.exit_code, 0) << twice.err;
+  for (const Arguments& command : {translate, words_of("train -t t.de t.en -m never -v")})
+    expect_refused(run(command + Arguments{"run/vocab.spm", "t.de"}),
+                   "--vocabs run/vocab.spm t.de: a model has one vocabulary for both sides");
 }
 
 TEST_F(Cli, MessagesNameTheFlagThatHelps) {
