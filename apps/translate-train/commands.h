@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "reporter.h"
 #include "trafo_handles.h"
@@ -23,6 +24,7 @@ Action add_average(CLI::App& app);
 Action add_quantize(CLI::App& app);
 Action add_merge(CLI::App& app);
 Action add_prune(CLI::App& app);
+Action add_factorize(CLI::App& app);
 Action add_distill(CLI::App& app);
 Action add_report(CLI::App& app);
 Action add_plan(CLI::App& app);
@@ -69,6 +71,9 @@ struct ZeroCounts {
   std::string text() const;                // "1,200 of 2,000 weights of matrices are zero (60.0 %)"
 };
 ZeroCounts count_zeros(const trafo_model* model);
+// Whether a parameter is the first of the two factors that a matrix has become, NAME.u, and NAME.
+bool is_outer_factor(std::string_view parameter);
+std::string matrix_of_factor(std::string_view parameter);
 // Refuses a folder that has a model or a vocabulary already.
 void require_no_model_in(const std::string& folder);
 // Makes the folder and writes the files of a run that other commands read: model.safetensors and,

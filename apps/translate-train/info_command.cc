@@ -25,7 +25,13 @@ struct InfoArguments {
 // What the weights are stored in and, of quantized ones, what multiplies them.
 Json weight_facts(const std::vector<trafo_parameter_info>& parameters) {
   int64_t int8_matrices = 0, int8_elements = 0, int4_matrices = 0, int4_elements = 0, others = 0;
+  int64_t factorized = 0, least_rank = 0, most_rank = 0;
   for (const trafo_parameter_info& parameter : parameters) {
+    if (is_outer_factor(parameter.name)) {
+      least_rank = factorized == 0 ? parameter.columns : std::min(least_rank, parameter.columns);
+      most_rank = std::max(most_rank, parameter.columns);
+      ++factorized;
+    }
     if (parameter.bits == 4) {
       ++int4_matrices;
       int4_elements += parameter.elements;
@@ -36,11 +42,10 @@ Json weight_facts(const std::vector<trafo_parameter_info>& parameters) {
       others += parameter.elements;
     }
   }
-  Json facts{{"int8_matrices", int8_matrices},
-             {"int8_elements", int8_elements},
-             {"int4_matrices", int4_matrices},
-             {"int4_elements", int4_elements},
-             {"float32_elements", others}};
+  Json facts{{"int8_matrices", int8_matrices}, {"int8_elements", int8_elements},
+             {"int4_matrices", int4_matrices}, {"int4_elements", int4_elements},
+             {"float32_elements", others},     {"factorized_matrices", factorized},
+             {"least_rank", least_rank},       {"most_rank", most_rank}};
   if (int8_matrices + int4_matrices == 0) return facts;
   trafo_device_info cpu{};
   check(trafo_device_get_info(TRAFO_DEVICE_CPU, 0, &cpu, sizeof cpu));
@@ -193,6 +198,10 @@ void show_model(const Json& m, LineWriter& out) {
   } else {
     out.show("weights       float32");
   }
+  if (weights["factorized_matrices"] != 0)
+    out.show(fmt::format("low rank      {} matrices are two factors, of rank {} to {}",
+                         number(weights["factorized_matrices"]), number(weights["least_rank"]),
+                         number(weights["most_rank"])));
   const ZeroCounts zeros{weights["matrix_zeros"].get<int64_t>(),
                          weights["matrix_elements"].get<int64_t>()};
   if (zeros.zeros > 0) out.show("zeros         " + zeros.text());

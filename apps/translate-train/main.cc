@@ -109,6 +109,7 @@ int run(int argc, char** argv) {
       {"merge", "write a model with its LoRA adapter merged", add_merge},
       {"prune", "remove the heads, columns and layers needed least, or set weights to zero",
        add_prune},
+      {"factorize", "make matrices the product of two smaller ones (low rank)", add_factorize},
       {"info", "what a run directory, checkpoint, model or vocabulary is", add_info},
       {"report", "one HTML page that shows and compares runs", add_report},
       {"plan", "the memory that training takes on a GPU, without training", add_plan},

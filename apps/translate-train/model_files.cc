@@ -180,6 +180,14 @@ ZeroCounts count_zeros(const trafo_model* model) {
   return counts;
 }
 
+bool is_outer_factor(std::string_view parameter) {
+  return parameter.ends_with(".weight.u");
+}
+
+std::string matrix_of_factor(std::string_view parameter) {
+  return std::string(parameter.substr(0, parameter.rfind('.')));
+}
+
 void require_no_model_in(const std::string& folder) {
   for (const char* name : {kModelFile, kVocabularyFile}) {
     const fs::path path = fs::path(folder) / name;

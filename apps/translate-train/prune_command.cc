@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "model_quality.h"
 #include "train_config.h"
 
 namespace translate_train {
@@ -45,15 +46,6 @@ trafo_prune_options options_of(const PruneArguments& arguments, bool encoder) {
              options.decoder_head_share);
   set_stacks("--layers", arguments.layers, encoder, options.encoder_layers, options.decoder_layers);
   return options;
-}
-
-Corpus open_calibration(const PruneArguments& arguments, bool encoder) {
-  if (encoder && arguments.calibration.size() != 2)
-    usage_error("--train-sets: an encoder-decoder is measured on SRC TRG");
-  auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
-  options.monolingual = arguments.calibration.size() == 1;
-  const std::vector<trafo_string_view> paths = views(arguments.calibration);
-  return make<Corpus>(trafo_corpus_open, paths.data(), paths.size(), &options);
 }
 
 trafo_model_config config_of(const trafo_model* model) {
@@ -102,7 +94,7 @@ void check_flags(const PruneArguments& arguments) {
 
 Model without_parts(const PruneArguments& arguments, const LoadedModel& loaded, bool encoder) {
   const trafo_prune_options options = options_of(arguments, encoder);
-  const Corpus calibration = open_calibration(arguments, encoder);
+  const Corpus calibration = open_sample("--train-sets", arguments.calibration, encoder);
   return make<Model>(trafo_model_prune, static_cast<const trafo_model*>(loaded.model.get()),
                      static_cast<const trafo_tokenizer*>(loaded.tokenizer.get()),
                      static_cast<const trafo_corpus*>(calibration.get()), &options,
@@ -116,7 +108,7 @@ Model with_zeros(const PruneArguments& arguments, const LoadedModel& loaded, boo
   options.pattern = arguments.pattern.empty() ? TRAFO_SPARSITY_UNSTRUCTURED : TRAFO_SPARSITY_2_4;
   Corpus calibration;
   if (!arguments.calibration.empty()) {
-    calibration = open_calibration(arguments, encoder);
+    calibration = open_sample("--train-sets", arguments.calibration, encoder);
     options.calibration = calibration.get();
     options.tokenizer = loaded.tokenizer.get();
   }

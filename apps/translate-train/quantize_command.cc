@@ -1,19 +1,16 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 
 #include "commands.h"
+#include "model_quality.h"
 #include "text_io.h"
 
 namespace translate_train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kScoredAtOnce = 2000;  // pairs
 
 struct QuantizeArguments {
   ModelArguments model;
@@ -24,97 +21,10 @@ struct QuantizeArguments {
   bool quiet = false;
 };
 
-double megabytes(uintmax_t bytes) {
-  return static_cast<double>(bytes) / 1e6;
-}
-
-Corpus load_corpus(const std::vector<std::string>& files) {
-  return make<Corpus>(trafo_corpus_load, files[0].data(), files[0].size(), files[1].data(),
-                      files[1].size());
-}
-
-struct Quality {
-  double cross_entropy = 0;  // nats a target token
-  double bleu = 0;
-};
-
-// Measures models on validation pairs.
-class ValidationPairs {
- public:
-  ValidationPairs(const std::vector<std::string>& files, const trafo_tokenizer* tokenizer)
-      : tokenizer_(tokenizer) {
-    read_pair(files[0], files[1], source_, target_);
-    if (source_.empty()) usage_error(files[0] + ": is empty");
-  }
-
-  double cross_entropy(trafo_model* model) const {
-    auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
-    options.length_penalty = 0;
-    double total = 0;
-    int64_t tokens = 0;
-    for (size_t begin = 0; begin < source_.size(); begin += kScoredAtOnce) {
-      const size_t count = std::min(kScoredAtOnce, source_.size() - begin);
-      const auto s = views(source_), t = views(target_);
-      const auto scored = make<Translations>(trafo_force_decode, model, tokenizer_,
-                                             s.data() + begin, t.data() + begin, count,
-                                             static_cast<const trafo_translate_options*>(&options),
-                                             static_cast<const trafo_cancel*>(nullptr));
-      for (size_t i = 0; i < count; ++i) {
-        trafo_string_view text{};
-        double log_probability = 0;
-        const int32_t* ids = nullptr;
-        size_t length = 0;
-        check(trafo_translations_get(scored.get(), i, 0, &text, &log_probability));
-        check(trafo_translations_get_tokens(scored.get(), i, 0, &ids, &length));
-        total += log_probability;
-        tokens += static_cast<int64_t>(length) + 1;  // the end
-      }
-    }
-    return -total / static_cast<double>(tokens);
-  }
-
-  double bleu(trafo_model* model) const {
-    const auto lines = views(source_);
-    const auto translated =
-        make<Translations>(trafo_translate, model, tokenizer_, lines.data(), lines.size(),
-                           static_cast<const trafo_translate_options*>(nullptr),
-                           static_cast<const trafo_cancel*>(nullptr));
-    std::vector<trafo_string_view> hypotheses(lines.size());
-    for (size_t i = 0; i < hypotheses.size(); ++i)
-      check(trafo_translations_get(translated.get(), i, 0, &hypotheses[i], nullptr));
-    double score = 0;
-    check(trafo_bleu(hypotheses.data(), views(target_).data(), hypotheses.size(), 0, &score,
-                     nullptr));
-    return score;
-  }
-
- private:
-  const trafo_tokenizer* tokenizer_;
-  std::vector<std::string> source_, target_;
-};
-
-// A matrix with codes.
-struct Coded {
-  std::string name;
-  int64_t elements;
-  double signal_to_noise;  // dB
-};
-
-// Those of a model, the worst first.
-std::vector<Coded> coded_matrices(const trafo_model* model) {
-  int64_t count = 0, elements = 0;
-  check(trafo_model_get_parameter_count(model, &count, &elements));
-  std::vector<Coded> matrices;
-  for (int64_t i = 0; i < count; ++i) {
-    trafo_parameter_info info{};
-    check(trafo_model_get_parameter_info(model, i, &info, sizeof info));
-    if (info.dtype == TRAFO_INT8)
-      matrices.push_back({info.name, info.elements, info.signal_to_noise});
-  }
-  std::stable_sort(matrices.begin(), matrices.end(), [](const Coded& a, const Coded& b) {
-    return a.signal_to_noise < b.signal_to_noise;
-  });
-  return matrices;
+// Those with codes, the worst first.
+std::vector<MeasuredMatrix> coded_matrices(const trafo_model* model) {
+  return measured_matrices(
+      model, [](const trafo_parameter_info& info) { return info.dtype == TRAFO_INT8; });
 }
 
 struct Quantizer {
@@ -159,7 +69,7 @@ Model quantize_within_loss(const Quantizer& quantizer, const ValidationPairs* pa
     phase.now("measuring cross-entropy");
     const double loss = pairs->cross_entropy(model.get()) - float_cross_entropy;
     if (loss <= arguments.max_loss) return model;
-    const std::vector<Coded> coded = coded_matrices(model.get());
+    const std::vector<MeasuredMatrix> coded = coded_matrices(model.get());
     if (coded.size() <= 1)
       usage_error(fmt::format("--max-loss {:g}: the loss is {:.4f} with a single matrix quantized",
                               arguments.max_loss, loss));
@@ -183,28 +93,23 @@ int quantize(QuantizeArguments arguments) {
   if (!arguments.valid.empty()) {
     pairs = std::make_unique<ValidationPairs>(arguments.valid, loaded.tokenizer.get());
     phase.now("measuring the float model");
-    exact = {pairs->cross_entropy(loaded.model.get()), pairs->bleu(loaded.model.get())};
+    exact = pairs->quality(loaded.model.get());
   }
   const Model model = quantize_within_loss(quantizer, pairs.get(), exact.cross_entropy, phase);
   if (pairs) {
     phase.now("measuring the quantized model");
-    rounded = {pairs->cross_entropy(model.get()), pairs->bleu(model.get())};
+    rounded = pairs->quality(model.get());
   }
   phase.now("writing");
   const std::string to = write_model_folder(arguments.output, model.get(), loaded.tokenizer.get());
 
-  const std::vector<Coded> coded = coded_matrices(model.get());
+  const std::vector<MeasuredMatrix> coded = coded_matrices(model.get());
   if (!arguments.quiet) {
     LineWriter out("-");
     out.write("signal-to-noise ratio of each quantized matrix, dB:");
-    for (const Coded& matrix : coded)
+    for (const MeasuredMatrix& matrix : coded)
       out.write(fmt::format("{:8.1f}  {}", matrix.signal_to_noise, matrix.name));
-    if (pairs)
-      out.write(fmt::format(
-          "float32: cross-entropy {:.4f}, BLEU {:.2f}\n"
-          "quantized: cross-entropy {:.4f} ({:+.4f}), BLEU {:.2f} ({:+.2f})",
-          exact.cross_entropy, exact.bleu, rounded.cross_entropy,
-          rounded.cross_entropy - exact.cross_entropy, rounded.bleu, rounded.bleu - exact.bleu));
+    if (pairs) out.write(compared("float32", exact, "quantized", rounded));
     out.finish();
   }
   reporter.info(

@@ -365,6 +365,7 @@ void write_config(const Settings& settings, const std::string& run, bool continu
 // What the model of a run begins with and what of it is trained.
 struct ModelStart {
   std::string pretrained;  // file; empty: random weights
+  std::string like;        // file of a model with the same factors; empty: there are none
   std::optional<AdapterSettings> adapter;
   std::vector<std::string> frozen;
   std::string teacher;  // file; empty: none
@@ -373,7 +374,10 @@ struct ModelStart {
 // Each rank makes the same. `reporter` may be null.
 Model make_model(trafo_context* context, const TrainConfig& config, const Tokenizer& tokenizer,
                  const ModelStart& start, Reporter* reporter) {
-  auto model = make<Model>(trafo_model_new, context, &config.model, config.seed);
+  const std::string& like = start.like;
+  auto model = like.empty() ? make<Model>(trafo_model_new, context, &config.model, config.seed)
+                            : make<Model>(trafo_model_new_like, context, &config.model, config.seed,
+                                          like.data(), like.size());
   const std::string& file = start.pretrained;
   if (!file.empty())
     check(trafo_model_load_weights(model.get(), tokenizer.get(), file.data(), file.size()));
@@ -458,6 +462,7 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
 
   const ModelStart start{
       .pretrained = pretrained && !continuing ? pretrained->model : std::string(),
+      .like = pretrained ? pretrained->model : std::string(),
       .adapter = adapter_settings(settings),
       .frozen = settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{},
       .teacher = teacher ? teacher->model : std::string()};

@@ -198,6 +198,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_conf
 /* A model with random parameters, which follow from `seed`. UNSUPPORTED: the device does not compute in this precision. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new(trafo_context *context, const trafo_model_config *config,
                                                       uint64_t seed, trafo_model **out);
+/* The same with the factors of trafo_model_factorize: a matrix that is two factors in the model.safetensors `path` is two factors of the
+ * same rank in the new model. Values of the file are not read: see trafo_model_load_weights, which needs a model of this form. A model of a
+ * run that resumes is made with its checkpoint's file. INVALID_ARGUMENT: the configuration has no such matrix, or one that is too small
+ * for the rank. NOT_FOUND, IO, CORRUPT_FILE. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new_like(trafo_context *context, const trafo_model_config *config, uint64_t seed,
+                                                           const char *path, size_t path_length, trafo_model **out);
 /* Loads a model.safetensors of trafo_model_save or of a training run, in float32. A file of a checkpoint is checked against its
  * manifest.json. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, const char *path, size_t path_length,
@@ -300,6 +306,29 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_sparsify(trafo_model *model, c
                                                            const trafo_cancel *cancel, trafo_model **out);
 /* The number of elements of parameter `index` that are exactly zero; of an int8 weight, of its codes. Reads the parameter. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_zeros(const trafo_model *model, int64_t index, int64_t *out_zeros);
+/* How trafo_model_factorize makes matrices smaller: one of rank and ratio is given. */
+typedef struct trafo_factorize_options {
+  size_t struct_size;
+  int64_t rank;                     /* of all factors, at least 1; default 0: ratio chooses the ranks */
+  double ratio;                     /* share of the weights of the matrices that stays, above 0 and below 1; default 0: rank says */
+  const trafo_string_view *layers;  /* patterns of names of matrices, '*' for any characters, '?' for one; default NULL: all */
+  size_t layers_count;
+  const trafo_tokenizer *tokenizer; /* of the calibration pairs */
+  const trafo_corpus *calibration;  /* pairs that show what the layers multiply; needed */
+} trafo_factorize_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_factorize_options_init(trafo_factorize_options *options, size_t struct_size);
+/* Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u
+ * [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,
+ * docs/compression.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536
+ * target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same
+ * context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,
+ * or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,
+ * or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.
+ * CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_factorize(trafo_model *model, const trafo_factorize_options *options,
+                                                            const trafo_cancel *cancel, trafo_model **out);
 /* Writes a model.safetensors, which appears whole or not at all. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
 /* The configuration that the model was made or loaded with. since 0.1 */

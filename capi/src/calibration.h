@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
@@ -30,5 +31,29 @@ inline TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& mo
       static_cast<int32_t>(std::min<int64_t>(lengths.max_length, config.max_positions));
   return {corpus, subwords, lengths};
 }
+
+// The fields `tokenizer` and `calibration` of a struct of options, either of which may be null.
+class CalibrationArgument {
+ public:
+  template <class Options>
+  CalibrationArgument(const Call& call, const ModelObject& model, const Options& options) {
+    const TokenizerObject* tokenizer =
+        options.tokenizer ? &call.handle(options.tokenizer, "tokenizer") : nullptr;
+    if (!options.calibration) return;
+    pairs_.emplace(calibration_pairs(call, model, tokenizer, options.calibration));
+    start_id_ = tokenizer->tokenizer.bos_id();
+  }
+  // Lends the pairs to the engine's options.
+  template <class Settings>
+  void lend(Settings& settings) const {
+    if (!pairs_) return;
+    settings.calibration = &*pairs_;
+    settings.start_id = start_id_;
+  }
+
+ private:
+  std::optional<TokenizedCorpus> pairs_;
+  int32_t start_id_ = 0;
+};
 
 }  // namespace trafo::capi

@@ -74,6 +74,21 @@ trafo_error* trafo_model_new(trafo_context* context, const trafo_model_config* c
   });
 }
 
+trafo_error* trafo_model_new_like(trafo_context* context, const trafo_model_config* config,
+                                  uint64_t seed, const char* path, size_t path_length,
+                                  trafo_model** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    Context& c = call.context(context);
+    WantedModel wanted = wanted_model(call, config);
+    const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"),
+                                                ElementTypes::ours_and_codes);
+    wanted.config.factor_ranks = read_model_config(reader).factor_ranks;
+    *out = new_handle<trafo_model>(
+        call.owner(), std::shared_ptr<Model>(make_model(c, wanted.config, seed, wanted.precision)));
+  });
+}
+
 trafo_error* trafo_model_load(trafo_context* context, const char* path, size_t path_length,
                               trafo_model** out) {
   return api(__func__, [&](const Call& call) {

@@ -1,8 +1,6 @@
 // Models with quantized weights.
 #include "engine/models/quantize.h"
 
-#include <optional>
-
 #include "capi/src/calibration.h"
 #include "capi/src/options.h"
 
@@ -43,14 +41,8 @@ trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_optio
     settings.method = static_cast<QuantizeMethod>(wanted.method);
     settings.keep_float =
         lines_argument(call, wanted.keep_float, wanted.keep_float_count, "keep_float");
-    const TokenizerObject* tokenizer =
-        wanted.tokenizer ? &call.handle(wanted.tokenizer, "tokenizer") : nullptr;
-    std::optional<TokenizedCorpus> calibration;
-    if (wanted.calibration) {
-      calibration.emplace(calibration_pairs(call, m, tokenizer, wanted.calibration));
-      settings.calibration = &*calibration;
-      settings.start_id = tokenizer->tokenizer.bos_id();
-    }
+    const CalibrationArgument calibration(call, m, wanted);
+    calibration.lend(settings);
     *out = new_handle<trafo_model>(
         m.context, std::shared_ptr<Model>(quantize_model(*m.context, *m.model, settings)));
   });

@@ -2,8 +2,6 @@
 #include "engine/compress/sparsify.h"
 
 #include <memory>
-#include <optional>
-
 #include "capi/src/calibration.h"
 
 using namespace trafo;
@@ -40,14 +38,8 @@ trafo_error* trafo_model_sparsify(trafo_model* model, const trafo_sparsify_optio
     settings.sparsity = wanted.sparsity;
     settings.score = static_cast<PruneScore>(wanted.score);
     settings.pattern = static_cast<SparsityPattern>(wanted.pattern);
-    const TokenizerObject* tokenizer =
-        wanted.tokenizer ? &call.handle(wanted.tokenizer, "tokenizer") : nullptr;
-    std::optional<TokenizedCorpus> calibration;
-    if (wanted.calibration) {
-      calibration.emplace(calibration_pairs(call, m, tokenizer, wanted.calibration));
-      settings.calibration = &*calibration;
-      settings.start_id = tokenizer->tokenizer.bos_id();
-    }
+    const CalibrationArgument calibration(call, m, wanted);
+    calibration.lend(settings);
     const std::shared_ptr<CancelToken> token =
         cancel ? call.handle(cancel, "cancel").token : nullptr;
     *out = new_handle<trafo_model>(

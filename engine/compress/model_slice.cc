@@ -68,6 +68,8 @@ struct Source {
 };
 
 Source source_of(const ModelConfig& config, const ModelSlice& slice, const std::string& name) {
+  // Of a factorized model, the whole is the only slice.
+  if (name.ends_with(kOuterFactor) || name.ends_with(kInnerFactor)) return {name, {}};
   if (name.starts_with("decoder.cross_kv.")) {
     Source source{name, {}};
     const std::vector<int64_t> sets = config.decoder_sharing().sets;

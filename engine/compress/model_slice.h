@@ -30,7 +30,7 @@ ModelSlice whole_model(const ModelConfig& config);
 ModelConfig sliced_config(const ModelConfig& config, const ModelSlice& slice);
 
 // The part as a model in the dtype of the masters, with everything trainable. `model` has neither
-// an adapter nor int8 weights.
+// an adapter nor int8 weights. A model with factorized matrices has the whole as its only part.
 std::unique_ptr<Model> sliced_model(Context& context, const Model& model, const ModelSlice& slice);
 
 }  // namespace trafo

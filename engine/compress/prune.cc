@@ -44,6 +44,8 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
           "a model with int8 weights cannot be pruned: prune the float model, then quantize it");
   require(!model.adapter() && !model.merged_adapter(), ErrorCode::invalid_argument, kPruneOrigin,
           "the model has an adapter: save it merged and prune that, or remove it");
+  require(config.factor_ranks.empty(), ErrorCode::unsupported, kPruneOrigin,
+          "parts of a factorized model are not removed: prune the whole model, then factorize it");
   require(calibration.options().form == sequence_form(config), ErrorCode::invalid_argument,
           kPruneOrigin, "the calibration data was prepared for another architecture");
   check_share("decoder_ffn_share", options.decoder_ffn_share);

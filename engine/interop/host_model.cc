@@ -101,15 +101,16 @@ HostModel make_host_model(const ModelConfig& config) {
 }
 
 HostModel copy_to_host(Context& context, const Model& model) {
-  HostModel host = make_host_model(model.config().untied());
+  ModelConfig config = model.config().untied();
+  config.factor_ranks.clear();
+  HostModel host = make_host_model(config);
   const ParameterStore& from = model.parameters();
   for (size_t i = 0; i < host.parameters().count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::string& name = host.parameters().name(id);
     const std::span<float> values = span_of(host.parameters().value(id));
-    const std::vector<std::byte> bytes =
-        untied_value(model.config(), name,
-                     merged_value(context, from, from.find(owner_name(model.config(), name))));
+    const std::vector<std::byte> bytes = untied_value(
+        model.config(), name, whole_value(context, from, owner_name(model.config(), name)));
     if (from.dtype() == DType::f64) {
       std::vector<double> wide(values.size());
       if (!wide.empty()) std::memcpy(wide.data(), bytes.data(), bytes.size());

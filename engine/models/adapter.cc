@@ -43,6 +43,10 @@ void add_to(std::vector<std::byte>& values, int64_t first, const std::vector<T>&
 std::vector<LowRankOptions> updates_of(const Model& model, const AdapterConfig& adapter) {
   std::vector<LowRankOptions> updates;
   for (const AdapterSite& site : adapter_sites(model.config(), adapter)) {
+    require(!model.config().factor_ranks.contains(site.matrix), ErrorCode::unsupported,
+            kAdapterOrigin, site.matrix,
+            " is factorized: an adapter is for whole matrices. Adapt the model, merge the adapter, "
+            "then factorize");
     LowRankOptions update{model.parameters().find(site.matrix), adapter.rank, adapter.scale(), {}};
     require(update.matrix != kNoParam, ErrorCode::internal, kAdapterOrigin,
             "the model has no parameter ", site.matrix);
@@ -105,6 +109,22 @@ std::vector<std::byte> merged_value(Context& context, const ParameterStore& para
       add_to(values, range.first * columns, context.values<float>(product));
     row += range.count;
   }
+  return values;
+}
+
+std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters,
+                                   const std::string& name) {
+  const ParamId id = parameters.find(name);
+  if (id != kNoParam) return merged_value(context, parameters, id);
+  const ParamId outer = parameters.find(name + kOuterFactor);
+  require(outer != kNoParam, ErrorCode::internal, kAdapterOrigin, "the model has no parameter ",
+          name);
+  const NoGrad no_grad(context);
+  const Tensor product =
+      ops::matmul(context, exact_tensor(context, parameters, outer),
+                  exact_tensor(context, parameters, parameters.inner_factor(outer)));
+  std::vector<std::byte> values(product.bytes());
+  context.to_host(product, values.data(), values.size());
   return values;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "engine/io/safetensors.h"
@@ -29,6 +30,11 @@ void unmerge_adapter(Context& context, Model& model);
 
 // A parameter with its adapter added, in the dtype of the master; without one as it is.
 std::vector<std::byte> merged_value(Context& context, const ParameterStore& parameters, ParamId id);
+
+// The same by name; of a matrix that is factorized, the product of its factors. INTERNAL: there is
+// no such parameter.
+std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters,
+                                   const std::string& name);
 
 // What tells the base of an adapter from others of the same shape: CRC-32 of its parameters, in
 // their order, each value rounded to bfloat16. A base that was frozen in bfloat16 has the checksums

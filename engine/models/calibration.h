@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <vector>
 
 #include "engine/data/tokenized_corpus.h"
 #include "engine/models/model.h"
@@ -9,6 +11,21 @@
 namespace trafo {
 
 inline constexpr int64_t kCalibrationTokens = 1 << 16;
+
+// The sum of x x^T over the inputs of each layer. Layers with the same input, such as those of tied
+// matrices, each have their own.
+class InputProducts : public LinearObserver {
+ public:
+  // wanted: of each parameter, whether its inputs count.
+  explicit InputProducts(const std::vector<bool>& wanted) : wanted_(wanted) {}
+  void observe(Context& context, int32_t parameter, const Tensor& x) override;
+  // [columns, columns]; zeros where the layer has multiplied nothing.
+  std::vector<double> take(int32_t parameter, int64_t columns);
+
+ private:
+  const std::vector<bool>& wanted_;
+  std::map<int32_t, std::vector<double>> sums_;
+};
 
 // Tells `observer` what every linear layer multiplies in forward passes over the pairs, without
 // dropout, until kCalibrationTokens target tokens were read or all pairs. start_id: what the

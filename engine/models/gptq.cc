@@ -5,29 +5,13 @@
 #include <vector>
 
 #include "engine/core/status.h"
+#include "engine/models/cholesky.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kGptqOrigin = "gptq";
 constexpr double kDamping = 0.01;  // of the mean of the diagonal, as in the paper
-
-// In place, the lower triangle of L with A = L L^T. False: A is not positive definite.
-bool factorize_cholesky(std::vector<double>& a, size_t n) {
-  for (size_t j = 0; j < n; ++j) {
-    double* row_j = a.data() + j * n;
-    for (size_t k = 0; k < j; ++k) row_j[j] -= row_j[k] * row_j[k];
-    if (!(row_j[j] > 0)) return false;
-    row_j[j] = std::sqrt(row_j[j]);
-    for (size_t i = j + 1; i < n; ++i) {
-      double* row_i = a.data() + i * n;
-      double sum = row_i[j];
-      for (size_t k = 0; k < j; ++k) sum -= row_i[k] * row_j[k];
-      row_i[j] = sum / row_j[j];
-    }
-  }
-  return true;
-}
 
 // The upper triangular U with A^-1 = U^T U, whose rows GPTQ spreads errors with. A is symmetric.
 //

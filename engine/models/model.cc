@@ -15,6 +15,18 @@ Tensor project(Context& context, const Tensor& hidden, const OutputProjection& o
   return nn::linear(context, hidden, output.weight, output.bias);
 }
 
+std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& config, uint64_t seed,
+                                         DType dtype, bool int8_weights) {
+  switch (config.architecture) {
+#define TRAFO_ARCHITECTURE(name, ...) \
+  case Architecture::name:            \
+    return make_##name(context, config, seed, dtype, int8_weights);
+#include "engine/models/architectures.generated.def"
+#undef TRAFO_ARCHITECTURE
+  }
+  fail(ErrorCode::internal, "model", "validate let an unknown architecture pass");
+}
+
 }  // namespace
 
 void Model::declare_output(ParamId weight) {
@@ -181,14 +193,13 @@ std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, u
           dtype == DType::bf16  ? ": bfloat16 is a storage type there; use float32, or CUDA"
           : dtype == DType::f64 ? ": float64 is for gradient checks on the CPU"
                                 : "");
-  switch (config.architecture) {
-#define TRAFO_ARCHITECTURE(name, ...) \
-  case Architecture::name:            \
-    return make_##name(context, config, seed, dtype, int8_weights);
-#include "engine/models/architectures.generated.def"
-#undef TRAFO_ARCHITECTURE
-  }
-  fail(ErrorCode::internal, "model", "validate let an unknown architecture pass");
+  std::unique_ptr<Model> model = make_architecture(context, config, seed, dtype, int8_weights);
+  const ParameterStore& parameters = model->parameters();
+  for (const auto& [matrix, rank] : config.factor_ranks)
+    require(parameters.find(matrix + kOuterFactor) != kNoParam, ErrorCode::invalid_argument,
+            "model", "there is no linear layer with the matrix ", matrix,
+            ", which is to have factors of rank ", rank);
+  return model;
 }
 
 }  // namespace trafo

@@ -102,7 +102,9 @@ class Model {
   AdapterState& adapter_state() { return adapter_; }
 
  protected:
-  explicit Model(const ModelConfig& config) : config_(config) {}
+  explicit Model(const ModelConfig& config) : config_(config) {
+    parameters_.set_factor_ranks(config.factor_ranks);
+  }
 
   // The output projection over `weight`; declares output.bias where the configuration has one.
   void declare_output(ParamId weight);

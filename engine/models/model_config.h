@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,11 @@ struct ModelConfig {
   std::vector<int64_t> encoder_tied_layers{};
   // clang-format on
   // options: end
+
+  // Matrices NAME of linear layers that are the product of two factors, NAME.u [rows, rank] and
+  // NAME.v [rank, columns], and their ranks. Files show them by these tensors; to_json() leaves
+  // them out.
+  std::map<std::string, int64_t> factor_ranks{};
 
   // False: one sequence holds source and target.
   bool has_encoder() const { return info_of(architecture).has_encoder; }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/backend/meta/meta_backend.h"
 #include "engine/core/checked.h"
 #include "engine/core/json.h"
 #include "engine/core/limits.h"
@@ -12,6 +13,7 @@
 #include "engine/io/safetensors_header.h"
 #include "engine/models/adapter.h"
 #include "engine/models/int8_weights.h"
+#include "engine/ops/op_kernel.h"
 
 namespace trafo {
 namespace {
@@ -75,8 +77,12 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
            static_cast<double>(side.qkv_width() + side.attention_width() +
                                ffn_gemms * side.ffn_width);
   };
-  const double rows = rows_of(config, config.decoder_sharing().set_count) +
-                      rows_of(config.encoder_side(), config.encoder_sharing().set_count);
+  // check_factorized() looks at the matrices of a factorized model.
+  const bool whole = config.factor_ranks.empty();
+  const double rows = !whole
+                          ? 0
+                          : rows_of(config, config.decoder_sharing().set_count) +
+                                rows_of(config.encoder_side(), config.encoder_sharing().set_count);
   const double weights = matrix_element * width * (static_cast<double>(config.vocabulary) + rows) +
                          (is_lm ? table : 0);
   require(weights <= payload, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " holds ",
@@ -84,6 +90,50 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
   require(is_lm || table <= payload + kTableAllowance, ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), ": max_positions ", config.max_positions,
           " is out of proportion to the model");
+}
+
+// The ranks of factorized matrices: NAME.v [rank, columns] beside NAME.u. It has a row for each
+// component in every form, also with codes.
+std::map<std::string, int64_t> read_factor_ranks(const SafetensorsReader& reader) {
+  const std::string suffix = std::string(".weight") + kInnerFactor;
+  std::map<std::string, int64_t> ranks;
+  for (const TensorInfo& info : reader.tensors()) {
+    if (!info.name.ends_with(suffix)) continue;
+    require(info.shape.size() == 2, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ",
+            info.name, " has the shape ", Shape(std::span<const int64_t>(info.shape)).str(),
+            ", a factor has two dimensions");
+    ranks[info.name.substr(0, info.name.rfind('.'))] = info.shape[0];
+  }
+  return ranks;
+}
+
+// Whether the tensors of a factorized file fit its configuration, before anything is allocated that
+// the configuration claims: against a model without data.
+void check_factorized(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
+  Context context(make_meta_backend({DeviceKind::cpu, 0}, kOpKernelCount));
+  std::unique_ptr<Model> model;
+  try {
+    model = make_model(context, config, 0, dtype);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
+  }
+  const ParameterStore& parameters = model->parameters();
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const TensorInfo* info = reader.find(parameters.name(id));
+    require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
+            " lacks the tensor ", parameters.name(id));
+    std::vector<int64_t> dims = file_dims(parameters.shape(id));
+    bool fits = info->shape == dims;
+    if (!fits && !info->foreign.empty() && dims.size() == 2) {
+      dims[1] = (dims[1] + 1) / 2;  // int4
+      fits = info->shape == dims;
+    }
+    require(fits, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", info->name,
+            " has the shape ", Shape(std::span<const int64_t>(info->shape)).str(),
+            ", the model needs ", parameters.shape(id).str());
+  }
 }
 
 DType stored_dtype(const SafetensorsReader& reader) {
@@ -297,7 +347,9 @@ ModelConfig read_model_config(const SafetensorsReader& reader) {
   require(found != reader.metadata().end(), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
           " has no '", kModelConfigKey, "' in its metadata: it is not a model of this program");
   try {
-    return model_config_from_json(found->second);
+    ModelConfig config = model_config_from_json(found->second);
+    config.factor_ranks = read_factor_ranks(reader);
+    return config;
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
   }
@@ -324,6 +376,16 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
     if (value != now.at(name))
       text += concat(text.empty() ? "" : "; ", name, " is ", value.dump(), " in the checkpoint, ",
                      now.at(name).dump(), " here");
+  const auto form = [](const ModelConfig& config, const std::string& matrix) {
+    const auto rank = config.factor_ranks.find(matrix);
+    return rank == config.factor_ranks.end() ? std::string("whole")
+                                             : concat("of rank ", rank->second);
+  };
+  for (const ModelConfig* config : {&saved, &given})
+    for (const auto& [matrix, rank] : config->factor_ranks)
+      if (form(saved, matrix) != form(given, matrix))  // one is enough to say
+        return concat(text, text.empty() ? "" : "; ", matrix, " is ", form(saved, matrix),
+                      " in the checkpoint, ", form(given, matrix), " here");
   return text;
 }
 
@@ -342,6 +404,7 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
                                     ? 1.0
                                     : static_cast<double>(dtype_size(stored));
   check_claimed_size(reader, config, stored, matrix_element);
+  if (!config.factor_ranks.empty()) check_factorized(reader, config, stored);
   const std::optional<AdapterConfig> adapter = read_adapter_config(reader, config);
   std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored), int8);
   if (adapter) add_adapter(context, *model, *adapter, 0);

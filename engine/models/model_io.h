@@ -68,7 +68,8 @@ void load_weights(Context& context, const SafetensorsReader& reader, Model& mode
 // INVALID_ARGUMENT names what does not fit, and the first tensor of another shape.
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model);
 
-// The configuration without the weights.
+// The configuration without the weights, with the ranks of the matrices that are factorized in the
+// file.
 ModelConfig read_model_config(const SafetensorsReader& reader);
 // "width is 512 in the checkpoint, 256 here; ..."; empty when the two are equal.
 std::string describe_differences(const ModelConfig& saved, const ModelConfig& given);

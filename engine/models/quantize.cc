@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
 #include "engine/models/adapter.h"
+#include "engine/models/calibration.h"
 #include "engine/models/gptq.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
-#include "engine/ops/view/view.h"
 
 namespace trafo {
 namespace {
@@ -29,32 +28,6 @@ struct Noise {
     }
   }
   double decibels() const { return 10 * std::log10(signal / noise); }
-};
-
-// What GPTQ needs: the sum of x x^T over the inputs of each layer. Layers with the same input, such
-// as those of tied matrices, each have their own.
-class InputProducts : public LinearObserver {
- public:
-  explicit InputProducts(const std::vector<bool>& wanted) : wanted_(wanted) {}
-  void observe(Context& context, int32_t parameter, const Tensor& x) override {
-    if (!wanted_[static_cast<size_t>(parameter)]) return;
-    const Tensor rows = ops::contiguous(context, x);
-    const Tensor product = ops::matmul(context, ops::transpose(context, rows, 0, 1), rows);
-    const std::vector<float> values = context.values<float>(product);
-    std::vector<double>& sum = sums_[parameter];
-    sum.resize(values.size());
-    for (size_t i = 0; i < values.size(); ++i) sum[i] += static_cast<double>(values[i]);
-  }
-  // Zeros where the layer has multiplied nothing.
-  std::vector<double> take(int32_t parameter, int64_t columns) {
-    std::vector<double> sum = std::move(sums_[parameter]);
-    sum.resize(static_cast<size_t>(columns * columns));
-    return sum;
-  }
-
- private:
-  const std::vector<bool>& wanted_;
-  std::map<int32_t, std::vector<double>> sums_;
 };
 
 // What each layer gives in float and with codes.
@@ -103,25 +76,17 @@ void check_quantization(const Context& context, const Model& model,
 // The matrices that become codes.
 std::vector<bool> matrices_to_quantize(const ParameterStore& parameters,
                                        const std::vector<std::string>& keep_float) {
-  std::vector<bool> wanted(parameters.count());
-  std::vector<bool> used(keep_float.size());
+  const auto takes_codes = [&](ParamId id) { return parameters.takes_int8(id); };
+  std::vector<bool> wanted =
+      matching_matrices(parameters, keep_float, takes_codes, kQuantizeOrigin);  // those kept
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (!parameters.takes_int8(id)) continue;
-    wanted[i] = true;
-    for (size_t k = 0; k < keep_float.size(); ++k) {
-      if (!matches_pattern(parameters.name(id), keep_float[k])) continue;
-      wanted[i] = false;
-      used[k] = true;
-    }
+    wanted[i] = takes_codes(id) && !wanted[i];
     require(!wanted[i] || parameters.shape(id)[1] <= Int8Matrix::kMaxColumns,
             ErrorCode::unsupported, kQuantizeOrigin, parameters.name(id), " has rows of ",
             parameters.shape(id)[1], " elements, int8 weights have at most ",
             Int8Matrix::kMaxColumns);
   }
-  for (size_t k = 0; k < used.size(); ++k)
-    require(used[k], ErrorCode::not_found, kQuantizeOrigin, "no matrix has a name that matches \"",
-            keep_float[k].substr(0, 100), "\"");
   return wanted;
 }
 

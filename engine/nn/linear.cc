@@ -10,9 +10,7 @@ Linear::Linear(ParameterStore& store, const std::string& prefix, const LinearOpt
   if (options.depth > 0) init.scale /= std::sqrt(static_cast<double>(options.depth));
   if (options.stacked_layers > 1)
     init.layer_elements = options.out / options.stacked_layers * options.in;
-  weight_ = store.declare(prefix + ".weight", {options.out, options.in}, init);
-  store.allow_int8(weight_);
-  store.allow_pruning(weight_);
+  weight_ = store.declare_linear(prefix + ".weight", {options.out, options.in}, init);
   if (options.bias) bias_ = store.declare(prefix + ".bias", {options.out}, Init::zeros());
 }
 

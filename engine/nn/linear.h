@@ -34,7 +34,8 @@ struct PendingBias {
 class Linear {
  public:
   Linear() = default;
-  // Declares `prefix`.weight [out, in], which may be int8, and, with a bias, `prefix`.bias [out].
+  // Declares `prefix`.weight [out, in], which may be int8 or two factors, and, with a bias,
+  // `prefix`.bias [out].
   Linear(ParameterStore& store, const std::string& prefix, const LinearOptions& options);
   // Uses parameters that are declared already, such as a tied embedding; kNoParam: no bias.
   Linear(const ParameterStore& store, ParamId weight, ParamId bias)

@@ -69,6 +69,26 @@ ParamId ParameterStore::declare(std::string name, const Shape& shape, Init init,
   return static_cast<ParamId>(entries_.size() - 1);
 }
 
+ParamId ParameterStore::declare_linear(const std::string& name, const Shape& shape, Init init) {
+  const auto linear = [&](const std::string& matrix, const Shape& sizes, const Init& values) {
+    const ParamId id = declare(matrix, sizes, values);
+    allow_int8(id);
+    allow_pruning(id);
+    return id;
+  };
+  const auto found = factor_ranks_.find(name);
+  if (found == factor_ranks_.end()) return linear(name, shape, init);
+  const int64_t rank = found->second, most = std::min(shape[0], shape[1]);
+  require(rank >= 1 && rank <= most, ErrorCode::invalid_argument, "parameters", name, " ",
+          shape.str(), " has no factors of rank ", rank, ": the rank is 1 to ", most);
+  const ParamId inner =
+      linear(name + kInnerFactor, {rank, shape[1]}, Init::xavier_uniform(shape[1], rank));
+  const ParamId outer =
+      linear(name + kOuterFactor, {shape[0], rank}, Init::xavier_uniform(rank, shape[0]));
+  entries_[index(outer)].inner = inner;
+  return outer;
+}
+
 const ParameterStore::Entry& ParameterStore::float_entry(ParamId id) const {
   const Entry& entry = entries_[index(id)];
   if (int8_weights_ && entry.takes_int8) [[unlikely]]
@@ -242,6 +262,8 @@ Weight ParameterStore::weight(ParamId id) const {
   if (entry.low_rank)
     weight.update = {value(entry.low_rank->down), value(entry.low_rank->up), entry.low_rank->scale,
                      entry.low_rank->ranges};
+  if (entry.inner != kNoParam)
+    weight.inner = std::make_shared<const Weight>(this->weight(entry.inner));
   return weight;
 }
 
@@ -426,6 +448,26 @@ void ParameterStore::get_value(const Context& context, ParamId id, void* data, s
           " has ", values.size() * sizeof(float), " bytes as float32, the buffer ", bytes);
   std::transform(values.begin(), values.end(), static_cast<float*>(data),
                  [](BFloat16 value) { return value.to_float(); });
+}
+
+std::vector<bool> matching_matrices(const ParameterStore& parameters,
+                                    std::span<const std::string> patterns,
+                                    const std::function<bool(ParamId)>& candidate,
+                                    const char* origin) {
+  std::vector<bool> matched(parameters.count()), used(patterns.size());
+  for (size_t i = 0; i < matched.size(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (!candidate(id)) continue;
+    for (size_t k = 0; k < patterns.size(); ++k) {
+      if (!matches_pattern(parameters.name(id), patterns[k])) continue;
+      matched[i] = true;
+      used[k] = true;
+    }
+  }
+  for (size_t k = 0; k < used.size(); ++k)
+    require(used[k], ErrorCode::not_found, origin, "no matrix has a name that matches \"",
+            patterns[k].substr(0, 100), "\"");
+  return matched;
 }
 
 bool matches_pattern(std::string_view name, std::string_view pattern) {

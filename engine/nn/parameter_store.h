@@ -15,7 +15,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -60,6 +62,10 @@ struct ParameterGroup {
 inline constexpr const char* kMatrices = "matrices";
 inline constexpr const char* kNormsAndBiases = "norms_and_biases";
 
+// The factors of a matrix NAME = u v: NAME.u [rows, rank], NAME.v [rank, columns].
+inline constexpr const char* kOuterFactor = ".u";
+inline constexpr const char* kInnerFactor = ".v";
+
 inline constexpr const char* kAdapter = "adapter";  // the parameters of low-rank updates
 
 // A low-rank update of a matrix [rows, columns], see LowRankUpdate.
@@ -85,6 +91,13 @@ class ParameterStore {
   // Declaration phase: names are unique; order is the order of the flat workspace. Without a group:
   // kNormsAndBiases for a vector, else kMatrices.
   ParamId declare(std::string name, const Shape& shape, Init init, const std::string& group = {});
+  // Matrices of linear layers that declare_linear() declares as two factors, by name, and their
+  // ranks. Comes first.
+  void set_factor_ranks(std::map<std::string, int64_t> ranks) { factor_ranks_ = std::move(ranks); }
+  // The matrix [rows, columns] of a linear layer, which may be int8 and pruned; or its two factors,
+  // of which weight() of the returned outer one has the inner one. INVALID_ARGUMENT: a rank that is
+  // not 1 to the smaller side.
+  ParamId declare_linear(const std::string& name, const Shape& shape, Init init);
   // Says that the module that reads this matrix reads int8 codes too.
   void allow_int8(ParamId id) { entries_[index(id)].takes_int8 = true; }
   // Says that weights of this matrix may be pruned: set to zero.
@@ -104,6 +117,8 @@ class ParameterStore {
   int64_t parameter_count() const;              // elements, without alignment padding
   // The matrices of linear layers inside the model: no embedding, no output projection, no adapter.
   bool prunable(ParamId id) const { return entries_[index(id)].prunable; }
+  // Of an outer factor: the inner one of its matrix; else kNoParam.
+  ParamId inner_factor(ParamId id) const { return entries_[index(id)].inner; }
   DType dtype() const { return flat_.dtype(); }
 
   // --- int8 weights ---
@@ -202,6 +217,7 @@ class ParameterStore {
     std::shared_ptr<const Int4Matrix> int4 = nullptr;
     double signal_to_noise = std::numeric_limits<double>::quiet_NaN();
     std::optional<LowRank> low_rank = {};
+    ParamId inner = kNoParam;
   };
   const Entry& float_entry(ParamId id) const;
   size_t index(ParamId id) const;
@@ -225,6 +241,14 @@ class ParameterStore {
   bool int8_weights_ = false;
   int64_t quantize_bits_ = 0;
   LinearObserver* observer_ = nullptr;
+  std::map<std::string, int64_t> factor_ranks_;
 };
+
+// Of each parameter, whether it is a candidate whose name one of the patterns matches. NOT_FOUND
+// from `origin`: a pattern that matches no candidate.
+std::vector<bool> matching_matrices(const ParameterStore& parameters,
+                                    std::span<const std::string> patterns,
+                                    const std::function<bool(ParamId)>& candidate,
+                                    const char* origin);
 
 }  // namespace trafo

@@ -15,18 +15,20 @@ Tensor linear_input(Context& context, const Tensor& x, const Weight& weight) {
 }
 
 Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Tensor& bias) {
+  const Tensor in = weight.inner ? linear(context, x, *weight.inner) : x;
   const Tensor y =
-      weight.int8 ? ops::int8_linear(context, x, *weight.int8, bias)
-                  : ops::linear(context, linear_input(context, x, weight), weight.values, bias);
+      weight.int8 ? ops::int8_linear(context, in, *weight.int8, bias)
+                  : ops::linear(context, linear_input(context, in, weight), weight.values, bias);
   if (!weight.update) return y;
   const LowRankUpdate& update = *weight.update;
-  const Tensor down = ops::scale(context, ops::linear(context, x, update.down), update.scale);
+  const Tensor down = ops::scale(context, ops::linear(context, in, update.down), update.scale);
   // In place: a GEMM does not keep its output for backward.
   return ops::low_rank_add(context, y, down, update.up, *update.ranges, true);
 }
 
 Weight gather_rows(Context& context, const Weight& weight, std::span<const int32_t> index) {
-  require(!weight.update, ErrorCode::internal, "gather_rows", "the weight has an update");
+  require(!weight.update && !weight.inner, ErrorCode::internal, "gather_rows",
+          "the weight has an update or an inner factor");
   if (!weight.int8) {
     const Tensor rows = context.from_values<int32_t>(index, {static_cast<int64_t>(index.size())});
     Weight gathered = weight;

@@ -29,7 +29,7 @@ class LinearObserver {
   virtual void observe(Context& context, int32_t parameter, const Tensor& x) = 0;
 };
 
-// Either values or int8 codes.
+// Either values or int8 codes. With `inner`, this is the outer factor of a matrix U V.
 struct Weight {
   Tensor values;
   std::shared_ptr<const Int8Matrix> int8;  // of a model with int8 weights
@@ -37,10 +37,11 @@ struct Weight {
   // Of quantization-aware training: x is rounded to int8 codes of its rows, as int8_linear does.
   bool quantizes_input = false;
   LinearObserver* observer = nullptr;
-  int32_t parameter = -1;  // what the observer is told
+  int32_t parameter = -1;                         // what the observer is told
+  std::shared_ptr<const Weight> inner = nullptr;  // V: x is multiplied with it first
 
   // Whether x W^T is the whole product.
-  bool is_dense() const { return !int8 && !update && !quantizes_input && !observer; }
+  bool is_dense() const { return !int8 && !update && !quantizes_input && !observer && !inner; }
 };
 
 namespace nn {
@@ -48,9 +49,10 @@ namespace nn {
 // What a linear layer with this weight multiplies in place of x [T, columns]: x itself, or x
 // rounded to int8 codes (ops/fake_quant_rows). Tells the observer.
 Tensor linear_input(Context& context, const Tensor& x, const Weight& weight);
-// x W^T + bias: x [T, columns], bias [rows] or undefined -> [T, rows].
+// x W^T + bias: x [T, columns], bias [rows] or undefined -> [T, rows]. With an inner factor V it is
+// (x V^T) W^T + bias.
 Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Tensor& bias = {});
-// The rows `index` of a weight without an update.
+// The rows `index` of a weight without an update and an inner factor.
 Weight gather_rows(Context& context, const Weight& weight, std::span<const int32_t> index);
 
 }  // namespace nn

@@ -13,11 +13,11 @@ is the BLEU of the test with beam 5, with the p-value of a paired bootstrap of t
 """
 import argparse
 import gzip
-import json
 import os
 import re
-import subprocess
 import sys
+
+from program import TranslateTrain
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ANIMALS = (r"(?i)\w*(hund|welpe|pudel|terrier|dackel|katze|pferd|reiter|rodeo|kuh\b|kühe|schaf|ziege|vogel|vögel|möwe|taube|ente\b"
@@ -45,21 +45,17 @@ def parse_arguments():
     return parser.parse_args()
 
 
-class Program:
+class Program(TranslateTrain):
     def __init__(self, arguments):
-        self.arguments, self.path = arguments, os.path.join(arguments.build, "translate-train")
-
-    def run(self, *words):
-        result = subprocess.run([self.path, *words], capture_output=True, text=True)
-        if result.returncode != 0:
-            sys.exit(f"{' '.join(words)}\n{result.stdout}{result.stderr}")
-        return result.stdout + result.stderr
+        super().__init__(arguments.build)
+        self.arguments = arguments
 
     def train(self, folder, *words):
         if os.path.exists(os.path.join(folder, "done")):
             with open(os.path.join(folder, "done"), encoding="utf-8") as file:
                 return file.read()
-        printed = self.run("train", "--model", folder, "--device", self.arguments.device, *words)
+        result = self.run("train", "--model", folder, "--device", self.arguments.device, *words)
+        printed = result.stdout + result.stderr
         with open(os.path.join(folder, "done"), "w", encoding="utf-8") as file:
             file.write(printed)
         return printed
@@ -121,7 +117,7 @@ def domain(program, arguments):
         hypotheses = os.path.join(run, "test.hyp")
         program.run("translate", "-m", run, "--device", arguments.device, "-i", test[0], "-o", hypotheses, "--quiet")
         compared = ["--baseline", os.path.join(baseline, "test.hyp")] if baseline else []
-        return json.loads(program.run("eval", "--hyp", hypotheses, "--ref", test[1], "--confidence", "on", *compared, "--json"))["bleu"]
+        return program.json("eval", "--hyp", hypotheses, "--ref", test[1], "--confidence", "on", *compared)["bleu"]
 
     def best(kind, rates, flags):
         """The run whose best validation is highest, its learning rate, and how many parameters it trains."""

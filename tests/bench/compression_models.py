@@ -1,12 +1,12 @@
 """The models of compression_table.py: how each is made, with translate-train, in the directory --work."""
 import gzip
-import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from typing import NamedTuple
+
+from program import TranslateTrain
 
 TEACHER, TINY, STUDENT = "teacher", "tiny", "student"
 ORIGINAL, DISTILLED, BOTH = "original", "distilled", "original and distilled"
@@ -20,7 +20,7 @@ class Recipe(NamedTuple):
     """train: from nothing, to the end that early stopping finds. tune: goes on with `base`. prune: `base` without what is needed least.
 
     `text` is what is trained on. `forms` are the weights that are measured. `timed`: its speed is measured; models of one shape
-    have one speed.
+    have one speed. factorize: `base` with matrices of low rank.
     """
     name: str
     how: str
@@ -61,6 +61,11 @@ RECIPES = [
     Recipe("tiny, 80 % zeros, distilled", "tune", TINY, TUNED + GRADUAL, BOTH),
     Recipe("tiny, 2 of 4", "prune", TINY, "--pattern 2:4 --score wanda"),
     Recipe("tiny, 2 of 4, tuned", "tune", "tiny, 2 of 4", TUNED + " --keep-zeros on"),
+    Recipe("teacher, low rank 50 %", "factorize", TEACHER, "--ratio 0.5"),
+    Recipe("teacher, low rank 50 %, tuned", "tune", "teacher, low rank 50 %", TUNED, timed=True),
+    Recipe("teacher, low rank 50 %, distilled", "tune", "teacher, low rank 50 %", TUNED, BOTH),
+    Recipe("tiny, low rank 50 %", "factorize", TINY, "--ratio 0.5"),
+    Recipe("tiny, low rank 50 %, tuned", "tune", "tiny, low rank 50 %", TUNED, timed=True),
 ]
 
 # Pairs of (model, weights) that are compared by paired bootstrap, besides each with the teacher and with its own float32 form.
@@ -73,12 +78,12 @@ COMPARED = [
 ]
 
 
-class Models:
+class Models(TranslateTrain):
     """Makes what is missing; a model that is there already is not made again."""
 
     def __init__(self, arguments):
+        super().__init__(arguments.build)
         self.arguments = arguments
-        self.program = os.path.join(arguments.build, "translate-train")
         os.makedirs(arguments.work, exist_ok=True)
         self.text = {}
         for name in ("train", "val", "test_2016_flickr"):
@@ -105,15 +110,6 @@ class Models:
         with open(self.path(target), "w", encoding="utf-8") as out:
             out.writelines(lines)
         return self.path(target)
-
-    def run(self, *words):
-        result = subprocess.run([self.program, *words], capture_output=True, text=True)
-        if result.returncode != 0:
-            raise RuntimeError(f"{' '.join(words)}\n{result.stderr}")
-        return result
-
-    def json(self, *words):
-        return json.loads(self.run(*words, "--json").stdout)
 
     # ---- texts and the vocabulary that all models share ----
 
@@ -153,9 +149,9 @@ class Models:
         folder = self.folder(recipe.name)
         if self.is_made(recipe):
             return
-        if recipe.how == "prune":
+        if recipe.how in ("prune", "factorize"):
             shutil.rmtree(folder, ignore_errors=True)
-            self.run("prune", "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder,
+            self.run(recipe.how, "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder,
                      "--device", self.arguments.device, "--quiet", *recipe.flags.format(**self.depths(recipe.base)).split())
         else:
             flags = recipe.flags.format(task=self.arguments.task).split()

@@ -4,7 +4,7 @@
     python3 tests/bench/compression_table.py --data DIR [--work DIR] [--phases make,quality,speed] [--device cuda]
 
 --data has train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz. The models are those of compression_models.py: a teacher, small
-models on the original text and with the teacher's translations of it, quantization-aware training, pruned models, and chains of these.
+models on the original text and with the teacher's translations of it, quantization-aware training, pruned and factorized models, and chains of these.
 The phases may run one after the other on different machines that share --work. What is there already is not made or measured again.
 
 Every model is measured on the CPU with float32, int8 and some with int4 weights. Quality: BLEU and chrF with 95 % intervals (bootstrap,
@@ -45,7 +45,7 @@ def parse_arguments():
     making.add_argument("--tuning", default="4000u", help="end of fine-tuning (default 4000u)")
     making.add_argument("--tuning-valid-freq", default="500u")
     making.add_argument("--train-flags", default="", help="more flags of every training")
-    making.add_argument("--calibration", type=int, default=500, help="pairs that prune and GPTQ measure on (default 500)")
+    making.add_argument("--calibration", type=int, default=500, help="pairs that prune, factorize and GPTQ measure on (default 500)")
     making.add_argument("--jobs", type=int, default=1, help="models that are made at once (default 1)")
     making.add_argument("--cpu-threads", type=int, default=0, help="of each of them (default 0: every core)")
     measuring = parser.add_argument_group("measuring")

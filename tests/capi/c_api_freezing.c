@@ -370,6 +370,89 @@ static void test_sparsity(trafo_context* context, const trafo_tokenizer* tokeniz
   trafo_model_free(model);
 }
 
+static const char* first_that_ends(const trafo_model* model, const char* end,
+                                   trafo_parameter_info* info) {
+  int64_t tensors = 0, all = 0;
+  OK(trafo_model_get_parameter_count(model, &tensors, &all));
+  for (int64_t i = 0; i < tensors; ++i) {
+    OK(trafo_model_get_parameter_info(model, i, info, sizeof *info));
+    const size_t length = strlen(info->name);
+    if (length >= strlen(end) && strcmp(info->name + length - strlen(end), end) == 0)
+      return info->name;
+  }
+  return NULL;
+}
+
+static void test_low_rank(trafo_context* context, const trafo_tokenizer* tokenizer,
+                          const trafo_corpus* corpus, int64_t vocabulary) {
+  trafo_model *model = new_model(context, vocabulary), *small = NULL;
+  trafo_factorize_options options;
+  FAILS(trafo_factorize_options_init(&options, 4), TRAFO_INVALID_ARGUMENT, "struct_size");
+  OK(trafo_factorize_options_init(&options, sizeof options));
+  CHECK(options.rank == 0 && options.ratio == 0 && options.layers_count == 0);
+  CHECK(options.layers == NULL && options.tokenizer == NULL && options.calibration == NULL);
+  FAILS(trafo_model_factorize(model, NULL, NULL, &small), TRAFO_INVALID_ARGUMENT,
+        "options is NULL");
+  FAILS(trafo_model_factorize(model, &options, NULL, &small), TRAFO_INVALID_ARGUMENT,
+        "one of rank and ratio is needed");
+  options.ratio = 1.5;
+  FAILS(trafo_model_factorize(model, &options, NULL, &small), TRAFO_INVALID_ARGUMENT,
+        "ratio must be above 0 and below 1, got 1.5");
+  options.ratio = 0;
+  options.rank = 2;
+  FAILS(trafo_model_factorize(model, &options, NULL, &small), TRAFO_INVALID_ARGUMENT,
+        "the calibration data have no pair");
+  options.calibration = corpus;
+  FAILS(trafo_model_factorize(model, &options, NULL, &small), TRAFO_INVALID_ARGUMENT,
+        "need a tokenizer");
+  options.tokenizer = tokenizer;
+  const trafo_string_view none = {"no.such.*", 9}, ffn = {"*.ffn.*", 7};
+  options.layers = &none;
+  options.layers_count = 1;
+  FAILS(trafo_model_factorize(model, &options, NULL, &small), TRAFO_NOT_FOUND, "no.such.*");
+  options.layers = &ffn;
+  trafo_cancel* cancel = NULL;
+  OK(trafo_cancel_new(&cancel));
+  OK(trafo_cancel_set(cancel));
+  FAILS(trafo_model_factorize(model, &options, cancel, &small), TRAFO_CANCELLED, "cancelled");
+  trafo_cancel_free(cancel);
+  CHECK(small == NULL);
+  OK(trafo_model_factorize(model, &options, NULL, &small));
+  trafo_parameter_info info;
+  CHECK(first_that_ends(small, ".ffn.up.weight", &info) == NULL);
+  CHECK(first_that_ends(small, ".attention.qkv.weight", &info) != NULL);
+  CHECK(first_that_ends(small, ".ffn.up.weight.v", &info) != NULL && info.rows == 2);
+  CHECK(first_that_ends(small, ".ffn.up.weight.u", &info) != NULL && info.columns == 2);
+  CHECK(info.signal_to_noise > 0);
+
+  // Its file makes others of its form.
+  const char* path = "c_api_low_rank.safetensors";
+  OK(trafo_model_save(small, path, strlen(path)));
+  trafo_model_config config;
+  config.struct_size = sizeof config;
+  OK(trafo_model_get_config(model, &config, sizeof config));
+  trafo_model* like = NULL;
+  FAILS(trafo_model_new_like(context, &config, 1, "no such file", 12, &like), TRAFO_NOT_FOUND,
+        "no such file");
+  FAILS(trafo_model_load_weights(model, tokenizer, path, strlen(path)), TRAFO_INVALID_ARGUMENT,
+        "is not for this model");
+  OK(trafo_model_new_like(context, &config, 1, path, strlen(path), &like));
+  OK(trafo_model_load_weights(like, tokenizer, path, strlen(path)));
+  size_t bytes = 0, same = 0;
+  float *values = all_values(small, &bytes), *copied = all_values(like, &same);
+  CHECK(bytes == same && memcmp(values, copied, bytes) == 0);
+  free(values);
+  free(copied);
+  trafo_model_free(like);
+  config.decoder_layers = config.encoder_layers = 1;
+  config.ffn_width = 1;
+  FAILS(trafo_model_new_like(context, &config, 1, path, strlen(path), &like),
+        TRAFO_INVALID_ARGUMENT, "has no factors of rank 2");
+  remove(path);
+  trafo_model_free(small);
+  trafo_model_free(model);
+}
+
 void test_freezing(void) {
   static char lines[kPairs][32];
   trafo_string_view views[kPairs];
@@ -395,6 +478,7 @@ void test_freezing(void) {
   test_adapters(context, tokenizer, corpus, vocabulary);
   test_pruning(context, tokenizer, corpus, vocabulary);
   test_sparsity(context, tokenizer, corpus, vocabulary);
+  test_low_rank(context, tokenizer, corpus, vocabulary);
   test_teachers(context, tokenizer, corpus, vocabulary);
   trafo_model_free(model);
   trafo_corpus_free(corpus);

@@ -184,6 +184,16 @@ func (c *Context) NewModel(config ModelConfig, seed uint64) (*Model, error) {
 	})
 }
 
+// NewModelLike is NewModel with the factors of Model.Factorize: a matrix that is two factors in the
+// model.safetensors at path is two factors of the same rank in the new model, whose values do not come from the
+// file. ErrInvalidArgument: config has no such matrix, or one that is too small for the rank.
+func (c *Context) NewModelLike(config ModelConfig, seed uint64, path string) (*Model, error) {
+	return c.model("Context.NewModelLike", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_model_new_like(ptr, config.c(), C.uint64_t(seed), data, length, out)
+	})
+}
+
 // LoadModel reads a model.safetensors written by Model.Save or by a training run.
 func (c *Context) LoadModel(path string) (*Model, error) {
 	return c.model("Context.LoadModel", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {

@@ -36,22 +36,12 @@ func (m *Model) Quantize(options QuantizeOptions) (quantized *Model, err error) 
 		names, free := views(options.KeepFloat)
 		defer free()
 		c.keep_float, c.keep_float_count = names, C.size_t(len(options.KeepFloat))
-		if options.Calibration != nil {
-			corpus, err := options.Calibration.hold(origin)
-			if err != nil {
-				return err
-			}
-			defer options.Calibration.shared.release()
-			c.calibration = corpus
+		lent, err := lendCalibration(origin, options.Calibration, options.Tokenizer)
+		if err != nil {
+			return err
 		}
-		if options.Tokenizer != nil {
-			tokenizer, err := options.Tokenizer.hold(origin)
-			if err != nil {
-				return err
-			}
-			defer options.Tokenizer.shared.release()
-			c.tokenizer = tokenizer
-		}
+		defer lent.release()
+		c.calibration, c.tokenizer = lent.corpus, lent.tokenizer
 		var out *C.trafo_model
 		if err := m.c.core.finish(C.trafo_model_quantize(m.ptr, c, &out)); err != nil {
 			return err

@@ -38,24 +38,12 @@ func (m *Model) Sparsify(ctx context.Context, options SparsifyOptions) (sparse *
 		if options.TwoOfFour {
 			c.pattern = C.TRAFO_SPARSITY_2_4
 		}
-		var sources []*pairBody
-		if options.Calibration != nil {
-			corpus, err := options.Calibration.hold(origin)
-			if err != nil {
-				return err
-			}
-			defer options.Calibration.shared.release()
-			c.calibration = corpus
-			sources = options.Calibration.sources
+		lent, err := lendCalibration(origin, options.Calibration, options.Tokenizer)
+		if err != nil {
+			return err
 		}
-		if options.Tokenizer != nil {
-			tokenizer, err := options.Tokenizer.hold(origin)
-			if err != nil {
-				return err
-			}
-			defer options.Tokenizer.shared.release()
-			c.tokenizer = tokenizer
-		}
+		defer lent.release()
+		c.calibration, c.tokenizer = lent.corpus, lent.tokenizer
 		var out *C.trafo_model
 		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
 			return C.trafo_model_sparsify(m.ptr, c, cancel, &out)
@@ -64,7 +52,7 @@ func (m *Model) Sparsify(ctx context.Context, options SparsifyOptions) (sparse *
 			return err
 		}
 		if err := m.c.core.finish(failure); err != nil {
-			return told(sources, withContext(ctx, err, false))
+			return told(lent.sources, withContext(ctx, err, false))
 		}
 		sparse = m.c.adoptModel(out)
 		return nil

@@ -72,6 +72,7 @@ TWEAKS = {
     "trafo_trainer_options": ["trainer_settings(&@);"],
     "trafo_group_options": ["@.start_timeout_s = 0.01;"],  # ranks that never come
     "trafo_attention_options": ["@.head_dim = 2;"],
+    "trafo_factorize_options": ["@.rank = 1;", "@.tokenizer = w.tokenizer;", "@.calibration = w.corpus;"],
 }
 LITERALS = {"trafo_dropout": ["@.p = 0.5f;", "@.step = 1;", "@.dropout_id = 2;", "@.seed = 3;"]}
 
@@ -222,6 +223,7 @@ ARRAYS = {
     "trafo_model_load_as.path": path("w.files.model", "path_length"),
     "trafo_model_load_int8.path": path("w.files.model", "path_length"),
     "trafo_model_load_weights.path": path("w.files.model", "path_length"),
+    "trafo_model_new_like.path": path("w.files.model", "path_length"),
     "trafo_model_load_teacher.path": path("w.files.model", "path_length"),
     "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),
@@ -305,7 +307,7 @@ FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "rec
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
 INDEXES = {"index", "id"}
-COUNTS = {"id_bytes", "count", "frozen_count", "keep_float_count", "reference_sets", "input_count", "output_count", "bytes"}
+COUNTS = {"id_bytes", "count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"size", "rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
@@ -315,7 +317,7 @@ SIGNED = {"dim", "dim0", "dim1", "padding_id"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 REALS = {"alpha", "character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor",
          "start_timeout_s", "timeout_s", "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate",
-         "encoder_ffn_share", "decoder_ffn_share", "encoder_head_share", "decoder_head_share", "sparsity"}
+         "encoder_ffn_share", "decoder_ffn_share", "encoder_head_share", "decoder_head_share", "sparsity", "ratio"}
 BOUNDS = {"low", "high"}  # either may be infinite
 FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
 

@@ -2072,6 +2072,18 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same with the factors of trafo_model_factorize: a matrix that is two factors in the model.safetensors `path` is two factors of the\n same rank in the new model. Values of the file are not read: see trafo_model_load_weights, which needs a model of this form. A model of a\n run that resumes is made with its checkpoint's file. INVALID_ARGUMENT: the configuration has no such matrix, or one that is too small\n for the rank. NOT_FOUND, IO, CORRUPT_FILE. since 0.1"]
+    pub fn trafo_model_new_like(
+        context: *mut trafo_context,
+        config: *const trafo_model_config,
+        seed: u64,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out: *mut *mut trafo_model,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Loads a model.safetensors of trafo_model_save or of a training run, in float32. A file of a checkpoint is checked against its\n manifest.json. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1"]
     pub fn trafo_model_load(
         context: *mut trafo_context,
@@ -2301,6 +2313,62 @@ unsafe extern "C" {
         model: *const trafo_model,
         index: i64,
         out_zeros: *mut i64,
+    ) -> *mut trafo_error;
+}
+#[doc = " How trafo_model_factorize makes matrices smaller: one of rank and ratio is given."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_factorize_options {
+    pub struct_size: usize,
+    #[doc = " of all factors, at least 1; default 0: ratio chooses the ranks"]
+    pub rank: i64,
+    #[doc = " share of the weights of the matrices that stays, above 0 and below 1; default 0: rank says"]
+    pub ratio: f64,
+    #[doc = " patterns of names of matrices, '*' for any characters, '?' for one; default NULL: all"]
+    pub layers: *const trafo_string_view,
+    pub layers_count: usize,
+    #[doc = " of the calibration pairs"]
+    pub tokenizer: *const trafo_tokenizer,
+    #[doc = " pairs that show what the layers multiply; needed"]
+    pub calibration: *const trafo_corpus,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_factorize_options"]
+        [::core::mem::size_of::<trafo_factorize_options>() - 56usize];
+    ["Alignment of trafo_factorize_options"]
+        [::core::mem::align_of::<trafo_factorize_options>() - 8usize];
+    ["Offset of field: trafo_factorize_options::struct_size"]
+        [::core::mem::offset_of!(trafo_factorize_options, struct_size) - 0usize];
+    ["Offset of field: trafo_factorize_options::rank"]
+        [::core::mem::offset_of!(trafo_factorize_options, rank) - 8usize];
+    ["Offset of field: trafo_factorize_options::ratio"]
+        [::core::mem::offset_of!(trafo_factorize_options, ratio) - 16usize];
+    ["Offset of field: trafo_factorize_options::layers"]
+        [::core::mem::offset_of!(trafo_factorize_options, layers) - 24usize];
+    ["Offset of field: trafo_factorize_options::layers_count"]
+        [::core::mem::offset_of!(trafo_factorize_options, layers_count) - 32usize];
+    ["Offset of field: trafo_factorize_options::tokenizer"]
+        [::core::mem::offset_of!(trafo_factorize_options, tokenizer) - 40usize];
+    ["Offset of field: trafo_factorize_options::calibration"]
+        [::core::mem::offset_of!(trafo_factorize_options, calibration) - 48usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_factorize_options_init(
+        options: *mut trafo_factorize_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u\n [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,\n docs/compression.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536\n target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,\n or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,\n or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.\n CANCELLED. since 0.1"]
+    pub fn trafo_model_factorize(
+        model: *mut trafo_model,
+        options: *const trafo_factorize_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

@@ -152,6 +152,7 @@ mod embed;
 mod error;
 mod evaluation;
 mod event;
+mod factorize;
 mod fused_ops;
 mod group;
 mod handle;
@@ -191,6 +192,7 @@ pub use evaluation::{
     sentence_scores,
 };
 pub use event::{Event, EventKind, Metrics, Stop};
+pub use factorize::FactorizeOptions;
 pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::{ExportFormat, ExportWeights, Imported};
 pub use memory_plan::MemoryPlan;

@@ -153,6 +153,26 @@ impl Model {
             sys::trafo_model_new(context, &config.0, seed, out)
         })
     }
+    /// As [`new`](Model::new), with the factors of [`factorize`](Model::factorize): a matrix that is two factors in the
+    /// `model.safetensors` at `path` is two factors of the same rank in this model, whose values do not come from the file:
+    /// see [`load_weights`](Model::load_weights). `InvalidArgument`: the configuration has no such matrix, or one that is too
+    /// small for the rank.
+    pub fn new_like(config: &ModelConfig, seed: u64, path: impl AsRef<Path>) -> Result<Self> {
+        Self::new_like_on(&ContextOptions::new(), config, seed, path)
+    }
+    /// The same with other settings of the engine.
+    pub fn new_like_on(
+        options: &ContextOptions,
+        config: &ModelConfig,
+        seed: u64,
+        path: impl AsRef<Path>,
+    ) -> Result<Self> {
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the handle is live, config and path are valid during the call.
+        Self::make_in(options, |context, out| unsafe {
+            sys::trafo_model_new_like(context, &config.0, seed, data, length, out)
+        })
+    }
     /// A `model.safetensors` written by [`save`](Model::save) or a training run.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_on(&ContextOptions::new(), path)

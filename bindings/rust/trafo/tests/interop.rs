@@ -4,8 +4,8 @@ mod common;
 
 use trafo::{
     AdapterOptions, CancelToken, ContextOptions, ErrorCode, ExportFormat, ExportWeights,
-    MemoryPlan, Model, ModelConfig, PruneOptions, SparsifyOptions, Tokenizer, Trainer,
-    TranslateOptions,
+    FactorizeOptions, MemoryPlan, Model, ModelConfig, PruneOptions, SparsifyOptions, Tokenizer,
+    Trainer, TranslateOptions,
 };
 
 #[test]
@@ -204,5 +204,54 @@ fn weights_become_zero_and_stay_so() -> trafo::Result<()> {
         trainer.step()?;
     }
     assert_eq!(share_of_zeros(trainer.model(), MATRIX)?, 0.75);
+    Ok(())
+}
+
+#[test]
+fn a_factorized_model_is_trained_and_made_again_from_its_file() -> trafo::Result<()> {
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let config =
+        ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+    let mut model = Model::new(&config, 3)?;
+    let before = model.parameter_count()?;
+    let refused = |model: &mut Model, options: FactorizeOptions| {
+        model.factorize(&tokenizer, &corpus, &options).unwrap_err()
+    };
+    for (options, text) in [
+        (FactorizeOptions::ratio(1.0), "ratio must be above 0 and below 1"),
+        (FactorizeOptions::rank(0), "one of rank and ratio is needed"),
+        (FactorizeOptions::rank(1 << 40), "no matrix is smaller"),
+    ] {
+        let error = refused(&mut model, options);
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(error.message().contains(text), "{error}");
+    }
+    let error = refused(&mut model, FactorizeOptions::rank(8).layers("no.such.*"));
+    assert_eq!(error.code(), ErrorCode::NotFound);
+    let token = CancelToken::new();
+    token.cancel();
+    let error = refused(&mut model, FactorizeOptions::ratio(0.5).cancel(&token));
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    assert_eq!(model.parameter_count()?, before);
+
+    model.factorize(&tokenizer, &corpus, &FactorizeOptions::ratio(0.5))?;
+    assert!(model.parameter_count()? < before);
+    let infos = model.parameter_infos()?;
+    let outer = infos.iter().find(|info| info.name.ends_with(".weight.u")).unwrap();
+    assert!(outer.signal_to_noise > 0.0);
+    assert!(refused(&mut model, FactorizeOptions::rank(8)).message().contains("already"));
+
+    let folder = common::TestFolder::new();
+    let path = folder.join("model.safetensors");
+    model.save(&path)?;
+    let error = Model::new(&config, 3)?.load_weights(&path, Some(&tokenizer)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    let mut like = Model::new_like(&config, 3, &path)?;
+    like.load_weights(&path, Some(&tokenizer))?;
+    assert_eq!(like.parameter_count()?, model.parameter_count()?);
+    let mut trainer =
+        Trainer::builder(like, &tokenizer, &corpus).options(common::options()).build()?;
+    trainer.step()?;
     Ok(())
 }
