@@ -105,19 +105,26 @@ bool is_precision(const std::string& text) {
 Precision training_precision_on(const trafo_context* context, const std::string& precision) {
   refuse_fp16(precision);
   if (!is_precision(precision))
-    usage_error(fmt::format("--precision: wants auto, fp32, tf32 or bf16, got '{}'", precision));
+    usage_error(
+        fmt::format("--precision: wants auto, fp32, tf32, bf16 or fp8, got '{}'", precision));
   const bool cuda = place_of(context).device == TRAFO_DEVICE_CUDA;
+  if (precision == "fp8" && !cuda)
+    usage_error(
+        "--precision: fp8 needs a CUDA device of compute capability 8.9 or newer; this would "
+        "compute on the CPU");
   if ((precision == "bf16" || precision == "tf32") && !cuda)
     usage_error(
         fmt::format("--precision: {} is for CUDA; this would compute on the CPU", precision));
-  const bool bf16 = precision == "bf16" || (precision == "auto" && cuda);
-  return {bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32, precision == "tf32"};
+  const bool fp8 = precision == "fp8";
+  const bool bf16 = fp8 || precision == "bf16" || (precision == "auto" && cuda);
+  return {bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32, precision == "tf32", fp8};
 }
 
 int32_t precision_on(const trafo_context* context, const std::string& precision) {
   refuse_fp16(precision);
-  if (precision == "tf32")
-    usage_error("--precision: tf32 is for training; this command wants auto, fp32 or bf16");
+  if (precision == "tf32" || precision == "fp8")
+    usage_error(fmt::format(
+        "--precision: {} is for training; this command wants auto, fp32 or bf16", precision));
   if (!is_precision(precision))
     usage_error(fmt::format("--precision: wants auto, fp32 or bf16, got '{}'", precision));
   return training_precision_on(context, precision).dtype;
@@ -135,9 +142,10 @@ std::string device_text(const trafo_context* context, const trafo_context_option
   trafo_device_info info;
   check(trafo_device_get_info(place.device, place.index, &info, sizeof info));
   return fmt::format("cuda:{} {}, {}", place.index, info.name,
-                     precision.dtype == TRAFO_BFLOAT16 ? "bf16"
-                     : precision.tf32                  ? "tf32"
-                                                       : "fp32");
+                     precision.fp8                       ? "fp8"
+                     : precision.dtype == TRAFO_BFLOAT16 ? "bf16"
+                     : precision.tf32                    ? "tf32"
+                                                         : "fp32");
 }
 
 }  // namespace translate_train

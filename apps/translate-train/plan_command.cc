@@ -110,9 +110,10 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   TrainConfig config = resolve(settings);
   config.model.vocabulary = settings.integer("dim-vocabs");
   const std::string precision = settings.text("precision");
-  const bool bf16 = precision == "auto" || precision == "bf16";
+  const bool fp8 = precision == "fp8", bf16 = fp8 || precision == "auto" || precision == "bf16";
   config.model.precision = bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32;
   config.trainer.tf32 = precision == "tf32";
+  config.trainer.fp8 = fp8;
   if (arguments.sentence_length < 1) usage_error("--sentence-length: must be at least 1");
   if (config.trainer.batch_fit && config.trainer.memory_limit == 0)
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
@@ -126,7 +127,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
       [](const RankPlan& a, const RankPlan& b) { return a.plan.total_bytes < b.plan.total_bytes; });
   const bool all_fit = fits(largest.plan);
   const int64_t tokens = largest.plan.batch_tokens;
-  const std::string computes_in = bf16 ? "bf16" : precision;
+  const std::string computes_in = precision == "auto" ? "bf16" : precision;
   const std::vector<trafo_device_info> devices = cuda_devices();
   LineWriter out("-");
   if (arguments.json) {

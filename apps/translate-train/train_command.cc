@@ -442,6 +442,7 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
   TrainConfig config = resolve(settings, pretrained ? &*pretrained : nullptr);
   config.model.precision = precision.dtype;
   config.trainer.tf32 = precision.tf32;
+  config.trainer.fp8 = precision.fp8;
 
   const std::string own_vocabulary = run + "/vocab.spm";
   const std::optional<ModelPaths> teacher =

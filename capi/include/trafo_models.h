@@ -557,10 +557,14 @@ typedef struct trafo_trainer_options {
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
   int32_t tf32;
+  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of the output projection and
+   * of linear layers whose sizes are at least 768, but for the gradients of weights. Scales are powers of two for each tensor,
+   * from its values at that moment. Weights, activations and files stay as in bfloat16 training; validation and inference
+   * compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0. */
+  int32_t fp8;
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
-  int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
   int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
@@ -591,7 +595,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved2; /* 0 */
+  int32_t reserved; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -609,7 +613,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved3; /* 0 */
+  int32_t reserved2; /* 0 */
   /* options: end */
 } trafo_trainer_options;
 
@@ -630,7 +634,7 @@ typedef struct trafo_memory_plan {
 /* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
  * patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with
  * source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,
- * optimizer_states, quantize_bits, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch
+ * optimizer_states, quantize_bits, fp8, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch
  * that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes
  * are no batch of this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,

@@ -141,6 +141,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.epsilon = o.epsilon;
   c.optimizer_states = static_cast<int32_t>(o.optimizer_states);
   c.tf32 = o.tf32 ? 1 : 0;
+  c.fp8 = o.fp8 ? 1 : 0;
   c.quantize_bits = o.quantize_bits;
   c.layer_drop = o.layer_drop;
   c.prune_sparsity = o.prune_sparsity;
@@ -188,7 +189,6 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
 TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& c) {
   call.reserved(c.reserved);
   call.reserved(c.reserved2);
-  call.reserved(c.reserved3);
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -203,6 +203,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.epsilon = c.epsilon;
   o.optimizer_states = static_cast<OptimizerStates>(c.optimizer_states);
   o.tf32 = call.flag(c.tf32, "tf32");
+  o.fp8 = call.flag(c.fp8, "fp8");
   o.quantize_bits = c.quantize_bits;
   o.layer_drop = c.layer_drop;
   o.prune_sparsity = c.prune_sparsity;

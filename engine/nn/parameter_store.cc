@@ -8,11 +8,12 @@
 #include "engine/core/philox.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/ops/fp8/fp8.h"
 
 namespace trafo {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // elements: 64 bytes of float32
+constexpr int64_t kParameterAlignment = 16;  // elements: 64 bytes of float32
 
 template <class T>
 std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t stream) {
@@ -151,7 +152,9 @@ void ParameterStore::make_workspaces(Context& context, DType dtype) {
     int64_t& size = entry.group.trainable ? trainable : frozen;
     entry.offset = size;
     const int64_t count = element_count(entry.shape);
-    size = checked_add(size, (count + kAlignment - 1) / kAlignment * kAlignment, "parameters");
+    size = checked_add(
+        size, (count + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment,
+        "parameters");
   }
   flat_ = context.zeros({trainable}, dtype);
   const bool rounded = dtype == DType::bf16 || quantize_bits_ != 0;
@@ -253,10 +256,18 @@ void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_
   frozen_ = std::move(next.frozen_);
 }
 
+// Embeddings and the output projection cannot be pruned: what can be is a linear layer.
+bool ParameterStore::takes_fp8(const Entry& entry) const {
+  if (fp8_width_ == 0 || !entry.prunable) return false;
+  const auto fits = [&](int64_t size) { return size >= fp8_width_ && size % kFp8Multiple == 0; };
+  return fits(entry.value.dim(0)) && fits(entry.value.dim(1));
+}
+
 Weight ParameterStore::weight(ParamId id) const {
   const Entry& entry = entries_[index(id)];
   Weight weight{entry.value, entry.int8};
   weight.quantizes_input = quantize_bits_ != 0 && entry.takes_int8;
+  weight.fp8 = takes_fp8(entry);
   weight.observer = observer_;
   weight.parameter = id;
   if (entry.low_rank)

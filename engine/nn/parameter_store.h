@@ -162,6 +162,11 @@ class ParameterStore {
   // another tensor uses. After an error nothing has changed.
   void set_quantize_bits(Context& context, int64_t bits);
 
+  // --- FP8 ---
+  // While set, matrices of linear layers both of whose sizes are at least `width` and multiples of
+  // kFp8Multiple multiply in FP8; 0: none. See Fp8Scope.
+  void set_fp8_width(int64_t width) { fp8_width_ = width; }
+
   // --- groups ---
   const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }
   bool trainable(ParamId id) const { return group(id).trainable; }
@@ -224,6 +229,7 @@ class ParameterStore {
   std::vector<size_t> matching(std::string_view pattern) const;
   void require_unused() const;
   void make_workspaces(Context& context, DType dtype);
+  bool takes_fp8(const Entry& entry) const;
   bool has_codes(const Entry& entry) const { return int8_weights_ && entry.takes_int8; }
   std::deque<Entry> without_tensors() const;
   void lay_out(Context& context, std::deque<Entry> entries) {
@@ -240,6 +246,7 @@ class ParameterStore {
   Tensor frozen_;  // undefined while nothing is frozen
   bool int8_weights_ = false;
   int64_t quantize_bits_ = 0;
+  int64_t fp8_width_ = 0;
   LinearObserver* observer_ = nullptr;
   std::map<std::string, int64_t> factor_ranks_;
 };
@@ -250,5 +257,19 @@ std::vector<bool> matching_matrices(const ParameterStore& parameters,
                                     std::span<const std::string> patterns,
                                     const std::function<bool(ParamId)>& candidate,
                                     const char* origin);
+
+// Linear layers of at least this width multiply in FP8 during its lifetime; 0: none do.
+class Fp8Scope {
+ public:
+  Fp8Scope(ParameterStore& parameters, int64_t width) : parameters_(parameters) {
+    parameters.set_fp8_width(width);
+  }
+  ~Fp8Scope() { parameters_.set_fp8_width(0); }
+  Fp8Scope(const Fp8Scope&) = delete;
+  Fp8Scope& operator=(const Fp8Scope&) = delete;
+
+ private:
+  ParameterStore& parameters_;
+};
 
 }  // namespace trafo

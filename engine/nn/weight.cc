@@ -2,6 +2,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/ops/fp8/fp8_linear.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
@@ -16,9 +17,13 @@ Tensor linear_input(Context& context, const Tensor& x, const Weight& weight) {
 
 Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Tensor& bias) {
   const Tensor in = weight.inner ? linear(context, x, *weight.inner) : x;
-  const Tensor y =
-      weight.int8 ? ops::int8_linear(context, in, *weight.int8, bias)
-                  : ops::linear(context, linear_input(context, in, weight), weight.values, bias);
+  const auto product = [&] {
+    if (weight.int8) return ops::int8_linear(context, in, *weight.int8, bias);
+    const Tensor input = linear_input(context, in, weight);
+    return weight.fp8 ? ops::fp8_linear(context, input, weight.values, bias)
+                      : ops::linear(context, input, weight.values, bias);
+  };
+  const Tensor y = product();
   if (!weight.update) return y;
   const LowRankUpdate& update = *weight.update;
   const Tensor down = ops::scale(context, ops::linear(context, in, update.down), update.scale);

@@ -36,12 +36,15 @@ struct Weight {
   std::optional<LowRankUpdate> update = {};
   // Of quantization-aware training: x is rounded to int8 codes of its rows, as int8_linear does.
   bool quantizes_input = false;
+  bool fp8 = false;  // linear layers multiply in FP8 (ops/fp8)
   LinearObserver* observer = nullptr;
   int32_t parameter = -1;                         // what the observer is told
   std::shared_ptr<const Weight> inner = nullptr;  // V: x is multiplied with it first
 
   // Whether x W^T is the whole product.
-  bool is_dense() const { return !int8 && !update && !quantizes_input && !observer && !inner; }
+  bool is_dense() const {
+    return !int8 && !update && !quantizes_input && !fp8 && !observer && !inner;
+  }
 };
 
 namespace nn {

@@ -24,6 +24,7 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "epsilon", .fixed = true, .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.epsilon);
   visit(OptionField{.name = "optimizer_states", .fixed = true, .later = true}, o.optimizer_states);
   visit(OptionField{.name = "tf32", .fixed = true, .later = true}, o.tf32);
+  visit(OptionField{.name = "fp8", .fixed = true, .later = true}, o.fp8);
   visit(OptionField{.name = "quantize_bits", .fixed = true, .later = true, .low = 0, .high = 8, .zero = "no quantization"}, o.quantize_bits);
   visit(OptionField{.name = "layer_drop", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "none is skipped"}, o.layer_drop);
   visit(OptionField{.name = "prune_sparsity", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "no weight is pruned"}, o.prune_sparsity);

@@ -6,6 +6,7 @@
 
 #include "engine/backend/tf32.h"
 #include "engine/models/upload.h"
+#include "engine/ops/fp8/fp8.h"
 #include "engine/train/device_step.h"
 #include "engine/train/host_step.h"
 #include "engine/train/optimizer_io.h"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr const char* kTrainerOrigin = "trainer";
 constexpr int64_t kSwapElements = 1 << 20;  // swapped at a time
+// The narrowest linear layers that were measured to be faster in FP8 (docs/performance.md).
+constexpr int64_t kFp8LinearWidth = 768;
 
 // The labels of an update: what its loss is divided by.
 template <class Batches, class Count>
@@ -63,6 +66,14 @@ const TrainOptions& prepared(Context& context, ParameterStore& parameters,
     require(parameters.dtype() == DType::f32, ErrorCode::invalid_argument, kTrainerOrigin,
             "tf32 is for models in float32, this one computes in ", dtype_name(parameters.dtype()));
   }
+  if (options.fp8) {
+    require(context.device().kind == DeviceKind::cuda, ErrorCode::unsupported, kTrainerOrigin,
+            "fp8 needs a CUDA device of compute capability 8.9 or newer; this would compute on the "
+            "CPU");
+    require(parameters.dtype() == DType::bf16, ErrorCode::invalid_argument, kTrainerOrigin,
+            "fp8 is for models in bfloat16, this one computes in ", dtype_name(parameters.dtype()));
+    ops::require_fp8_device(context, kTrainerOrigin);
+  }
   require(!parameters.has_int8(), ErrorCode::unsupported, kTrainerOrigin,
           "a model with int8 weights is not trained: train the float model and quantize it again");
   require(parameters.any_trainable(), ErrorCode::invalid_argument, kTrainerOrigin,
@@ -84,7 +95,8 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       model_(model),
       options_(prepared(context, model.parameters(), options)),
       group_(group),
-      objective_(options.label_smoothing, {options.teacher_weight, options.teacher_temperature}),
+      objective_(options.label_smoothing, {options.teacher_weight, options.teacher_temperature},
+                 options.fp8),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
                   options.optimizer_states, options.ema_alpha},
@@ -195,6 +207,7 @@ void Trainer::start(const StepResult& result, size_t batches, Vote vote,
   try {
     {
       const Tf32Scope tf32(context_.backend(), options_.tf32);
+      const Fp8Scope fp8(parameters, options_.fp8 ? kFp8LinearWidth : 0);
       add_gradients(batches, accumulate);
     }
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
@@ -290,6 +303,7 @@ double Trainer::far_off_loss() const {
 
 void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
+  const Fp8Scope fp8(model_.parameters(), options_.fp8 ? kFp8LinearWidth : 0);
   if (context_.fused_kernels()) gradients_->reserve(buckets);  // reference ops use no arena
   if (lanes_) lanes_->reserve();
 }

@@ -1,7 +1,7 @@
 // Whole training steps (forward, backward, clip, AdamW) on the workloads of the PyTorch comparison
 // script.
 //
-//   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]
+//   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
 //              [--unfused] [--no-graphs] [--on-device] [--tune] [--epilogues]
 //              [--ranks N [--overlap]] [--profile FILE] [--baseline FILE] [WORKLOAD ...]
@@ -81,6 +81,7 @@ constexpr Workload kWorkloads[] = {
 struct StepOptions {
   Device device;
   DType precision = DType::f32;
+  bool fp8 = false;  // TrainOptions::fp8, with bfloat16
   int threads = 2;
   int steps = 0;  // 0: the default of the device
   bool fused = true, graphs = true;
@@ -94,6 +95,7 @@ struct StepOptions {
   std::string profile;  // where a trace goes; empty: nowhere
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
+  const char* precision_name() const { return fp8 ? "fp8" : dtype_name(precision); }
 };
 
 const Workload* find(const std::string& name, bool on_cpu) {
@@ -195,6 +197,7 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   options.recompute = o.recompute;
   options.autotune_gemm = o.tune;
   options.optimizer_states = o.states;
+  options.fp8 = o.fp8;
   options.lanes = o.ranks;
   Trainer trainer(*context, *model, options, TrainingGroup(group));
   const std::vector<PackedBatchHost> hosts(static_cast<size_t>(o.ranks), make_batch(w));
@@ -289,7 +292,7 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   row["mode"] = std::string("ours") + (o.resident ? ", batch on device" : "") +
                 (o.states == OptimizerStates::eight_bit ? ", 8-bit states" : "");
   row["device"] = device_name(o.device);
-  row["dt"] = dtype_name(o.precision);
+  row["dt"] = o.precision_name();
   row["fused"] = o.fused;
   row["recompute"] = static_cast<int>(o.recompute);
   if (o.tune) row["tuned"] = true;
@@ -301,7 +304,7 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
     const std::string state = card ? card->text() : "";
     std::fprintf(stderr, "%-24s %-8s %-9s %-8s %9.2f ms %12.0f tok/s %9.1f MiB, loss %.4f%s%s\n",
                  row["model"].get<std::string>().c_str(), device_name(o.device).c_str(),
-                 dtype_name(o.precision), o.fused ? "fused" : "reference", row["ms"].get<double>(),
+                 o.precision_name(), o.fused ? "fused" : "reference", row["ms"].get<double>(),
                  row["tok_s"].get<double>(), row["peak_MiB"].get<double>(),
                  row["loss"].get<double>(), state.empty() ? "" : "; ", state.c_str());
   } catch (const Error& error) {
@@ -313,7 +316,8 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
 }
 
 constexpr const char* kUsage =
-    "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16] [--threads N] [--steps N]"
+    "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps"
+    " N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
     " [--on-device] [--tune] [--epilogues] [--ranks N [--overlap]] [--profile FILE]"
     " [--baseline FILE] [WORKLOAD ...]\n";
@@ -328,7 +332,8 @@ int run(int argc, char** argv) {
     if (word == "--device" && has_value) {
       o.device = parse_device(argv[++i]);
     } else if (word == "--precision" && has_value) {
-      o.precision = parse_dtypes(argv[++i])[0];
+      o.fp8 = std::string(argv[++i]) == "fp8";
+      o.precision = o.fp8 ? DType::bf16 : parse_dtypes(argv[i])[0];
     } else if (word == "--threads" && has_value) {
       o.threads = std::max(1, std::atoi(argv[++i]));
     } else if (word == "--steps" && has_value) {

@@ -6,6 +6,7 @@
 #include "engine/autograd/variable.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
+#include "engine/ops/fp8/fp8.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/reduce/reduce.h"
@@ -197,6 +198,16 @@ double Projection::gradient_error(const Tensor& dx) const {
   return error.relative();
 }
 
+bool has_fp8(const Context& context, DType dtype) {
+  if (context.device().kind == DeviceKind::cpu || dtype != DType::bf16) return false;
+  try {
+    ops::require_fp8_device(context, "flce");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void projection_case(OpBench& bench, DType dtype, const Shape& shape) {
   const double operations = 6.0 * static_cast<double>(element_count(shape));
   if (!bench.takes("flce", shape, static_cast<double>(shape[2] * shape[1]), operations)) return;
@@ -205,7 +216,7 @@ void projection_case(OpBench& bench, DType dtype, const Shape& shape) {
   row["device"] = device_name(bench.context.device());
   if (bench.on_cpu()) row["threads"] = bench.context.backend().threads();
   guarded(bench, row, [&] {
-    const Projection projection(bench.context, dtype, shape);
+    Projection projection(bench.context, dtype, shape);
     projection.step(true);
     row["peak_MiB"] = projection.peak_mib(true);
     row["ms"] = time_calls(bench.context, bench.sampling, [&] { projection.step(true); }) / 1e3;
@@ -227,6 +238,16 @@ void projection_case(OpBench& bench, DType dtype, const Shape& shape) {
     if (bench.reference)
       std::fprintf(stderr, "; all logits: %9.3f ms %9.1f MiB", row["reference_ms"].get<double>(),
                    row["reference_peak_MiB"].get<double>());
+    if (has_fp8(bench.context, dtype)) {
+      projection.options.fp8 = true;
+      projection.step(true);
+      row["fp8_peak_MiB"] = projection.peak_mib(true);
+      row["fp8_ms"] =
+          time_calls(bench.context, bench.sampling, [&] { projection.step(true); }) / 1e3;
+      row["fp8_grad_error"] = projection.gradient_error(projection.step(true).dx);
+      std::fprintf(stderr, "; FP8: %9.3f ms %9.1f MiB, error %.1e", row["fp8_ms"].get<double>(),
+                   row["fp8_peak_MiB"].get<double>(), row["fp8_grad_error"].get<double>());
+    }
     std::fprintf(stderr, "\n");
     bench.report.add(row);
   });

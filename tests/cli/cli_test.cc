@@ -39,12 +39,14 @@ TEST_F(Cli, UsageErrors) {
                       "--transformer-heads", "4"}),
                  "30");
   const Arguments files = {"train", "--model", "never", "-t", "t.de", "t.en"};
-  expect_refused(run(files + Arguments{"--precision", "fp8"}), "fp8");
+  expect_refused(run(files + Arguments{"--precision", "fp4"}), "fp4");
+  expect_refused(run(files + Arguments{"--device", "cpu", "--precision", "fp8"}),
+                 "--precision: fp8 needs a CUDA device of compute capability 8.9 or newer");
   expect_refused(run(files + Arguments{"--device", "cpu", "--precision", "bf16"}), "bf16");
   expect_refused(run(files + Arguments{"--device", "cpu", "--precision", "tf32"}),
                  "--precision: tf32 is for CUDA");
   expect_refused(run({"translate", "--model", "nowhere"}), "nowhere");
-  expect_refused(run({"translate", "--model", "run", "--precision", "fp8"}), "fp8");
+  expect_refused(run({"translate", "--model", "run", "--precision", "fp8"}), "fp8 is for training");
   expect_refused(run({"translate", "--model", "run", "--precision", "tf32"}),
                  "tf32 is for training");
   expect_refused(run({"score", "--model", "run", "-t", "v.de", "v.en", "--device", "cpu",

@@ -37,7 +37,8 @@ inline ModelConfig tiny_config(Architecture architecture = Architecture::encoder
 // The target of every sentence is its source.
 inline std::shared_ptr<const TokenizedCorpus> copy_corpus(Architecture architecture,
                                                           int64_t sentences, uint64_t seed,
-                                                          int32_t batch_tokens = 40) {
+                                                          int32_t batch_tokens = 40,
+                                                          int32_t vocabulary = kVocabulary) {
   PhiloxStream random(seed, 7);
   std::vector<int32_t> ids;
   std::vector<int64_t> offsets{0};
@@ -52,7 +53,7 @@ inline std::shared_ptr<const TokenizedCorpus> copy_corpus(Architecture architect
                                                    : SequenceForm::encoder_decoder,
                                        .max_length = 32,
                                        .batch_tokens = batch_tokens};
-  return std::make_shared<TokenizedCorpus>(ids, offsets, ids, offsets, kVocabulary, kTokens.eos,
+  return std::make_shared<TokenizedCorpus>(ids, offsets, ids, offsets, vocabulary, kTokens.eos,
                                            options);
 }
 
@@ -68,10 +69,10 @@ inline std::vector<PackedBatchHost> copy_batches(Architecture architecture, size
 }
 
 inline TrainingData copy_data(Architecture architecture = Architecture::encoder_decoder,
-                              int64_t sentences = 60) {
+                              int64_t sentences = 60, int32_t vocabulary = kVocabulary) {
   TrainingData data;
-  data.train = copy_corpus(architecture, sentences, 1);
-  data.valid = copy_corpus(architecture, 20, 2);
+  data.train = copy_corpus(architecture, sentences, 1, 40, vocabulary);
+  data.valid = copy_corpus(architecture, 20, 2, 40, vocabulary);
   data.tokens = kTokens;
   return data;
 }

@@ -294,6 +294,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Epsilon = float64(c.epsilon)
 	o.OptimizerStates = OptimizerStates(c.optimizer_states)
 	o.Tf32 = c.tf32 != 0
+	o.Fp8 = c.fp8 != 0
 	o.QuantizeBits = int64(c.quantize_bits)
 	o.LayerDrop = float64(c.layer_drop)
 	o.PruneSparsity = float64(c.prune_sparsity)
@@ -376,6 +377,9 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.Tf32 {
 		c.tf32 = cBool(o.Tf32)
+	}
+	if o.explicit || o.Fp8 {
+		c.fp8 = cBool(o.Fp8)
 	}
 	if o.explicit || o.QuantizeBits != 0 {
 		c.quantize_bits = C.int64_t(o.QuantizeBits)

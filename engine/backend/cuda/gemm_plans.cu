@@ -39,6 +39,10 @@ cublasStatus_t init_layout(cublasLtMatrixLayoutOpaque_t& layout, cudaDataType_t 
                                           &stride, sizeof stride);
 }
 
+cudaDataType_t fp8_type(Fp8Format format) {
+  return format == Fp8Format::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+}
+
 cublasLtEpilogue_t epilogue_of(const GemmParams& p) {
   switch (p.epilogue) {
     case Epilogue::relu:
@@ -84,15 +88,17 @@ GemmParams normalised(const GemmParams& params) {
   return p;
 }
 
-PlanKey key_of(const GemmParams& p, bool tf32, Alignments& at) {
+PlanKey key_of(const GemmParams& p, bool tf32, Alignments& at, const Fp8Operands* fp8) {
   const auto size = static_cast<int64_t>(dtype_size(p.dtype)),
              c_size = p.c_is_f32 ? int64_t{4} : size;
   at = {alignment(p.a, p.stride_a * size), alignment(p.b, p.stride_b * size),
         alignment(p.c, p.stride_c * c_size)};
+  const int64_t formats =
+      fp8 ? 1 | static_cast<int64_t>(fp8->a) << 1 | static_cast<int64_t>(fp8->b) << 2 : 0;
   const int64_t flags = (p.trans_a ? 1 : 0) | (p.trans_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
                         (p.c_is_f32 ? 8 : 0) | (p.bias ? 16 : 0) |
                         (p.dtype == DType::bf16 ? 32 : 0) | (p.aux ? 64 : 0) | (tf32 ? 128 : 0) |
-                        static_cast<int64_t>(p.epilogue) << 8;
+                        static_cast<int64_t>(p.epilogue) << 8 | formats << 16;
   return {flags,   p.m,        p.n,        p.k,        p.lda, p.ldb, p.ldc,
           p.batch, p.stride_a, p.stride_b, p.stride_c, at.a,  at.b,  at.c};
 }
@@ -100,9 +106,11 @@ PlanKey key_of(const GemmParams& p, bool tf32, Alignments& at) {
 // Row-major C [m, n] is column-major C^T [n, m] = B^T A^T; a row-major matrix is its transpose
 // column-major, so B and A swap and keep their flags. The epilogue's bias has one element
 // for each row of the column-major result, which are the n columns of C.
-cublasStatus_t describe(const GemmParams& p, bool tf32, GemmPlan& plan) {
+cublasStatus_t describe(const GemmParams& p, bool tf32, GemmPlan& plan, const Fp8Operands* fp8) {
   const bool half = p.dtype == DType::bf16;
   const cudaDataType_t type = half ? CUDA_R_16BF : CUDA_R_32F;
+  const cudaDataType_t a_type = fp8 ? fp8_type(fp8->a) : type;
+  const cudaDataType_t b_type = fp8 ? fp8_type(fp8->b) : type;
   const cudaDataType_t c_type = half && !p.c_is_f32 ? CUDA_R_16BF : CUDA_R_32F;
   const cublasComputeType_t compute =
       tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;  // the latter is without TF32
@@ -123,13 +131,22 @@ cublasStatus_t describe(const GemmParams& p, bool tf32, GemmPlan& plan) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
   }
+  if (fp8) {
+    // Fast accumulation leaves sums in the tensor core, with 14 bits or so. That is enough beside
+    // the 3 bits of the factors, but not for gradients (E5M2): where one term is large, as that of
+    // the label, thousands of small ones would be cut off.
+    const bool fast = fp8->a == Fp8Format::e4m3 && fp8->b == Fp8Format::e4m3;
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(fast));
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, fp8->b_factor);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, fp8->a_factor);
+  }
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& matrix, cudaDataType_t of, int64_t rows,
                           int64_t cols, int64_t ld, int64_t stride) {
     if (status == CUBLAS_STATUS_SUCCESS)
       status = init_layout(matrix, of, rows, cols, ld, p.batch, stride);
   };
-  layout(plan.a, type, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b);
-  layout(plan.b, type, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.stride_a);
+  layout(plan.a, b_type, p.trans_b ? p.k : p.n, p.trans_b ? p.n : p.k, p.ldb, p.stride_b);
+  layout(plan.b, a_type, p.trans_a ? p.m : p.k, p.trans_a ? p.k : p.m, p.lda, p.stride_a);
   layout(plan.c, c_type, p.n, p.m, p.ldc, p.stride_c);
   return status;
 }
@@ -234,11 +251,12 @@ int32_t choose(DeviceState& device, const GemmParams& p, const PlanKey& key, con
 
 }  // namespace
 
-GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result) {
+GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result,
+                  const Fp8Operands* fp8) {
   Alignments at;
   const GemmPlans& all = plans_of(device);
   const bool tf32 = all.multiplies_in_tf32(p);
-  const PlanKey key = key_of(p, tf32, at);
+  const PlanKey key = key_of(p, tf32, at, fp8);
   auto& plans = plans_of(device).by_key;
   const auto known = plans.find(key);
   // A GEMM that first ran without tuning, as in validation, is still to be measured.
@@ -247,7 +265,7 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result) {
     return &known->second;
 
   GemmPlan plan{};
-  const cublasStatus_t status = describe(p, tf32, plan);
+  const cublasStatus_t status = describe(p, tf32, plan, fp8);
   result = status == CUBLAS_STATUS_SUCCESS ? choose(device, p, key, at, plan)
                                            : blas_failed(device, status, "preparing a GEMM");
   if (result != kSuccess) return nullptr;
@@ -268,6 +286,27 @@ cublasStatus_t run_plan(DeviceState& device, const GemmParams& p, GemmPlan& plan
   return cublasLtMatmul(device.blas, &plan.operation, &alpha, p.b, &plan.a, p.a, &plan.b, &beta,
                         p.c, &plan.c, p.c, &plan.c, &plan.algorithm, device.blas_workspace,
                         plan.workspace_bytes, device.stream);
+}
+
+int32_t fp8_gemm(DeviceState& device, const GemmParams& params, const Fp8Operands& fp8) {
+  const GemmParams p = normalised(params);
+  int32_t result = kSuccess;
+  GemmPlan* plan = plan_of(device, p, result, &fp8);
+  if (!plan) return result;
+  if (!plan->found) {
+    device.error = "cuBLASLt has no FP8 kernel for a GEMM with m " + std::to_string(p.m) + ", n " +
+                   std::to_string(p.n) + ", k " + std::to_string(p.k);
+    return kUnsupported;
+  }
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const auto point = [&](cublasLtMatmulDescAttributes_t attribute, const float* factor) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = cublasLtMatmulDescSetAttribute(&plan->operation, attribute, &factor, sizeof factor);
+  };
+  point(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, fp8.b_factor);
+  point(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, fp8.a_factor);
+  if (status == CUBLAS_STATUS_SUCCESS) status = run_plan(device, p, *plan);
+  return status == CUBLAS_STATUS_SUCCESS ? kSuccess : blas_failed(device, status, "FP8 GEMM");
 }
 
 }  // namespace trafo::cuda

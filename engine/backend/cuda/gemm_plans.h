@@ -7,8 +7,17 @@
 #include <vector>
 
 #include "engine/backend/cuda/device_state.h"
+#include "engine/core/fp8.h"
 
 namespace trafo::cuda {
+
+// A and B of a GEMM are FP8; C and bias have GemmParams::dtype, bf16. The factors, on the device,
+// multiply A and B.
+struct Fp8Operands {
+  Fp8Format a, b;
+  const float* a_factor;
+  const float* b_factor;
+};
 
 // Everything that a choice of algorithm depends on. Batches of one have stride 0, so that GEMMs
 // of one shape share a plan.
@@ -55,17 +64,24 @@ GemmParams normalised(const GemmParams& params);
 
 // The plan of a GEMM, made on its first call: the kernel from the autotuning cache, or the fastest
 // while tuning is on, or cuBLASLt's first proposal. Null after an error, which is then in `result`.
-GemmPlan* plan_of(DeviceState& device, const GemmParams& params, int32_t& result);
+GemmPlan* plan_of(DeviceState& device, const GemmParams& params, int32_t& result,
+                  const Fp8Operands* fp8 = nullptr);
 
-// Issues the GEMM. `plan` belongs to `params` and was found.
+// Issues the GEMM. `plan` belongs to `params` and was found. Of FP8 operands the plan has the
+// factors.
 cublasStatus_t run_plan(DeviceState& device, const GemmParams& params, GemmPlan& plan);
+
+// A GEMM of FP8 operands: batch 1, trans_b without trans_a, contiguous, without `accumulate`.
+int32_t fp8_gemm(DeviceState& device, const GemmParams& params, const Fp8Operands& fp8);
 
 int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what);
 
 // --- gemm_plans.cu, for gemm_tuning.cu ---
 // tf32: GemmPlans::multiplies_in_tf32. A GEMM has a plan and a choice with it and others without.
-PlanKey key_of(const GemmParams& params, bool tf32, Alignments& at);
-cublasStatus_t describe(const GemmParams& params, bool tf32, GemmPlan& plan);
+PlanKey key_of(const GemmParams& params, bool tf32, Alignments& at,
+               const Fp8Operands* fp8 = nullptr);
+cublasStatus_t describe(const GemmParams& params, bool tf32, GemmPlan& plan,
+                        const Fp8Operands* fp8 = nullptr);
 // cuBLASLt's proposals, its first choice first, at most `most` of GemmTimes::kMost; none for a
 // GEMM that it does not do.
 cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,

@@ -37,6 +37,10 @@ struct CrossEntropyForwardParams {
   // before the loss: backward without a second reading of the logits.
   double dloss;
   void* dlogits;  // [rows, classes], may be the same memory as logits; null: not wanted
+  // dlogits before it is rounded to dtype, times dlogits_scale[1], in E5M2 (core/fp8.h): float32 on
+  // the CPU and bfloat16 on CUDA, with classes a multiple of 16. Null: not wanted.
+  void* dlogits_fp8;  // bytes [rows, classes]
+  const float* dlogits_scale;
 };
 
 // dlogits may be the same memory as logits.

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/core/fp8.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -89,6 +90,16 @@ void row_gradient(const T* row, T* out, int64_t classes, int32_t label, T lse, T
   out[label] -= static_cast<T>(g * (1 - smoothing));
 }
 
+// A row of the gradient in FP8, or zeros where it is null.
+template <class T>
+void put_fp8(const CrossEntropyForwardParams& p, int64_t row, const T* gradient) {
+  uint8_t* out = static_cast<uint8_t*>(p.dlogits_fp8) + row * p.classes;
+  for (int64_t c = 0; c < p.classes; ++c)
+    out[c] = gradient ? float_to_fp8(static_cast<float>(gradient[c]) * p.dlogits_scale[1],
+                                     Fp8Format::e5m2)
+                      : uint8_t{0};
+}
+
 template <class T>
 void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
   const T* logits = static_cast<const T*>(p.logits);
@@ -106,6 +117,7 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
         loss[t] = nll[t] = lse[t] = T{0};
         if (lse_rest) lse_rest[t] = T{0};
         if (out) std::fill(out, out + p.classes, T{0});
+        if (p.dlogits_fp8) put_fp8<T>(p, t, nullptr);
         continue;
       }
       const T* row = logits + t * p.classes;
@@ -122,6 +134,7 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
       if (out)
         row_gradient(row, out, p.classes, p.labels[t], lse[t], rest, p.dloss * weight, smoothing,
                      false);
+      if (p.dlogits_fp8) put_fp8(p, t, out);
     }
   });
 }

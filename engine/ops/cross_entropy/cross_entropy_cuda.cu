@@ -3,6 +3,7 @@
 // elements before and after them go one by one.
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
+#include "engine/backend/cuda/device/fp8.cuh"
 #include "engine/backend/cuda/device/rows.cuh"
 #include "engine/backend/cuda/shared_memory.h"
 #include "engine/ops/cross_entropy/row_parts.cuh"
@@ -166,6 +167,20 @@ struct RowGradient {
   }
 };
 
+// The gradient in E5M2 beside dlogits, of bfloat16 alone.
+struct Fp8Gradient {
+  uint8_t* values;  // bytes [rows, classes]; null: not wanted
+  const float* scale;
+
+  // Eight elements from `i` on, a multiple of eight.
+  __device__ __forceinline__ void put(int64_t i, const float (&v)[8], float factor) const {
+    *reinterpret_cast<uint2*>(values + i) = fp8_of_8<Fp8Format::e5m2>(v, factor);
+  }
+  __device__ __forceinline__ void put(int64_t i, float v, float factor) const {
+    values[i] = fp8_of<Fp8Format::e5m2>(v * factor);
+  }
+};
+
 template <class T>
 struct ForwardArgs {
   LossArgs loss_args;
@@ -178,6 +193,7 @@ struct ForwardArgs {
   float* lse_rest;  // or null
   double dloss;     // of kGradient, which writes dlogits; it may be logits
   T* dlogits;
+  Fp8Gradient fp8;  // of kFp8
 };
 
 // The sum of base - x over a row of large logits, which would overflow in float32. In all threads.
@@ -197,7 +213,7 @@ __device__ __noinline__ double sum_below(const T* row, int64_t classes, double b
 
 // The row is read once. kGradient: it stays in shared memory, and its gradient is written at once;
 // logits and dlogits then have the same alignment.
-template <class T, int Threads, bool kGradient>
+template <class T, int Threads, bool kGradient, bool kFp8 = false>
 __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   constexpr int W = kPackWidth<T>;
   extern __shared__ uint4 slots[];
@@ -214,6 +230,7 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
       if (a.lse_rest) a.lse_rest[t] = 0;
     }
     if constexpr (kGradient) clear_row<T, Threads>(a.dlogits + t * args.classes, args.classes);
+    if constexpr (kFp8) clear_bytes<Threads>(a.fp8.values + t * args.classes, args.classes);
     return;
   }
   const T* row = a.logits + t * args.classes;
@@ -270,16 +287,22 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
     const RowGradient<T> gradient(args, lse, lse_rest, a.dloss * weight);
     T* out = a.dlogits + t * args.classes;
     auto* body = out + parts.head;
+    float factor = 0;
+    if constexpr (kFp8) factor = a.fp8.scale[1];
 #pragma unroll 2
     for (int i = threadIdx.x; i < parts.packs; i += Threads) {
       float v[W];
       gradient.of_pack(slots[i], v);
       store_floats<T, W>(body + int64_t{i} * W, v);
+      if constexpr (kFp8) a.fp8.put(t * args.classes + parts.head + int64_t{i} * W, v, factor);
     }
     if (has_edge) out[parts.edge(threadIdx.x)] = from_float<T>(gradient.of(edge[0]));
     // By the thread that has written it without the label, so in this order.
-    if (static_cast<int>(threadIdx.x) == parts.owner(label, Threads))
-      out[label] = from_float<T>(gradient.of(at_label) - gradient.hit);
+    if (static_cast<int>(threadIdx.x) == parts.owner(label, Threads)) {
+      const float d = gradient.of(at_label) - gradient.hit;
+      out[label] = from_float<T>(d);
+      if constexpr (kFp8) a.fp8.put(t * args.classes + label, d, factor);
+    }
   }
 }
 
@@ -295,9 +318,10 @@ struct BackwardArgs {
   const float* lse_rest;  // or null
   const float* dloss;     // null: 1
   T* dlogits;             // may be logits
+  Fp8Gradient fp8;        // of kFp8, without `accumulate`
 };
 
-template <class T, int Threads>
+template <class T, int Threads, bool kFp8 = false>
 __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
   constexpr int W = kPackWidth<T>;
   extern __shared__ uint4 slots[];
@@ -309,6 +333,7 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
   T* out = a.dlogits + t * args.classes;
   if (label == args.ignore_label) {
     if (!a.accumulate) clear_row<T, Threads>(out, args.classes);
+    if constexpr (kFp8) clear_bytes<Threads>(a.fp8.values + t * args.classes, args.classes);
     return;
   }
   RowParts<T> parts(row, args.classes);
@@ -333,12 +358,17 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
     out[c] = from_float<T>(a.accumulate ? to_float(out[c]) + d : d);
   }
   T* body = out + parts.head;
+  float factor = 0;
+  if constexpr (kFp8) factor = a.fp8.scale[1];
   stream.for_each([&](int i, const uint4& pack) {
     float v[W];
     gradient.of_pack(pack, v);
     put_floats<T, W>(body + int64_t{i} * W, v, a.accumulate);
+    if constexpr (kFp8) a.fp8.put(t * args.classes + parts.head + int64_t{i} * W, v, factor);
   });
-  if (has_label) out[label] = from_float<T>(at_label);
+  if (!has_label) return;
+  out[label] = from_float<T>(at_label);
+  if constexpr (kFp8) a.fp8.put(t * args.classes + label, at_label, factor);
 }
 
 // run(threads of a block, shared memory of a ring) for rows of `packs`.
@@ -375,6 +405,11 @@ template <class T>
 int32_t backward(DeviceState& device, const BackwardArgs<T>& args, int64_t rows) {
   const int64_t packs = args.loss_args.classes / kPackWidth<T>;
   return with_threads(packs, [&](auto threads, int64_t ring) {
+    // FP8 comes here only with rows that are too large for a block.
+    if constexpr (sizeof(T) == 2 && threads() == 512)
+      if (args.fp8.values)
+        return launch_rows(device, backward_kernel<T, threads(), true>, rows, threads(), ring, args,
+                           "cross_entropy_backward");
     return launch_rows(device, backward_kernel<T, threads()>, rows, threads(), ring, args,
                        "cross_entropy_backward");
   });
@@ -393,6 +428,12 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
   args.lse_rest = static_cast<float*>(p.lse_rest);
   args.dloss = p.dloss;
   args.dlogits = static_cast<T*>(p.dlogits);
+  args.fp8 = {static_cast<uint8_t*>(p.dlogits_fp8), p.dlogits_scale};
+  if (args.fp8.values && (sizeof(T) != 2 || p.classes % 16 != 0 || !aligned16(p.logits) ||
+                          !aligned16(p.dlogits) || !aligned16(p.dlogits_fp8)))
+    return unsupported(device,
+                       "cross_entropy: FP8 gradients are of aligned bfloat16 rows of a multiple of "
+                       "16 classes");
   const int64_t packs = p.classes / kPackWidth<T>;
   // Some is the sums'.
   const bool fits = packs * 16 + 2048 <= static_cast<int64_t>(device.shared_memory_per_block);
@@ -400,6 +441,10 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
       (reinterpret_cast<uintptr_t>(p.logits) - reinterpret_cast<uintptr_t>(p.dlogits)) % 16 == 0;
   constexpr const char* kName = "cross_entropy_forward";
   return with_threads(packs, [&](auto threads, int64_t ring) {
+    if constexpr (sizeof(T) == 2)
+      if (args.fp8.values && fits)
+        return launch_rows(device, forward_kernel<T, threads(), true, true>, p.rows, threads(),
+                           packs * 16, args, kName);
     if (p.dlogits && fits && aligned_alike)
       return launch_rows(device, forward_kernel<T, threads(), true>, p.rows, threads(), packs * 16,
                          args, kName);
@@ -420,6 +465,7 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
     g.lse = args.lse;
     g.lse_rest = args.lse_rest;
     g.dlogits = args.dlogits;
+    g.fp8 = args.fp8;
     return backward(device, g, p.rows);
   });
 }
@@ -453,7 +499,8 @@ int32_t cross_entropy_backward_cuda(cuda::DeviceState& device,
                                static_cast<const float*>(p.lse),
                                static_cast<const float*>(p.lse_rest),
                                static_cast<const float*>(p.dloss),
-                               static_cast<T*>(p.dlogits)};
+                               static_cast<T*>(p.dlogits),
+                               {}};
     result = backward(device, args, p.rows);
   });
   return known ? result : unsupported(device, "cross_entropy: CUDA has float32 and bfloat16");

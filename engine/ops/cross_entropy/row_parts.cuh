@@ -46,4 +46,11 @@ __device__ __forceinline__ void clear_row(T* out, int64_t classes) {
   for (int i = threadIdx.x; i < parts.packs; i += Threads) body[i] = uint4{};
 }
 
+// A multiple of 16 bytes, aligned to 16.
+template <int Threads>
+__device__ __forceinline__ void clear_bytes(uint8_t* out, int64_t count) {
+  auto* packs = reinterpret_cast<uint4*>(out);
+  for (int64_t i = threadIdx.x; i < count / 16; i += Threads) packs[i] = uint4{};
+}
+
 }  // namespace trafo::cuda

@@ -6,6 +6,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/cross_entropy/loss_inputs.h"
+#include "engine/ops/fp8/fp8.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
@@ -93,6 +94,12 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
   if (options.teacher) check_teacher(context, x, weight, *options.teacher, options.loss);
   require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kLinearCrossEntropyOp,
           "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
+  if (!options.fp8) return;
+  require(context.fused_kernels(), ErrorCode::unsupported, kLinearCrossEntropyOp,
+          "the reference path has no FP8");
+  require_fp8_dtype(context, kLinearCrossEntropyOp, x);
+  require_fp8_multiple(kLinearCrossEntropyOp, "the number of classes", weight.dim(0));
+  require_fp8_multiple(kLinearCrossEntropyOp, "the width", weight.dim(1));
 }
 
 // Rows whose logits fit the budget; `classes`: of all models together.
@@ -145,6 +152,23 @@ void project_rows(const Context& context, const Tensor& x, const Tensor& weight,
   context.backend().gemm(p);
 }
 
+// Most elements of the gradient of the logits are tiny beside that of the label. E5M2 has the
+// exponents for them: it goes from 1 down to 2^-31, E4M3 to 2^-17.
+constexpr Fp8Format kDlogitsFormat = Fp8Format::e5m2;
+
+// What FP8 adds to it.
+struct Fp8Work {
+  Fp8Matrix x;       // [T, C]
+  Fp8Matrix weight;  // [V, C]; transposed for dx
+  Tensor dlogits;    // bytes [chunk, V]; undefined: dx is not a product of FP8 operands
+  Tensor dlogits_scale;
+
+  const float* scale_of_dlogits() const { return static_cast<const float*>(dlogits_scale.raw()); }
+  Fp8Operand dlogits_operand(int64_t rows, int64_t classes) const {
+    return {kDlogitsFormat, dlogits.raw(), scale_of_dlogits(), rows, classes};
+  }
+};
+
 // One call: the tensors that live through the loop over chunks.
 struct Work {
   Context& context;
@@ -159,13 +183,17 @@ struct Work {
   Tensor loss, nll, lse;      // [T], stat_dtype as everything below but dx
   Tensor dx;                  // undefined where not wanted
   GradTarget dweight, dbias;  // the same
+  std::optional<Fp8Work> fp8;
 
   bool wants_gradient() const {
     return dx.defined() || dweight.buffer.defined() || dbias.buffer.defined();
   }
 
   void chunk_logits(int64_t begin, int64_t rows) const {
-    project_rows(context, x, weight, bias, begin, rows, logits);
+    if (fp8)
+      fp8_logits(begin, rows);
+    else
+      project_rows(context, x, weight, bias, begin, rows, logits);
     if (teacher)
       project_rows(context, teacher->x, teacher->weight, teacher->bias, begin, rows,
                    teacher_logits);
@@ -182,6 +210,10 @@ struct Work {
     } else {
       auto p = loss_params<CrossEntropyForwardParams>(begin, rows);
       p.lse = at_row(lse.raw(), begin, 1, stat_dtype(x.dtype()));
+      if (fp8 && fp8->dlogits.defined()) {
+        p.dlogits_fp8 = fp8->dlogits.raw();
+        p.dlogits_scale = fp8->scale_of_dlogits();
+      }
       launch(context, OpKernel::cross_entropy_forward, kLinearCrossEntropyOp, p);
     }
   }
@@ -216,13 +248,31 @@ struct Work {
     else
       chunk_parameter_gradients(begin, rows);
     if (!dx.defined()) return;
+    if (fp8 && fp8->dlogits.defined())
+      fp8_dx(begin, rows);
+    else
+      chunk_dx(begin, rows);
+    if (side) side->wait(number);
+  }
+
+  void chunk_dx(int64_t begin, int64_t rows) const {
     GemmParams p = gradient_product();
     p.m = rows;
     p.k = weight.dim(0);
     p.b = weight.raw();
     p.c = at_row(dx.raw(), begin, x.dim(1), x.dtype());
     context.backend().gemm(p);
-    if (side) side->wait(number);
+  }
+
+  void fp8_logits(int64_t begin, int64_t rows) const {
+    fp8_product(context, kLinearCrossEntropyOp, fp8->x.as_stored().from(begin),
+                fp8->weight.as_stored(), rows, x.dtype(), logits.raw(), bias);
+  }
+
+  void fp8_dx(int64_t begin, int64_t rows) const {
+    fp8_product(context, kLinearCrossEntropyOp, fp8->dlogits_operand(rows, weight.dim(0)),
+                fp8->weight.as_transposed(), rows, x.dtype(),
+                at_row(dx.raw(), begin, x.dim(1), x.dtype()));
   }
 
   // A product of the gradient of the logits; m, k, B and C are missing.
@@ -269,6 +319,28 @@ Tensor gradient_like(Context& context, const Tensor& tensor, int64_t rows, DType
   return rows > 0 ? context.empty(tensor.shape(), dtype) : context.zeros(tensor.shape(), dtype);
 }
 
+// The gradient of a logit lies between -g and g, where g is the factor of its token in the loss.
+Fp8Work fp8_work(const Work& work, int64_t chunk) {
+  Context& context = work.context;
+  const bool of_dx = work.dx.defined() && !work.teacher;
+  Fp8Work fp8;
+  fp8.x = to_fp8(context, kLinearCrossEntropyOp, work.x, Fp8Format::e4m3);
+  fp8.weight = to_fp8(context, kLinearCrossEntropyOp, work.weight, Fp8Format::e4m3, of_dx);
+  if (!of_dx) return fp8;
+  fp8.dlogits = fp8_bytes(context, checked_mul(chunk, work.weight.dim(0), kLinearCrossEntropyOp));
+  fp8.dlogits_scale = context.empty({2}, DType::f32);
+  const Tensor& weights = work.inputs.weights;
+  Fp8ScaleParams p{};
+  p.dtype = DType::f32;
+  p.format = kDlogitsFormat;
+  p.count = weights.defined() ? weights.numel() : 0;
+  p.v = weights.defined() ? weights.raw() : nullptr;
+  p.factor = work.inputs.scale;
+  p.scale = static_cast<float*>(fp8.dlogits_scale.raw());
+  launch(context, OpKernel::fp8_scale, kLinearCrossEntropyOp, p);
+  return fp8;
+}
+
 // Where the gradient of weight or bias goes.
 GradTarget parameter_gradient(Context& context, const Tensor& tensor, int64_t rows, DType dtype,
                               bool at_once) {
@@ -310,7 +382,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   // never grows as rows become fewer.
   Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, std::move(teacher),
             {},      {},      {},           {},         {},     {},           {},
-            {}};
+            {},      {}};
   work.logits = context.empty({std::min(most, rows), classes}, dtype);
   if (work.teacher) work.teacher_logits = context.empty(work.logits.shape(), dtype);
   const DType sums = stat_dtype(dtype);
@@ -322,6 +394,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   work.dweight = parameter_gradient(context, weight_dense, rows, sums, at_once);
   work.dbias = parameter_gradient(context, bias_dense, rows, sums, at_once);
   const bool wanted = work.wants_gradient();
+  if (options.fp8 && rows > 0) work.fp8 = fp8_work(work, std::min(most, rows));
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t count = std::min(chunk, rows - begin);
     work.chunk_logits(begin, count);

@@ -36,6 +36,12 @@ struct LinearCrossEntropyOptions {
   // have some (bind_grad): no copy of the size of the vocabulary matrix. For a caller that will run
   // backward once, with an upstream gradient of one; any other is an error (INTERNAL).
   bool gradients_at_once = false;
+  // The logits and, where a gradient is wanted, dx are products of FP8 operands (ops/fp8): x and
+  // weight in E4M3, the gradient of the logits in E5M2. dW and db are those of the gradient before
+  // this rounding, in the dtype of x. With a teacher dx is as without FP8, and so are the teacher's
+  // logits. Width and V are multiples of 16, x is float32 on the CPU and bfloat16 on CUDA, on cards
+  // from compute capability 8.9 on; anything else is INVALID_ARGUMENT or UNSUPPORTED.
+  bool fp8 = false;
 };
 
 // x [T, C], weight [V, C], bias [V] or undefined, labels [T].

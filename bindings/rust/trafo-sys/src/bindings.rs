@@ -2670,10 +2670,10 @@ pub struct trafo_trainer_options {
     pub optimizer_states: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,
+    #[doc = " 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of the output projection and\n of linear layers whose sizes are at least 768, but for the gradients of weights. Scales are powers of two for each tensor,\n from its values at that moment. Weights, activations and files stay as in bfloat16 training; validation and inference\n compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0."]
+    pub fp8: i32,
     #[doc = " 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A\n prune_sparsity above 0 does the same. Default 0."]
     pub keep_zeros: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
     #[doc = " Tokens a side. Longer pairs are dropped and counted. Default 256."]
@@ -2709,7 +2709,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -2733,7 +2733,7 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved2: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2792,10 +2792,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 184usize];
     ["Offset of field: trafo_trainer_options::tf32"]
         [::core::mem::offset_of!(trafo_trainer_options, tf32) - 188usize];
+    ["Offset of field: trafo_trainer_options::fp8"]
+        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 192usize];
     ["Offset of field: trafo_trainer_options::keep_zeros"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 192usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 196usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 196usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
         [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 200usize];
     ["Offset of field: trafo_trainer_options::max_length"]
@@ -2830,8 +2830,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 304usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
         [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 312usize];
-    ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 316usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 316usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
         [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 320usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
@@ -2854,8 +2854,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 412usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
         [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 416usize];
-    ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 420usize];
+    ["Offset of field: trafo_trainer_options::reserved2"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 420usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2910,7 +2910,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`\n patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with\n source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, quantize_bits, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch\n that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes\n are no batch of this model. since 0.1"]
+    #[doc = " The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`\n patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with\n source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, quantize_bits, fp8, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch\n that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes\n are no batch of this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,

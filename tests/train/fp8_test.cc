@@ -1,0 +1,258 @@
+// FP8 as an option of training: who may have it, what it adds to the memory plan, that a run keeps
+// it, and, on a GPU with TRAFO_TEST_DEVICE=cuda, that it trains and resumes with the same bits.
+#include <cstring>
+
+#include "engine/ops/fp8/fp8.h"
+#include "engine/train/memory_plan.h"
+#include "tests/ops/cuda_test.h"
+#include "tests/train/training_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+TrainOptions fp8_options(bool fp8 = true) {
+  TrainOptions options = quick_options();
+  options.fp8 = fp8;
+  return options;
+}
+
+constexpr int64_t kFp8Vocabulary = 32;
+
+// Sizes that FP8 GEMMs have.
+ModelConfig fp8_config(Architecture architecture = Architecture::decoder_lm) {
+  ModelConfig config = tiny_config(architecture);
+  config.vocabulary = kFp8Vocabulary;
+  return config;
+}
+
+template <class Run>
+Error fp8_error(const Run& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "there was no error";
+  return Error(ErrorCode::internal, "test", "no error");
+}
+
+bool fp8_says(const Error& error, const std::string& part) {
+  return error.message().find(part) != std::string::npos;
+}
+
+TEST(Fp8Training, IsOffByDefault) {
+  EXPECT_FALSE(TrainOptions().fp8);
+}
+
+TEST(Fp8Training, TheCpuRefusesIt) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, fp8_config(), 5);
+  const Error error = fp8_error([&] { Trainer(*context, *model, fp8_options()); });
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_TRUE(fp8_says(error, "compute capability 8.9 or newer")) << error.what();
+}
+
+MemoryPlan fp8_plan(const ModelConfig& config, DType dtype, const TrainOptions& options) {
+  return plan_training({DeviceKind::cuda, 0}, config, dtype, options, BatchSizes{4, 0, 20});
+}
+
+TEST(Fp8Training, AFloat32ModelRefusesIt) {
+  const Error error = fp8_error([&] { fp8_plan(fp8_config(), DType::f32, fp8_options()); });
+  EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+  EXPECT_TRUE(fp8_says(error, "fp8 is for models in bfloat16")) << error.what();
+}
+
+TEST(Fp8Training, AVocabularyThatDoesNotFitIsRefusedByTheFirstPlan) {
+  ModelConfig config = fp8_config();
+  config.vocabulary = 40;
+  EXPECT_NO_THROW(fp8_plan(config, DType::bf16, fp8_options(false)));
+  const Error error = fp8_error([&] { fp8_plan(config, DType::bf16, fp8_options()); });
+  EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+  EXPECT_TRUE(fp8_says(error, "the number of classes, got 40")) << error.what();
+}
+
+// The copies in FP8: the matrix in both layouts, x, and the gradient of a chunk of logits. Some of
+// them lie where the arena of a step had a hole.
+TEST(Fp8Training, ThePlanHasItsCopies) {
+  ModelConfig config = fp8_config();
+  config.vocabulary = 8192;
+  config.width = 64;
+  const MemoryPlan with = fp8_plan(config, DType::bf16, fp8_options()),
+                   without = fp8_plan(config, DType::bf16, fp8_options(false));
+  const int64_t copies =
+      2 * config.vocabulary * config.width + 20 * config.width + 20 * config.vocabulary;
+  EXPECT_EQ(with.weights, without.weights);
+  EXPECT_EQ(with.gradients, without.gradients);
+  EXPECT_EQ(with.optimizer, without.optimizer);
+  EXPECT_GE(with.activations, without.activations + copies / 2);
+  EXPECT_LE(with.activations, without.activations + copies + copies / 8);
+}
+
+TEST(Fp8Training, ARunKeepsIt) {
+  RunIdentity before, now;
+  before.options = fixed_options_json(fp8_options(false));
+  now.options = fixed_options_json(fp8_options());
+  const Error error = fp8_error([&] { check_identity(before, now, "a run"); });
+  EXPECT_TRUE(fp8_says(error, "fp8 was false and is true now")) << error.what();
+  // State files of a release that had no such option.
+  const std::string field = R"("fp8":false)";
+  const size_t at = before.options.find(field);
+  ASSERT_NE(at, std::string::npos) << before.options;
+  const bool last = before.options[at + field.size()] == '}';
+  before.options.erase(last ? at - 1 : at, field.size() + 1);
+  now.options = fixed_options_json(fp8_options(false));
+  check_identity(before, now, "a run");
+}
+
+// --- on a GPU ---
+
+class Fp8TrainingOnCuda : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!context_) return;
+    try {
+      ops::require_fp8_device(*context_, "test");
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.message();
+    }
+  }
+  static std::vector<std::byte> weights(Context& context, const Model& model) {
+    return bytes_of(context, model.parameters().master());
+  }
+};
+
+// The mean loss of the last of `rounds` over the batches, and the first loss.
+struct Fp8Losses {
+  double first = 0, last = 0;
+};
+
+Fp8Losses train_rounds(Context& context, const ModelConfig& config, bool fp8, int rounds) {
+  const auto data = copy_batches(config.architecture, 16);
+  const auto model = make_model(context, config, 5, DType::bf16);
+  Trainer trainer(context, *model, fp8_options(fp8));
+  Fp8Losses losses;
+  for (int round = 0; round < rounds; ++round) {
+    losses.last = 0;
+    for (const PackedBatchHost& batch : data) {
+      const StepResult result = trainer.step({&batch, 1});
+      EXPECT_FALSE(result.skipped);
+      if (losses.first == 0) losses.first = result.loss;
+      losses.last += result.loss / static_cast<double>(data.size());
+    }
+  }
+  return losses;
+}
+
+TEST_F(Fp8TrainingOnCuda, LearnsAsBfloat16Does) {
+  for (const Architecture architecture :
+       {Architecture::encoder_decoder, Architecture::decoder_lm}) {
+    const ModelConfig config = fp8_config(architecture);
+    const double fp8 = train_rounds(*context_, config, true, 20).last;
+    const double bf16 = train_rounds(*context_, config, false, 20).last;
+    EXPECT_NEAR(fp8, bf16, 0.03 * bf16);
+    EXPECT_NE(fp8, bf16);
+  }
+}
+
+// In float32 80 rounds lead to 0.32 (encoder-decoder) and 0.55 (decoder-lm) of the first loss.
+TEST_F(Fp8TrainingOnCuda, LearnsTheCopies) {
+  for (const Architecture architecture :
+       {Architecture::encoder_decoder, Architecture::decoder_lm}) {
+    ModelConfig config = fp8_config(architecture);
+    config.dropout = config.attention_dropout = config.ffn_dropout = 0;
+    const Fp8Losses losses = train_rounds(*context_, config, true, 150);
+    EXPECT_LT(losses.last, 0.6 * losses.first);
+  }
+}
+
+TEST_F(Fp8TrainingOnCuda, ResumesWithTheSameBits) {
+  const auto run_until = [&](int64_t updates, const std::filesystem::path& directory) {
+    const auto context = cuda_context();
+    const auto model =
+        make_model(*context, fp8_config(Architecture::encoder_decoder), 5, DType::bf16);
+    TrainOptions wanted = fp8_options();
+    wanted.after_updates = updates;
+    const TrainingData data =
+        copy_data(Architecture::encoder_decoder, 60, static_cast<int32_t>(kFp8Vocabulary));
+    TrainingRun(*context, *model, data, wanted, directory).run();
+    return weights(*context, *model);
+  };
+  const TemporaryDirectory whole, parts;
+  const auto expected = run_until(40, whole.path());
+  run_until(17, parts.path());
+  EXPECT_EQ(run_until(40, parts.path()), expected);
+}
+
+// As in bfloat16: a weight that is not finite makes the loss so, and the update is skipped.
+TEST_F(Fp8TrainingOnCuda, AnOverflowIsSkipped) {
+  const auto data = copy_batches(Architecture::decoder_lm, 4);
+  const auto model = make_model(*context_, fp8_config(), 5, DType::bf16);
+  Trainer trainer(*context_, *model, fp8_options());
+  trainer.step({&data[0], 1});
+  ParameterStore& parameters = model->parameters();
+  std::vector<std::byte> spoilt(static_cast<size_t>(parameters.value(ParamId{0}).numel()) *
+                                dtype_size(parameters.master().dtype()));
+  std::memset(spoilt.data(), 0xff, spoilt.size());  // NaN
+  parameters.set_value(*context_, ParamId{0}, spoilt.data(), spoilt.size());
+  const auto before = weights(*context_, *model);
+  EXPECT_TRUE(trainer.step({&data[1], 1}).skipped);
+  EXPECT_EQ(weights(*context_, *model), before);
+}
+
+// A model whose linear layers are wide enough for FP8: it learns, and what is computed a second
+// time has the same bits.
+TEST_F(Fp8TrainingOnCuda, WideLayersLearnAndRecomputeTheSameBits) {
+  ModelConfig config = fp8_config();
+  config.width = config.ffn_width = 2048;
+  config.heads = 16;
+  config.decoder_layers = 2;
+  const auto data = copy_batches(Architecture::decoder_lm, 8);
+  std::vector<std::byte> expected;
+  double loss_of[2] = {};
+  const auto train = [&](bool fp8, Recompute recompute) {
+    const auto model = make_model(*context_, config, 5, DType::bf16);
+    TrainOptions options = fp8_options(fp8);
+    options.learning_rate = 3e-4;
+    options.recompute = recompute;
+    Trainer trainer(*context_, *model, options);
+    double first = 0;
+    for (int round = 0; round < 12; ++round) {
+      double loss = 0;
+      for (const PackedBatchHost& batch : data)
+        loss += trainer.step({&batch, 1}).loss / static_cast<double>(data.size());
+      if (round == 0) first = loss;
+      loss_of[fp8] = loss;
+    }
+    EXPECT_LT(loss_of[fp8], 0.9 * first);
+    return weights(*context_, *model);
+  };
+  const auto plain = train(false, Recompute::none);
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto result = train(true, recompute);
+    if (expected.empty()) expected = result;
+    EXPECT_EQ(result, expected) << static_cast<int>(recompute);
+  }
+  EXPECT_NE(plain, expected);
+  EXPECT_NEAR(loss_of[true], loss_of[false], 0.05 * loss_of[false]);
+}
+
+TEST_F(Fp8TrainingOnCuda, GraphsChangeNoBit) {
+  std::vector<std::byte> result[2];
+  const auto data = copy_batches(Architecture::decoder_lm, 6);
+  for (const bool graphs : {false, true}) {
+    const auto context = cuda_context();
+    context->set_graphs(graphs);
+    const auto model = make_model(*context, fp8_config(), 5, DType::bf16);
+    Trainer trainer(*context, *model, fp8_options());
+    for (int round = 0; round < 3; ++round)
+      for (const PackedBatchHost& batch : data) trainer.step({&batch, 1});
+    result[graphs] = weights(*context, *model);
+  }
+  EXPECT_EQ(result[0], result[1]);
+}
+
+}  // namespace
+}  // namespace trafo
