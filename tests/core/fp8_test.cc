@@ -10,7 +10,7 @@
 namespace trafo {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 
 struct Fp8Known {
   Fp8Format format;
@@ -57,7 +57,7 @@ TEST(Fp8, RoundsToNearestEven) {
       const int even = bits % 2 == 0 ? bits : bits + 1;
       EXPECT_EQ(float_to_fp8(middle, format), even) << middle;
       EXPECT_EQ(float_to_fp8(std::nextafter(middle, 0.0f), format), bits) << middle;
-      EXPECT_EQ(float_to_fp8(std::nextafter(middle, kInfinity), format), bits + 1) << middle;
+      EXPECT_EQ(float_to_fp8(std::nextafter(middle, kFloatInfinity), format), bits + 1) << middle;
     }
   }
 }
@@ -65,7 +65,7 @@ TEST(Fp8, RoundsToNearestEven) {
 TEST(Fp8, TooLargeIsTheLargestAndNaNStays) {
   for (const Fp8Format format : {Fp8Format::e4m3, Fp8Format::e5m2}) {
     const float largest = format == Fp8Format::e4m3 ? 448.0f : 57344.0f;
-    for (const float value : {largest * 1.01f, 3e38f, kInfinity}) {
+    for (const float value : {largest * 1.01f, 3e38f, kFloatInfinity}) {
       EXPECT_EQ(fp8_to_float(float_to_fp8(value, format), format), largest);
       EXPECT_EQ(fp8_to_float(float_to_fp8(-value, format), format), -largest);
     }
@@ -73,7 +73,7 @@ TEST(Fp8, TooLargeIsTheLargestAndNaNStays) {
     EXPECT_TRUE(std::isnan(fp8_to_float(float_to_fp8(nan, format), format)));
     EXPECT_TRUE(std::isnan(fp8_to_float(float_to_fp8(-nan, format), format)));
   }
-  EXPECT_EQ(fp8_to_float(0x7c, Fp8Format::e5m2), kInfinity);
+  EXPECT_EQ(fp8_to_float(0x7c, Fp8Format::e5m2), kFloatInfinity);
 }
 
 // The largest power of two that fits, and its exact inverse.
@@ -92,7 +92,7 @@ TEST(Fp8, ScalesFit) {
         EXPECT_GT(static_cast<double>(magnitude) * 2 * scale, largest);
       }
     }
-    for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    for (const float bad : {kFloatInfinity, std::numeric_limits<float>::quiet_NaN()}) {
       const Fp8ScaleBits bits = fp8_scale_bits(std::bit_cast<uint32_t>(bad), format);
       EXPECT_TRUE(std::isnan(std::bit_cast<float>(bits.scale)));
       EXPECT_TRUE(std::isnan(std::bit_cast<float>(bits.inverse)));
