@@ -107,15 +107,23 @@ size_t block_end(const Tridiagonal& t, size_t l, size_t n) {
   return m;
 }
 
+// sqrt(a^2 + b^2) without overflow. Not std::hypot, which needs glibc 2.35 where it is compiled
+// with that one.
+double length(double a, double b) {
+  const auto [small, large] = std::minmax({std::abs(a), std::abs(b)});
+  if (large == 0) return 0;
+  return large * std::sqrt(1 + (small / large) * (small / large));
+}
+
 // One implicit QL step with Wilkinson's shift on rows l to m.
 void ql_step(Tridiagonal& t, size_t l, size_t m, size_t n) {
   double g = (t.d[l + 1] - t.d[l]) / (2 * t.e[l]);
-  double r = std::hypot(g, 1.0);
+  double r = length(g, 1);
   g = t.d[m] - t.d[l] + t.e[l] / (g + std::copysign(r, g));
   double s = 1, c = 1, p = 0;
   for (size_t i = m; i-- > l;) {
     const double f = s * t.e[i], b = c * t.e[i];
-    r = std::hypot(f, g);
+    r = length(f, g);
     t.e[i + 1] = r;
     if (r == 0) {  // the block splits
       t.d[i + 1] -= p;
