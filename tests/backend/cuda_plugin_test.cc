@@ -153,7 +153,8 @@ TEST(CudaPlugin, AProgramWithMoreRightsIgnoresTheVariable) {
     const auto error = error_of_asking();
     EXPECT_TRUE(!error || error->message().find(kStranger) == std::string::npos)
         << error->message();
-    return;
+    // Not by a return: the leak sanitizer traces the process at its end, and may not do so here.
+    std::_Exit(HasFailure() ? 1 : 0);
   }
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
   const std::filesystem::path folder =
@@ -167,7 +168,6 @@ TEST(CudaPlugin, AProgramWithMoreRightsIgnoresTheVariable) {
   if (child == 0) {
     setenv("TRAFO_CUDA_LIBRARY", kStranger, 1);
     setenv("TRAFO_TEST_WITH_MORE_RIGHTS", "1", 1);
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // which traces the process, and may not do so
     execl(program.c_str(), program.c_str(),
           "--gtest_filter=CudaPlugin.AProgramWithMoreRightsIgnoresTheVariable", nullptr);
     _exit(127);
