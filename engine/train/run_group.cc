@@ -241,7 +241,6 @@ void TrainingRun::save_together() {
   trainer_.drop_gathered();
 }
 
-// Every rank validates: that takes no longer than if one did. The values of rank 0 count.
 // Each rank measures its part. The values of rank 0 count, as its host has computed them.
 std::optional<ValidationResult> TrainingRun::validate_together() {
   trainer_.complete_weights();

@@ -26,7 +26,7 @@ int64_t least_of_all(int64_t value, const TrainingGroup& group);
 
 // Inside a catch block. The other ranks learn of the exception that is handled, unless all ranks
 // throw it or the group has ended already. `group` may be null. False: all ranks throw it, and the
-// group goes on.
+// group remains usable.
 bool leave_unless_agreed(Communicator* group) noexcept;
 
 }  // namespace trafo

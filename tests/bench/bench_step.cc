@@ -12,7 +12,7 @@
 // (sentences a second in other units); packed, so only real tokens are computed. Every step takes
 // its batch from host memory, as training does, and where the trainer works ahead of the device so
 // does this; --on-device: the batch stands on the device before the first step, as the peer's does.
-// --ranks: so many threads train one model, each with the batch of the workload; on GPUs each has
+// --ranks: N threads train one model, each with the batch of the workload; on GPUs each has
 // its own, from that of --device on, and NCCL moves bytes between them, with --overlap beside the
 // backward pass. tok_s is that of all.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
