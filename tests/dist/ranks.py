@@ -103,7 +103,7 @@ class Runs:
         self.launcher = self.launchers[0]
 
     def command(self, run, options):
-        return [self.program, "train", *MODEL, "--model", run, *options.split()]
+        return replaced([self.program, "train", *MODEL, "--model", run], options.split())
 
     def start(self, ranks, run, options, launcher=None):
         """ranks: 0 is no launcher; a list is a job whose ranks have these options besides."""
@@ -275,39 +275,44 @@ def resumes(runs, long):
 
 
 def kills(runs, count, chance):
-    options, updates = "--save-freq 3u", MODES["float32"][1]
-    runs.train(0, "unkilled", f"{options} --after {updates}u")
-    killed = round_ = 0
+    """Kills random ranks in the course of runs that are long enough to be hit in the middle, and resumes them with other ranks."""
+    updates = 120
+    options = f"--save-freq 5u --valid-freq 30u --disp-freq 1u --after {updates}u"
+    runs.train(0, "unkilled", options)
+    killed = training = round_ = 0
     by_launcher = dict.fromkeys(runs.launchers, 0)
     while killed < count:
         run = f"killed-{round_}"
         round_ += 1
         for _ in range(4):  # kills of one run
-            ranks = chance.choice((2, 4))
             launcher = runs.launchers[killed % len(runs.launchers)]
-            job = runs.start(ranks, run, f"{options} --after {updates}u", launcher)
-            begin = time.monotonic()
-            moment = chance.uniform(0.2, 2.5)
-            while time.monotonic() - begin < moment and job.poll() is None:
-                time.sleep(0.02)
+            before = runs.updates(run)
+            job = runs.start(chance.choice((2, 4)), run, options, launcher)
+            wait_for_update(runs, job, run, before + chance.randrange(updates // 3))
+            time.sleep(chance.uniform(0, 0.3 if runs.updates(run) == before else 0.03))
             processes = runs.pids(run)
-            if job.poll() is None and processes:
-                os.kill(processes[chance.choice(sorted(processes))], signal.SIGKILL)
-                code, said = runs.finish(job, 30)
-                killed += 1
-                by_launcher[launcher] += 1
-                if code == 0 and runs.updates(run) < updates:
-                    fail(f"{launcher} succeeds although a rank was killed: {said[-2000:]}")
-            else:
+            if job.poll() is not None or not processes:
                 runs.finish(job, 30)
-            if killed >= count:
+                continue
+            at = runs.updates(run)
+            os.kill(processes[chance.choice(sorted(processes))], signal.SIGKILL)
+            code, said = runs.finish(job, 30)
+            killed += 1
+            training += before < at < updates
+            by_launcher[launcher] += 1
+            if code == 0 and runs.updates(run) < updates:
+                fail(f"{launcher} succeeds although a rank was killed: {said[-2000:]}")
+            if killed >= count or runs.updates(run) >= updates:
                 break
-        runs.train(chance.choice((0, 1, 2, 4)), run, f"{options} --after {updates}u", launcher=chance.choice(runs.launchers))
+        runs.train(chance.choice((0, 1, 2, 4)), run, options, launcher=chance.choice(runs.launchers))
         if not (runs.folder / run / "ckpt" / str(updates)).exists():
             fail(f"{run} has no last checkpoint")
         else:
             runs.compare("unkilled", run, updates, f"{run} after kills of ranks")
-    print("ranks: kills:", ", ".join(f"{count} of {launcher}" for launcher, count in by_launcher.items()))
+        shutil.rmtree(runs.folder / run)
+    print("ranks: kills:", ", ".join(f"{count} of {launcher}" for launcher, count in by_launcher.items()), f"({training} while it trained)")
+    if training < count // 2:
+        fail(f"only {training} of {count} kills came while a run trained")
 
 
 def wait_for_update(runs, job, run, update):
