@@ -131,7 +131,12 @@ def relink(wanted, folder, jobs, copies=None, compile_flags=(), link_flags=(), k
     flags = compile_flags if callable(compile_flags) else lambda source: list(compile_flags)
     names = [name for name, (_, source) in commands.items() if wanted(source, files.get(name, set()))]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        made = pool.map(lambda name: compile_object(*commands[name], folder / "objects", copies, flags(commands[name][1]), kernel_flags,
-                                                    compiler), names)
-        objects = dict(zip(names, made))
+        made = {name: pool.submit(compile_object, *commands[name], folder / "objects", copies, flags(commands[name][1]), kernel_flags, compiler)
+                for name in names}
+    errors = [error for future in made.values() if (error := future.exception())]
+    for error in errors[1:]:
+        print(error, file=sys.stderr)
+    if errors:
+        raise errors[0]
+    objects = {name: future.result() for name, future in made.items()}
     link_all(objects, folder, list(link_flags), compiler, programs)
