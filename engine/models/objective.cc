@@ -27,7 +27,7 @@ ops::CrossEntropyOutput LabelSmoothedCrossEntropy::loss(Context& context, const 
   const Tensor hidden = model.hidden(context, batch, dropout);
   const OutputProjection output = model.output_projection();
   options.gradients_at_once = dropout.training;
-  options.fp8 = fp8_ && dropout.training;
+  options.fp8_weight = output.weight.fp8;
   options.loss.label_smoothing = label_smoothing_;
   options.loss.weights = batch.target_weights;
   options.loss.reduction = Reduction::sum;

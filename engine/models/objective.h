@@ -35,11 +35,9 @@ struct Distillation {
 // is not recorded.
 class LabelSmoothedCrossEntropy final : public Objective {
  public:
-  // 0 <= label_smoothing < 1; 0 is plain cross-entropy. Other values fail in loss(). fp8: in
-  // training, LinearCrossEntropyOptions::fp8.
-  explicit LabelSmoothedCrossEntropy(double label_smoothing, const Distillation& distillation = {},
-                                     bool fp8 = false)
-      : label_smoothing_(label_smoothing), distillation_(distillation), fp8_(fp8) {}
+  // 0 <= label_smoothing < 1; 0 is plain cross-entropy. Other values fail in loss().
+  explicit LabelSmoothedCrossEntropy(double label_smoothing, const Distillation& distillation = {})
+      : label_smoothing_(label_smoothing), distillation_(distillation) {}
 
   ops::CrossEntropyOutput loss(Context& context, const Model& model, const Batch& batch,
                                const DropoutPass& dropout, double scale = 1) const override;
@@ -47,7 +45,6 @@ class LabelSmoothedCrossEntropy final : public Objective {
  private:
   double label_smoothing_;
   Distillation distillation_;
-  bool fp8_;
 };
 
 // The negative log-likelihood of each label of `batch` without dropout and weights: [Tt],

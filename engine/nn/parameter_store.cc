@@ -6,9 +6,9 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
 #include "engine/core/philox.h"
+#include "engine/nn/fp8_weights.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
-#include "engine/ops/fp8/fp8.h"
 
 namespace trafo {
 namespace {
@@ -256,18 +256,11 @@ void ParameterStore::lay_out(Context& context, std::deque<Entry> entries, int64_
   frozen_ = std::move(next.frozen_);
 }
 
-// Embeddings and the output projection cannot be pruned: what can be is a linear layer.
-bool ParameterStore::takes_fp8(const Entry& entry) const {
-  if (fp8_width_ == 0 || !entry.prunable) return false;
-  const auto fits = [&](int64_t size) { return size >= fp8_width_ && size % kFp8Multiple == 0; };
-  return fits(entry.value.dim(0)) && fits(entry.value.dim(1));
-}
-
 Weight ParameterStore::weight(ParamId id) const {
   const Entry& entry = entries_[index(id)];
   Weight weight{entry.value, entry.int8};
   weight.quantizes_input = quantize_bits_ != 0 && entry.takes_int8;
-  weight.fp8 = takes_fp8(entry);
+  if (fp8_weights_) weight.fp8 = fp8_weights_->find(id);
   weight.observer = observer_;
   weight.parameter = id;
   if (entry.low_rank)

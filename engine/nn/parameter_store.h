@@ -30,6 +30,8 @@
 
 namespace trafo {
 
+class Fp8Weights;
+
 struct Init {
   enum class Kind { zeros, ones, uniform, normal } kind = Kind::zeros;
   double scale = 0;  // uniform: half width; normal: standard deviation
@@ -163,9 +165,8 @@ class ParameterStore {
   void set_quantize_bits(Context& context, int64_t bits);
 
   // --- FP8 ---
-  // While set, matrices of linear layers both of whose sizes are at least `width` and multiples of
-  // kFp8Multiple multiply in FP8; 0: none. See Fp8Scope.
-  void set_fp8_width(int64_t width) { fp8_width_ = width; }
+  // While set, weights come with their FP8 copies; null: without. See Fp8Scope.
+  void set_fp8_weights(const Fp8Weights* weights) { fp8_weights_ = weights; }
 
   // --- groups ---
   const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }
@@ -229,7 +230,6 @@ class ParameterStore {
   std::vector<size_t> matching(std::string_view pattern) const;
   void require_unused() const;
   void make_workspaces(Context& context, DType dtype);
-  bool takes_fp8(const Entry& entry) const;
   bool has_codes(const Entry& entry) const { return int8_weights_ && entry.takes_int8; }
   std::deque<Entry> without_tensors() const;
   void lay_out(Context& context, std::deque<Entry> entries) {
@@ -246,7 +246,7 @@ class ParameterStore {
   Tensor frozen_;  // undefined while nothing is frozen
   bool int8_weights_ = false;
   int64_t quantize_bits_ = 0;
-  int64_t fp8_width_ = 0;
+  const Fp8Weights* fp8_weights_ = nullptr;
   LinearObserver* observer_ = nullptr;
   std::map<std::string, int64_t> factor_ranks_;
 };
@@ -257,19 +257,5 @@ std::vector<bool> matching_matrices(const ParameterStore& parameters,
                                     std::span<const std::string> patterns,
                                     const std::function<bool(ParamId)>& candidate,
                                     const char* origin);
-
-// Linear layers of at least this width multiply in FP8 during its lifetime; 0: none do.
-class Fp8Scope {
- public:
-  Fp8Scope(ParameterStore& parameters, int64_t width) : parameters_(parameters) {
-    parameters.set_fp8_width(width);
-  }
-  ~Fp8Scope() { parameters_.set_fp8_width(0); }
-  Fp8Scope(const Fp8Scope&) = delete;
-  Fp8Scope& operator=(const Fp8Scope&) = delete;
-
- private:
-  ParameterStore& parameters_;
-};
 
 }  // namespace trafo

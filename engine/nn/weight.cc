@@ -20,7 +20,7 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
   const auto product = [&] {
     if (weight.int8) return ops::int8_linear(context, in, *weight.int8, bias);
     const Tensor input = linear_input(context, in, weight);
-    return weight.fp8 ? ops::fp8_linear(context, input, weight.values, bias)
+    return weight.fp8 ? ops::fp8_linear(context, input, weight.values, *weight.fp8, bias)
                       : ops::linear(context, input, weight.values, bias);
   };
   const Tensor y = product();

@@ -12,6 +12,9 @@
 namespace trafo {
 
 class Int8Matrix;
+namespace ops {
+struct Fp8Matrix;
+}
 
 // What an adapter adds to x W^T: scale (x down^T) up^T in ranges of columns (ops/low_rank_add).
 struct LowRankUpdate {
@@ -36,7 +39,7 @@ struct Weight {
   std::optional<LowRankUpdate> update = {};
   // Of quantization-aware training: x is rounded to int8 codes of its rows, as int8_linear does.
   bool quantizes_input = false;
-  bool fp8 = false;  // linear layers multiply in FP8 (ops/fp8)
+  const ops::Fp8Matrix* fp8 = nullptr;  // training multiplies with this copy (nn/fp8_weights.h)
   LinearObserver* observer = nullptr;
   int32_t parameter = -1;                         // what the observer is told
   std::shared_ptr<const Weight> inner = nullptr;  // V: x is multiplied with it first

@@ -89,7 +89,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                   TrainingGroup(group.rank, group.size, group.overlaps()));
   plan.optimizer = trainer.optimizer_bytes();
   trainer.reserve(buckets_of_an_update(buckets, options));
-  plan.activations = static_cast<int64_t>(backend->arena_bytes());
+  plan.activations = static_cast<int64_t>(backend->arena_bytes()) + trainer.fp8_bytes();
   plan.total = backend->memory_stats().peak_bytes;
   return plan;
 }

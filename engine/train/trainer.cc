@@ -6,7 +6,7 @@
 
 #include "engine/backend/tf32.h"
 #include "engine/models/upload.h"
-#include "engine/ops/fp8/fp8.h"
+#include "engine/nn/fp8_weights.h"
 #include "engine/train/device_step.h"
 #include "engine/train/host_step.h"
 #include "engine/train/optimizer_io.h"
@@ -95,8 +95,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       model_(model),
       options_(prepared(context, model.parameters(), options)),
       group_(group),
-      objective_(options.label_smoothing, {options.teacher_weight, options.teacher_temperature},
-                 options.fp8),
+      objective_(options.label_smoothing, {options.teacher_weight, options.teacher_temperature}),
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
                   options.optimizer_states, options.ema_alpha},
@@ -115,6 +114,9 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
   if (has_ema() && !parameters.has_master())
     swap_buffer_ =
         context.empty({std::min(kSwapElements, parameters.flat().numel())}, parameters.dtype());
+  if (options.fp8)
+    fp8_weights_ = std::make_unique<Fp8Weights>(
+        context, parameters, model.output_projection().weight.parameter, kFp8LinearWidth);
   if (stream_) {
     gradients_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
     pinned_records_ = pinned(kMaxInFlight * sizeof(UpdateRecord));
@@ -207,7 +209,7 @@ void Trainer::start(const StepResult& result, size_t batches, Vote vote,
   try {
     {
       const Tf32Scope tf32(context_.backend(), options_.tf32);
-      const Fp8Scope fp8(parameters, options_.fp8 ? kFp8LinearWidth : 0);
+      const Fp8Scope fp8(parameters, fp8_weights_.get());
       add_gradients(batches, accumulate);
     }
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
@@ -303,9 +305,13 @@ double Trainer::far_off_loss() const {
 
 void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
-  const Fp8Scope fp8(model_.parameters(), options_.fp8 ? kFp8LinearWidth : 0);
+  const Fp8Scope fp8(model_.parameters(), fp8_weights_.get());
   if (context_.fused_kernels()) gradients_->reserve(buckets);  // reference ops use no arena
   if (lanes_) lanes_->reserve();
+}
+
+int64_t Trainer::fp8_bytes() const {
+  return fp8_weights_ ? fp8_weights_->bytes() : 0;
 }
 
 void Trainer::require_idle() const {

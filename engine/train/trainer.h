@@ -24,6 +24,7 @@
 
 namespace trafo {
 
+class Fp8Weights;
 class StagedTensors;
 
 struct StepResult {
@@ -97,6 +98,7 @@ class Trainer {
   int64_t optimizer_bytes() const {
     return optimizer_.state_bytes() + (pruned_weights_ ? pruned_weights_->bytes() : 0);
   }
+  int64_t fp8_bytes() const;  // of the copies of the weights; 0 without fp8
   const TrainingGroup& group() const { return group_; }
   ElementRange own_lanes() const { return lanes_ ? lanes_->own() : ElementRange{0, 1}; }
 
@@ -162,6 +164,7 @@ class Trainer {
   TrainingGroup group_;
   LabelSmoothedCrossEntropy objective_;
   AdamW optimizer_;
+  std::unique_ptr<Fp8Weights> fp8_weights_;      // with TrainOptions::fp8
   std::optional<PrunedWeights> pruned_weights_;  // of a run that prunes or keeps zeros
   Schedule schedule_;
   ClippedUpdate update_;

@@ -3,6 +3,7 @@
 #include <new>
 
 #include "engine/autograd/gradient_watch.h"
+#include "engine/nn/fp8_weights.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/train/optimizer_io.h"
 #include "engine/train/trainer.h"
@@ -21,6 +22,7 @@ void Trainer::add_gradients(size_t batches, const Accumulate& accumulate) {
   const uint64_t passes = state_.forward_passes;
   const auto add_lanes = [&] {
     prune_weights();
+    if (fp8_weights_) fp8_weights_->refresh(context_);  // nothing changes weights from here on
     const GradientWatch watch(lanes_ ? lanes_->observer() : nullptr);
     const auto lanes = static_cast<size_t>(options_.lanes);
     for (int64_t lane = own_lanes().begin; lane < own_lanes().end; ++lane) {

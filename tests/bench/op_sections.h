@@ -58,6 +58,7 @@ void bench_dropout(OpBench& bench);
 void bench_cross_entropy(OpBench& bench);
 void bench_attention(OpBench& bench);
 void bench_linear_cross_entropy(OpBench& bench);
+void bench_fp8(OpBench& bench);
 void bench_adamw(OpBench& bench);
 void bench_gemms(OpBench& bench);
 

@@ -119,7 +119,7 @@ class CrossEntropyOnCuda : public CudaTest {
     forward.label_smoothing = kSmoothing;
     forward.ignore_label = kIgnored;
     forward.rows = kLossRows;
-    forward.classes = p.classes;
+    forward.classes = forward.stride = p.classes;
     forward.labels = static_cast<const int32_t*>(labels.raw());
     forward.weights = weights.raw();
     forward.lse = lse.raw();
@@ -229,7 +229,7 @@ TEST_F(CrossEntropyOnCuda, TwoThreadsLaunchWithDifferentSharedMemory) {
     forward.dtype = DType::f32;
     forward.ignore_label = kIgnored;
     forward.rows = 1;
-    forward.classes = classes;
+    forward.classes = forward.stride = classes;
     forward.labels = static_cast<const int32_t*>(labels.raw());
     forward.logits = logits.raw();
     forward.loss = results;

@@ -140,7 +140,7 @@ TEST_F(DistillationOnCuda, TheGradientAtOnceIsThatOfBackward) {
           p.label_smoothing = 0.1;
           p.ignore_label = ops::kIgnoreLabel;
           p.rows = kTaughtRows;
-          p.classes = classes;
+          p.classes = p.stride = classes;
           p.logits = at(logits);
           p.teacher = teacher.raw();
           p.labels = static_cast<const int32_t*>(labels.raw());

@@ -65,6 +65,30 @@ class Fp8OnDevice : public ::testing::TestWithParam<Fp8Place> {
     return {begin, begin + count};
   }
 
+  void expect_copies(const Doubles& stored, const ops::Fp8Matrix& m) const {
+    SCOPED_TRACE(concat(m.rows, " x ", m.columns));
+    double top = 0;
+    for (const double value : stored) top = std::max(top, std::abs(value));
+    const double largest = m.format == Fp8Format::e4m3 ? 448 : 57344;
+    const double scale = std::exp2(std::floor(std::log2(largest / top)));
+    EXPECT_EQ(download(m.scale), (Doubles{1 / scale, scale}));
+    const int64_t rows = padded_fp8(m.rows), columns = padded_fp8(m.columns);
+    const auto straight = bytes(m.values, static_cast<size_t>(rows * columns));
+    const auto turned = bytes(m.transposed, static_cast<size_t>(rows * columns));
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) {
+        uint8_t wanted = 0;
+        if (row < m.rows && column < m.columns) {
+          const double value = stored[static_cast<size_t>(row * m.columns + column)];
+          wanted = float_to_fp8(static_cast<float>(value * scale), m.format);
+        }
+        ASSERT_EQ(straight[static_cast<size_t>(row * columns + column)], wanted)
+            << row << ", " << column;
+        ASSERT_EQ(turned[static_cast<size_t>(column * rows + row)], wanted)
+            << row << ", " << column;
+      }
+  }
+
   std::unique_ptr<Context> context_;
 };
 
@@ -98,35 +122,35 @@ TEST_P(Fp8OnDevice, ScalesAreOfTheLargestMagnitude) {
         }
 }
 
+// More matrices than one launch takes, of all sorts of sizes: both copies have zeros as padding.
 TEST_P(Fp8OnDevice, ValuesAreThoseOfTheDefinition) {
   struct Size {
     int64_t rows, columns;
   };
-  for (const Size size : {Size{1, 1}, Size{3, 5}, Size{16, 16}, Size{48, 80}, Size{130, 64},
-                          Size{128, 64}, Size{144, 208}, Size{7, 48}, Size{300, 33}})
-    for (const DType dtype : {DType::f32, DType::bf16})
-      for (const Fp8Format format : {Fp8Format::e4m3, Fp8Format::e5m2}) {
-        const auto count = static_cast<size_t>(size.rows * size.columns);
-        Doubles values = uniform(count, -2, 2, count);
-        for (size_t i = 0; i < count; i += 3) values[i] *= std::exp2(-static_cast<double>(i % 40));
-        const Tensor x = upload(values, {size.rows, size.columns}, dtype);
-        const Tensor scale = upload({1.0 / 64, 64}, {2}, DType::f32);
-        const Tensor straight = ops::fp8_bytes(*context_, x.numel());
-        const Tensor turned = ops::fp8_bytes(*context_, x.numel());
-        launch(*context_, OpKernel::fp8_quantize, "test",
-               Fp8QuantizeParams{dtype, format, size.rows, size.columns, x.raw(),
-                                 static_cast<const float*>(scale.raw()), straight.raw(),
-                                 turned.raw()});
-        const auto a = bytes(straight, count), b = bytes(turned, count);
-        const Doubles stored = download(x);
-        for (size_t i = 0; i < count; ++i) {
-          const uint8_t wanted = float_to_fp8(static_cast<float>(stored[i]) * 64, format);
-          const auto row = i / static_cast<size_t>(size.columns);
-          const auto column = i % static_cast<size_t>(size.columns);
-          ASSERT_EQ(a[i], wanted) << size.rows << " x " << size.columns << ", " << i;
-          ASSERT_EQ(b[column * static_cast<size_t>(size.rows) + row], wanted) << i;
+  const Size sizes[] = {{1, 1},     {3, 5},  {16, 16},  {48, 80}, {130, 64}, {128, 64},
+                        {144, 208}, {7, 48}, {300, 33}, {8, 24},  {257, 8},  {0, 16}};
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Fp8Format format : {Fp8Format::e4m3, Fp8Format::e5m2}) {
+      std::vector<Tensor> inputs;
+      std::vector<ops::Fp8Matrix> matrices;
+      std::vector<Fp8Item> items;
+      for (int copy = 0; copy < 6; ++copy)
+        for (const Size size : sizes) {
+          const auto count = static_cast<size_t>(size.rows * size.columns);
+          Doubles values = uniform(count, -2 - copy, 2 + copy, count + static_cast<size_t>(copy));
+          for (size_t i = 1; i < count; i += 3)
+            values[i] *= std::exp2(-static_cast<double>(i % 40));
+          inputs.push_back(upload(values, {size.rows, size.columns}, dtype));
+          matrices.push_back(
+              ops::fp8_matrix(*context_, format, size.rows, size.columns, ops::Fp8Copies::both));
+          items.push_back(ops::fp8_item(inputs.back(), matrices.back()));
         }
+      launch(*context_, OpKernel::fp8_quantize, "test",
+             Fp8QuantizeParams{dtype, format, static_cast<int64_t>(items.size()), items.data()});
+      for (size_t i = 0; i < items.size(); ++i) {
+        if (items[i].rows > 0) expect_copies(download(inputs[i]), matrices[i]);
       }
+    }
 }
 
 // One value that is not finite makes all of them NaN, so that a loss made of them is.
@@ -136,8 +160,8 @@ TEST_P(Fp8OnDevice, WhatIsNotFiniteSpreads) {
         std::numeric_limits<double>::quiet_NaN()}) {
     Doubles values = uniform(32 * 48, -1, 1, 5);
     values[777] = bad;
-    const ops::Fp8Matrix m =
-        ops::to_fp8(*context_, "test", upload(values, {32, 48}, dtype()), Fp8Format::e4m3, true);
+    const ops::Fp8Matrix m = ops::to_fp8(*context_, "test", upload(values, {32, 48}, dtype()),
+                                         Fp8Format::e4m3, ops::Fp8Copies::both);
     for (const double scale : download(m.scale)) EXPECT_TRUE(std::isnan(scale));
     for (const Tensor& tensor : {m.values, m.transposed})
       for (const uint8_t bits : bytes(tensor, values.size()))
@@ -158,15 +182,24 @@ TEST_P(Fp8OnDevice, GemmsAreThoseOfTheValues) {
       const Tensor a = upload(uniform(count_a, -3, 3, 1), {size.m, size.k}, dtype());
       const Tensor b = upload(uniform(count_b, -0.1, 0.1, 2), {size.n, size.k}, dtype());
       const Tensor bias = upload(uniform(static_cast<size_t>(size.n), -1, 1, 3), {size.n}, dtype());
-      const ops::Fp8Matrix q = ops::to_fp8(*context_, "test", b, Fp8Format::e4m3);
+      const ops::Fp8Matrix q =
+          ops::to_fp8(*context_, "test", b, Fp8Format::e4m3, ops::Fp8Copies::stored);
       for (const Fp8Format format : {Fp8Format::e4m3, Fp8Format::e5m2}) {
-        const ops::Fp8Matrix p = ops::to_fp8(*context_, "test", a, format);
+        const ops::Fp8Matrix p = ops::to_fp8(*context_, "test", a, format, ops::Fp8Copies::stored);
         const Tensor c = context_->empty({size.m, size.n}, dtype());
         ops::fp8_product(*context_, "test", p.as_stored(), q.as_stored(), size.m, dtype(), c.raw(),
                          has_bias ? bias : Tensor{});
         const auto x = bytes(p.values, count_a), w = bytes(q.values, count_b);
         const double scale = download(p.scale)[0] * download(q.scale)[0];
         const Doubles result = download(c), added = download(bias);
+        Doubles twice;  // as of a gradient: float32, added to what is there
+        if (!has_bias) {
+          const Tensor sums = context_->zeros({size.m, size.n}, DType::f32);
+          for (int i = 0; i < 2; ++i)
+            ops::fp8_product(*context_, "test", p.as_stored(), q.as_stored(), size.m, DType::f32,
+                             sums.raw(), {}, true);
+          twice = download(sums);
+        }
         for (int64_t i = 0; i < size.m; ++i)
           for (int64_t j = 0; j < size.n; ++j) {
             double sum = 0, magnitude = 0;
@@ -184,6 +217,10 @@ TEST_P(Fp8OnDevice, GemmsAreThoseOfTheValues) {
             ASSERT_NEAR(result[static_cast<size_t>(i * size.n + j)], sum,
                         GetParam().rounding * std::abs(sum) + 0x1p-10 * magnitude)
                 << size.m << " x " << size.n << " x " << size.k << " at " << i << ", " << j;
+            if (has_bias) continue;
+            ASSERT_NEAR(twice[static_cast<size_t>(i * size.n + j)], 2 * sum,
+                        1e-5 * std::abs(sum) + 0x1p-9 * magnitude)
+                << i << ", " << j;
           }
       }
     }
@@ -204,7 +241,12 @@ Fp8LinearRun run_fp8_linear(Context& context, const Doubles& x, const Doubles& w
   Tensor w = context.from_doubles(weight, {out, in}, dtype);
   Tensor b = context.from_doubles(bias, {out}, dtype);
   for (Tensor* tensor : {&a, &w, &b}) set_requires_grad(*tensor, true);
-  const Tensor y = fp8 ? ops::fp8_linear(context, a, w, b) : ops::linear(context, a, w, b);
+  Tensor y;
+  if (fp8)
+    y = ops::fp8_linear(context, a, w,
+                        ops::to_fp8(context, "test", w, Fp8Format::e4m3, ops::Fp8Copies::both), b);
+  else
+    y = ops::linear(context, a, w, b);
   context.backward(y, context.from_doubles(upstream, y.shape(), dtype));
   const auto values = [&](const Tensor& tensor) {
     Doubles all;
@@ -247,8 +289,8 @@ double largest_of(const Doubles& values) {
   return top;
 }
 
-// y and dx are those of ops::linear on what FP8 leaves of x, W and dy, dW and db those of all
-// digits.
+// y, dx and dW are those of ops::linear on what FP8 leaves of x, W and dy, db that of all digits.
+// Rows that are no multiple of 16 are padded in dW.
 TEST_P(Fp8OnDevice, ALinearLayerIsThatOfItsDefinition) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 2);
   struct Size {
@@ -271,10 +313,52 @@ TEST_P(Fp8OnDevice, ALinearLayerIsThatOfItsDefinition) {
     const double rounding = 2 * GetParam().rounding + 0x1p-12;
     EXPECT_LT(relative_distance(actual.y, rounded.y), rounding);
     EXPECT_LT(relative_distance(actual.dx, rounded.dx), rounding);
-    EXPECT_LT(relative_distance(actual.dweight, exact.dweight), rounding);
+    EXPECT_LT(relative_distance(actual.dweight, rounded.dweight), rounding);
     EXPECT_LT(relative_distance(actual.dbias, exact.dbias), rounding);
+    EXPECT_LT(relative_distance(actual.dweight, exact.dweight), 0.125);
     EXPECT_LT(relative_distance(actual.y, exact.y), 0.125);
     EXPECT_LT(relative_distance(actual.dx, exact.dx), 0.125);
+  }
+}
+
+// What is not kept for backward but computed again gives the same bits, and is computed once.
+TEST_P(Fp8OnDevice, ALinearLayerTakesRecomputedInput) {
+  constexpr int64_t kRows = 21, kIn = 32, kOut = 48;
+  const Tensor x = upload(uniform(kRows * kIn, -2, 2, 1), {kRows, kIn}, dtype());
+  const Tensor weight = upload(uniform(kOut * kIn, -0.2, 0.2, 2), {kOut, kIn}, dtype());
+  const Tensor dy = upload(uniform(kRows * kOut, -1e-3, 1e-3, 3), {kRows, kOut}, dtype());
+  const ops::Fp8Matrix narrow =
+      ops::to_fp8(*context_, "test", weight, Fp8Format::e4m3, ops::Fp8Copies::both);
+  int again = 0;
+  const auto gradients = [&](bool recomputes) {
+    Tensor in = x.detach(), w = weight.detach();
+    set_requires_grad(in, true);
+    set_requires_grad(w, true);
+    if (recomputes)
+      in.variable()->recompute = [&](Context&) {
+        ++again;
+        return x;
+      };
+    context_->backward(ops::fp8_linear(*context_, in, w, narrow), dy);
+    return std::pair(download(grad_of(in)), download(grad_of(w)));
+  };
+  const auto kept = gradients(false);
+  EXPECT_EQ(again, 0);
+  EXPECT_EQ(gradients(true), kept);
+  EXPECT_EQ(again, 1);
+}
+
+TEST_P(Fp8OnDevice, ALinearLayerNamesAWeightThatIsNotItsOwn) {
+  const Tensor x = context_->zeros({4, 16}, dtype()), w = context_->zeros({32, 16}, dtype());
+  const Tensor other = context_->zeros({16, 16}, dtype());
+  try {
+    ops::fp8_linear(*context_, x, w,
+                    ops::to_fp8(*context_, "test", other, Fp8Format::e4m3, ops::Fp8Copies::both));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::shape_mismatch);
+    EXPECT_NE(error.message().find("the FP8 weight is [16, 16]"), std::string::npos)
+        << error.what();
   }
 }
 
@@ -284,6 +368,7 @@ struct Fp8LossCase {
   int64_t rows, width, classes;
   double smoothing;
   bool bias, weights;
+  bool taught = false;
 };
 
 struct Fp8LossRun {
@@ -319,7 +404,12 @@ class Fp8Loss : public Fp8OnDevice {
       if (tensor->defined()) set_requires_grad(*tensor, true);
     x.variable()->grad_dtype = dtype;
     ops::LinearCrossEntropyOptions options;
-    options.fp8 = fp8;
+    std::optional<ops::Fp8Matrix> narrow;
+    if (fp8)
+      options.fp8_weight = &narrow.emplace(ops::to_fp8(
+          context, "test", context.from_doubles(in.weight, {c.classes, c.width}, this->dtype()),
+          Fp8Format::e4m3, ops::Fp8Copies::both));
+    if (c.taught) options.teacher = teacher(context, c, dtype);
     options.loss.label_smoothing = c.smoothing;
     options.loss.reduction = Reduction::sum;
     options.loss.scale = 1.0 / static_cast<double>(c.rows);
@@ -339,6 +429,16 @@ class Fp8Loss : public Fp8OnDevice {
     result.dweight = values(grad_of(weight));
     if (c.bias) result.dbias = values(grad_of(bias));
     return result;
+  }
+
+  // Learned from with half of the loss.
+  ops::DistillationTeacher teacher(Context& context, const Fp8LossCase& c, DType dtype) const {
+    ops::DistillationTeacher teacher;
+    teacher.x = context.from_doubles(uniform(static_cast<size_t>(c.rows * 8), -2, 2, 6),
+                                     {c.rows, 8}, dtype);
+    teacher.weight = context.from_doubles(uniform(static_cast<size_t>(c.classes * 8), -1, 1, 7),
+                                          {c.classes, 8}, dtype);
+    return teacher;
   }
 
   // What the op is to compute, in float64 but for the values that are FP8.
@@ -389,7 +489,13 @@ class Fp8Loss : public Fp8OnDevice {
             {53, 64, 208, 0.1, true, true},
             {40, 96, 1008, 0, false, true},
             {9, 16, 4112, 0.1, true, false},
-            {5, 16, 20'000, 0, false, true}};
+            {5, 16, 20'000, 0, false, true},
+            // With padding behind the classes.
+            {24, 32, 50, 0, false, false},
+            {53, 64, 203, 0.1, true, true},
+            {40, 96, 1001, 0.1, false, true},
+            {9, 16, 4127, 0, true, false},
+            {5, 16, 20'001, 0.1, false, true}};
   }
 };
 
@@ -475,15 +581,36 @@ TEST_P(Fp8Loss, WhatIsNotFiniteIsSeenInTheLoss) {
   }
 }
 
+// With a teacher the logits are FP8 and dx is not. Padding lies behind both rows of logits.
+TEST_P(Fp8Loss, ATeacherGoesWithPaddingToo) {
+  const auto cpu = make_context({DeviceKind::cpu, 0}, 2);
+  for (const int64_t classes : {48, 50, 203, 2001}) {
+    SCOPED_TRACE(classes);
+    const Fp8LossCase c{37, 32, classes, 0.1, true, true, true};
+    Inputs in = inputs(c);
+    const Fp8LossRun actual = run(*context_, c, in, dtype(), true, 16);
+    in.x = through_fp8(in.x, Fp8Format::e4m3, largest_of(in.x));
+    in.weight = through_fp8(in.weight, Fp8Format::e4m3, largest_of(in.weight));
+    const Fp8LossRun rounded = run(*cpu, c, in, DType::f64, false, 16);
+    EXPECT_NEAR(actual.loss, rounded.loss, 2 * GetParam().rounding * rounded.loss);
+    EXPECT_LT(relative_distance(actual.dbias, rounded.dbias), 4 * GetParam().rounding);
+    // Their factors have all digits of W and of x.
+    EXPECT_LT(relative_distance(actual.dx, rounded.dx), 0.0625);
+    EXPECT_LT(relative_distance(actual.dweight, rounded.dweight), 0.0625);
+  }
+}
+
 // Rows of 128,256 logits do not fit into the shared memory of a block: another kernel.
 TEST_P(Fp8Loss, RowsThatAreTooLargeForABlock) {
   if (context_->device().kind == DeviceKind::cpu) GTEST_SKIP() << "the CPU has one kernel";
-  const Fp8LossCase c{5, 16, 128'256, 0.1, false, true};
-  const Inputs in = inputs(c);
-  const Fp8LossRun expected = definition(c, in);
-  const Fp8LossRun actual = run(*context_, c, in, dtype(), true, 3);
-  EXPECT_NEAR(actual.loss, expected.loss, 2 * GetParam().rounding * expected.loss);
-  EXPECT_LT(relative_distance(actual.dx, expected.dx), 4 * GetParam().rounding + 1e-3);
+  for (const int64_t classes : {128'256, 128'247}) {
+    const Fp8LossCase c{5, 16, classes, 0.1, false, true};
+    const Inputs in = inputs(c);
+    const Fp8LossRun expected = definition(c, in);
+    const Fp8LossRun actual = run(*context_, c, in, dtype(), true, 3);
+    EXPECT_NEAR(actual.loss, expected.loss, 2 * GetParam().rounding * expected.loss);
+    EXPECT_LT(relative_distance(actual.dx, expected.dx), 4 * GetParam().rounding + 1e-3);
+  }
 }
 
 TEST_P(Fp8Loss, BadSizesAreNamed) {
@@ -496,7 +623,6 @@ TEST_P(Fp8Loss, BadSizesAreNamed) {
       EXPECT_EQ(error.origin(), "linear_cross_entropy");
     }
   };
-  refused({8, 32, 50, 0, false, false}, dtype(), "the number of classes, got 50");
   refused({8, 24, 48, 0, false, false}, dtype(), "the width, got 24");
   const bool cpu = context_->device().kind == DeviceKind::cpu;
   refused({8, 32, 48, 0, false, false}, cpu ? DType::f64 : DType::f32,

@@ -2,7 +2,7 @@
 // it, and, on a GPU with TRAFO_TEST_DEVICE=cuda, that it trains and resumes with the same bits.
 #include <cstring>
 
-#include "engine/ops/fp8/fp8.h"
+#include "engine/nn/fp8_weights.h"
 #include "engine/train/memory_plan.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/train/training_support.h"
@@ -18,9 +18,8 @@ TrainOptions fp8_options(bool fp8 = true) {
   return options;
 }
 
-constexpr int64_t kFp8Vocabulary = 32;
+constexpr int64_t kFp8Vocabulary = 37;  // FP8 GEMMs pad it
 
-// Sizes that FP8 GEMMs have.
 ModelConfig fp8_config(Architecture architecture = Architecture::decoder_lm) {
   ModelConfig config = tiny_config(architecture);
   config.vocabulary = kFp8Vocabulary;
@@ -64,17 +63,26 @@ TEST(Fp8Training, AFloat32ModelRefusesIt) {
   EXPECT_TRUE(fp8_says(error, "fp8 is for models in bfloat16")) << error.what();
 }
 
-TEST(Fp8Training, AVocabularyThatDoesNotFitIsRefusedByTheFirstPlan) {
+TEST(Fp8Training, AWidthThatDoesNotFitIsRefusedByTheFirstPlan) {
   ModelConfig config = fp8_config();
-  config.vocabulary = 40;
+  config.width = 24;
+  config.heads = 2;
   EXPECT_NO_THROW(fp8_plan(config, DType::bf16, fp8_options(false)));
   const Error error = fp8_error([&] { fp8_plan(config, DType::bf16, fp8_options()); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-  EXPECT_TRUE(fp8_says(error, "the number of classes, got 40")) << error.what();
+  EXPECT_TRUE(fp8_says(error, "the width of the model, got 24")) << error.what();
 }
 
-// The copies in FP8: the matrix in both layouts, x, and the gradient of a chunk of logits. Some of
-// them lie where the arena of a step had a hole.
+TEST(Fp8Training, AnyVocabularyHasAPlan) {
+  for (const int64_t vocabulary : {33, 40, 47}) {
+    ModelConfig config = fp8_config();
+    config.vocabulary = vocabulary;
+    EXPECT_NO_THROW(fp8_plan(config, DType::bf16, fp8_options())) << vocabulary;
+  }
+}
+
+// The copies in FP8: the matrix in both layouts, x, and the gradient of a chunk of logits. The last
+// two may lie where the arena of a step had a hole.
 TEST(Fp8Training, ThePlanHasItsCopies) {
   ModelConfig config = fp8_config();
   config.vocabulary = 8192;
@@ -88,6 +96,54 @@ TEST(Fp8Training, ThePlanHasItsCopies) {
   EXPECT_EQ(with.optimizer, without.optimizer);
   EXPECT_GE(with.activations, without.activations + copies / 2);
   EXPECT_LE(with.activations, without.activations + copies + copies / 8);
+}
+
+// Copies of the values at the last refresh, of the output projection and of wide linear layers.
+TEST(Fp8Weights, AreThoseOfTheLastRefresh) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 2);
+  const auto model = make_model(*context, fp8_config(), 5);
+  ParameterStore& parameters = model->parameters();
+  const ParamId output = model->output_projection().weight.parameter;
+  const int64_t width = parameters.shape(output)[1];
+  Fp8Weights weights(*context, parameters, output, width);
+  const auto bytes_of_copies = [&](const ops::Fp8Matrix& m) {
+    auto all = bytes_of(*context, m.values);
+    for (const Tensor& tensor : {m.transposed, m.scale}) {
+      const auto more = bytes_of(*context, tensor);
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  };
+  const auto expected = [&](ParamId id) {
+    return bytes_of_copies(ops::to_fp8(*context, "test", parameters.value(id).detach(),
+                                       Fp8Format::e4m3, ops::Fp8Copies::both));
+  };
+  weights.refresh(*context);
+  size_t copies = 0;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const bool linear = parameters.prunable(id) && parameters.shape(id)[0] >= width &&
+                        parameters.shape(id)[1] >= width;
+    const ops::Fp8Matrix* copy = weights.find(id);
+    EXPECT_EQ(copy != nullptr, linear || id == output) << parameters.name(id);
+    if (!copy) continue;
+    ++copies;
+    EXPECT_EQ(bytes_of_copies(*copy), expected(id)) << parameters.name(id);
+  }
+  EXPECT_GT(copies, 2u);
+  {
+    const Fp8Scope scope(parameters, &weights);
+    EXPECT_EQ(parameters.weight(output).fp8, weights.find(output));
+  }
+  EXPECT_EQ(parameters.weight(output).fp8, nullptr);
+
+  const auto before = bytes_of_copies(*weights.find(output));
+  const std::vector<float> doubled(static_cast<size_t>(parameters.value(output).numel()), 0.75f);
+  parameters.set_value(*context, output, doubled.data(), doubled.size() * sizeof(float));
+  EXPECT_EQ(bytes_of_copies(*weights.find(output)), before);
+  weights.refresh(*context);
+  EXPECT_EQ(bytes_of_copies(*weights.find(output)), expected(output));
+  EXPECT_NE(bytes_of_copies(*weights.find(output)), before);
 }
 
 TEST(Fp8Training, ARunKeepsIt) {
@@ -200,6 +256,29 @@ TEST_F(Fp8TrainingOnCuda, AnOverflowIsSkipped) {
   const auto before = weights(*context_, *model);
   EXPECT_TRUE(trainer.step({&data[1], 1}).skipped);
   EXPECT_EQ(weights(*context_, *model), before);
+}
+
+// All micro-batches of an update read the same copies of the weights.
+TEST_F(Fp8TrainingOnCuda, MicroBatchesAddUp) {
+  const auto data = copy_batches(Architecture::decoder_lm, 8);
+  ModelConfig config = fp8_config();
+  config.dropout = config.attention_dropout = config.ffn_dropout = 0;
+  std::vector<std::byte> results[2];
+  for (auto& result : results) {
+    const auto model = make_model(*context_, config, 5, DType::bf16);
+    Trainer trainer(*context_, *model, fp8_options());
+    double last = 0;
+    for (int round = 0; round < 30; ++round) {
+      const StepResult step = trainer.step(data);
+      EXPECT_FALSE(step.skipped);
+      if (round == 0) last = step.loss;
+      if (round == 29) {
+        EXPECT_LT(step.loss, last);
+      }
+    }
+    result = weights(*context_, *model);
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 // A model whose linear layers are wide enough for FP8: it learns, and what is computed a second

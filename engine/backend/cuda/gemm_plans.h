@@ -11,7 +11,7 @@
 
 namespace trafo::cuda {
 
-// A and B of a GEMM are FP8; C and bias have GemmParams::dtype, bf16. The factors, on the device,
+// A and B of a GEMM are FP8; C and bias are as of a GEMM of bf16. The factors, on the device,
 // multiply A and B.
 struct Fp8Operands {
   Fp8Format a, b;
@@ -71,7 +71,7 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& params, int32_t& result
 // factors.
 cublasStatus_t run_plan(DeviceState& device, const GemmParams& params, GemmPlan& plan);
 
-// A GEMM of FP8 operands: batch 1, trans_b without trans_a, contiguous, without `accumulate`.
+// A GEMM of FP8 operands: batch 1, trans_b without trans_a, contiguous.
 int32_t fp8_gemm(DeviceState& device, const GemmParams& params, const Fp8Operands& fp8);
 
 int32_t blas_failed(DeviceState& device, cublasStatus_t status, const char* what);

@@ -144,7 +144,7 @@ CrossEntropyOutput cross_entropy(Context& context, const Tensor& logits, const T
   params.label_smoothing = options.label_smoothing;
   params.ignore_label = options.ignore_label;
   params.rows = rows;
-  params.classes = classes;
+  params.classes = params.stride = classes;
   params.logits = x.raw();
   params.labels = static_cast<const int32_t*>(inputs.labels.raw());
   params.weights = inputs.weights.defined() ? inputs.weights.raw() : nullptr;

@@ -26,6 +26,7 @@ struct CrossEntropyForwardParams {
   double label_smoothing;
   int32_t ignore_label;
   int64_t rows, classes;
+  int64_t stride;  // elements from a row of logits or dlogits to the next, at least `classes`
   const void* logits;
   const int32_t* labels;
   const void* weights;  // [rows], stat_dtype(dtype) as everything below, or null
@@ -38,8 +39,9 @@ struct CrossEntropyForwardParams {
   double dloss;
   void* dlogits;  // [rows, classes], may be the same memory as logits; null: not wanted
   // dlogits before it is rounded to dtype, times dlogits_scale[1], in E5M2 (core/fp8.h): float32 on
-  // the CPU and bfloat16 on CUDA, with classes a multiple of 16. Null: not wanted.
-  void* dlogits_fp8;  // bytes [rows, classes]
+  // the CPU and bfloat16 on CUDA, with a stride that is a multiple of 16 and less than 16 elements
+  // more than `classes`. Both gradients then have zeros behind a row. Null: not wanted.
+  void* dlogits_fp8;  // bytes [rows, stride]
   const float* dlogits_scale;
 };
 

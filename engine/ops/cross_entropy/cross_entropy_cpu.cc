@@ -90,14 +90,14 @@ void row_gradient(const T* row, T* out, int64_t classes, int32_t label, T lse, T
   out[label] -= static_cast<T>(g * (1 - smoothing));
 }
 
-// A row of the gradient in FP8, or zeros where it is null.
+// A row of the gradient in FP8, and the zeros behind it.
 template <class T>
-void put_fp8(const CrossEntropyForwardParams& p, int64_t row, const T* gradient) {
-  uint8_t* out = static_cast<uint8_t*>(p.dlogits_fp8) + row * p.classes;
+void put_fp8(const CrossEntropyForwardParams& p, int64_t row, T* gradient) {
+  std::fill(gradient + p.classes, gradient + p.stride, T{0});
+  uint8_t* out = static_cast<uint8_t*>(p.dlogits_fp8) + row * p.stride;
+  std::fill(out + p.classes, out + p.stride, uint8_t{0});
   for (int64_t c = 0; c < p.classes; ++c)
-    out[c] = gradient ? float_to_fp8(static_cast<float>(gradient[c]) * p.dlogits_scale[1],
-                                     Fp8Format::e5m2)
-                      : uint8_t{0};
+    out[c] = float_to_fp8(static_cast<float>(gradient[c]) * p.dlogits_scale[1], Fp8Format::e5m2);
 }
 
 template <class T>
@@ -112,15 +112,15 @@ void forward(ThreadPool& pool, const CrossEntropyForwardParams& p) {
   const double smoothing = p.label_smoothing;
   parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      T* out = dlogits ? dlogits + t * p.classes : nullptr;
+      T* out = dlogits ? dlogits + t * p.stride : nullptr;
       if (p.labels[t] == p.ignore_label) {
         loss[t] = nll[t] = lse[t] = T{0};
         if (lse_rest) lse_rest[t] = T{0};
         if (out) std::fill(out, out + p.classes, T{0});
-        if (p.dlogits_fp8) put_fp8<T>(p, t, nullptr);
+        if (p.dlogits_fp8) put_fp8(p, t, out);
         continue;
       }
-      const T* row = logits + t * p.classes;
+      const T* row = logits + t * p.stride;
       const RowSums sums = row_sums(row, p.classes, smoothing > 0);
       const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
       const double hit = (sums.base - static_cast<double>(row[p.labels[t]])) + sums.rest;

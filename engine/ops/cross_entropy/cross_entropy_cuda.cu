@@ -145,7 +145,7 @@ struct RowSums {
 struct LossArgs {
   double smoothing, smoothing_of_class;  // e, e / classes
   int32_t ignore_label;
-  int64_t classes;
+  int64_t classes, stride;
 };
 
 // dx of one row: gradient e^(x - lse) - spread, and `hit` less at the label.
@@ -169,7 +169,7 @@ struct RowGradient {
 
 // The gradient in E5M2 beside dlogits, of bfloat16 alone.
 struct Fp8Gradient {
-  uint8_t* values;  // bytes [rows, classes]; null: not wanted
+  uint8_t* values;  // bytes [rows, stride]; null: not wanted
   const float* scale;
 
   // Eight elements from `i` on, a multiple of eight.
@@ -178,6 +178,14 @@ struct Fp8Gradient {
   }
   __device__ __forceinline__ void put(int64_t i, float v, float factor) const {
     values[i] = fp8_of<Fp8Format::e5m2>(v * factor);
+  }
+  // The zeros behind row `t` of both gradients, fewer than threads.
+  template <class T>
+  __device__ __forceinline__ void clear_behind(T* row, int64_t t, const LossArgs& args) const {
+    const int64_t c = args.classes + threadIdx.x;
+    if (c >= args.stride) return;
+    row[c] = from_float<T>(0.0f);
+    values[t * args.stride + c] = 0;
   }
 };
 
@@ -229,11 +237,12 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
       a.loss[t] = a.nll[t] = a.lse[t] = 0;
       if (a.lse_rest) a.lse_rest[t] = 0;
     }
-    if constexpr (kGradient) clear_row<T, Threads>(a.dlogits + t * args.classes, args.classes);
-    if constexpr (kFp8) clear_bytes<Threads>(a.fp8.values + t * args.classes, args.classes);
+    if constexpr (kGradient)
+      clear_row<T, Threads>(a.dlogits + t * args.stride, kFp8 ? args.stride : args.classes);
+    if constexpr (kFp8) clear_bytes<Threads>(a.fp8.values + t * args.stride, args.stride);
     return;
   }
-  const T* row = a.logits + t * args.classes;
+  const T* row = a.logits + t * args.stride;
   const RowParts<T> parts(row, args.classes);
   const PackStream<Threads, kGradient> stream(row + parts.head, parts.packs, slots);
   // Before any thread can write a gradient over it: the barrier of the sums comes later.
@@ -285,7 +294,7 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   }
   if constexpr (kGradient) {
     const RowGradient<T> gradient(args, lse, lse_rest, a.dloss * weight);
-    T* out = a.dlogits + t * args.classes;
+    T* out = a.dlogits + t * args.stride;
     auto* body = out + parts.head;
     float factor = 0;
     if constexpr (kFp8) factor = a.fp8.scale[1];
@@ -294,14 +303,19 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
       float v[W];
       gradient.of_pack(slots[i], v);
       store_floats<T, W>(body + int64_t{i} * W, v);
-      if constexpr (kFp8) a.fp8.put(t * args.classes + parts.head + int64_t{i} * W, v, factor);
+      if constexpr (kFp8) a.fp8.put(t * args.stride + parts.head + int64_t{i} * W, v, factor);
     }
-    if (has_edge) out[parts.edge(threadIdx.x)] = from_float<T>(gradient.of(edge[0]));
+    if (has_edge) {
+      const float d = gradient.of(edge[0]);
+      out[parts.edge(threadIdx.x)] = from_float<T>(d);
+      if constexpr (kFp8) a.fp8.put(t * args.stride + parts.edge(threadIdx.x), d, factor);
+    }
+    if constexpr (kFp8) a.fp8.clear_behind(out, t, args);
     // By the thread that has written it without the label, so in this order.
     if (static_cast<int>(threadIdx.x) == parts.owner(label, Threads)) {
       const float d = gradient.of(at_label) - gradient.hit;
       out[label] = from_float<T>(d);
-      if constexpr (kFp8) a.fp8.put(t * args.classes + label, d, factor);
+      if constexpr (kFp8) a.fp8.put(t * args.stride + label, d, factor);
     }
   }
 }
@@ -329,11 +343,11 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
   // From the last row on: what forward has read last may still be in the cache.
   const int64_t t = static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x;
   const int32_t label = a.labels[t];
-  const T* row = a.logits + t * args.classes;
-  T* out = a.dlogits + t * args.classes;
+  const T* row = a.logits + t * args.stride;
+  T* out = a.dlogits + t * args.stride;
   if (label == args.ignore_label) {
-    if (!a.accumulate) clear_row<T, Threads>(out, args.classes);
-    if constexpr (kFp8) clear_bytes<Threads>(a.fp8.values + t * args.classes, args.classes);
+    if (!a.accumulate) clear_row<T, Threads>(out, kFp8 ? args.stride : args.classes);
+    if constexpr (kFp8) clear_bytes<Threads>(a.fp8.values + t * args.stride, args.stride);
     return;
   }
   RowParts<T> parts(row, args.classes);
@@ -352,23 +366,25 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
     at_label = gradient.of(to_float(row[label])) - gradient.hit;
     if (a.accumulate) at_label += to_float(out[label]);
   }
+  float factor = 0;
+  if constexpr (kFp8) factor = a.fp8.scale[1];
   for (int64_t e = threadIdx.x; e < parts.edges; e += Threads) {
     const int64_t c = parts.edge(e);
     const float d = gradient.of(to_float(row[c]));
     out[c] = from_float<T>(a.accumulate ? to_float(out[c]) + d : d);
+    if constexpr (kFp8) a.fp8.put(t * args.stride + c, d, factor);
   }
+  if constexpr (kFp8) a.fp8.clear_behind(out, t, args);
   T* body = out + parts.head;
-  float factor = 0;
-  if constexpr (kFp8) factor = a.fp8.scale[1];
   stream.for_each([&](int i, const uint4& pack) {
     float v[W];
     gradient.of_pack(pack, v);
     put_floats<T, W>(body + int64_t{i} * W, v, a.accumulate);
-    if constexpr (kFp8) a.fp8.put(t * args.classes + parts.head + int64_t{i} * W, v, factor);
+    if constexpr (kFp8) a.fp8.put(t * args.stride + parts.head + int64_t{i} * W, v, factor);
   });
   if (!has_label) return;
   out[label] = from_float<T>(at_label);
-  if constexpr (kFp8) a.fp8.put(t * args.classes + label, at_label, factor);
+  if constexpr (kFp8) a.fp8.put(t * args.stride + label, at_label, factor);
 }
 
 // run(threads of a block, shared memory of a ring) for rows of `packs`.
@@ -397,8 +413,8 @@ int32_t launch_rows(DeviceState& device, Kernel kernel, int64_t rows, int thread
   return launched(device, name);
 }
 
-LossArgs loss_args(double smoothing, int32_t ignore_label, int64_t classes) {
-  return {smoothing, smoothing / static_cast<double>(classes), ignore_label, classes};
+LossArgs loss_args(double smoothing, int32_t ignore_label, int64_t classes, int64_t stride) {
+  return {smoothing, smoothing / static_cast<double>(classes), ignore_label, classes, stride};
 }
 
 template <class T>
@@ -418,7 +434,7 @@ int32_t backward(DeviceState& device, const BackwardArgs<T>& args, int64_t rows)
 template <class T>
 int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
   ForwardArgs<T> args{};
-  args.loss_args = loss_args(p.label_smoothing, p.ignore_label, p.classes);
+  args.loss_args = loss_args(p.label_smoothing, p.ignore_label, p.classes, p.stride);
   args.logits = static_cast<const T*>(p.logits);
   args.labels = p.labels;
   args.weights = static_cast<const float*>(p.weights);
@@ -429,11 +445,12 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
   args.dloss = p.dloss;
   args.dlogits = static_cast<T*>(p.dlogits);
   args.fp8 = {static_cast<uint8_t*>(p.dlogits_fp8), p.dlogits_scale};
-  if (args.fp8.values && (sizeof(T) != 2 || p.classes % 16 != 0 || !aligned16(p.logits) ||
-                          !aligned16(p.dlogits) || !aligned16(p.dlogits_fp8)))
+  if (args.fp8.values &&
+      (sizeof(T) != 2 || p.stride % 16 != 0 || p.stride - p.classes >= 16 || !aligned16(p.logits) ||
+       !aligned16(p.dlogits) || !aligned16(p.dlogits_fp8)))
     return unsupported(device,
-                       "cross_entropy: FP8 gradients are of aligned bfloat16 rows of a multiple of "
-                       "16 classes");
+                       "cross_entropy: FP8 gradients are of aligned bfloat16 rows, whose distance "
+                       "is the next multiple of 16 classes");
   const int64_t packs = p.classes / kPackWidth<T>;
   // Some is the sums'.
   const bool fits = packs * 16 + 2048 <= static_cast<int64_t>(device.shared_memory_per_block);
@@ -489,7 +506,7 @@ int32_t cross_entropy_backward_cuda(cuda::DeviceState& device,
   int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const BackwardArgs<T> args{loss_args(p.label_smoothing, p.ignore_label, p.classes),
+    const BackwardArgs<T> args{loss_args(p.label_smoothing, p.ignore_label, p.classes, p.classes),
                                p.scale,
                                p.per_row,
                                p.accumulate,

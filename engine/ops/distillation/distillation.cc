@@ -71,7 +71,7 @@ CrossEntropyOutput distillation(Context& context, const Tensor& logits,
   params.label_smoothing = options.loss.label_smoothing;
   params.ignore_label = options.loss.ignore_label;
   params.rows = rows;
-  params.classes = classes;
+  params.classes = params.stride = classes;
   params.logits = x.raw();
   params.teacher = y.raw();
   params.labels = static_cast<const int32_t*>(inputs.labels.raw());

@@ -27,6 +27,7 @@ struct DistillationForwardParams {
   double label_smoothing;
   int32_t ignore_label;
   int64_t rows, classes;
+  int64_t stride;  // elements from a row of logits, teacher or dlogits to the next
   const void* logits;
   const void* teacher;  // [rows, classes]
   const int32_t* labels;

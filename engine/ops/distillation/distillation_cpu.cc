@@ -176,15 +176,15 @@ void forward(ThreadPool& pool, const DistillationForwardParams& p) {
   const Mixture mixture{p.share, p.temperature, p.label_smoothing};
   parallel_for_range(pool, p.rows, rows_per_block(p.classes), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      T* out = dlogits ? dlogits + t * p.classes : nullptr;
+      T* out = dlogits ? dlogits + t * p.stride : nullptr;
       if (p.labels[t] == p.ignore_label) {
         loss[t] = nll[t] = T{0};
         if (saved) std::fill_n(saved + t * kDistillationStats, kDistillationStats, T{0});
         if (out) std::fill_n(out, p.classes, T{0});
         continue;
       }
-      const T* x = logits + t * p.classes;
-      const T* y = teacher + t * p.classes;
+      const T* x = logits + t * p.stride;
+      const T* y = teacher + t * p.stride;
       const RowStats<T> stats(x, y, p.classes, p.temperature);
       const double weight = weights ? static_cast<double>(weights[t]) : 1.0;
       const auto top = static_cast<double>(stats.plain.top);

@@ -66,7 +66,7 @@ struct MixtureArgs {
   double share, temperature, smoothing;
   float inverse;  // 1 / temperature
   int32_t ignore_label;
-  int64_t classes;
+  int64_t classes, stride;
 };
 
 // dx of one row but for `hit`, which the label has less.
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   const MixtureArgs& m = a.mixture;
   const int64_t t = blockIdx.x;
   const int32_t label = a.labels[t];
-  T* out = a.dlogits ? a.dlogits + t * m.classes : nullptr;
+  T* out = a.dlogits ? a.dlogits + t * m.stride : nullptr;
   if (label == m.ignore_label) {
     if (threadIdx.x == 0) {
       a.loss[t] = a.nll[t] = 0;
@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
     if (out) clear_row<T, Threads>(out, m.classes);
     return;
   }
-  const T* row = a.logits + t * m.classes;
-  const T* teacher = a.teacher + t * m.classes;
+  const T* row = a.logits + t * m.stride;
+  const T* teacher = a.teacher + t * m.stride;
   const RowParts<T> parts = common_parts<T>(row, teacher, out, m.classes);
   // Before any thread can write a gradient over it: the barriers of the sums come later.
   const float at_label = to_float(row[label]);
@@ -239,9 +239,9 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
   const MixtureArgs& m = a.mixture;
   const int64_t t = blockIdx.x;
   const int32_t label = a.labels[t];
-  const T* row = a.logits + t * m.classes;
-  const T* teacher = a.teacher + t * m.classes;
-  T* out = a.dlogits + t * m.classes;
+  const T* row = a.logits + t * m.stride;
+  const T* teacher = a.teacher + t * m.stride;
+  T* out = a.dlogits + t * m.stride;
   if (label == m.ignore_label) {
     if (!a.accumulate) clear_row<T, Threads>(out, m.classes);
     return;
@@ -268,9 +268,14 @@ __global__ void __launch_bounds__(Threads) backward_kernel(BackwardArgs<T> a) {
 }
 
 template <class Params>
-MixtureArgs mixture_args(const Params& p) {
-  return {p.share,        p.temperature, p.label_smoothing, static_cast<float>(1 / p.temperature),
-          p.ignore_label, p.classes};
+MixtureArgs mixture_args(const Params& p, int64_t stride) {
+  return {p.share,
+          p.temperature,
+          p.label_smoothing,
+          static_cast<float>(1 / p.temperature),
+          p.ignore_label,
+          p.classes,
+          stride};
 }
 
 // run(threads of a block) for rows of `packs`.
@@ -283,7 +288,7 @@ int32_t with_threads(int64_t packs, const Run& run) {
 
 template <class T>
 int32_t forward(DeviceState& device, const DistillationForwardParams& p) {
-  const ForwardArgs<T> args{mixture_args(p),
+  const ForwardArgs<T> args{mixture_args(p, p.stride),
                             static_cast<const T*>(p.logits),
                             static_cast<const T*>(p.teacher),
                             p.labels,
@@ -302,7 +307,7 @@ int32_t forward(DeviceState& device, const DistillationForwardParams& p) {
 
 template <class T>
 int32_t backward(DeviceState& device, const DistillationBackwardParams& p) {
-  const BackwardArgs<T> args{mixture_args(p),
+  const BackwardArgs<T> args{mixture_args(p, p.classes),
                              p.scale,
                              p.per_row,
                              p.accumulate,

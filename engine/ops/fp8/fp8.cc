@@ -10,25 +10,34 @@ Tensor fp8_bytes(Context& context, int64_t elements) {
   return context.empty({(elements + kBytes - 1) / kBytes}, DType::i32);
 }
 
-Fp8Matrix to_fp8(Context& context, const char* op, const Tensor& x, Fp8Format format,
-                 bool transposed) {
+Fp8Matrix fp8_matrix(Context& context, Fp8Format format, int64_t rows, int64_t columns,
+                     Fp8Copies copies) {
+  const int64_t elements = checked_mul(padded_fp8(rows), padded_fp8(columns), "fp8");
   Fp8Matrix m;
   m.format = format;
-  m.rows = x.dim(0);
-  m.columns = x.dim(1);
+  m.rows = rows;
+  m.columns = columns;
   m.scale = context.empty({2}, DType::f32);
-  m.values = fp8_bytes(context, x.numel());
-  if (transposed) m.transposed = fp8_bytes(context, x.numel());
-  launch(context, OpKernel::fp8_scale, op,
-         Fp8ScaleParams{x.dtype(), format, x.numel(), x.raw(), 1, m.scales()});
-  launch(context, OpKernel::fp8_quantize, op,
-         Fp8QuantizeParams{x.dtype(), format, m.rows, m.columns, x.raw(), m.scales(),
-                           m.values.raw(), transposed ? m.transposed.raw() : nullptr});
+  if (copies != Fp8Copies::transposed) m.values = fp8_bytes(context, elements);
+  if (copies != Fp8Copies::stored) m.transposed = fp8_bytes(context, elements);
+  return m;
+}
+
+Fp8Item fp8_item(const Tensor& x, const Fp8Matrix& m) {
+  const auto bytes = [](const Tensor& copy) { return copy.defined() ? copy.raw() : nullptr; };
+  return {m.rows, m.columns, x.raw(), m.scales(), bytes(m.values), bytes(m.transposed)};
+}
+
+Fp8Matrix to_fp8(Context& context, const char* op, const Tensor& x, Fp8Format format,
+                 Fp8Copies copies) {
+  const Fp8Matrix m = fp8_matrix(context, format, x.dim(0), x.dim(1), copies);
+  const Fp8Item item = fp8_item(x, m);
+  launch(context, OpKernel::fp8_quantize, op, Fp8QuantizeParams{x.dtype(), format, 1, &item});
   return m;
 }
 
 void fp8_product(const Context& context, const char* op, const Fp8Operand& a, const Fp8Operand& b,
-                 int64_t rows, DType dtype, void* c, const Tensor& bias) {
+                 int64_t rows, DType dtype, void* c, const Tensor& bias, bool accumulate) {
   Fp8GemmParams p{};
   p.dtype = dtype;
   p.a_format = a.format;
@@ -42,6 +51,7 @@ void fp8_product(const Context& context, const char* op, const Fp8Operand& a, co
   p.b_scale = b.scale;
   p.c = c;
   p.bias = bias.defined() ? bias.raw() : nullptr;
+  p.accumulate = accumulate;
   launch(context, OpKernel::fp8_gemm, op, p);
 }
 
@@ -61,6 +71,15 @@ void require_fp8_dtype(const Context& context, const char* op, const Tensor& x) 
 void require_fp8_multiple(const char* op, const char* what, int64_t size) {
   require(size % kFp8Multiple == 0, ErrorCode::invalid_argument, op, "FP8 needs a multiple of ",
           kFp8Multiple, " as ", what, ", got ", size);
+}
+
+void require_fp8_weight(const char* op, const Tensor& weight, const Fp8Matrix& narrow) {
+  require(narrow.rows == weight.dim(0) && narrow.columns == weight.dim(1) &&
+              narrow.format == Fp8Format::e4m3 && narrow.values.defined() &&
+              narrow.transposed.defined(),
+          ErrorCode::shape_mismatch, op, "the weight ", weight.shape().str(),
+          " needs both copies of a matrix of this shape in E4M3, the FP8 weight is [", narrow.rows,
+          ", ", narrow.columns, "]");
 }
 
 }  // namespace trafo::ops

@@ -24,20 +24,26 @@ struct Fp8ScaleParams {
   float* scale;
 };
 
-// x times scale[1] in FP8. Values that are too large become the largest ones.
+// A matrix and its FP8 copies. A side of n elements has padded_fp8(n) there; the padding is zero.
+struct Fp8Item {
+  int64_t rows, columns;
+  const void* x;     // [rows, columns]
+  float* scale;      // as Fp8ScaleParams::scale
+  void* values;      // bytes [padded rows, padded columns], or null
+  void* transposed;  // bytes [padded columns, padded rows], or null
+};
+
+// Of each item: the scale of the largest magnitude of x, and x times this scale in FP8.
 struct Fp8QuantizeParams {
   DType dtype;  // of x: float32 or bfloat16
   Fp8Format format;
-  int64_t rows, columns;
-  const void* x;       // [rows, columns]
-  const float* scale;  // of Fp8ScaleParams
-  void* values;        // [rows, columns], or null
-  void* transposed;    // [columns, rows], or null
+  int64_t count;
+  const Fp8Item* items;  // in the memory of the host; read before the call returns
 };
 
-// C [m, n] = A [m, k] B^T (+ bias [n]), with B [n, k]. A and B are FP8 and contiguous.
+// C [m, n] (+)= A [m, k] B^T (+ bias [n]), with B [n, k]. A and B are FP8 and contiguous.
 struct Fp8GemmParams {
-  DType dtype;  // of C and bias: float32 on the CPU, bfloat16 on CUDA
+  DType dtype;  // of C and bias: float32 on the CPU, bfloat16 or, without bias, float32 on CUDA
   Fp8Format a_format, b_format;
   int64_t m, n, k;  // CUDA: n and k are multiples of kFp8Multiple
   const void* a;
@@ -46,9 +52,14 @@ struct Fp8GemmParams {
   const float* b_scale;
   void* c;
   const void* bias;  // or null
+  bool accumulate;   // add to the contents of C
 };
 
+// Sides of FP8 operands are multiples of this.
 inline constexpr int64_t kFp8Multiple = 16;
+constexpr int64_t padded_fp8(int64_t size) {
+  return (size + kFp8Multiple - 1) / kFp8Multiple * kFp8Multiple;
+}
 
 namespace ops {
 
@@ -69,23 +80,37 @@ struct Fp8Operand {
   }
 };
 
+// A matrix [rows, columns] with zeros behind its rows and columns, see Fp8Item.
 struct Fp8Matrix {
   Fp8Format format = Fp8Format::e4m3;
   int64_t rows = 0, columns = 0;
-  Tensor values, transposed;  // bytes [rows, columns] and [columns, rows]; undefined: not wanted
+  Tensor values, transposed;  // bytes; undefined: not wanted
   Tensor scale;               // float32 [2]
 
   float* scales() const { return static_cast<float*>(scale.raw()); }
-  Fp8Operand as_stored() const { return {format, values.raw(), scales(), rows, columns}; }
-  Fp8Operand as_transposed() const { return {format, transposed.raw(), scales(), columns, rows}; }
+  // With the padding of both sides.
+  Fp8Operand as_stored() const {
+    return {format, values.raw(), scales(), padded_fp8(rows), padded_fp8(columns)};
+  }
+  Fp8Operand as_transposed() const {
+    return {format, transposed.raw(), scales(), padded_fp8(columns), padded_fp8(rows)};
+  }
 };
 
+enum class Fp8Copies { stored, transposed, both };
+
+// Memory for the copies of a matrix.
+Fp8Matrix fp8_matrix(Context& context, Fp8Format format, int64_t rows, int64_t columns,
+                     Fp8Copies copies);
 // `x` [rows, columns] with its scale.
 Fp8Matrix to_fp8(Context& context, const char* op, const Tensor& x, Fp8Format format,
-                 bool transposed = false);
-// c [rows, b.rows] = the first `rows` of a, times b^T (+ bias [b.rows], if defined).
+                 Fp8Copies copies);
+// What fp8_quantize does for this matrix.
+Fp8Item fp8_item(const Tensor& x, const Fp8Matrix& matrix);
+// c [rows, b.rows] (+)= the first `rows` of a, times b^T (+ bias [b.rows], if defined).
 void fp8_product(const Context& context, const char* op, const Fp8Operand& a, const Fp8Operand& b,
-                 int64_t rows, DType dtype, void* c, const Tensor& bias = {});
+                 int64_t rows, DType dtype, void* c, const Tensor& bias = {},
+                 bool accumulate = false);
 
 // UNSUPPORTED, naming what is missing, if the device has no FP8 GEMMs. A dry run has them.
 void require_fp8_device(const Context& context, const char* op);
@@ -93,6 +118,8 @@ void require_fp8_device(const Context& context, const char* op);
 void require_fp8_dtype(const Context& context, const char* op, const Tensor& x);
 // INVALID_ARGUMENT for sizes that FP8 GEMMs do not have.
 void require_fp8_multiple(const char* op, const char* what, int64_t size);
+// SHAPE_MISMATCH unless `narrow` can be this weight in FP8, with both copies.
+void require_fp8_weight(const char* op, const Tensor& weight, const Fp8Matrix& narrow);
 
 }  // namespace ops
 }  // namespace trafo

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "engine/backend/cpu/gemm.h"
@@ -32,6 +33,19 @@ uint32_t magnitude_bits(float value) {
   return std::bit_cast<uint32_t>(value) & 0x7fffffffu;
 }
 
+uint32_t largest_magnitude(const void* v, DType dtype, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, magnitude_bits(fp8_operand(v, dtype, i)));
+  return largest;
+}
+
+void put_scale(uint32_t magnitude, Fp8Format format, float* scale) {
+  const Fp8ScaleBits bits = fp8_scale_bits(magnitude, format);
+  scale[0] = std::bit_cast<float>(bits.inverse);
+  scale[1] = std::bit_cast<float>(bits.scale);
+}
+
 std::vector<float> decoded(ThreadPool& pool, const void* bytes, Fp8Format format, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count));
   const auto* from = static_cast<const uint8_t*>(bytes);
@@ -46,29 +60,32 @@ std::vector<float> decoded(ThreadPool& pool, const void* bytes, Fp8Format format
 
 void fp8_scale_cpu(ThreadPool&, const Fp8ScaleParams& p) {
   require_fp8_dtype(p.dtype);
-  uint32_t largest = p.v ? 0 : magnitude_bits(1.0f);
-  for (int64_t i = 0; p.v && i < p.count; ++i)
-    largest = std::max(largest, magnitude_bits(fp8_operand(p.v, p.dtype, i)));
+  const uint32_t largest = p.v ? largest_magnitude(p.v, p.dtype, p.count) : magnitude_bits(1.0f);
   // Rounded up: the bound must hold.
   const double bound = static_cast<double>(std::bit_cast<float>(largest)) * std::abs(p.factor);
   float rounded = static_cast<float>(bound);
   if (static_cast<double>(rounded) < bound) rounded = std::nextafter(rounded, HUGE_VALF);
-  const Fp8ScaleBits bits = fp8_scale_bits(magnitude_bits(rounded), p.format);
-  p.scale[0] = std::bit_cast<float>(bits.inverse);
-  p.scale[1] = std::bit_cast<float>(bits.scale);
+  put_scale(magnitude_bits(rounded), p.format, p.scale);
 }
 
 void fp8_quantize_cpu(ThreadPool& pool, const Fp8QuantizeParams& p) {
   require_fp8_dtype(p.dtype);
-  auto* values = static_cast<uint8_t*>(p.values);
-  auto* transposed = static_cast<uint8_t*>(p.transposed);
-  parallel_for_range(pool, p.rows * p.columns, kFp8Grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const uint8_t bits = float_to_fp8(fp8_operand(p.x, p.dtype, i) * p.scale[1], p.format);
-      if (values) values[i] = bits;
-      if (transposed) transposed[i % p.columns * p.rows + i / p.columns] = bits;
-    }
-  });
+  for (const Fp8Item& m : std::span(p.items, static_cast<size_t>(p.count))) {
+    put_scale(largest_magnitude(m.x, p.dtype, m.rows * m.columns), p.format, m.scale);
+    auto* values = static_cast<uint8_t*>(m.values);
+    auto* transposed = static_cast<uint8_t*>(m.transposed);
+    const int64_t rows = padded_fp8(m.rows), columns = padded_fp8(m.columns);
+    parallel_for_range(pool, rows * columns, kFp8Grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / columns, column = i % columns;
+        const bool inside = row < m.rows && column < m.columns;
+        const float x = inside ? fp8_operand(m.x, p.dtype, row * m.columns + column) : 0;
+        const uint8_t bits = inside ? float_to_fp8(x * m.scale[1], p.format) : uint8_t{0};
+        if (values) values[i] = bits;
+        if (transposed) transposed[column * rows + row] = bits;
+      }
+    });
+  }
 }
 
 void fp8_gemm_cpu(ThreadPool& pool, const Fp8GemmParams& p) {
@@ -90,6 +107,7 @@ void fp8_gemm_cpu(ThreadPool& pool, const Fp8GemmParams& p) {
   q.c = p.c;
   q.ldc = p.n;
   q.bias = p.bias;
+  q.accumulate = p.accumulate;
   gemm_cpu(pool, q);
 }
 

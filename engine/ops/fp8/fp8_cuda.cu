@@ -2,6 +2,7 @@
 #include "engine/ops/fp8/fp8.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "engine/backend/cuda/device/fp8.cuh"
 #include "engine/backend/cuda/device/numeric.cuh"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// --- The scale: the largest magnitude, in two stages ---
+// --- The largest magnitude, in two stages ---
 
 // Running maxima of magnitudes. As bits they are ordered like their values, with infinity and NaN
 // at the end. bfloat16: two of them in a word.
@@ -26,22 +27,33 @@ __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t word) {
     return max(a, word & 0x7fffffffu);
 }
 
-// One uint32 for a block: the bits of the largest magnitude as a float32.
+// The largest of the block, in all threads. One barrier.
+__device__ __forceinline__ uint32_t block_largest(uint32_t top, uint32_t (&shared)[kThreads / 32]) {
+  top = __reduce_max_sync(0xffffffffu, top);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = top;
+  __syncthreads();
+  for (int warp = 0; warp < kThreads / 32; ++warp) top = max(top, shared[warp]);
+  return top;
+}
+
+// Bits of the largest magnitude as a float32, of part `part` of `parts` of v: in thread 0. Parts
+// go from the end of v to its beginning: what was written last may still be in the cache, and the
+// reader behind this begins at the beginning.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    largest_of_blocks(const T* v, int64_t packs, int64_t count, uint32_t* largest) {
+__device__ __forceinline__ uint32_t largest_of_part(const T* v, int64_t count, int part, int parts,
+                                                    uint32_t (&shared)[kThreads / 32]) {
   constexpr int W = kPackWidth<T>;
   constexpr int kLoads = 4;
-  __shared__ uint32_t shared[kThreads / 32];
-  const int64_t stride = int64_t{gridDim.x} * kThreads;
-  const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t packs = reinterpret_cast<uintptr_t>(v) % 16 == 0 ? count / W : 0;
+  const int64_t stride = int64_t{parts} * kThreads;
+  const int64_t first = int64_t{part} * kThreads + threadIdx.x;
   const auto* words = reinterpret_cast<const uint4*>(v);
   uint32_t top = 0;
   for (int64_t i = first; i < packs; i += stride * kLoads) {
     uint4 pack[kLoads];
 #pragma unroll
     for (int u = 0; u < kLoads; ++u)
-      pack[u] = i + u * stride < packs ? words[i + u * stride] : uint4{};
+      pack[u] = i + u * stride < packs ? words[packs - 1 - (i + u * stride)] : uint4{};
 #pragma unroll
     for (int u = 0; u < kLoads; ++u)
       top = larger<T>(larger<T>(larger<T>(larger<T>(top, pack[u].x), pack[u].y), pack[u].z),
@@ -50,102 +62,178 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (sizeof(T) == 2) top = max(top << 16, top & 0xffff0000u);
   for (int64_t i = packs * W + first; i < count; i += stride)
     top = max(top, __float_as_uint(to_float(v[i])) & 0x7fffffffu);
-  top = __reduce_max_sync(0xffffffffu, top);
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = top;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int warp = 1; warp < kThreads / 32; ++warp) top = max(top, shared[warp]);
-  largest[blockIdx.x] = top;
+  return block_largest(top, shared);
 }
 
-// One block. The bound is rounded up, so that it holds.
-__global__ void __launch_bounds__(kThreads)
-    scale_of_largest(const uint32_t* largest, int blocks, double factor, Fp8Format format,
-                     float* scale) {
-  __shared__ uint32_t shared[kThreads / 32];
-  uint32_t top = blocks == 0 ? __float_as_uint(1.0f) : 0;
-  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += kThreads) top = max(top, largest[i]);
-  top = __reduce_max_sync(0xffffffffu, top);
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = top;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int warp = 1; warp < kThreads / 32; ++warp) top = max(top, shared[warp]);
-  const float bound = __double2float_ru(static_cast<double>(__uint_as_float(top)) * fabs(factor));
-  const Fp8ScaleBits bits = fp8_scale_bits(__float_as_uint(bound) & 0x7fffffffu, format);
+// Blocks that look for the largest of so many elements.
+constexpr int kMostParts = 512;
+template <class T>
+int parts_of(int64_t count) {
+  constexpr int64_t kPart = int64_t{kThreads} * 4 * kPackWidth<T>;
+  return static_cast<int>(std::clamp<int64_t>((count + kPart - 1) / kPart, 1, kMostParts));
+}
+
+__device__ __forceinline__ void put_scale(const Fp8ScaleBits& bits, float* scale) {
   scale[0] = __uint_as_float(bits.inverse);
   scale[1] = __uint_as_float(bits.scale);
 }
 
+// --- The scale of a bound ---
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    largest_of_parts(const T* v, int64_t count, uint32_t* largest) {
+  __shared__ uint32_t shared[kThreads / 32];
+  const uint32_t top =
+      largest_of_part(v, count, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), shared);
+  if (threadIdx.x == 0) largest[blockIdx.x] = top;
+}
+
+// One block. The bound is rounded up, so that it holds.
+__global__ void __launch_bounds__(kThreads)
+    scale_of_largest(const uint32_t* largest, int parts, double factor, Fp8Format format,
+                     float* scale) {
+  __shared__ uint32_t shared[kThreads / 32];
+  uint32_t top = parts == 0 ? __float_as_uint(1.0f) : 0;
+  for (int i = static_cast<int>(threadIdx.x); i < parts; i += kThreads) top = max(top, largest[i]);
+  top = block_largest(top, shared);
+  if (threadIdx.x != 0) return;
+  const float bound = __double2float_ru(static_cast<double>(__uint_as_float(top)) * fabs(factor));
+  put_scale(fp8_scale_bits(__float_as_uint(bound) & 0x7fffffffu, format), scale);
+}
+
 template <class T>
 int32_t fp8_scale(DeviceState& device, const Fp8ScaleParams& p) {
-  constexpr int64_t kBlockPacks = kThreads * 4;
-  const auto* v = static_cast<const T*>(p.v);
-  const int64_t packs = aligned16(v) ? p.count / kPackWidth<T> : 0;
-  const int64_t work = packs > 0 ? packs : p.count;
-  int64_t blocks = 0;
+  int parts = 0;
   uint32_t* largest = nullptr;
-  if (v) {
-    blocks = std::clamp<int64_t>((work + kBlockPacks - 1) / kBlockPacks, 1,
-                                 int64_t{8} * std::max(1, device.multiprocessors));
-    largest =
-        static_cast<uint32_t*>(device.scratch(static_cast<size_t>(blocks) * sizeof(uint32_t)));
+  if (p.v) {
+    parts = parts_of<T>(p.count);
+    largest = static_cast<uint32_t*>(device.scratch(static_cast<size_t>(parts) * sizeof(uint32_t)));
     if (!largest) return kOutOfMemory;
-    largest_of_blocks<T>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, device.stream>>>(v, packs, p.count, largest);
+    largest_of_parts<<<static_cast<unsigned>(parts), kThreads, 0, device.stream>>>(
+        static_cast<const T*>(p.v), p.count, largest);
     const int32_t result = launched(device, "fp8_scale");
     if (result != kSuccess) return result;
   }
-  scale_of_largest<<<1, kThreads, 0, device.stream>>>(largest, static_cast<int>(blocks), p.factor,
-                                                      p.format, p.scale);
+  scale_of_largest<<<1, kThreads, 0, device.stream>>>(largest, parts, p.factor, p.format, p.scale);
   return launched(device, "fp8_scale");
 }
 
-// --- Values ---
+// --- Values: all matrices of a call in two launches ---
 
-// A tile of kTileRows x kTileColumns: its rows are read as packs of 8, and its columns leave
-// through shared memory in packs of 16 bytes. rows is a multiple of 16 if `transposed` is wanted,
-// columns one of 8, and everything is aligned to 16 bytes.
+constexpr int kMostItems = 48;  // of a launch: kernels take them as parameters
+
+struct QuantizeArgs {
+  Fp8Item items[kMostItems];
+  // The first block of each item and the end, for the search of the largest and for the tiles.
+  int32_t first_part[kMostItems + 1], first_tile[kMostItems + 1];
+  int32_t count;
+};
+static_assert(sizeof(QuantizeArgs) < 4000);
+
+// The item of a block.
+__device__ __forceinline__ int item_of(const int32_t* first, int count, int block) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (block < first[middle])
+      high = middle;
+    else
+      low = middle;
+  }
+  return low;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    largest_of_items(const __grid_constant__ QuantizeArgs a, uint32_t* largest) {
+  __shared__ uint32_t shared[kThreads / 32];
+  const int block = static_cast<int>(blockIdx.x), i = item_of(a.first_part, a.count, block);
+  const Fp8Item& item = a.items[i];
+  const uint32_t top =
+      largest_of_part(static_cast<const T*>(item.x), item.rows * item.columns,
+                      block - a.first_part[i], a.first_part[i + 1] - a.first_part[i], shared);
+  if (threadIdx.x == 0) largest[block] = top;
+}
+
+// A tile of kTileRows x kTileColumns of the padded matrix: its rows are read as packs of 8, and its
+// columns leave through shared memory in packs of 16 bytes.
 constexpr int kTileRows = 128, kTileColumns = 64, kPackColumns = 8;
 constexpr int kPitch = kTileRows + 4;  // bytes of a column: the banks of neighbours differ
 
+// Eight elements of a row from `column` on, zeros outside.
+template <class T>
+__device__ __forceinline__ void load_eight(const Fp8Item& m, bool packs, int64_t row,
+                                           int64_t column, float (&v)[kPackColumns]) {
+  const T* at = static_cast<const T*>(m.x) + row * m.columns + column;
+  const bool inside = row < m.rows && column < m.columns;
+  if (inside && packs) {
+    constexpr int kStep = kPackWidth<T>;
+#pragma unroll
+    for (int j = 0; j < kPackColumns; j += kStep) {
+      float part[kStep];
+      to_floats<T>(load_held<T, kStep>(at + j), part);
+#pragma unroll
+      for (int i = 0; i < kStep; ++i) v[j + i] = part[i];
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kPackColumns; ++j)
+      v[j] = inside && column + j < m.columns ? to_float(at[j]) : 0.0f;
+  }
+}
+
+// The bits of what lies outside are zeros even if the scale is NaN.
+template <Fp8Format kFormat>
+__device__ __forceinline__ uint2 packed_fp8(const Fp8Item& m, int64_t row, int64_t column,
+                                            const float (&v)[kPackColumns], float scale) {
+  uint2 bytes = fp8_of_8<kFormat>(v, scale);
+  if (row >= m.rows) return {0, 0};
+  if (column + kPackColumns <= m.columns) return bytes;
+  const int64_t left = max(m.columns - column, int64_t{0});
+  const uint64_t mask = (uint64_t{1} << (8 * left)) - 1;
+  return {bytes.x & static_cast<uint32_t>(mask), bytes.y & static_cast<uint32_t>(mask >> 32)};
+}
+
 template <class T, Fp8Format kFormat>
-__global__ void __launch_bounds__(kThreads) quantize_tiles(Fp8QuantizeParams p) {
+__global__ void __launch_bounds__(kThreads)
+    quantize_items(const __grid_constant__ QuantizeArgs a, const uint32_t* largest) {
   constexpr int kPacks = kTileColumns / kPackColumns, kRowsAtOnce = kThreads / kPacks;
   constexpr int kSteps = kTileRows / kRowsAtOnce;
   __shared__ __align__(16) uint8_t turned[kTileColumns * kPitch];
-  const float scale = p.scale[1];
-  const auto* x = static_cast<const T*>(p.x);
-  auto* values = static_cast<uint8_t*>(p.values);
-  auto* transposed = static_cast<uint8_t*>(p.transposed);
+  __shared__ uint32_t shared[kThreads / 32];
+  const int item = item_of(a.first_tile, a.count, static_cast<int>(blockIdx.x));
+  const Fp8Item& m = a.items[item];
+  const int tile = static_cast<int>(blockIdx.x) - a.first_tile[item];
+  uint32_t top = 0;
+  for (int i = a.first_part[item] + static_cast<int>(threadIdx.x); i < a.first_part[item + 1];
+       i += kThreads)
+    top = max(top, largest[i]);
+
+  const int64_t rows = padded_fp8(m.rows), columns = padded_fp8(m.columns);
+  const int tiles = static_cast<int>((columns + kTileColumns - 1) / kTileColumns);
+  const int64_t first_row = int64_t{tile / tiles} * kTileRows;
+  const int64_t first_column = int64_t{tile % tiles} * kTileColumns;
   const int column_in_tile = static_cast<int>(threadIdx.x) % kPacks * kPackColumns;
   const int row_in_tile = static_cast<int>(threadIdx.x) / kPacks;
-  const int64_t first_row = int64_t{blockIdx.y} * kTileRows;
-  const int64_t first_column = int64_t{blockIdx.x} * kTileColumns;
   const int64_t column = first_column + column_in_tile;
+  const bool packs = m.columns % kPackColumns == 0 && reinterpret_cast<uintptr_t>(m.x) % 16 == 0;
   float v[kSteps][kPackColumns];
 #pragma unroll
-  for (int u = 0; u < kSteps; ++u) {
-    const int64_t row = first_row + row_in_tile + u * kRowsAtOnce;
-    if (row < p.rows && column < p.columns) {
-      constexpr int kStep = kPackWidth<T>;
-#pragma unroll
-      for (int j = 0; j < kPackColumns; j += kStep) {
-        float part[kStep];
-        to_floats<T>(load_held<T, kStep>(x + row * p.columns + column + j), part);
-#pragma unroll
-        for (int i = 0; i < kStep; ++i) v[u][j + i] = part[i];
-      }
-    } else {
-#pragma unroll
-      for (int j = 0; j < kPackColumns; ++j) v[u][j] = 0;
-    }
-  }
+  for (int u = 0; u < kSteps; ++u)
+    load_eight<T>(m, packs, first_row + row_in_tile + u * kRowsAtOnce, column, v[u]);
+
+  const Fp8ScaleBits bits = fp8_scale_bits(block_largest(top, shared), kFormat);
+  if (tile == 0 && threadIdx.x == 0) put_scale(bits, m.scale);
+  const float scale = __uint_as_float(bits.scale);
+  auto* values = static_cast<uint8_t*>(m.values);
+  auto* transposed = static_cast<uint8_t*>(m.transposed);
 #pragma unroll
   for (int u = 0; u < kSteps; ++u) {
     const int64_t row = first_row + row_in_tile + u * kRowsAtOnce;
-    const uint2 bytes = fp8_of_8<kFormat>(v[u], scale);
-    if (values && row < p.rows && column < p.columns)
-      *reinterpret_cast<uint2*>(values + row * p.columns + column) = bytes;
+    const uint2 bytes = packed_fp8<kFormat>(m, row, column, v[u], scale);
+    if (values && row < rows && column < columns)
+      *reinterpret_cast<uint2*>(values + row * columns + column) = bytes;
     if (transposed) {
       uint8_t* at = turned + column_in_tile * kPitch + row_in_tile + u * kRowsAtOnce;
 #pragma unroll
@@ -158,38 +246,51 @@ __global__ void __launch_bounds__(kThreads) quantize_tiles(Fp8QuantizeParams p) 
   constexpr int kPacksOfColumn = kTileRows / 16;
   for (int i = static_cast<int>(threadIdx.x); i < kTileColumns * kPacksOfColumn; i += kThreads) {
     const int c = i / kPacksOfColumn, r = i % kPacksOfColumn * 16;
-    if (first_column + c >= p.columns || first_row + r >= p.rows) continue;
+    if (first_column + c >= columns || first_row + r >= rows) continue;
     const auto* from = reinterpret_cast<const uint32_t*>(turned + c * kPitch + r);
-    *reinterpret_cast<uint4*>(transposed + (first_column + c) * p.rows + first_row + r) =
+    *reinterpret_cast<uint4*>(transposed + (first_column + c) * rows + first_row + r) =
         uint4{from[0], from[1], from[2], from[3]};
   }
 }
 
-// Any size and alignment.
 template <class T, Fp8Format kFormat>
-__global__ void __launch_bounds__(kThreads) quantize_elements(Fp8QuantizeParams p) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= p.rows * p.columns) return;
-  const uint8_t bits = fp8_of<kFormat>(to_float(static_cast<const T*>(p.x)[i]) * p.scale[1]);
-  if (p.values) static_cast<uint8_t*>(p.values)[i] = bits;
-  if (p.transposed)
-    static_cast<uint8_t*>(p.transposed)[i % p.columns * p.rows + i / p.columns] = bits;
+int32_t quantize_some(DeviceState& device, const QuantizeArgs& args) {
+  const int32_t parts = args.first_part[args.count], tiles = args.first_tile[args.count];
+  if (tiles == 0) return kSuccess;
+  auto* largest =
+      static_cast<uint32_t*>(device.scratch(static_cast<size_t>(parts) * sizeof(uint32_t)));
+  if (!largest) return kOutOfMemory;
+  largest_of_items<T><<<static_cast<unsigned>(parts), kThreads, 0, device.stream>>>(args, largest);
+  const int32_t result = launched(device, "fp8_quantize");
+  if (result != kSuccess) return result;
+  quantize_items<T, kFormat>
+      <<<static_cast<unsigned>(tiles), kThreads, 0, device.stream>>>(args, largest);
+  return launched(device, "fp8_quantize");
 }
 
 template <class T, Fp8Format kFormat>
 int32_t quantize(DeviceState& device, const Fp8QuantizeParams& p) {
-  const bool tiles = p.columns % 16 == 0 && (!p.transposed || p.rows % 16 == 0) && aligned16(p.x) &&
-                     aligned16(p.values) && aligned16(p.transposed) &&
-                     p.rows <= int64_t{kTileRows} * 65535;
-  if (tiles) {
-    const dim3 grid(static_cast<unsigned>((p.columns + kTileColumns - 1) / kTileColumns),
-                    static_cast<unsigned>((p.rows + kTileRows - 1) / kTileRows));
-    quantize_tiles<T, kFormat><<<grid, kThreads, 0, device.stream>>>(p);
-  } else {
-    const auto blocks = static_cast<unsigned>((p.rows * p.columns - 1) / kThreads + 1);
-    quantize_elements<T, kFormat><<<blocks, kThreads, 0, device.stream>>>(p);
+  QuantizeArgs args{};
+  int64_t tiles = 0;
+  for (int64_t i = 0; i < p.count; ++i) {
+    const Fp8Item& item = p.items[i];
+    if (item.rows == 0 || item.columns == 0) continue;
+    if (!aligned16(item.values) || !aligned16(item.transposed))
+      return unsupported(device, "fp8_quantize: FP8 copies are aligned to 16 bytes");
+    tiles += (padded_fp8(item.rows) + kTileRows - 1) / kTileRows *
+             ((padded_fp8(item.columns) + kTileColumns - 1) / kTileColumns);
+    if (tiles > INT32_MAX) return unsupported(device, "fp8_quantize: too many elements");
+    const int32_t at = args.count++;
+    args.items[at] = item;
+    args.first_part[at + 1] = args.first_part[at] + parts_of<T>(item.rows * item.columns);
+    args.first_tile[at + 1] = static_cast<int32_t>(tiles);
+    if (args.count < kMostItems) continue;
+    const int32_t result = quantize_some<T, kFormat>(device, args);
+    if (result != kSuccess) return result;
+    args.count = 0;
+    tiles = 0;
   }
-  return launched(device, "fp8_quantize");
+  return quantize_some<T, kFormat>(device, args);
 }
 
 // --- The product ---
@@ -221,7 +322,6 @@ int32_t fp8_scale_cuda(cuda::DeviceState& device, const Fp8ScaleParams& p) {
 
 int32_t fp8_quantize_cuda(cuda::DeviceState& device, const Fp8QuantizeParams& p) {
   using namespace cuda;
-  if (p.rows == 0 || p.columns == 0) return kSuccess;
   int32_t result = kSuccess;
   const bool known = with_device_type(p.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -235,13 +335,17 @@ int32_t fp8_gemm_cuda(cuda::DeviceState& device, const Fp8GemmParams& p) {
   using namespace cuda;
   const int32_t card = check_card(device);
   if (card != kSuccess) return card;
-  if (p.dtype != DType::bf16)
-    return unsupported(device, "fp8_gemm: CUDA multiplies FP8 into bfloat16");
+  if (p.dtype != DType::bf16 && (p.dtype != DType::f32 || p.bias))
+    return unsupported(device,
+                       "fp8_gemm: CUDA multiplies FP8 into bfloat16 or, without bias, float32");
   if (p.m == 0 || p.n == 0) return kSuccess;
+  if (p.k == 0 && p.accumulate) return kSuccess;
   if (p.k == 0 || p.n % kFp8Multiple != 0 || p.k % kFp8Multiple != 0)
     return unsupported(device, "fp8_gemm: n and k must be multiples of 16");
   GemmParams q;
-  q.dtype = p.dtype;
+  q.dtype = DType::bf16;
+  q.c_is_f32 = p.dtype == DType::f32;
+  q.accumulate = p.accumulate;
   q.trans_b = true;
   q.m = p.m;
   q.n = p.n;

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kFp8LinearOp = "fp8_linear";
 
 void check_fp8_linear(const Context& context, const Tensor& x, const Tensor& weight,
-                      const Tensor& bias) {
+                      const Fp8Matrix& narrow, const Tensor& bias) {
   require(context.fused_kernels(), ErrorCode::unsupported, kFp8LinearOp,
           "the reference path has no FP8");
   check_compute_input(context, kFp8LinearOp, "x", x);
@@ -25,6 +25,7 @@ void check_fp8_linear(const Context& context, const Tensor& x, const Tensor& wei
           x.shape().str(), " and ", weight.shape().str());
   require_fp8_multiple(kFp8LinearOp, "the number of outputs", weight.dim(0));
   require_fp8_multiple(kFp8LinearOp, "the number of inputs", weight.dim(1));
+  require_fp8_weight(kFp8LinearOp, weight, narrow);
   if (!bias.defined()) return;
   check_compute_input(context, kFp8LinearOp, "bias", bias);
   check_same_dtype(kFp8LinearOp, "x", x, "bias", bias);
@@ -38,43 +39,69 @@ Shape with_last(const Shape& shape, int64_t last) {
   return result;
 }
 
+// What backward needs of x: its transposed copy, or how to get x again.
+struct Fp8Input {
+  Fp8Matrix narrow;  // without copies where `recomputed` is set
+  SavedTensor recomputed;
+  int64_t rows, columns;
+
+  Fp8Matrix transposed(Context& context) const {
+    if (narrow.transposed.defined()) return narrow;
+    const Tensor x = contiguous(context, recomputed.get(context)).reshaped({rows, columns});
+    return to_fp8(context, kFp8LinearOp, x, Fp8Format::e4m3, Fp8Copies::transposed);
+  }
+};
+
 }  // namespace
 
-Tensor fp8_linear(Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor fp8_linear(Context& context, const Tensor& x, const Tensor& weight, const Fp8Matrix& narrow,
+                  const Tensor& bias) {
   const OpRange range(context, kFp8LinearOp, x, weight, bias);
-  check_fp8_linear(context, x, weight, bias);
+  check_fp8_linear(context, x, weight, narrow, bias);
   const int64_t out = weight.dim(0), in = weight.dim(1), rows = x.numel() / in;
-  const Shape flat{rows, in};
-  const Tensor input = contiguous(context, x), w = contiguous(context, weight);
+  const Tensor input = contiguous(context, x);
   const Tensor offset = bias.defined() ? contiguous(context, bias) : bias;
-  const SavedTensor saved = requires_grad(w) ? SavedTensor(input) : SavedTensor();
-  const bool wants_dx = context.needs_grad({input});
+  const bool recording = context.needs_grad({input, weight, offset});
+  const bool wants_dweight = recording && requires_grad(weight);
+  Fp8Input kept{{}, {}, rows, in};
+  if (wants_dweight) kept.recomputed = SavedTensor(input);
+  const bool keeps_x = wants_dweight && kept.recomputed.is_kept();
   Tensor y = context.empty(with_last(input.shape(), out), x.dtype());
-  Fp8Matrix factor;
   {
-    const Fp8Matrix narrow = to_fp8(context, kFp8LinearOp, input.reshaped(flat), Fp8Format::e4m3);
-    factor = to_fp8(context, kFp8LinearOp, w, Fp8Format::e4m3, wants_dx);
-    fp8_product(context, kFp8LinearOp, narrow.as_stored(), factor.as_stored(), rows, y.dtype(),
+    Fp8Matrix narrow_x = to_fp8(context, kFp8LinearOp, input.reshaped({rows, in}), Fp8Format::e4m3,
+                                keeps_x ? Fp8Copies::both : Fp8Copies::stored);
+    fp8_product(context, kFp8LinearOp, narrow_x.as_stored(), narrow.as_stored(), rows, y.dtype(),
                 y.raw(), offset);
+    if (keeps_x) {
+      narrow_x.values = {};
+      kept.narrow = std::move(narrow_x);
+      kept.recomputed = {};
+    }
   }
-  if (!context.needs_grad({input, w, offset})) return y;
+  if (!recording) return y;
 
-  factor.values = {};  // backward reads the transposed one
-  context.record(kFp8LinearOp, {input, w, offset}, {&y}, {{"x", input, saved.is_kept()}},
-                 [rows, in, out, flat, saved, factor = std::move(factor)](Backward& b) {
+  context.record(kFp8LinearOp, {input, weight, offset}, {&y}, {},
+                 [rows, in, out, kept = std::move(kept), narrow](Backward& b) {
                    Context& ctx = b.context();
                    const Tensor grad = b.grad_output();
-                   if (b.needs(1) || b.needs(2)) {
-                     const Tensor kept =
-                         b.needs(1) ? contiguous(ctx, saved.get(ctx)).reshaped(flat) : Tensor{};
-                     weight_and_bias_gradient(b, 1, 2, grad, out,
-                                              {kept, false, std::max<int64_t>(in, 1), rows, in});
-                   }
-                   if (!b.needs(0)) return;
+                   const bool wants_dx = b.needs(0);
+                   Fp8Matrix dy, x_again;
+                   if (wants_dx || b.needs(1))
+                     dy = to_fp8(ctx, kFp8LinearOp, grad.reshaped({rows, out}), Fp8Format::e5m2,
+                                 !b.needs(1) ? Fp8Copies::stored
+                                 : wants_dx  ? Fp8Copies::both
+                                             : Fp8Copies::transposed);
+                   if (b.needs(1)) x_again = kept.transposed(ctx);
+                   weight_and_bias_gradient(
+                       b, 1, 2, grad, out, rows,
+                       {dy.transposed, dy.scale, x_again.transposed, x_again.scale},
+                       [&](const GradTarget& dw) {
+                         fp8_product(ctx, kFp8LinearOp, dy.as_transposed(), x_again.as_transposed(),
+                                     out, dw.buffer.dtype(), dw.buffer.raw(), {}, dw.accumulate);
+                       });
+                   if (!wants_dx) return;
                    const Tensor dx = ctx.empty(with_last(grad.shape(), in), grad.dtype());
-                   const Fp8Matrix narrow =
-                       to_fp8(ctx, kFp8LinearOp, grad.reshaped({rows, out}), Fp8Format::e5m2);
-                   fp8_product(ctx, kFp8LinearOp, narrow.as_stored(), factor.as_transposed(), rows,
+                   fp8_product(ctx, kFp8LinearOp, dy.as_stored(), narrow.as_transposed(), rows,
                                dx.dtype(), dx.raw());
                    b.add(0, dx);
                  });

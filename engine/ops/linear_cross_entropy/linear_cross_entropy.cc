@@ -94,12 +94,12 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
   if (options.teacher) check_teacher(context, x, weight, *options.teacher, options.loss);
   require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kLinearCrossEntropyOp,
           "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
-  if (!options.fp8) return;
+  if (!options.fp8_weight) return;
   require(context.fused_kernels(), ErrorCode::unsupported, kLinearCrossEntropyOp,
           "the reference path has no FP8");
   require_fp8_dtype(context, kLinearCrossEntropyOp, x);
-  require_fp8_multiple(kLinearCrossEntropyOp, "the number of classes", weight.dim(0));
   require_fp8_multiple(kLinearCrossEntropyOp, "the width", weight.dim(1));
+  require_fp8_weight(kLinearCrossEntropyOp, weight, *options.fp8_weight);
 }
 
 // Rows whose logits fit the budget; `classes`: of all models together.
@@ -133,9 +133,9 @@ DistillationTeacher dense(Context& context, const DistillationTeacher& given) {
   return teacher;
 }
 
-// logits [rows, V] = x[begin ..] weight^T + bias.
+// logits [rows, V], rows `stride` apart, = x[begin ..] weight^T + bias.
 void project_rows(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                  int64_t begin, int64_t rows, const Tensor& logits) {
+                  int64_t begin, int64_t rows, const Tensor& logits, int64_t stride) {
   const DType dtype = x.dtype();
   GemmParams p;
   p.dtype = dtype;
@@ -147,7 +147,7 @@ void project_rows(const Context& context, const Tensor& x, const Tensor& weight,
   p.lda = p.ldb = std::max<int64_t>(1, x.dim(1));
   p.b = weight.raw();
   p.c = logits.raw();
-  p.ldc = std::max<int64_t>(1, p.n);
+  p.ldc = std::max<int64_t>(1, stride);
   p.bias = bias.defined() ? bias.raw() : nullptr;
   context.backend().gemm(p);
 }
@@ -156,16 +156,19 @@ void project_rows(const Context& context, const Tensor& x, const Tensor& weight,
 // exponents for them: it goes from 1 down to 2^-31, E4M3 to 2^-17.
 constexpr Fp8Format kDlogitsFormat = Fp8Format::e5m2;
 
-// What FP8 adds to it.
+// What FP8 adds to it. Operands have the padding of V; logits and their gradient have it, too.
 struct Fp8Work {
-  Fp8Matrix x;       // [T, C]
-  Fp8Matrix weight;  // [V, C]; transposed for dx
-  Tensor dlogits;    // bytes [chunk, V]; undefined: dx is not a product of FP8 operands
+  const Fp8Matrix& weight;  // [V, C]
+  Fp8Matrix x;              // [T, C]
+  Tensor bias;              // [padded V] or undefined
+  Tensor dbias;             // [padded V] where that of the bias is wanted and V has padding
+  Tensor dlogits;  // bytes [chunk, padded V]; undefined: dx is not a product of FP8 operands
   Tensor dlogits_scale;
 
+  int64_t padded_classes() const { return padded_fp8(weight.rows); }
   const float* scale_of_dlogits() const { return static_cast<const float*>(dlogits_scale.raw()); }
-  Fp8Operand dlogits_operand(int64_t rows, int64_t classes) const {
-    return {kDlogitsFormat, dlogits.raw(), scale_of_dlogits(), rows, classes};
+  Fp8Operand dlogits_operand(int64_t rows) const {
+    return {kDlogitsFormat, dlogits.raw(), scale_of_dlogits(), rows, padded_classes()};
   }
 };
 
@@ -178,8 +181,9 @@ struct Work {
   const LossInputs& inputs;
   const CrossEntropyOptions& options;
   std::optional<DistillationTeacher> teacher;
-  Tensor logits;              // [chunk, V], then their gradient
-  Tensor teacher_logits;      // [chunk, V] with a teacher
+  int64_t stride;             // from a row of logits to the next: V, in FP8 with its padding
+  Tensor logits;              // [chunk, stride], then their gradient
+  Tensor teacher_logits;      // [chunk, stride] with a teacher
   Tensor loss, nll, lse;      // [T], stat_dtype as everything below but dx
   Tensor dx;                  // undefined where not wanted
   GradTarget dweight, dbias;  // the same
@@ -193,10 +197,10 @@ struct Work {
     if (fp8)
       fp8_logits(begin, rows);
     else
-      project_rows(context, x, weight, bias, begin, rows, logits);
+      project_rows(context, x, weight, bias, begin, rows, logits, stride);
     if (teacher)
-      project_rows(context, teacher->x, teacher->weight, teacher->bias, begin, rows,
-                   teacher_logits);
+      project_rows(context, teacher->x, teacher->weight, teacher->bias, begin, rows, teacher_logits,
+                   stride);
   }
 
   // Losses of the chunk; its logits become their gradient when one is wanted.
@@ -228,6 +232,7 @@ struct Work {
     p.ignore_label = options.ignore_label;
     p.rows = rows;
     p.classes = weight.dim(0);
+    p.stride = stride;
     p.logits = logits.raw();
     p.labels = static_cast<const int32_t*>(inputs.labels.raw()) + begin;
     p.weights = inputs.weights.defined() ? at_row<const void>(inputs.weights.raw(), begin, 1, sums)
@@ -266,11 +271,11 @@ struct Work {
 
   void fp8_logits(int64_t begin, int64_t rows) const {
     fp8_product(context, kLinearCrossEntropyOp, fp8->x.as_stored().from(begin),
-                fp8->weight.as_stored(), rows, x.dtype(), logits.raw(), bias);
+                fp8->weight.as_stored(), rows, x.dtype(), logits.raw(), fp8->bias);
   }
 
   void fp8_dx(int64_t begin, int64_t rows) const {
-    fp8_product(context, kLinearCrossEntropyOp, fp8->dlogits_operand(rows, weight.dim(0)),
+    fp8_product(context, kLinearCrossEntropyOp, fp8->dlogits_operand(rows),
                 fp8->weight.as_transposed(), rows, x.dtype(),
                 at_row(dx.raw(), begin, x.dim(1), x.dtype()));
   }
@@ -280,7 +285,7 @@ struct Work {
     GemmParams p;
     p.dtype = x.dtype();
     p.a = logits.raw();
-    p.lda = std::max<int64_t>(1, weight.dim(0));
+    p.lda = std::max<int64_t>(1, stride);
     p.n = x.dim(1);
     p.ldb = p.ldc = std::max<int64_t>(1, x.dim(1));
     return p;
@@ -300,16 +305,17 @@ struct Work {
       p.c = dweight.buffer.raw();
       context.backend().gemm(p);
     }
-    if (dbias.buffer.defined()) {
-      ColumnSumParams sum{};
-      sum.dtype = dtype;
-      sum.accumulate = dbias.accumulate || begin > 0;
-      sum.rows = rows;
-      sum.width = classes;
-      sum.x = logits.raw();
-      sum.out = dbias.buffer.raw();
-      launch(context, OpKernel::column_sum, kLinearCrossEntropyOp, sum);
-    }
+    if (!dbias.buffer.defined()) return;
+    const bool padded = fp8 && fp8->dbias.defined();
+    const Tensor& sums = padded ? fp8->dbias : dbias.buffer;
+    launch(context, OpKernel::column_sum, kLinearCrossEntropyOp,
+           ColumnSumParams{dtype, begin > 0 || (dbias.accumulate && !padded), rows, stride,
+                           logits.raw(), sums.raw()});
+    // Those of the padding stay behind.
+    if (padded && begin + rows == x.dim(0))
+      launch(context, OpKernel::column_sum, kLinearCrossEntropyOp,
+             ColumnSumParams{sums.dtype(), dbias.accumulate, 1, classes, sums.raw(),
+                             dbias.buffer.raw()});
   }
 };
 
@@ -320,14 +326,21 @@ Tensor gradient_like(Context& context, const Tensor& tensor, int64_t rows, DType
 }
 
 // The gradient of a logit lies between -g and g, where g is the factor of its token in the loss.
-Fp8Work fp8_work(const Work& work, int64_t chunk) {
+Fp8Work fp8_work(const Work& work, const Fp8Matrix& weight, int64_t chunk) {
   Context& context = work.context;
-  const bool of_dx = work.dx.defined() && !work.teacher;
-  Fp8Work fp8;
-  fp8.x = to_fp8(context, kLinearCrossEntropyOp, work.x, Fp8Format::e4m3);
-  fp8.weight = to_fp8(context, kLinearCrossEntropyOp, work.weight, Fp8Format::e4m3, of_dx);
-  if (!of_dx) return fp8;
-  fp8.dlogits = fp8_bytes(context, checked_mul(chunk, work.weight.dim(0), kLinearCrossEntropyOp));
+  Fp8Work fp8{
+      weight,    to_fp8(context, kLinearCrossEntropyOp, work.x, Fp8Format::e4m3, Fp8Copies::stored),
+      work.bias, {},
+      {},        {}};
+  const int64_t padded = fp8.padded_classes();
+  if (work.bias.defined() && padded != weight.rows) {
+    fp8.bias = context.zeros({padded}, work.bias.dtype());
+    context.backend().copy(fp8.bias.raw(), work.bias.raw(), work.bias.bytes());
+  }
+  if (work.dbias.buffer.defined() && padded != weight.rows)
+    fp8.dbias = context.empty({padded}, work.dbias.buffer.dtype());
+  if (!work.dx.defined() || work.teacher) return fp8;
+  fp8.dlogits = fp8_bytes(context, checked_mul(chunk, padded, kLinearCrossEntropyOp));
   fp8.dlogits_scale = context.empty({2}, DType::f32);
   const Tensor& weights = work.inputs.weights;
   Fp8ScaleParams p{};
@@ -375,15 +388,30 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
 
   std::optional<DistillationTeacher> teacher;
   if (options.teacher) teacher = dense(context, *options.teacher);
-  const int64_t all_classes = teacher ? 2 * classes : classes;
+  const int64_t stride = options.fp8_weight ? padded_fp8(classes) : classes;
+  const int64_t all_classes = teacher ? 2 * stride : stride;
   const int64_t most = most_rows(all_classes, dtype, chunk_bytes(context, x, weight, options));
   const int64_t chunk = rows_of_chunk(rows, most);
   // The memory planned for a batch serves smaller ones, whose chunks may be larger: what is held
   // never grows as rows become fewer.
-  Work work{context, x_dense, weight_dense, bias_dense, inputs, options.loss, std::move(teacher),
-            {},      {},      {},           {},         {},     {},           {},
-            {},      {}};
-  work.logits = context.empty({std::min(most, rows), classes}, dtype);
+  Work work{context,
+            x_dense,
+            weight_dense,
+            bias_dense,
+            inputs,
+            options.loss,
+            std::move(teacher),
+            stride,
+            {},
+            {},
+            {},
+            {},
+            {},
+            {},
+            {},
+            {},
+            {}};
+  work.logits = context.empty({std::min(most, rows), stride}, dtype);
   if (work.teacher) work.teacher_logits = context.empty(work.logits.shape(), dtype);
   const DType sums = stat_dtype(dtype);
   work.loss = context.empty({rows}, sums);
@@ -394,7 +422,8 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   work.dweight = parameter_gradient(context, weight_dense, rows, sums, at_once);
   work.dbias = parameter_gradient(context, bias_dense, rows, sums, at_once);
   const bool wanted = work.wants_gradient();
-  if (options.fp8 && rows > 0) work.fp8 = fp8_work(work, std::min(most, rows));
+  if (options.fp8_weight && rows > 0)
+    work.fp8.emplace(fp8_work(work, *options.fp8_weight, std::min(most, rows)));
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t count = std::min(chunk, rows - begin);
     work.chunk_logits(begin, count);

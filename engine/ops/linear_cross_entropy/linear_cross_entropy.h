@@ -15,6 +15,8 @@
 
 namespace trafo::ops {
 
+struct Fp8Matrix;
+
 // A model to learn from: its logits are x weight^T + bias. Gets no gradient.
 struct DistillationTeacher {
   Tensor x;                             // [T, any width], of the student's dtype
@@ -36,12 +38,13 @@ struct LinearCrossEntropyOptions {
   // have some (bind_grad): no copy of the size of the vocabulary matrix. For a caller that will run
   // backward once, with an upstream gradient of one; any other is an error (INTERNAL).
   bool gradients_at_once = false;
-  // The logits and, where a gradient is wanted, dx are products of FP8 operands (ops/fp8): x and
-  // weight in E4M3, the gradient of the logits in E5M2. dW and db are those of the gradient before
-  // this rounding, in the dtype of x. With a teacher dx is as without FP8, and so are the teacher's
-  // logits. Width and V are multiples of 16, x is float32 on the CPU and bfloat16 on CUDA, on cards
-  // from compute capability 8.9 on; anything else is INVALID_ARGUMENT or UNSUPPORTED.
-  bool fp8 = false;
+  // The weight in E4M3 with both copies (ops/fp8). The logits and, where a gradient is wanted, dx
+  // are then products of FP8 operands: x in E4M3, the gradient of the logits in E5M2. dW and db are
+  // those of the gradient before this rounding, in the dtype of x. With a teacher dx is as without
+  // FP8, and so are the teacher's logits. The width is a multiple of 16, x is float32 on the CPU
+  // and bfloat16 on CUDA, on cards from compute capability 8.9 on; anything else is
+  // INVALID_ARGUMENT or UNSUPPORTED. Is read before the call returns.
+  const Fp8Matrix* fp8_weight = nullptr;
 };
 
 // x [T, C], weight [V, C], bias [V] or undefined, labels [T].

@@ -1,7 +1,9 @@
 // Gradients of the weight and the bias of y = x W^T + bias.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "engine/runtime/context.h"
 
@@ -21,5 +23,10 @@ struct GemmInput {
 // accelerator they run beside the main order (SideWork): call this before dx is issued.
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
                               const Tensor& dy, int64_t out, const GemmInput& x);
+// The same with dW from `product`, which issues it (SideWork::run) and reads `reads`.
+void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
+                              const Tensor& dy, int64_t out, int64_t rows,
+                              std::vector<Tensor> reads,
+                              const std::function<void(const GradTarget& dw)>& product);
 
 }  // namespace trafo::ops
