@@ -27,7 +27,7 @@ def validations(run):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--program", default=os.path.join(ROOT, "build/release/apps/translate-train"))
+    parser.add_argument("--program", default=os.path.join(ROOT, "build/release/translate-train"))
     parser.add_argument("--work", required=True, help="where the run directories are made; they must not be there yet")
     parser.add_argument("--precisions", default="bf16,fp8", help="the first one is what the others are compared with (default bf16,fp8)")
     parser.add_argument("--most", type=float, default=0.5, help="percent that a loss may lie above the first one (default 0.5)")
