@@ -1,5 +1,6 @@
 #include "engine/decode/packing.h"
 
+#include "engine/core/parallel_chunks.h"
 #include "engine/data/batch_packer.h"
 #include "engine/models/upload.h"
 #include "engine/ops/cast/cast.h"
@@ -13,6 +14,10 @@ std::vector<double> to_doubles(Context& context, const Tensor& tensor) {
       tensor.dtype() == DType::f32 ? tensor : ops::cast(context, tensor, DType::f32);
   const std::vector<float> narrow = context.values<float>(wide);
   return {narrow.begin(), narrow.end()};
+}
+
+int threads_for_lines(const Context& context) {
+  return context.backend().stream_device() != nullptr ? idle_host_threads() : 1;
 }
 
 Batch pack_sources(Context& context, const ModelConfig& config,

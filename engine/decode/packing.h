@@ -36,6 +36,10 @@ std::vector<std::vector<int64_t>> group_by_length(std::vector<int64_t> items, in
   return groups;
 }
 
+// Threads of the host for work on lines of text beside a model. On the CPU the model's own threads
+// have the processors.
+int threads_for_lines(const Context& context);
+
 // The argument of Model::start_decoding: the source side (encoder_decoder), or only the number of
 // sentences (decoder_lm).
 Batch pack_sources(Context& context, const ModelConfig& config,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/core/parallel_chunks.h"
 #include "engine/decode/alignment.h"
 
 namespace trafo {
@@ -66,22 +67,34 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
           "begin_source is for a decoder-lm whose vocabulary has bos");
   const int64_t limit = longest_source(model_.config(), decode.max_length);
   std::vector<Translation> translations(lines.size());
-  std::vector<std::vector<int32_t>> sources;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    std::vector<int32_t>& ids = sources.emplace_back(encode(lines[i], "", i + 1));
+  std::vector<std::vector<int32_t>> sources(lines.size());
+  // A thread of its own pays for some dozens of lines.
+  constexpr int64_t kChunk = 64;
+  const int threads = threads_for_lines(context_);
+  const auto for_lines = [&](auto&& work) {
+    parallel_chunks(static_cast<int64_t>(lines.size()), kChunk, threads,
+                    [&](int64_t begin, int64_t end) {
+                      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+                        work(i);
+                    });
+  };
+  for_lines([&](size_t i) {
+    std::vector<int32_t>& ids = sources[i];
+    ids = encode(lines[i], "", i + 1);
     if (!options.end_source) ids.pop_back();
     if (begins && !ids.empty()) ids.insert(ids.begin(), decode.tokens.bos);
     translations[i].source_tokens = static_cast<int64_t>(ids.size());
     if (options.truncate) truncate(ids, limit, options);
     translations[i].used_tokens = static_cast<int64_t>(ids.size());
-  }
+  });
   std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, sources, decode);
-  for (size_t i = 0; i < found.size(); ++i)
+  for_lines([&](size_t i) {
     for (Hypothesis& hypothesis : found[i]) {
       std::string text = options.end_source ? tokenizer_.decode(hypothesis.tokens)
                                             : continuation(sources[i], hypothesis.tokens);
       translations[i].hypotheses.push_back({std::move(hypothesis), std::move(text)});
     }
+  });
   return translations;
 }
 

@@ -129,15 +129,20 @@ BleuScore bleu_score(const BleuCounts& counts, size_t reference_sets, const Bleu
 }
 
 BleuScore corpus_bleu(std::span<const std::string> hypotheses, ReferenceSets references,
-                      const BleuOptions& options) {
-  BleuCounts sum;
-  for (const BleuCounts& segment : bleu_counts(hypotheses, references, options)) sum += segment;
+                      const BleuOptions& options, int threads) {
+  check_segments(hypotheses, references, "BLEU");
+  const auto sum =
+      sum_of_segments<BleuCounts>(hypotheses, references, threads,
+                                  [&](std::span<const std::string> part, ReferenceSets of_part) {
+                                    return bleu_counts(part, of_part, options);
+                                  });
   return bleu_score(sum, references.size(), options);
 }
 
 BleuScore corpus_bleu(std::span<const std::string> hypotheses,
-                      std::span<const std::string> references, const BleuOptions& options) {
-  return corpus_bleu(hypotheses, ReferenceSets(&references, 1), options);
+                      std::span<const std::string> references, const BleuOptions& options,
+                      int threads) {
+  return corpus_bleu(hypotheses, ReferenceSets(&references, 1), options, threads);
 }
 
 std::string BleuScore::signature(std::string_view resampling) const {

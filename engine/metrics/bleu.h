@@ -60,11 +60,12 @@ std::vector<BleuCounts> bleu_counts(std::span<const std::string> hypotheses,
 BleuScore bleu_score(const BleuCounts& counts, size_t reference_sets, const BleuOptions& options);
 
 // hypotheses[i] belongs to element i of each set of references; both may be empty strings.
-// INVALID_ARGUMENT if the counts differ or are 0.
+// INVALID_ARGUMENT if the counts differ or are 0. The score does not depend on the threads.
 BleuScore corpus_bleu(std::span<const std::string> hypotheses, ReferenceSets references,
-                      const BleuOptions& options = {});
+                      const BleuOptions& options = {}, int threads = 1);
 BleuScore corpus_bleu(std::span<const std::string> hypotheses,
-                      std::span<const std::string> references, const BleuOptions& options = {});
+                      std::span<const std::string> references, const BleuOptions& options = {},
+                      int threads = 1);
 
 // The words that BLEU counts, in order.
 std::vector<std::string> bleu_tokens(std::string_view line, const BleuOptions& options = {});

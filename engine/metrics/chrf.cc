@@ -135,15 +135,20 @@ ChrfScore chrf_score(const ChrfCounts& counts, size_t reference_sets, const Chrf
 }
 
 ChrfScore corpus_chrf(std::span<const std::string> hypotheses, ReferenceSets references,
-                      const ChrfOptions& options) {
-  ChrfCounts sum;
-  for (const ChrfCounts& segment : chrf_counts(hypotheses, references, options)) sum += segment;
+                      const ChrfOptions& options, int threads) {
+  check_segments(hypotheses, references, "chrF");
+  const auto sum =
+      sum_of_segments<ChrfCounts>(hypotheses, references, threads,
+                                  [&](std::span<const std::string> part, ReferenceSets of_part) {
+                                    return chrf_counts(part, of_part, options);
+                                  });
   return chrf_score(sum, references.size(), options);
 }
 
 ChrfScore corpus_chrf(std::span<const std::string> hypotheses,
-                      std::span<const std::string> references, const ChrfOptions& options) {
-  return corpus_chrf(hypotheses, ReferenceSets(&references, 1), options);
+                      std::span<const std::string> references, const ChrfOptions& options,
+                      int threads) {
+  return corpus_chrf(hypotheses, ReferenceSets(&references, 1), options, threads);
 }
 
 std::string ChrfScore::signature(std::string_view resampling) const {

@@ -41,10 +41,11 @@ std::vector<ChrfCounts> chrf_counts(std::span<const std::string> hypotheses,
                                     ReferenceSets references, const ChrfOptions& options);
 ChrfScore chrf_score(const ChrfCounts& counts, size_t reference_sets, const ChrfOptions& options);
 
-// INVALID_ARGUMENT if the counts differ or are 0.
+// INVALID_ARGUMENT if the counts differ or are 0. The score does not depend on the threads.
 ChrfScore corpus_chrf(std::span<const std::string> hypotheses, ReferenceSets references,
-                      const ChrfOptions& options = {});
+                      const ChrfOptions& options = {}, int threads = 1);
 ChrfScore corpus_chrf(std::span<const std::string> hypotheses,
-                      std::span<const std::string> references, const ChrfOptions& options = {});
+                      std::span<const std::string> references, const ChrfOptions& options = {},
+                      int threads = 1);
 
 }  // namespace trafo

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/parallel_chunks.h"
+
 namespace trafo {
 
 // The last part of every signature. Only scores with equal signatures are comparable.
@@ -52,6 +54,26 @@ std::vector<std::array<Symbol, Order>> sorted_ngrams(const std::vector<Symbol>& 
   }
   std::sort(ngrams.begin(), ngrams.end());
   return ngrams;
+}
+
+// The sum of the counts of all segments. counts_of(hypotheses, references) has those of some
+// segments, one by one. Counts are integers: the sum does not depend on the threads.
+template <class Counts, class CountsOf>
+Counts sum_of_segments(std::span<const std::string> hypotheses, ReferenceSets references,
+                       int threads, CountsOf&& counts_of) {
+  constexpr int64_t kChunk = 64;
+  const auto count = static_cast<int64_t>(hypotheses.size());
+  std::vector<Counts> sums(static_cast<size_t>((count + kChunk - 1) / kChunk));
+  parallel_chunks(count, kChunk, threads, [&](int64_t begin, int64_t end) {
+    const auto first = static_cast<size_t>(begin), size = static_cast<size_t>(end - begin);
+    std::vector<std::span<const std::string>> parts;
+    for (const auto& set : references) parts.push_back(set.subspan(first, size));
+    for (const Counts& segment : counts_of(hypotheses.subspan(first, size), ReferenceSets(parts)))
+      sums[static_cast<size_t>(begin / kChunk)] += segment;
+  });
+  Counts sum;
+  for (const Counts& part : sums) sum += part;
+  return sum;
 }
 
 }  // namespace trafo

@@ -140,6 +140,25 @@ TEST(Bleu, SignatureNamesEveryChoice) {
             "nrefs:1|bs:10|seed:1|case:mixed|eff:no|tok:13a|smooth:exp|trafo:0.1.0");
 }
 
+TEST(Bleu, DoesNotDependOnTheThreads) {
+  Lines hypotheses, references, more;
+  for (int i = 0; i < 333; ++i) {
+    hypotheses.push_back(concat("the cat ", i % 7, " sat on the mat ", i % 5, "."));
+    references.push_back(concat("the cat ", i % 3, " sat on a mat ", i % 4, "."));
+    more.push_back(concat("a cat ", i % 6, " sits on the mat"));
+  }
+  const std::vector<std::span<const std::string>> sets{references, more};
+  const BleuScore one = corpus_bleu(hypotheses, sets), four = corpus_bleu(hypotheses, sets, {}, 4);
+  EXPECT_GT(one.score, 10);
+  EXPECT_EQ(four.text(), one.text());
+  EXPECT_EQ(four.score, one.score);
+  EXPECT_EQ(four.matches, one.matches);
+  BleuCounts sum;
+  for (const BleuCounts& segment : bleu_counts(hypotheses, sets, {})) sum += segment;
+  EXPECT_EQ(four.matches, sum.matches);
+  EXPECT_EQ(four.reference_length, sum.reference_length);
+}
+
 TEST(Bleu, RefusesDifferingCounts) {
   const Lines one{"a"}, two{"a", "b"}, none;
   EXPECT_THROW(corpus_bleu(one, two), Error);

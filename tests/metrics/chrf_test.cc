@@ -44,6 +44,20 @@ TEST(Chrf, CountsByHand) {
   EXPECT_NEAR(chrf.score, 100 * 5 * recall / (4 + recall), 1e-12);
 }
 
+TEST(Chrf, DoesNotDependOnTheThreads) {
+  std::vector<std::string> hypotheses, references;
+  for (int i = 0; i < 333; ++i) {
+    hypotheses.push_back(concat("a word ", i % 7, " and another"));
+    references.push_back(concat("a word and another ", i % 5));
+  }
+  const ChrfScore one = corpus_chrf(hypotheses, references);
+  const ChrfScore four = corpus_chrf(hypotheses, references, {}, 4);
+  EXPECT_GT(one.score, 10);
+  EXPECT_EQ(four.score, one.score);
+  EXPECT_EQ(four.matches, one.matches);
+  EXPECT_EQ(four.hypothesis_totals, one.hypothesis_totals);
+}
+
 TEST(Chrf, SignatureAndBadInput) {
   const Lines one{"a"}, two{"a", "b"}, none;
   EXPECT_EQ(corpus_chrf(one, one).signature(),
