@@ -13,6 +13,7 @@
 namespace trafo {
 
 class PackedWeights;
+class StepGraphs;
 
 // Sampling: translations are drawn instead of searched for. Each token depends only on the model's
 // probabilities and on (seed, line, sample, position).
@@ -72,6 +73,9 @@ struct DecodeOptions {
   // The result of pack_for_decoding, as long as the model's weights have not changed. Null:
   // translate_tokens packs them for the call if that is faster.
   std::shared_ptr<const PackedWeights> weights;
+  // Captured steps of greedy search with this context and model, whose shortlist is empty;
+  // borrowed. Null, or with any other search: steps are launched kernel by kernel.
+  StepGraphs* step_graphs = nullptr;
   // Whether an encoder_decoder decodes in a number of rows out of few, of which some may be unused.
   // No value: on an accelerator.
   std::optional<bool> pad_rows;

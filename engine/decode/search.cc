@@ -11,6 +11,7 @@
 #include "engine/decode/decode_options_fields.generated.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/sampler.h"
+#include "engine/decode/step_graphs.h"
 #include "engine/ops/top_k/top_k.h"
 
 namespace trafo {
@@ -22,8 +23,7 @@ constexpr int64_t kFirstCapacity = 32;
 
 // The rows that `live` hypotheses are decoded in on an accelerator: eight sizes for every doubling.
 // A library of GEMMs chooses a kernel anew for every number of rows, which takes longer than the
-// rows that nobody needs. A row that nobody needs is as long as the others behind an encoder, where
-// every prompt is bos; a decoder_lm has no such rows.
+// rows that nobody needs.
 int64_t padded_rows(int64_t live) {
   const auto below = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(live)));
   const int64_t step = std::max<int64_t>(8, below / 8);
@@ -71,6 +71,8 @@ class BatchDecoder {
     k_ = std::min(options.beam + static_cast<int64_t>(ends_.size()),
                   model.config().vocabulary - static_cast<int64_t>(banned_.size()));
     if (options.sampling.on) sampler_.emplace(options.sampling, ends_, banned_);
+    if (options.step_graphs && options.beam == 1 && !sampler_ && !options.shortlist && pads_rows_)
+      graphs_ = options.step_graphs;
   }
 
   // Decodes `slots` together; hands each result to done(slot, hypotheses). The slots of sentence i
@@ -88,28 +90,48 @@ class BatchDecoder {
       longest = std::max(longest, static_cast<int64_t>(prompts.back().size()));
     }
     check_cancelled();
-    DecodeState state =
-        model_.start_decoding(context_, pack_sources(context_, model_.config(), sources),
-                              std::min(capacity_limit(), longest + kFirstCapacity));
+    const int64_t first_capacity = std::min(capacity_limit(), longest + kFirstCapacity);
+    DecodeState state = model_.start_decoding(
+        context_, pack_sources(context_, model_.config(), sources), first_capacity,
+        graphs_ ? graphs_->storage(rows_ * first_capacity) : Tensor());
+    if (graphs_) graphs_->adopt(state);
     use_shortlist(state, sources);
     // Sources and special tokens have been validated, top_k returns tokens, and every slot ends
     // before the positions do.
     state.indices_validated = true;
-    Tensor logits = model_.prefill(context_, state, prompts);
+    Answer answer = answer_of(model_.prefill(context_, state, prompts));
     for (;;) {
-      const std::vector<int32_t> parents = advance(logits, done);
+      const std::vector<int32_t> parents = advance(answer, done);
       if (slots_.empty()) return;
       if (!parents.empty()) reorder(context_, state, parents);
       check_cancelled();
       const int64_t capacity = state.cache.capacity();
       if (state.cache.longest() == capacity)
         state.cache.grow(context_, std::min(capacity_limit(), 2 * capacity));
-      logits = model_.decode_step(context_, state,
-                                  context_.from_values<int32_t>(last_tokens(), {state.rows()}));
+      if (graphs_) {
+        graphs_->adopt(state);
+        StepGraphs::Best best = graphs_->step(state, last_tokens(), k_, banned_);
+        answer.scores.ids = std::move(best.ids);
+        answer.scores.values.assign(best.log_probabilities.begin(), best.log_probabilities.end());
+        continue;
+      }
+      answer = answer_of(model_.decode_step(
+          context_, state, context_.from_values<int32_t>(last_tokens(), {state.rows()})));
     }
   }
 
  private:
+  // What the model says about the next token of every row: logits for a sampler, or the scores of
+  // the best tokens.
+  struct Answer {
+    Tensor logits;
+    Scores scores;
+  };
+  Answer answer_of(Tensor logits) const {
+    if (sampler_) return {std::move(logits), {}};
+    return {{}, best_tokens(logits)};
+  }
+
   void check_cancelled() const {
     require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kSearchOrigin,
             "cancelled by the caller");
@@ -131,7 +153,7 @@ class BatchDecoder {
     return ids;
   }
 
-  Scores best_tokens(const Tensor& logits) {
+  Scores best_tokens(const Tensor& logits) const {
     const ops::TopK top =
         ops::top_k(context_, logits, k_, options_.shortlist ? banned_columns_ : banned_);
     Scores scores;
@@ -215,7 +237,7 @@ class BatchDecoder {
         parents.push_back(static_cast<int32_t>(slot.row + live.parent));
       slot.row = row;
     }
-    parents.resize(static_cast<size_t>(rows), parents.front());
+    parents.resize(static_cast<size_t>(rows), -1);
     rows_ = rows;
     placed_ = true;
     return parents;
@@ -224,28 +246,28 @@ class BatchDecoder {
   // Chooses the next tokens of every slot; finished slots leave slots_. Returns the row that each
   // new row continues; empty if all stay where they are.
   template <class Done>
-  std::vector<int32_t> advance(const Tensor& logits, Done&& done) {
-    const Scores scores = sampler_ ? Scores{} : best_tokens(logits);
+  std::vector<int32_t> advance(const Answer& answer, Done&& done) {
     const std::vector<Sampler::Draw> draws =
-        sampler_ ? draw_tokens(logits) : std::vector<Sampler::Draw>{};
-    size_t next_draw = 0;
-    std::vector<Slot> left;
-    for (Slot& slot : slots_) {
+        sampler_ ? draw_tokens(answer.logits) : std::vector<Sampler::Draw>{};
+    size_t next_draw = 0, left = 0;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      Slot& slot = slots_[i];
       if (sampler_) {
         const Sampler::Draw& draw = draws[next_draw++];
         candidates_ = {{slot.search.live()[0].log_probability + draw.log_probability, 0,
                         token_of(draw.token)}};
       } else {
-        collect(slot, scores);
+        collect(slot, answer.scores);
       }
       slot.search.advance(candidates_);
       if (slot.search.done()) {
         done(slot, slot.search.results());
         continue;
       }
-      left.push_back(std::move(slot));
+      if (left < i) slots_[left] = std::move(slot);
+      ++left;
     }
-    slots_ = std::move(left);
+    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(left), slots_.end());
     return slots_.empty() ? std::vector<int32_t>{} : place();
   }
 
@@ -255,6 +277,7 @@ class BatchDecoder {
   std::vector<int32_t> ends_, banned_;
   std::vector<int32_t> shortlist_, banned_columns_;
   std::optional<Sampler> sampler_;
+  StepGraphs* graphs_ = nullptr;  // null: steps are launched kernel by kernel
   int64_t k_;  // expansions of a hypothesis: the ends and `beam` other tokens suffice
   bool pads_rows_;
   std::vector<Slot> slots_;

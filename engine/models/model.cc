@@ -1,5 +1,7 @@
 #include "engine/models/model.h"
 
+#include <algorithm>
+
 #include "engine/ops/checks.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/view/view.h"
@@ -111,7 +113,8 @@ CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch
           ops::slice(context, inputs.encoder.values, 1, column, column + config_.kv_width())};
 }
 
-DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity) const {
+DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity,
+                                  const Tensor& storage) const {
   const NoGrad no_grad(context);
   DecodeState state;
   state.output = output_projection();
@@ -119,25 +122,23 @@ DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t 
                             {.layers = config_.decoder_layers,
                              .kv_width = config_.kv_width(),
                              .dtype = parameters_.dtype()},
-                            batch.sentences, capacity);
+                            batch.sentences, capacity, storage);
   state.encoder = encode(context, batch, {});
   if (!state.encoder.values.defined()) return state;
   const auto ends = context.values<int32_t>(batch.source_cu_seqlens);
-  state.encoder.begin = upload(context, std::span(ends).first(ends.size() - 1));
-  state.encoder.end = upload(context, std::span(ends).subspan(1));
+  state.source_begin.assign(ends.begin(), ends.end() - 1);
+  state.source_end.assign(ends.begin() + 1, ends.end());
+  state.encoder.begin = upload(context, state.source_begin);
+  state.encoder.end = upload(context, state.source_end);
   return state;
 }
 
-Tensor Model::append(Context& context, DecodeState& state, const Tensor& ids,
-                     std::span<const int32_t> counts) const {
-  state.cache.begin_append(context, counts);
+Tensor Model::appended(Context& context, const DecodeState& state, const Tensor& ids) const {
   nn::BlockInputs inputs;
   inputs.sequences = state.cache.sequences();
   inputs.encoder = state.encoder;
   inputs.cache = &state.cache;
-  Tensor hidden = decode(context, ids, inputs, state.indices_validated);
-  state.cache.end_append();
-  return hidden;
+  return decode(context, ids, inputs, state.indices_validated);
 }
 
 Tensor Model::prefill(Context& context, DecodeState& state,
@@ -151,7 +152,9 @@ Tensor Model::prefill(Context& context, DecodeState& state,
     counts.push_back(static_cast<int32_t>(prompt.size()));
     last.push_back(static_cast<int32_t>(ids.size()) - 1);
   }
-  Tensor hidden = append(context, state, upload(context, ids), counts);
+  state.cache.begin_append(context, counts);
+  Tensor hidden = appended(context, state, upload(context, ids));
+  state.cache.end_append();
   if (hidden.dim(0) > state.rows())
     hidden = ops::gather_rows(context, hidden, upload(context, last));
   return project(context, hidden, state.output);
@@ -163,14 +166,28 @@ Tensor Model::decode_step(Context& context, DecodeState& state, const Tensor& id
       ErrorCode::shape_mismatch, "decode_step", "ids must be int32 [", state.rows(), "]");
   const NoGrad no_grad(context);
   const std::vector<int32_t> counts(static_cast<size_t>(state.rows()), 1);
-  return project(context, append(context, state, ids, counts), state.output);
+  state.cache.begin_append(context, counts);
+  Tensor logits = step_logits(context, state, ids);
+  state.cache.end_append();
+  return logits;
+}
+
+Tensor Model::step_logits(Context& context, const DecodeState& state, const Tensor& ids) const {
+  const NoGrad no_grad(context);
+  return project(context, appended(context, state, ids), state.output);
 }
 
 void reorder(Context& context, DecodeState& state, std::span<const int32_t> parents) {
   if (!state.cache.reorder(context, parents) || !state.encoder.values.defined()) return;
-  const Tensor index = upload(context, parents);
-  state.encoder.begin = ops::gather_rows(context, state.encoder.begin, index);
-  state.encoder.end = ops::gather_rows(context, state.encoder.end, index);
+  const auto reordered = [&](std::vector<int32_t>& of_rows) {
+    std::vector<int32_t> moved;
+    for (const int32_t parent : parents)
+      moved.push_back(of_rows[static_cast<size_t>(std::max(parent, 0))]);
+    of_rows = std::move(moved);
+    return upload(context, of_rows);
+  };
+  state.encoder.begin = reordered(state.source_begin);
+  state.encoder.end = reordered(state.source_end);
   state.encoder.sequences.cu_seqlens = {};  // row i no longer belongs to sentence i
 }
 

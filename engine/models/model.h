@@ -32,7 +32,9 @@ struct OutputProjection {
 struct DecodeState {
   nn::KvCache cache;
   nn::EncoderKeysValues encoder;  // of the encoded source; undefined without an encoder
-  OutputProjection output;        // of the model, or restricted to some tokens
+  // The source of each row on the host: the values of encoder.begin and encoder.end.
+  std::vector<int32_t> source_begin, source_end;
+  OutputProjection output;  // of the model, or restricted to some tokens
   // The caller vouches for token ids and positions: see ops::EmbeddingOptions.
   bool indices_validated = false;
 
@@ -70,8 +72,10 @@ class Model {
   CrossAttentionInputs cross_attention(Context& context, const Batch& batch, int64_t layer) const;
 
   // Encodes the source side of `batch`, where the model has an encoder, and gives every sentence an
-  // empty row with room for `capacity` tokens. Not recorded, as all of decoding.
-  DecodeState start_decoding(Context& context, const Batch& batch, int64_t capacity) const;
+  // empty row with room for `capacity` tokens, in `storage` if it is defined (nn::KvCache). Not
+  // recorded, as all of decoding.
+  DecodeState start_decoding(Context& context, const Batch& batch, int64_t capacity,
+                             const Tensor& storage = {}) const;
   // Appends prompts[r], one token at least, to row r in one pass; returns the logits of the tokens
   // that follow the prompts, [rows, vocabulary]. Rows must be empty and in the order of the batch.
   Tensor prefill(Context& context, DecodeState& state,
@@ -79,6 +83,9 @@ class Model {
   // Appends one token to every row (ids [rows] int32) and returns the logits of the next, [rows,
   // vocabulary].
   Tensor decode_step(Context& context, DecodeState& state, const Tensor& ids) const;
+  // What decode_step() does between KvCache::begin_append and end_append. It uploads nothing, so
+  // that a graph can repeat it.
+  Tensor step_logits(Context& context, const DecodeState& state, const Tensor& ids) const;
 
   // The file that the weights came from, and the vocabulary that they were trained with.
   struct Origin {
@@ -127,17 +134,18 @@ class Model {
   nn::Linear output_;
 
  private:
-  // Appends counts[r] of the packed `ids` to row r and returns the hidden states of all of them.
-  Tensor append(Context& context, DecodeState& state, const Tensor& ids,
-                std::span<const int32_t> counts) const;
+  // The hidden states of the packed `ids`, whose keys and values go to the cache. It is between
+  // begin_append and end_append.
+  Tensor appended(Context& context, const DecodeState& state, const Tensor& ids) const;
 
   Origin origin_;
   AdapterState adapter_;
   std::optional<Teacher> teacher_;
 };
 
-// Row i continues what row parents[i] holds: a beam search reorders, copies and drops rows. No
-// prefill is possible afterwards.
+// Row i continues what row parents[i] holds: a beam search reorders, copies and drops rows. A row
+// whose parent is -1 is empty and has the source of the first row. No prefill is possible
+// afterwards.
 void reorder(Context& context, DecodeState& state, std::span<const int32_t> parents);
 // The logits of the steps to come are those of these tokens alone, in their order: [rows, tokens].
 void restrict_output(Context& context, DecodeState& state, std::span<const int32_t> tokens);

@@ -62,9 +62,10 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
   Tensor mixed;
   if (decode_step) {
     options.max_keys = cache->longest() + 1;
-    mixed = ops::attention_decode(context, {qkv, 0}, {cache->storage(), cache->key_column(layer)},
-                                  {cache->storage(), cache->value_column(layer)},
-                                  cache->key_begin(), cache->key_end(), options);
+    mixed =
+        ops::attention_decode(context, {qkv, 0}, {cache->storage(), cache->key_column(layer)},
+                              {cache->storage(), cache->value_column(layer)}, cache->key_begin(),
+                              cache->key_end(), options, sequences.cu_seqlens);
   } else {
     options.max_queries = options.max_keys = sequences.longest;
     mixed = ops::attention(context, {qkv, 0}, {qkv, key_column}, {qkv, value_column},
@@ -91,11 +92,11 @@ PendingBias CrossAttention::forward(Context& context, const Tensor& x,
   ops::AttentionOptions options = attention_options(options_, false, dropout);
   options.max_keys = encoder.sequences.longest;
   options.max_queries = sequences.longest;
-  const Tensor mixed =
-      decode_step
-          ? ops::attention_decode(context, query, keys, values, encoder.begin, encoder.end, options)
-          : ops::attention(context, query, keys, values, sequences.cu_seqlens,
-                           encoder.sequences.cu_seqlens, options);
+  const Tensor mixed = decode_step
+                           ? ops::attention_decode(context, query, keys, values, encoder.begin,
+                                                   encoder.end, options, sequences.cu_seqlens)
+                           : ops::attention(context, query, keys, values, sequences.cu_seqlens,
+                                            encoder.sequences.cu_seqlens, options);
   return output_.forward_pending_bias(context, mixed);
 }
 

@@ -1,7 +1,7 @@
 // The keys and values of a decoder's self-attention during decoding.
 //
-// A row is one hypothesis with a past of its own. Row r owns `capacity` slots, from r * capacity
-// on; token number p of the row lies in slot r * capacity + p. Rows may have different lengths. A
+// A row is one hypothesis with a past of its own. It owns a region of `capacity` slots; token
+// number p of the row lies in slot region * capacity + p. Rows may have different lengths. A
 // forward pass appends tokens in three steps: begin_append, append in each layer, end_append.
 #pragma once
 
@@ -23,20 +23,27 @@ struct KvCacheOptions {
 class KvCache {
  public:
   KvCache() = default;
-  // Empty rows with room for `capacity` tokens each.
-  KvCache(Context& context, const KvCacheOptions& options, int64_t rows, int64_t capacity);
+  // Empty rows with room for `capacity` tokens each. They are in `storage`, of at least as many
+  // slots, if it is defined.
+  KvCache(Context& context, const KvCacheOptions& options, int64_t rows, int64_t capacity,
+          const Tensor& storage = {});
 
   int64_t rows() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t capacity() const { return capacity_; }
   // Tokens that each row holds.
   const std::vector<int32_t>& lengths() const { return lengths_; }
+  // The region of each row.
+  const std::vector<int32_t>& regions() const { return regions_; }
   int64_t longest() const;  // tokens of the longest row; 0 without rows
+  const KvCacheOptions& options() const { return options_; }
   size_t bytes() const { return storage_.defined() ? storage_.bytes() : 0; }
 
   // Says that the next forward pass appends counts[r] > 0 tokens to row r, packed in the order of
   // the rows. Several tokens a row are a prefill and need an empty cache. INVALID_ARGUMENT where a
-  // row has not enough room.
-  void begin_append(Context& context, std::span<const int32_t> counts);
+  // row has not enough room. The indices of the tokens are uploaded to the beginning of `indices`
+  // (int32), if it is defined. For one token a row that takes index_count() elements.
+  void begin_append(Context& context, std::span<const int32_t> counts, const Tensor& indices = {});
+  static int64_t index_count(int64_t rows) { return 5 * rows + 1; }
   // The tokens that are appended. Valid from begin_append on.
   const PackedSequences& sequences() const { return sequences_; }
   // One new token a row attends to the cache; the prompts of a prefill attend to themselves.
@@ -49,7 +56,8 @@ class KvCache {
 
   // What attention in a decode step reads: the keys of `layer` begin at column key_column(layer)
   // and its values at value_column(layer) of storage() [rows * capacity, layers * 2 * kv_width].
-  // Row r sees slots key_begin()[r] .. key_end()[r], the new token included.
+  // Row r sees slots key_begin()[r] .. key_end()[r], the new token included. Kernels find a row
+  // only by these indices.
   const Tensor& storage() const { return storage_; }
   int64_t key_column(int64_t layer) const { return layer * 2 * options_.kv_width; }
   int64_t value_column(int64_t layer) const { return key_column(layer) + options_.kv_width; }
@@ -58,17 +66,25 @@ class KvCache {
 
   // Makes room for `capacity` tokens a row, at least as many as the longest row holds.
   void grow(Context& context, int64_t capacity);
-  // Row i continues what row parents[i] holds; false if nothing changes. A beam search reorders,
-  // drops and copies rows.
+  // Moves the rows into `storage` if it has room for them. False, and nothing changes, if not.
+  bool move_to(Context& context, const Tensor& storage);
+  // Row i continues what row parents[i] holds, or is empty if that is -1; false if nothing changes.
+  // A beam search reorders, drops and copies rows. Keys and values are copied only if two rows
+  // continue the same one.
   bool reorder(Context& context, std::span<const int32_t> parents);
 
  private:
-  // Storage of the rows `parents`, with room for `capacity` tokens each.
-  Tensor gathered(Context& context, std::span<const int32_t> parents, int64_t capacity) const;
+  // Copies rows: row i of `target`, with room for `capacity` tokens, is what `regions`[i] holds.
+  void gather(Context& context, std::span<const int32_t> regions, int64_t capacity,
+              const Tensor& target) const;
+  // Region i for row i.
+  void number_regions(size_t rows);
+  Tensor empty_storage(Context& context, int64_t rows, int64_t capacity) const;
+  int64_t region_count() const { return capacity_ > 0 ? storage_.dim(0) / capacity_ : 0; }
 
   KvCacheOptions options_;
   int64_t capacity_ = 0;
-  std::vector<int32_t> lengths_;
+  std::vector<int32_t> lengths_, regions_;  // of each row
   Tensor storage_;
   std::vector<int32_t> counts_;  // of begin_append
   PackedSequences sequences_;

@@ -42,7 +42,7 @@ class KvCacheTest : public ::testing::Test {
       for (int32_t p = 0; p < cache.lengths()[r]; ++p)
         for (int64_t layer = 0; layer < kLayers; ++layer)
           for (int64_t c = 0; c < 2 * kKvWidth; ++c) {
-            const int64_t slot = static_cast<int64_t>(r) * cache.capacity() + p;
+            const int64_t slot = cache.regions()[r] * cache.capacity() + p;
             const int64_t column = cache.key_column(layer) + c;
             ASSERT_EQ(storage[static_cast<size_t>(slot * kColumns + column)],
                       value(sequence[r], p, layer))
@@ -91,7 +91,54 @@ TEST_F(KvCacheTest, GrowingAndReorderingMoveWholeRows) {
   EXPECT_TRUE(cache.reorder(*context_, std::vector<int32_t>{3}));
   expect_rows(cache, {2});
   EXPECT_EQ(cache.longest(), 2);
-  EXPECT_EQ(cache.bytes(), static_cast<size_t>(9 * kColumns) * sizeof(float));
+  cache.grow(*context_, 10);
+  expect_rows(cache, {2});
+  EXPECT_EQ(cache.bytes(), static_cast<size_t>(10 * kColumns) * sizeof(float));
+}
+
+TEST_F(KvCacheTest, RowsThatContinueOneEachStayWhereTheyAre) {
+  nn::KvCache cache(*context_, {.layers = kLayers, .kv_width = kKvWidth}, 4, 6);
+  append(cache, {3, 1, 4, 2}, {1, 2, 3, 4});
+  const void* before = cache.storage().raw();
+  // Row 1 has no past. It gets the region of a row that has left.
+  EXPECT_TRUE(cache.reorder(*context_, std::vector<int32_t>{3, -1, 2}));
+  EXPECT_EQ(cache.storage().raw(), before);
+  EXPECT_EQ(cache.lengths(), (std::vector<int32_t>{2, 0, 4}));
+  expect_rows(cache, {4, 5, 3});
+  append(cache, {1, 1, 1}, {4, 5, 3});
+  EXPECT_EQ(context_->values<int32_t>(cache.sequences().positions),
+            (std::vector<int32_t>{2, 0, 4}));
+  expect_rows(cache, {4, 5, 3});
+  // No region is left for the last row.
+  EXPECT_TRUE(cache.reorder(*context_, std::vector<int32_t>{2, 1, 0, -1, -1}));
+  EXPECT_EQ(cache.lengths(), (std::vector<int32_t>{5, 1, 3, 0, 0}));
+  append(cache, {1, 1, 1, 1, 1}, {3, 5, 4, 6, 7});
+  expect_rows(cache, {3, 5, 4, 6, 7});
+}
+
+TEST_F(KvCacheTest, LivesInAStorageThatIsGiven) {
+  const nn::KvCacheOptions options{.layers = kLayers, .kv_width = kKvWidth};
+  const Tensor storage = context_->empty({13, kColumns}, DType::f32);
+  nn::KvCache cache(*context_, options, 3, 4, storage);
+  EXPECT_EQ(cache.storage().raw(), storage.raw());
+  append(cache, {3, 1, 4}, {1, 2, 3});
+  EXPECT_TRUE(cache.reorder(*context_, std::vector<int32_t>{2, 0}));
+  EXPECT_TRUE(cache.move_to(*context_, storage));
+  expect_rows(cache, {3, 1});
+  cache.grow(*context_, 6);
+  EXPECT_NE(cache.storage().raw(), storage.raw());
+  EXPECT_TRUE(cache.move_to(*context_, storage));
+  EXPECT_EQ(cache.storage().raw(), storage.raw());
+  expect_rows(cache, {3, 1});
+  const Tensor indices = context_->empty({nn::KvCache::index_count(2)}, DType::i32);
+  cache.begin_append(*context_, std::vector<int32_t>{1, 1}, indices);
+  EXPECT_EQ(context_->values<int32_t>(indices),
+            (std::vector<int32_t>{4, 9, 4, 3, 0, 6, 5, 10, 0, 1, 2}));
+  cache.grow(*context_, 7);
+  EXPECT_FALSE(cache.move_to(*context_, storage));
+  expect_rows(cache, {3, 1});
+  EXPECT_EQ(error_text([&] { nn::KvCache(*context_, options, 4, 4, storage); }),
+            "SHAPE_MISMATCH: a storage of shape [13, 8] is not for 4 rows of 4 tokens");
 }
 
 TEST_F(KvCacheTest, RefusesWhatItHasNoRoomFor) {

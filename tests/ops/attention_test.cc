@@ -243,6 +243,13 @@ TEST_F(AttentionTest, DecodeReadsAnyRangeOfKeys) {
     context_->set_fused_kernels(fused);
     const auto y = context_->values<float>(
         ops::attention_decode(*context_, {q}, {kv, 2}, {kv, 12}, ints(begin), ints(end), options));
+    EXPECT_EQ(context_->values<float>(ops::attention_decode(*context_, {q}, {kv, 2}, {kv, 12},
+                                                            ints(begin), ints(end), options,
+                                                            ints({0, 1, 2, 3, 4}))),
+              y);
+    EXPECT_THROW(ops::attention_decode(*context_, {q}, {kv, 2}, {kv, 12}, ints(begin), ints(end),
+                                       options, ints({0, 1, 2, 3})),
+                 Error);
     const float *qs = q.data<float>(), *rows = kv.data<float>();
     for (int64_t i = 0; i < 4; ++i)
       for (int64_t h = 0; h < 2; ++h) {

@@ -6,6 +6,7 @@
 #include "engine/ops/attention/attention_checks.h"
 #include "engine/ops/attention/attention_kernels.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/packed_rows.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
@@ -275,7 +276,7 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
 
 Tensor attention_decode(Context& context, const AttentionInput& q, const AttentionInput& k,
                         const AttentionInput& v, const Tensor& key_begin, const Tensor& key_end,
-                        const AttentionOptions& options) {
+                        const AttentionOptions& options, const Tensor& row_numbers) {
   constexpr const char* op = "attention_decode";
   const OpRange range(context, op, q.tensor, k.tensor, v.tensor);
   check_attention_inputs(context, op, q, k, v, options);
@@ -285,9 +286,16 @@ Tensor attention_decode(Context& context, const AttentionInput& q, const Attenti
   const AttentionRanges ranges =
       decode_ranges(context, op, q.tensor.dim(0), key_begin, key_end, k.tensor.dim(0), options);
   const int64_t rows = q.tensor.dim(0);
-  std::vector<int32_t> row_numbers(static_cast<size_t>(rows + 1));
-  std::iota(row_numbers.begin(), row_numbers.end(), 0);
-  const Tensor queries = context.from_values<int32_t>(row_numbers, {rows + 1});
+  Tensor queries = row_numbers;
+  if (!queries.defined()) {
+    std::vector<int32_t> numbers(static_cast<size_t>(rows + 1));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    queries = context.from_values<int32_t>(numbers, {rows + 1});
+  }
+  check_row_numbers(context, op, queries, "row_numbers");
+  require(queries.numel() == rows + 1, ErrorCode::shape_mismatch, op,
+          "row_numbers must have one entry more than there are rows, ", rows, ", got ",
+          queries.numel());
   if (!context.fused_kernels())
     return attention_padded(context, q, k, v, ranges,
                             {ints(queries), ints(queries, 1), ints(key_begin), ints(key_end)},

@@ -118,10 +118,11 @@ Tensor attention_reference(Context& context, const AttentionInput& q, const Atte
 
 // One query row per sequence against key ranges anywhere in k and v: decoding with a KV cache.
 // key_begin, key_end [rows] int32; ranges may overlap (hypotheses of a beam share their source).
-// Not recorded.
+// row_numbers [rows + 1] int32 holds 0, 1, ... rows; if undefined, the call uploads it. Not
+// recorded.
 Tensor attention_decode(Context& context, const AttentionInput& q, const AttentionInput& k,
                         const AttentionInput& v, const Tensor& key_begin, const Tensor& key_end,
-                        const AttentionOptions& options);
+                        const AttentionOptions& options, const Tensor& row_numbers = {});
 
 }  // namespace ops
 }  // namespace trafo

@@ -1,0 +1,238 @@
+// Greedy search with captured decode steps: on a stand-in for a GPU that repeats what it recorded,
+// and on a GPU if there is one.
+#include "engine/decode/step_graphs.h"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/ops/kv_cache/kv_cache.h"
+#include "engine/ops/layer_norm/layer_norm.h"
+#include "engine/ops/top_k/top_k.h"
+#include "tests/decode/decode_models.h"
+#include "tests/ops/cuda_test.h"
+#include "tests/support/errors.h"
+#include "tests/train/accelerator.h"
+
+namespace trafo::testing {
+namespace {
+
+using Translations = std::vector<std::vector<Hypothesis>>;
+
+// Records the kernels of decode steps, with the parameters that they are given, and repeats them.
+class GraphAccelerator final : public StreamAccelerator {
+ public:
+  void begin_capture() override { recorded_ = std::make_unique<Graph>(); }
+  void* end_capture(char*, size_t) override {
+    ++captures;
+    return recorded_.release();
+  }
+  void launch_graph(void* graph) override {
+    for (const auto& work : *static_cast<Graph*>(graph)) work();
+  }
+  void release_graph(void* graph) noexcept override { delete static_cast<Graph*>(graph); }
+  void gemm(const GemmParams& params) override {
+    issue([this, params] { StreamAccelerator::gemm(params); });
+  }
+  void copy(void* target, const void* source, size_t bytes) override {
+    issue([=, this] { StreamAccelerator::copy(target, source, bytes); });
+  }
+  void fill_zero(void* target, size_t bytes) override {
+    issue([=, this] { StreamAccelerator::fill_zero(target, bytes); });
+  }
+  void copy_from_host(void* device, const void* host, size_t bytes) override {
+    require(!recorded_, ErrorCode::internal, "test", "a step uploads while it is captured");
+    StreamAccelerator::copy_from_host(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, size_t bytes) override {
+    require(!recorded_, ErrorCode::internal, "test", "a step waits while it is captured");
+    StreamAccelerator::copy_to_host(host, device, bytes);
+  }
+
+  int64_t captures = 0;
+
+ protected:
+  void run(int kernel, const void* params) override {
+    if (!recorded_) return StreamAccelerator::run(kernel, params);
+    switch (static_cast<OpKernel>(kernel)) {
+      case OpKernel::embedding_forward:
+        return record<EmbeddingForwardParams>(kernel, params);
+      case OpKernel::layer_norm_forward:
+        return record<LayerNormForwardParams>(kernel, params);
+      case OpKernel::rms_norm_forward:
+        return record<RmsNormForwardParams>(kernel, params);
+      case OpKernel::kv_cache_append:
+        return record<KvCacheAppendParams>(kernel, params);
+      case OpKernel::attention_forward:
+        return record<AttentionForwardParams>(kernel, params);
+      case OpKernel::bias_act_dropout_forward:
+        return record<BiasActDropoutForwardParams>(kernel, params);
+      case OpKernel::bias_dropout_residual_forward:
+        return record<BiasDropoutResidualForwardParams>(kernel, params);
+      case OpKernel::top_k:
+        return record<TopKParams>(kernel, params);
+      default:
+        fail(ErrorCode::internal, "test", "a step has the kernel ",
+             op_kernel_name(static_cast<OpKernel>(kernel)));
+    }
+  }
+
+ private:
+  using Graph = std::vector<std::function<void()>>;
+
+  template <class Work>
+  void issue(Work work) {
+    if (recorded_)
+      recorded_->push_back(work);
+    else
+      work();
+  }
+  template <class Params>
+  void record(int kernel, const void* params) {
+    recorded_->push_back([this, kernel, copy = *static_cast<const Params*>(params)] {
+      StreamAccelerator::run(kernel, &copy);
+    });
+  }
+
+  std::unique_ptr<Graph> recorded_;
+};
+
+std::unique_ptr<Context> graph_stand_in() {
+  return std::make_unique<Context>(std::make_shared<GraphAccelerator>());
+}
+
+std::vector<std::vector<int32_t>> sentences(int64_t count, uint64_t seed) {
+  PhiloxStream random(seed, 3);
+  std::vector<std::vector<int32_t>> result(static_cast<size_t>(count));
+  for (std::vector<int32_t>& sentence : result) {
+    for (uint32_t left = 1 + random.next_u32() % 14; left > 0; --left)
+      sentence.push_back(static_cast<int32_t>(4 + random.next_u32() % 9));
+    sentence.push_back(kEos);
+  }
+  return result;
+}
+
+void expect_same_bits(const Translations& got, const Translations& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].size(), 1u);
+    EXPECT_EQ(got[i][0].tokens, expected[i][0].tokens) << i;
+    EXPECT_EQ(got[i][0].log_probability, expected[i][0].log_probability) << i;
+  }
+}
+
+class StepGraphsTest : public ::testing::TestWithParam<TestDevice> {
+ protected:
+  void SetUp() override {
+    context_ = GetParam().make();
+    if (!context_) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+  }
+
+  // Weights with which sentences finish one after the other, some at the maximum length.
+  std::unique_ptr<Model> model_of(const ModelConfig& config) {
+    auto model = random_model(*context_, config, 17, DType::f32);
+    set_output_bias(*context_, *model, kEos, 2);
+    return model;
+  }
+
+  std::unique_ptr<Context> context_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, StepGraphsTest,
+                         ::testing::Values(TestDevice{"StandIn", &graph_stand_in},
+                                           TestDevice{"Cuda", &cuda_context}),
+                         [](const auto& device) { return std::string(device.param.name); });
+
+TEST_P(StepGraphsTest, HaveTheBitsOfStepsThatAreLaunched) {
+  const auto model = model_of(decode_config(Architecture::encoder_decoder));
+  StepGraphs graphs(*context_, *model);
+  for (const uint64_t seed : {1, 2, 3}) {
+    // More sentences each time: the memory of the graphs grows.
+    const auto sources = sentences(60 + 40 * static_cast<int64_t>(seed), seed);
+    DecodeOptions options;
+    options.beam = 1;
+    options.batch_tokens = 700;  // several batches
+    const Translations expected = translate_tokens(*context_, *model, sources, options);
+    options.step_graphs = &graphs;
+    for (int i = 0; i < 3; ++i)
+      expect_same_bits(translate_tokens(*context_, *model, sources, options), expected);
+  }
+  EXPECT_GT(graphs.replays(), 100);
+}
+
+TEST_P(StepGraphsTest, SeeNewWeightsAndAMovedArena) {
+  const auto model = model_of(decode_config(Architecture::encoder_decoder));
+  StepGraphs graphs(*context_, *model);
+  const auto sources = sentences(50, 4);
+  DecodeOptions options;
+  options.beam = 1;
+  options.step_graphs = &graphs;
+  for (int i = 0; i < 4; ++i) {
+    set_output_bias(*context_, *model, 5, 0.3 * i);
+    if (i == 2) context_->backend().set_arena_memory(context_->backend().arena_bytes() + (1 << 20));
+    options.step_graphs = nullptr;
+    const Translations expected = translate_tokens(*context_, *model, sources, options);
+    options.step_graphs = &graphs;
+    expect_same_bits(translate_tokens(*context_, *model, sources, options), expected);
+  }
+}
+
+// Its row grows past the first capacity, when the others have long left.
+TEST_P(StepGraphsTest, GoOnWhenTheCacheGrows) {
+  ModelConfig config = decode_config(Architecture::encoder_decoder);
+  config.max_positions = 150;
+  const auto model = model_of(config);
+  set_output_bias(*context_, *model, kEos, -1e9);
+  StepGraphs graphs(*context_, *model);
+  auto sources = sentences(20, 5);
+  sources.push_back({5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8,
+                     5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, kEos});
+  DecodeOptions options;
+  options.beam = 1;
+  const Translations expected = translate_tokens(*context_, *model, sources, options);
+  EXPECT_EQ(expected.back()[0].tokens.size(), 90u);
+  options.step_graphs = &graphs;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t before = graphs.replays();
+    expect_same_bits(translate_tokens(*context_, *model, sources, options), expected);
+    EXPECT_GE(graphs.replays() - before, i == 0 ? 0 : 85);
+  }
+}
+
+TEST_P(StepGraphsTest, OtherSearchesPassThemBy) {
+  const auto model = model_of(decode_config(Architecture::encoder_decoder));
+  StepGraphs graphs(*context_, *model);
+  DecodeOptions options;
+  options.step_graphs = &graphs;
+  const auto sources = sentences(12, 6);
+  translate_tokens(*context_, *model, sources, options);  // a beam
+  options.beam = 1;
+  options.shortlist = [](std::span<const int32_t>) { return std::vector<int32_t>{4, 5, 6}; };
+  translate_tokens(*context_, *model, sources, options);
+  options.shortlist = {};
+  options.sampling.on = true;
+  translate_tokens(*context_, *model, sources, options);
+  EXPECT_EQ(graphs.replays(), 0);
+  options.sampling.on = false;
+  translate_tokens(*context_, *model, sources, options);
+  translate_tokens(*context_, *model, sources, options);
+  EXPECT_GT(graphs.replays(), 0);
+}
+
+TEST_P(StepGraphsTest, AreUsableWhereStepsAreCaptured) {
+  const auto model = model_of(decode_config(Architecture::encoder_decoder));
+  EXPECT_TRUE(StepGraphs::usable(*context_, *model));
+  context_->set_graphs(false);
+  EXPECT_FALSE(StepGraphs::usable(*context_, *model));
+  context_->set_graphs(true);
+  context_->set_fused_kernels(false);
+  EXPECT_FALSE(StepGraphs::usable(*context_, *model));
+  context_->set_fused_kernels(true);
+  const auto stream =
+      random_model(*context_, decode_config(Architecture::decoder_lm), 3, DType::f32);
+  EXPECT_FALSE(StepGraphs::usable(*context_, *stream));
+  EXPECT_FALSE(StepGraphs::usable(*cpu_context(), *model));
+}
+
+}  // namespace
+}  // namespace trafo::testing
