@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace trafo {
 
@@ -15,6 +17,9 @@ class HostBuffer {
   HostBuffer() = default;
   // Throws std::bad_alloc.
   explicit HostBuffer(size_t bytes);
+  // Memory of somebody else, which `release` gives back.
+  HostBuffer(std::byte* data, size_t bytes, std::function<void(std::byte*)> release)
+      : data_(data, Free{std::move(release)}), size_(bytes) {}
 
   std::byte* data() const { return data_.get(); }
   size_t size() const { return size_; }
@@ -22,10 +27,22 @@ class HostBuffer {
 
  private:
   struct Free {
-    void operator()(std::byte* data) const { std::free(data); }
+    std::function<void(std::byte*)> release;  // empty: memory of the heap
+    void operator()(std::byte* data) const {
+      if (release)
+        release(data);
+      else
+        std::free(data);
+    }
   };
   std::unique_ptr<std::byte, Free> data_;
   size_t size_ = 0;
 };
+
+// Makes a buffer of a size.
+using HostAllocator = std::function<HostBuffer(size_t bytes)>;
+inline HostBuffer plain_host_buffer(size_t bytes) {
+  return HostBuffer(bytes);
+}
 
 }  // namespace trafo

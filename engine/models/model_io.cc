@@ -237,7 +237,7 @@ SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes typ
 
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
-                                           HostBuffer& storage) {
+                                           HostBuffer& storage, const HostAllocator& allocate) {
   // The workspace, and behind it the frozen parameters one by one.
   size_t at = workspace.bytes(), total = at;
   for (size_t i = 0; i < parameters.count(); ++i) {
@@ -245,7 +245,7 @@ std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStor
     if (parameters.is_int8(id)) continue;
     if (prefix.empty() && !parameters.trainable(id)) total += bytes_of(parameters, id);
   }
-  storage = HostBuffer(total);
+  storage = allocate(total);
   context.to_host(workspace.detach(), storage.data(), at);
   std::vector<TensorEntry> entries;
   for (size_t i = 0; i < parameters.count(); ++i) {
@@ -323,16 +323,22 @@ void write_model(ByteSink& sink, Context& context, const Model& model,
 
 void write_model(ByteSink& sink, Context& context, const Model& model, const Tensor& weights,
                  const SafetensorsMetadata& metadata) {
-  SafetensorsMetadata all = metadata;
-  all[kModelConfigKey] = to_json(model.config());
-  if (model.adapter()) all[kAdapterKey] = to_json(*model.adapter());
-  if (!model.origin().vocabulary.empty()) all.emplace(kTokenizerKey, model.origin().vocabulary);
-  HostBuffer storage;
-  auto entries = workspace_entries(context, model.parameters(), weights, "", storage);
-  std::vector<std::vector<std::byte>> codes;
+  copy_model(context, model, weights, metadata).write(sink);
+}
+
+TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
+                      const SafetensorsMetadata& metadata, const HostAllocator& allocate) {
+  TensorFile file;
+  file.metadata = metadata;
+  file.metadata[kModelConfigKey] = to_json(model.config());
+  if (model.adapter()) file.metadata[kAdapterKey] = to_json(*model.adapter());
+  if (!model.origin().vocabulary.empty())
+    file.metadata.emplace(kTokenizerKey, model.origin().vocabulary);
+  file.entries = workspace_entries(context, model.parameters(), weights, "",
+                                   file.storage.emplace_back(), allocate);
   if (model.parameters().has_int8())
-    add_int8_entries(context, model.parameters(), codes, entries, all);
-  write_safetensors(sink, entries, all);
+    add_int8_entries(context, model.parameters(), file.codes, file.entries, file.metadata);
+  return file;
 }
 
 void save_model(const std::filesystem::path& path, Context& context, const Model& model,

@@ -39,7 +39,22 @@ void require_vocabulary(const Model& model, std::string_view checksum, std::stri
 SafetensorsReader open_model(const std::filesystem::path& path,
                              ElementTypes types = ElementTypes::ours);
 
-// Besides `metadata`, the file gets the configuration and Origin::vocabulary.
+// The contents of a safetensors file, and the memory that its entries point to.
+struct TensorFile {
+  std::vector<HostBuffer> storage;
+  std::vector<std::vector<std::byte>> codes;
+  std::vector<TensorEntry> entries;
+  SafetensorsMetadata metadata = {};
+
+  void write(ByteSink& sink) const { write_safetensors(sink, entries, metadata); }
+};
+
+// A copy of a model in host memory, as a file. Besides `metadata`, the file gets the configuration
+// and Origin::vocabulary. `weights` are laid out like ParameterStore::master().
+TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
+                      const SafetensorsMetadata& metadata = {},
+                      const HostAllocator& allocate = plain_host_buffer);
+// Writes that copy.
 void write_model(ByteSink& sink, Context& context, const Model& model,
                  const SafetensorsMetadata& metadata = {});
 // With other weights than its own, laid out like ParameterStore::master().
@@ -81,7 +96,8 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
 // prefix; frozen parameters have none. `storage` receives the host copy that the entries point to.
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
-                                           HostBuffer& storage);
+                                           HostBuffer& storage,
+                                           const HostAllocator& allocate = plain_host_buffer);
 // The same from a workspace in host memory; with a prefix.
 std::vector<TensorEntry> workspace_entries(const ParameterStore& parameters, DType dtype,
                                            const std::string& prefix,

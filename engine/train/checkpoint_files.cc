@@ -1,5 +1,7 @@
 #include "engine/train/checkpoint_files.h"
 
+#include <memory>
+
 #include "engine/core/json.h"
 #include "engine/io/checksum.h"
 #include "engine/io/manifest.h"
@@ -13,23 +15,55 @@ constexpr const char* kCheckpointFilesOrigin = "checkpoint";
 constexpr std::string_view kStreamMagic = "trafo checkpoint ";
 constexpr std::string_view kStreamFormat = "1";
 
+using CopyFile = std::function<TensorFile(const HostAllocator& allocate)>;
+
+// The files in their order. as_file(name, copy) makes one of tensors, state_file that of the state.
+template <class AsFile>
+std::vector<CheckpointFile> all_files(Context& context, const Model& model, const Trainer& trainer,
+                                      const RunIdentity& identity, CheckpointFile state_file,
+                                      AsFile&& as_file) {
+  const CopyFile weights = [&](const HostAllocator& allocate) {
+    SafetensorsMetadata metadata;
+    if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
+    return copy_model(context, model, trainer.ema_weights(), metadata, allocate);
+  };
+  const CopyFile optimizer = [&](const HostAllocator& allocate) {
+    return trainer.copy_optimizer(allocate);
+  };
+  const CopyFile unsmoothed = [&](const HostAllocator& allocate) {
+    return copy_model(context, model, model.parameters().master(), {}, allocate);
+  };
+  std::vector<CheckpointFile> files = {as_file(kModelFile, weights),
+                                       as_file(kOptimizerFile, optimizer), std::move(state_file)};
+  if (trainer.has_ema()) files.push_back(as_file(kUnsmoothedFile, unsmoothed));
+  return files;
+}
+
 }  // namespace
 
 std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& model,
                                              const Trainer& trainer, const RunState& state,
                                              const RunIdentity& identity) {
-  std::vector<CheckpointFile> files = {
-      {kModelFile,
-       [&](ByteSink& sink) {
-         SafetensorsMetadata metadata;
-         if (!identity.tokenizer.empty()) metadata[kTokenizerKey] = identity.tokenizer;
-         write_model(sink, context, model, trainer.ema_weights(), metadata);
-       }},
-      {kOptimizerFile, [&](ByteSink& sink) { trainer.write_optimizer(sink); }},
-      {kStateFile, [&](ByteSink& sink) { sink.write(encode_state(state, identity)); }}};
-  if (trainer.has_ema())
-    files.push_back({kUnsmoothedFile, [&](ByteSink& sink) { write_model(sink, context, model); }});
-  return files;
+  CheckpointFile state_file{kStateFile,
+                            [&](ByteSink& sink) { sink.write(encode_state(state, identity)); }};
+  return all_files(context, model, trainer, identity, std::move(state_file),
+                   [](const char* name, const CopyFile& copy) {
+                     return CheckpointFile{
+                         name, [copy](ByteSink& sink) { copy(plain_host_buffer).write(sink); }};
+                   });
+}
+
+std::vector<CheckpointFile> copied_checkpoint_files(Context& context, const Model& model,
+                                                    const Trainer& trainer, const RunState& state,
+                                                    const RunIdentity& identity,
+                                                    const HostAllocator& allocate) {
+  CheckpointFile state_file{
+      kStateFile, [text = encode_state(state, identity)](ByteSink& sink) { sink.write(text); }};
+  return all_files(context, model, trainer, identity, std::move(state_file),
+                   [&](const char* name, const CopyFile& copy) {
+                     const auto file = std::make_shared<const TensorFile>(copy(allocate));
+                     return CheckpointFile{name, [file](ByteSink& sink) { file->write(sink); }};
+                   });
 }
 
 RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,

@@ -24,10 +24,17 @@ inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kUnsmoothedFile = "unsmoothed.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 
-// The result refers to the arguments, which must outlive it.
+// Copies each file to the host when it is written. The result refers to the arguments, which must
+// outlive it.
 std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& model,
                                              const Trainer& trainer, const RunState& state,
                                              const RunIdentity& identity);
+// Copies all files to the host at once, into buffers of `allocate`. The result refers to none of
+// the arguments. Not with several ranks.
+std::vector<CheckpointFile> copied_checkpoint_files(Context& context, const Model& model,
+                                                    const Trainer& trainer, const RunState& state,
+                                                    const RunIdentity& identity,
+                                                    const HostAllocator& allocate);
 
 // An opened checkpoint.
 struct CheckpointContent {

@@ -48,6 +48,8 @@ class GemmTuning {
   // that is interrupted while its tuning is open continues without choices.
   void acquire();
   void before_update();
+  // Whether GEMMs may still get other kernels.
+  bool open() const { return open_; }
   // Makes the choices final and adds them to the user's cache. Nothing before the first update.
   void close();
 

@@ -118,10 +118,11 @@ void stage_eight_bit(const SafetensorsReader& reader, const ParameterStore& para
 }  // namespace
 
 std::vector<HostBuffer> gather_moments(Context& context, const ParameterStore& parameters,
-                                       const AdamW& optimizer, const TrainingGroup& group) {
+                                       const AdamW& optimizer, const TrainingGroup& group,
+                                       const HostAllocator& allocate) {
   std::vector<HostBuffer> gathered;
   for (const Moment& moment : moments_of(parameters, optimizer)) {
-    HostBuffer whole(group.rank == 0 ? moment.bytes() : 0);
+    HostBuffer whole = allocate(group.rank == 0 ? moment.bytes() : 0);
     if (group.has_peers())
       gather_to_root(context, *group.communicator, moment.part,
                      part_begins(moment, parameters, group), whole.bytes());
@@ -132,8 +133,8 @@ std::vector<HostBuffer> gather_moments(Context& context, const ParameterStore& p
   return gathered;
 }
 
-void write_moments(ByteSink& sink, const ParameterStore& parameters, const AdamW& optimizer,
-                   std::span<const HostBuffer> gathered) {
+std::vector<TensorEntry> moment_entries(const ParameterStore& parameters, const AdamW& optimizer,
+                                        std::span<const HostBuffer> gathered) {
   std::vector<TensorEntry> entries;
   const std::vector<Moment> moments = moments_of(parameters, optimizer);
   for (size_t i = 0; i < moments.size(); ++i) {
@@ -146,7 +147,7 @@ void write_moments(ByteSink& sink, const ParameterStore& parameters, const AdamW
          workspace_entries(parameters, moment.part.dtype(), moment.name, gathered[i].bytes()))
       entries.push_back(std::move(entry));
   }
-  write_safetensors(sink, entries);
+  return entries;
 }
 
 void stage_moments(const ParameterStore& parameters, const SafetensorsReader& reader,

@@ -27,11 +27,12 @@ namespace trafo {
 // The moments of all parameters in host memory, one buffer for each tensor of AdamW. Collective;
 // empty on other ranks than 0.
 std::vector<HostBuffer> gather_moments(Context& context, const ParameterStore& parameters,
-                                       const AdamW& optimizer, const TrainingGroup& group);
+                                       const AdamW& optimizer, const TrainingGroup& group,
+                                       const HostAllocator& allocate = plain_host_buffer);
 
-// `gathered`: what gather_moments() returned.
-void write_moments(ByteSink& sink, const ParameterStore& parameters, const AdamW& optimizer,
-                   std::span<const HostBuffer> gathered);
+// The tensors of the file. They point to `gathered`, which gather_moments() returned.
+std::vector<TensorEntry> moment_entries(const ParameterStore& parameters, const AdamW& optimizer,
+                                        std::span<const HostBuffer> gathered);
 // CORRUPT_FILE if a tensor is missing, unknown, damaged or of another shape or dtype.
 // INVALID_ARGUMENT if the file has moments of another OptimizerStates. With peers, the commit of
 // `staged` on rank 0 sends them their shards, which receive_moments() takes.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -155,6 +156,8 @@ struct TrainOptions {
   int64_t average_last = 0;
   // clang-format on
   // options: end
+  // Whether another thread writes checkpoints while training goes on. No value: on an accelerator.
+  std::optional<bool> background_saves;
 };
 
 // Throws INVALID_ARGUMENT naming the field and what it may be.

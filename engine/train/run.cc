@@ -115,6 +115,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       batcher_(std::move(first_batches_)),
       identity_(identity_of(model, data_, options_)),
       run_directory_(run_directory),
+      background_save_(context.backend().stream_device()),
       micro_batches_(static_cast<size_t>(options_.gradient_accumulation * options_.lanes)) {
   trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
   state_.position = batcher_.state();
@@ -157,7 +158,7 @@ void TrainingRun::restore() {
       gemm_tuning_.resume(std::move(*kernels), "the checkpoint");
     else
       gemm_tuning_.begin();
-    if (resumed_ && directory_ && refused_.empty()) tidy();
+    if (resumed_ && directory_ && refused_.empty()) tidy(state_);
     if (!resumed_) require_same_weights();
     return;
   }
@@ -174,11 +175,11 @@ void TrainingRun::restore() {
   resumed_ = true;
   // A process that was killed after the save has not done this. Damaged checkpoints would count as
   // the newest, so none is deleted beside them.
-  if (refused_.empty()) tidy();
+  if (refused_.empty()) tidy(state_);
 }
 
-void TrainingRun::tidy() {
-  directory_->tidy(state_, options_.keep_best, std::max(options_.keep_last, options_.average_last));
+void TrainingRun::tidy(const RunState& state) {
+  directory_->tidy(state, options_.keep_best, std::max(options_.keep_last, options_.average_last));
 }
 
 void TrainingRun::write_checkpoint(ByteSink& sink) {
@@ -219,6 +220,7 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
   if (kernels) {
     gemm_tuning_.resume(std::move(*kernels), "the checkpoint");
     trainer_.drop_graphs();  // they have the kernels of before
+    step_graphs_.reset();
   }
   last_step_ = {};
   changed_ = true;
@@ -258,6 +260,7 @@ RunSummary TrainingRun::run(Session& session, int64_t max_updates) {
     report_tuning(session);
     save(session);
   }
+  finish_save(session);
   if (finished && options_.average_last > 0) average(session);
   TrainEvent event = make_event(finished ? TrainEventKind::finished : TrainEventKind::stopped);
   event.reason = reason;
@@ -275,6 +278,7 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
       while (!in_flight_.empty()) await_step(session);
     if (in_flight_.empty()) {
       vote(session);
+      if (background_save_.done()) finish_save(session);
       if (!run_due_work(session)) return StopReason::cancelled;
       if (const StopReason end = end_reason(progress()); end != StopReason::none) {
         const bool measured = state_.validated_update == state_.trainer.update;
@@ -486,7 +490,16 @@ std::optional<ValidationResult> TrainingRun::validate(const CancelToken* cancel)
   gemm_tuning_.acquire();
   if (group_.has_peers()) return validate_together();
   const EmaWeights weights(trainer_);
-  return validate_model(context_, model_, data_, options_, cancel);
+  return validate_model(context_, model_, data_, options_, cancel, step_graphs());
+}
+
+// Graphs keep memory between validations, and the GEMM kernels that they were captured with.
+StepGraphs* TrainingRun::step_graphs() {
+  if (options_.memory_limit > 0 || options_.batch_fit || gemm_tuning_.open() ||
+      !StepGraphs::usable(context_, model_))
+    return nullptr;
+  if (!step_graphs_) step_graphs_ = std::make_unique<StepGraphs>(context_, model_);
+  return step_graphs_.get();
 }
 
 std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& values,
@@ -582,6 +595,7 @@ void TrainingRun::save() {
   while (!in_flight_.empty())
     await_step(session);  // a callback may have thrown before they were awaited
   save(session);
+  finish_save(session);
 }
 
 void TrainingRun::save(Session& session) {
@@ -590,23 +604,67 @@ void TrainingRun::save(Session& session) {
     return;
   }
   update_clock();
+  if (saves_in_background()) return start_save(session);
   if (group_.has_peers())
     save_together();
   else
     save_files();
   changed_ = save_due_ = false;
-  if (directory_) tidy();
+  if (directory_) tidy(state_);
   update_clock();
   report_tuning(session);
+  emit(session, saved_event(state_.trainer.update));
+}
+
+TrainEvent TrainingRun::saved_event(int64_t update) const {
   TrainEvent event = make_event(TrainEventKind::saved);
-  event.path = CheckpointDirectory(*run_directory_).path(state_.trainer.update).string();
-  emit(session, event);
+  event.update = update;
+  event.path = CheckpointDirectory(*run_directory_).path(update).string();
+  return event;
 }
 
 void TrainingRun::save_files() {
   const PhaseRange phase(context_, "save", true);
   gemm_tuning_.close();
-  directory_->save(context_, model_, trainer_, state_, identity_, gemm_tuning_.cache());
+  directory_->save(state_.trainer.update,
+                   checkpoint_files(context_, model_, trainer_, state_, identity_),
+                   gemm_tuning_.cache());
+}
+
+bool TrainingRun::saves_in_background() const {
+  return !group_.has_peers() && options_.background_saves.value_or(trainer_.works_ahead());
+}
+
+// Copies the run to the host; another thread writes the copy while training goes on.
+void TrainingRun::start_save(Session& session) {
+  finish_save(session);
+  const PhaseRange phase(context_, "save", true);
+  gemm_tuning_.close();
+  auto files = copied_checkpoint_files(context_, model_, trainer_, state_, identity_,
+                                       background_save_.allocator());
+  background_save_.start(
+      [this, files = std::move(files), kernels = gemm_tuning_.cache(), state = state_] {
+        directory_->save(state.trainer.update, files, kernels);
+        tidy(state);
+      });
+  background_update_ = state_.trainer.update;
+  changed_ = save_due_ = false;
+  update_clock();
+  report_tuning(session);
+}
+
+// Waits for the save in flight, if there is one, and reports it. After an error, the run as it is
+// by then is to be saved.
+void TrainingRun::finish_save(Session& session) {
+  if (!background_save_.in_flight()) return;
+  try {
+    background_save_.await();
+  } catch (...) {
+    changed_ = save_due_ = true;
+    throw;
+  }
+  update_clock();
+  emit(session, saved_event(background_update_));
 }
 
 }  // namespace trafo

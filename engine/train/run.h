@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 
+#include "engine/decode/step_graphs.h"
+#include "engine/train/background_save.h"
 #include "engine/train/cancel.h"
 #include "engine/train/event.h"
 #include "engine/train/gemm_tuning.h"
@@ -46,7 +48,9 @@ class TrainingRun {
 
   // Trains until a limit of the options, `max_updates` more updates (0: no such limit), the
   // callback or the cancel token ends it. Call again to continue. The run is saved at its end, and
-  // when it is cancelled or stopped by the callback. Errors: NON_FINITE (diverged), IO from saving,
+  // when it is cancelled or stopped by the callback. On an accelerator, checkpoints are written
+  // beside training: the event `saved` and errors of a save come up to one log interval after the
+  // checkpoint is whole, and before run() returns. Errors: NON_FINITE (diverged), IO from saving,
   // and exceptions of the model or the callback. After an error other than NON_FINITE, the next
   // call continues and repeats the failed work. After NON_FINITE on an accelerator, updates that
   // were in flight may have been applied although the data position is before them.
@@ -71,7 +75,8 @@ class TrainingRun {
   using BatchFunction = std::function<void(int64_t index, PackedBatchHost& batch)>;
   void set_batches(BatchFunction batches) { batches_ = std::move(batches); }
 
-  // Saves a checkpoint if there is a run directory and something has changed since the last one.
+  // Saves a checkpoint if there is a run directory and something has changed since the last one. It
+  // is whole when the call returns.
   void save();
 
   const RunState& state() const { return state_; }
@@ -109,9 +114,14 @@ class TrainingRun {
   std::optional<ValidationResult> validate_together();
   void average_files(Session& session);
   void require_same_weights();
-  void tidy();
+  void tidy(const RunState& state);
   void save_files();
+  bool saves_in_background() const;
+  void start_save(Session& session);
+  void finish_save(Session& session);
+  TrainEvent saved_event(int64_t update) const;
   void vote(Session& session);
+  StepGraphs* step_graphs();
   void write_hypotheses(const ValidationResult& result, TrainEvent& event);
   void begin_counting();
   void announce(Session& session);
@@ -161,7 +171,9 @@ class TrainingRun {
   bool batcher_ahead_ = false;  // its position is not behind the newest update in flight
   RunIdentity identity_;
   std::optional<std::filesystem::path> run_directory_;
-  std::optional<RunDirectory> directory_;  // on rank 0
+  std::optional<RunDirectory> directory_;    // on rank 0
+  BackgroundSave background_save_;           // its destructor waits, before directory_ goes
+  std::unique_ptr<StepGraphs> step_graphs_;  // of validations; null until the first
   RunState state_;
   BatchFunction batches_;  // empty: batcher_
   std::vector<PackedBatchHost> micro_batches_;
@@ -194,6 +206,8 @@ class TrainingRun {
     double seconds = 0;
     int64_t target_tokens = 0, source_tokens = 0;
   } since_log_;  // since the last log event
+
+  int64_t background_update_ = 0;  // of the save in flight
 };
 
 }  // namespace trafo

@@ -110,16 +110,14 @@ std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, 
                     std::move(newest.refused), std::move(kernels)};
 }
 
-void RunDirectory::save(Context& context, const Model& model, const Trainer& trainer,
-                        const RunState& state, const RunIdentity& identity,
+void RunDirectory::save(int64_t update, std::span<const CheckpointFile> files,
                         const std::optional<GemmCache>& kernels) {
   // It is not made anew, without what else belongs into it.
   require(std::filesystem::is_directory(path_), ErrorCode::io, kRunDirectoryOrigin, path_.string(),
           " was moved or removed while the run wrote to it; saving works again once it is back");
   // Before the checkpoint that was computed with them.
   if (kernels) write_gemm_cache(*kernels, kernels_path());
-  const auto files = checkpoint_files(context, model, trainer, state, identity);
-  checkpoints_.save(state.trainer.update, files);
+  checkpoints_.save(update, files);
 }
 
 void RunDirectory::tidy(const RunState& state, bool keep_best, int64_t keep_last) {

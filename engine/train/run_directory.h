@@ -52,9 +52,10 @@ class RunDirectory {
   std::optional<Checkpoint> restore(Context& context, Model& model, Trainer& trainer,
                                     const RunIdentity& identity, const SeekFunction& seek) const;
 
-  // Without a value for `kernels`, those of the directory stay.
-  void save(Context& context, const Model& model, const Trainer& trainer, const RunState& state,
-            const RunIdentity& identity, const std::optional<GemmCache>& kernels);
+  // Without a value for `kernels`, those of the directory stay. save() and tidy() may run on
+  // another thread than the constant functions.
+  void save(int64_t update, std::span<const CheckpointFile> files,
+            const std::optional<GemmCache>& kernels);
   // After a save or a restore: `latest` and the best-METRIC files name the checkpoints of `state`.
   // All but the newest `keep_last` checkpoints and, if `keep_best`, the best ones are deleted.
   void tidy(const RunState& state, bool keep_best, int64_t keep_last);

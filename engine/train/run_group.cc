@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "engine/core/version.h"
+#include "engine/decode/packing.h"
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
 #include "engine/train/run.h"
@@ -248,12 +249,12 @@ std::optional<ValidationResult> TrainingRun::validate_together() {
   ValidationPart own;
   agree_after(group, [&] {
     const EmaWeights weights(trainer_);
-    own = validate_part(context_, model_, data_, options_, nullptr, group_);
+    own = validate_part(context_, model_, data_, options_, nullptr, group_, step_graphs());
   });
   std::vector<ValidationPart> parts;
   for (const std::string& bytes : group.host_all_gather(encode_part(own)))
     parts.push_back(decode_part(bytes));
-  ValidationResult result = join_parts(parts, data_, options_);
+  ValidationResult result = join_parts(parts, data_, options_, threads_for_lines(context_));
   std::string bytes(result.values.size() * sizeof(double), '\0');
   std::memcpy(bytes.data(), result.values.data(), bytes.size());
   bytes = from_root(bytes, group_);

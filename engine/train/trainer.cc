@@ -363,16 +363,19 @@ EmaWeights::~EmaWeights() {
   }
 }
 
-void Trainer::write_optimizer(ByteSink& sink) const {
+TensorFile Trainer::copy_optimizer(const HostAllocator& allocate) const {
   require_idle();
   const ParameterStore& parameters = model_.parameters();
+  TensorFile file;
   if (group_.has_peers()) {
     require(!gathered_.empty(), ErrorCode::internal, kTrainerOrigin,
             "the optimizer states of other ranks were not gathered");
-    return write_moments(sink, parameters, optimizer_, gathered_);
+    file.entries = moment_entries(parameters, optimizer_, gathered_);
+    return file;
   }
-  write_moments(sink, parameters, optimizer_,
-                gather_moments(context_, parameters, optimizer_, group_));
+  file.storage = gather_moments(context_, parameters, optimizer_, group_, allocate);
+  file.entries = moment_entries(parameters, optimizer_, file.storage);
+  return file;
 }
 
 void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& state) {

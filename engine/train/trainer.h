@@ -13,6 +13,7 @@
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
 #include "engine/memory/host_buffer.h"
+#include "engine/models/model_io.h"
 #include "engine/models/objective.h"
 #include "engine/optim/clipped_update.h"
 #include "engine/optim/pruned_weights.h"
@@ -111,7 +112,7 @@ class Trainer {
   // When the group has ended: what was not completed gets the digits of the rounded values.
   void replace_incomplete_masters() noexcept;
   // Collective, and nothing with one rank. Collects the optimizer states on rank 0, where
-  // write_optimizer() needs them, and drops them.
+  // copy_optimizer() needs them, and drops them.
   void gather_optimizer();
   void drop_gathered() { gathered_.clear(); }
   // Collective, after a restore on rank 0 whose commit the other ranks follow with this call: they
@@ -125,8 +126,10 @@ class Trainer {
   // The EMA tensor itself, which restoring a run fills.
   const Tensor& ema() const { return optimizer_.ema(); }
 
-  // Writes optimizer.safetensors, see optimizer_io.h.
-  void write_optimizer(ByteSink& sink) const;
+  // The contents of optimizer.safetensors, see optimizer_io.h. With several ranks they point to
+  // what gather_optimizer() has collected.
+  TensorFile copy_optimizer(const HostAllocator& allocate = plain_host_buffer) const;
+  void write_optimizer(ByteSink& sink) const { copy_optimizer().write(sink); }
   // CORRUPT_FILE, or INVALID_ARGUMENT if the file's moments have another OptimizerStates. Changes
   // nothing if it throws.
   void restore(const SafetensorsReader& optimizer, const TrainerState& state);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/backend/tf32.h"
+#include "engine/decode/packing.h"
 #include "engine/decode/translator.h"
 #include "engine/metrics/bleu.h"
 #include "engine/metrics/chrf.h"
@@ -46,13 +47,15 @@ bool wants_hypotheses(const TrainOptions& options) {
 
 void translate_part(Context& context, const Model& model, const TrainingData& data,
                     const TrainOptions& options, const CancelToken* cancel,
-                    const TrainingGroup& group, ValidationPart& part) {
+                    const TrainingGroup& group, StepGraphs* step_graphs, ValidationPart& part) {
+  const PhaseRange phase(context, "translation", true);
   TranslateOptions translate;
   translate.truncate = true;
   DecodeOptions& decode = translate.decode;
   decode.beam = options.valid_beam;
   decode.length_penalty = options.valid_normalize;
   decode.batch_tokens = decoded_together(context, model, options);
+  decode.step_graphs = step_graphs;
   decode.part = group.rank;
   decode.parts = group.size;
   if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
@@ -70,6 +73,7 @@ void measure_cross_entropies(Context& context, const Model& model, const Tokeniz
                              const SpecialTokens& tokens, const CancelToken* cancel,
                              int64_t batch_tokens, const TrainingGroup& group,
                              ValidationPart& part) {
+  const PhaseRange phase(context, "cross-entropy", true);
   const NoGrad no_grad(context);
   BatcherOptions order;
   order.shuffle = false;
@@ -144,19 +148,20 @@ double mean_cross_entropy(Context& context, const Model& model, const TokenizedC
 
 ValidationPart validate_part(Context& context, const Model& model, const TrainingData& data,
                              const TrainOptions& options, const CancelToken* cancel,
-                             const TrainingGroup& group) {
+                             const TrainingGroup& group, StepGraphs* step_graphs) {
   const PhaseRange phase(context, "validation", true);
   const Tf32Scope tf32(context.backend(), options.tf32);
   ValidationPart part;
   if (wants_cross_entropy(options))
     measure_cross_entropies(context, model, *data.valid, data.tokens, cancel,
                             options.batch_fit ? options.batch_tokens : 0, group, part);
-  if (wants_hypotheses(options)) translate_part(context, model, data, options, cancel, group, part);
+  if (wants_hypotheses(options))
+    translate_part(context, model, data, options, cancel, group, step_graphs, part);
   return part;
 }
 
 ValidationResult join_parts(std::span<const ValidationPart> parts, const TrainingData& data,
-                            const TrainOptions& options) {
+                            const TrainOptions& options, int threads) {
   ValidationResult result;
   if (wants_hypotheses(options)) {
     result.hypotheses.resize(data.valid_sources.size());
@@ -167,20 +172,24 @@ ValidationResult join_parts(std::span<const ValidationPart> parts, const Trainin
         result.hypotheses[static_cast<size_t>(pair)] = text;
       }
   }
+  const auto& hypotheses = result.hypotheses;
+  const auto& references = data.valid_references;
   for (const std::string& metric : options.valid_metrics)
     result.values.push_back(metric == kCrossEntropy ? mean_of_parts(parts)
                             : metric == "bleu"
-                                ? corpus_bleu(result.hypotheses, data.valid_references).score
-                                : corpus_chrf(result.hypotheses, data.valid_references).score);
+                                ? corpus_bleu(hypotheses, references, {}, threads).score
+                                : corpus_chrf(hypotheses, references, {}, threads).score);
   return result;
 }
 
 std::optional<ValidationResult> validate_model(Context& context, const Model& model,
                                                const TrainingData& data,
                                                const TrainOptions& options,
-                                               const CancelToken* cancel) try {
-  const ValidationPart all = validate_part(context, model, data, options, cancel, {});
-  return join_parts({&all, 1}, data, options);
+                                               const CancelToken* cancel,
+                                               StepGraphs* step_graphs) try {
+  const ValidationPart all = validate_part(context, model, data, options, cancel, {}, step_graphs);
+  const PhaseRange phase(context, "metrics", false);
+  return join_parts({&all, 1}, data, options, threads_for_lines(context));
 } catch (const Error& error) {
   if (error.code() != ErrorCode::cancelled) throw;
   return std::nullopt;

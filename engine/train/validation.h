@@ -16,6 +16,8 @@
 
 namespace trafo {
 
+class StepGraphs;
+
 struct ValidationResult {
   std::vector<double> values;           // in the order of TrainOptions::valid_metrics
   std::vector<std::string> hypotheses;  // one per validation pair; empty if no metric needs them
@@ -27,11 +29,12 @@ double mean_cross_entropy(Context& context, const Model& model, const TokenizedC
                           const SpecialTokens& tokens, const CancelToken* cancel = nullptr,
                           int64_t batch_tokens = 0);
 
-// Needs data.valid. No value if cancelled.
+// Needs data.valid. No value if cancelled. step_graphs: see DecodeOptions.
 std::optional<ValidationResult> validate_model(Context& context, const Model& model,
                                                const TrainingData& data,
                                                const TrainOptions& options,
-                                               const CancelToken* cancel);
+                                               const CancelToken* cancel,
+                                               StepGraphs* step_graphs = nullptr);
 
 // What one rank of a group measures: the batches of the cross-entropy, and those that are
 // translated, whose number leaves the rank when divided by the number of ranks.
@@ -42,11 +45,11 @@ struct ValidationPart {
 };
 ValidationPart validate_part(Context& context, const Model& model, const TrainingData& data,
                              const TrainOptions& options, const CancelToken* cancel,
-                             const TrainingGroup& group);
+                             const TrainingGroup& group, StepGraphs* step_graphs = nullptr);
 // The result of all parts, by rank. The same bits for any number of them: sums are in the order of
-// the batches. INTERNAL: they do not fit together.
+// the batches, and for any number of threads. INTERNAL: they do not fit together.
 ValidationResult join_parts(std::span<const ValidationPart> parts, const TrainingData& data,
-                            const TrainOptions& options);
+                            const TrainOptions& options, int threads = 1);
 // A part as bytes, for other ranks. INTERNAL: they are none.
 std::string encode_part(const ValidationPart& part);
 ValidationPart decode_part(std::string_view bytes);

@@ -11,7 +11,7 @@
 namespace trafo {
 namespace {
 
-constexpr int64_t kSentences = 16, kTokens = 16 * 256;
+constexpr int64_t kSentences = 16, kTargetTokens = 16 * 256;
 
 ModelConfig gpt2_like(Activation activation) {
   ModelConfig config;
@@ -32,10 +32,10 @@ double bytes_of_a_layer(ModelConfig config, Recompute recompute) {
   const auto arena = [&](int64_t layers) {
     config.decoder_layers = layers;
     return plan_training({DeviceKind::cuda, 0}, config, DType::bf16, options,
-                         {kSentences, 0, kTokens})
+                         {kSentences, 0, kTargetTokens})
         .activations;
   };
-  return static_cast<double>(arena(5) - arena(4)) / kTokens;
+  return static_cast<double>(arena(5) - arena(4)) / kTargetTokens;
 }
 
 // In units of the width. Beside tensors of the model's width there are numbers of rows: in float32

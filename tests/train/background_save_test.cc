@@ -1,0 +1,140 @@
+// Checkpoints that are written while training goes on.
+#include "engine/train/background_save.h"
+
+#include <map>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/support/errors.h"
+#include "tests/train/training_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+namespace fs = std::filesystem;
+
+class BackgroundSaves : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_ = quick_options();
+    options_.background_saves = true;
+    options_.after_updates = 23;
+    options_.keep_last = 9;
+  }
+
+  // The files of the checkpoints, but for times, and the pointers.
+  static std::map<std::string, std::string> files_of(const fs::path& run) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(run)) {
+      const std::string name = fs::relative(entry.path(), run).string();
+      if (!entry.is_regular_file() || name == ".lock" || name.ends_with("manifest.json")) continue;
+      files[name] = name.ends_with(kStateFile)
+                        ? timeless(decode_state(slurp(entry.path()), name).state)
+                        : slurp(entry.path());
+    }
+    return files;
+  }
+
+  TrainingData data_ = copy_data();
+  TrainOptions options_;
+  TemporaryDirectory directory_;
+};
+
+TEST_F(BackgroundSaves, HaveTheFilesOfOthers) {
+  for (const double ema : {0.0, 0.01}) {
+    options_.ema_alpha = ema;
+    const TemporaryDirectory in_place, beside;
+    options_.background_saves = false;
+    Process(data_, options_, in_place.path()).run->run();
+    options_.background_saves = true;
+    std::vector<int64_t> saved;
+    Process process(data_, options_, beside.path());
+    process.run->run([&](const TrainEvent& event) {
+      if (event.kind != TrainEventKind::saved) return 0;
+      saved.push_back(event.update);
+      EXPECT_EQ(event.path, (beside / "ckpt" / std::to_string(event.update)).string());
+      CheckpointDirectory(beside.path()).verify(event.update);
+      return 0;
+    });
+    const auto expected = files_of(in_place.path());
+    EXPECT_GT(expected.size(), 15u);
+    EXPECT_EQ(files_of(beside.path()), expected);
+    EXPECT_EQ(saved, CheckpointDirectory(beside.path()).list());
+  }
+}
+
+TEST_F(BackgroundSaves, ARunResumesFromThem) {
+  const Reference reference = uncut(data_, options_, 23);
+  for (int updates : {5, 1, 7, 0}) {
+    Process process(data_, options_, directory_.path());
+    process.run->run({}, nullptr, updates);
+    process.run->save();
+    if (updates > 0) continue;
+    EXPECT_TRUE(process.weights() == reference.weights);
+    EXPECT_EQ(timeless(process.run->state()), reference.state);
+  }
+}
+
+TEST_F(BackgroundSaves, AFailedOneIsReportedAndRepeated) {
+  const Reference reference = uncut(data_, options_, 23);
+  const fs::path elsewhere = directory_ / "elsewhere", run = directory_ / "run";
+  Process process(data_, options_, run);
+  bool moved = false;
+  const TrainCallback move_away = [&](const TrainEvent& event) {
+    if (event.update == 4 && !moved) {
+      fs::rename(run, elsewhere);
+      moved = true;
+    }
+    return 0;
+  };
+  const Error error = error_of([&] { process.run->run(move_away); });
+  EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
+  EXPECT_TRUE(mentions(error, "was moved or removed")) << error.what();
+  ASSERT_TRUE(moved);
+  EXPECT_LT(process.run->state().trainer.update, 23);
+  fs::rename(elsewhere, run);
+  EXPECT_EQ(process.run->run().reason, StopReason::limit);
+  EXPECT_TRUE(process.weights() == reference.weights);
+  EXPECT_EQ(CheckpointDirectory(run).newest_valid().update, 23);
+}
+
+// The run ends while a checkpoint may still be in flight.
+TEST_F(BackgroundSaves, AreWholeWhenTheRunIsDestroyed) {
+  options_.log_freq = {1, PeriodUnit::updates};
+  for (int64_t update = 6; update < 10; ++update) {
+    const TemporaryDirectory directory;
+    {
+      Process process(data_, options_, directory.path());
+      EXPECT_THROW(process.run->run([&](const TrainEvent& event) -> int {
+        if (event.update == update) throw std::runtime_error("from the callback");
+        return 0;
+      }),
+                   std::runtime_error);
+    }
+    const NewestValid newest = CheckpointDirectory(directory.path()).newest_valid();
+    EXPECT_GE(newest.update, 5) << update;
+    EXPECT_TRUE(newest.refused.empty());
+    for (const auto& entry : fs::directory_iterator(directory / "ckpt"))
+      EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+  }
+}
+
+TEST(BackgroundSave, RunsItsWorkOnAnotherThreadAndRethrows) {
+  BackgroundSave save(nullptr);
+  EXPECT_FALSE(save.in_flight());
+  EXPECT_FALSE(save.done());
+  std::thread::id worker;
+  save.start([&] { worker = std::this_thread::get_id(); });
+  EXPECT_TRUE(save.in_flight());
+  EXPECT_EQ(error_of([&] { save.start([] {}); }).code(), ErrorCode::internal);
+  save.await();
+  EXPECT_FALSE(save.in_flight());
+  EXPECT_NE(worker, std::this_thread::get_id());
+  save.start([] { throw std::runtime_error("from the work"); });
+  EXPECT_THROW(save.await(), std::runtime_error);
+  EXPECT_FALSE(save.in_flight());
+}
+
+}  // namespace
+}  // namespace trafo
