@@ -175,6 +175,9 @@ constexpr SettingSpec kSpecs[] = {
     {"lanes", "", "", "Training", "N",
      "parts of an update that ranks compute, 1: as many as ranks (default 1)",
      "", 1, 1, true, true, nullptr},
+    {"communication-dtype", "", "", "Training", "NAME",
+     "fp32 or bf16: what ranks send the gradient of a lane in; bf16 also rounds it where nothing is sent, so that the number of ranks changes no bit (default fp32)",
+     "fp32 bf16", 1, 1, true, true, nullptr},
     {"freeze", "", "", "Training", "PATTERN ...",
      "parameters whose names match are not trained, as encoder.* or *norm*; * stands for any text",
      "", 1, 64, true, true, nullptr},
@@ -341,6 +344,7 @@ constexpr SettingSpec kEvalSpecs[] = {
 
 constexpr const char* kSchedule[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
 constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
+constexpr const char* kCommunicationDtype[] = {"fp32|float32", "bf16|bfloat16"};
 constexpr const char* kRecompute[] = {"none", "selective", "full"};
 constexpr const char* kEarlyStoppingOn[] = {"first", "any", "all"};
 constexpr const char* kArchitecture[] = {"encoder-decoder", "decoder-lm"};
@@ -378,6 +382,7 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("exponential-smoothing")) read_ema_alpha(s, "exponential-smoothing", o);
   if (s.has("optimizer-delay")) o.gradient_accumulation = s.integer("optimizer-delay", {"1 to 1048576", 1, 1048576, true, true, false});
   if (s.has("lanes")) o.lanes = s.integer("lanes", {"1 to 65536", 1, 65536, true, true, false});
+  if (s.has("communication-dtype")) o.communication_dtype = s.choice("communication-dtype", kCommunicationDtype);
   if (s.has("seed")) o.seed = s.seed("seed");
   if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words", {"2 to 268435456", 2, 268435456, true, true, false});
   if (s.has("max-length")) o.max_length = s.integer("max-length", {"2 to 16777216", 2, 16777216, true, true, false});
@@ -424,6 +429,7 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("exponential-smoothing", {fmt::format("{}", o.ema_alpha)});
   s.set_default("optimizer-delay", {fmt::format("{}", o.gradient_accumulation)});
   s.set_default("lanes", {fmt::format("{}", o.lanes)});
+  s.set_default("communication-dtype", {first_name(kCommunicationDtype[o.communication_dtype])});
   s.set_default("seed", {fmt::format("{}", o.seed)});
   s.set_default("mini-batch-words", {fmt::format("{}", o.batch_tokens)});
   s.set_default("max-length", {fmt::format("{}", o.max_length)});

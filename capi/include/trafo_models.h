@@ -473,6 +473,11 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
 
+/* What ranks send the gradient of a lane to each other in. Sums are float32 under each. */
+#define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
+/* bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added. */
+#define TRAFO_COMMUNICATION_BFLOAT16 1
+
 /* What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under each. */
 #define TRAFO_RECOMPUTE_NONE      0 /* Nothing. */
 #define TRAFO_RECOMPUTE_SELECTIVE 1 /* Outputs of norms and of activations, which are large and cheap. */
@@ -565,6 +570,11 @@ typedef struct trafo_trainer_options {
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
+  /* TRAFO_COMMUNICATION_*. What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is
+   * rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.
+   * Default TRAFO_COMMUNICATION_FLOAT32. */
+  int32_t communication_dtype;
+  int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
   int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
@@ -595,7 +605,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved; /* 0 */
+  int32_t reserved2; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -613,7 +623,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved2; /* 0 */
+  int32_t reserved3; /* 0 */
   /* options: end */
 } trafo_trainer_options;
 

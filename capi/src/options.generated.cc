@@ -26,6 +26,8 @@ static_assert(static_cast<int32_t>(ScheduleKind::inverse_sqrt) == TRAFO_SCHEDULE
 static_assert(static_cast<int32_t>(ScheduleKind::noam) == TRAFO_SCHEDULE_NOAM);
 static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
 static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
+static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
+static_assert(static_cast<int32_t>(CommunicationDType::bfloat16) == TRAFO_COMMUNICATION_BFLOAT16);
 static_assert(static_cast<int32_t>(Recompute::none) == TRAFO_RECOMPUTE_NONE);
 static_assert(static_cast<int32_t>(Recompute::selective) == TRAFO_RECOMPUTE_SELECTIVE);
 static_assert(static_cast<int32_t>(Recompute::full) == TRAFO_RECOMPUTE_FULL);
@@ -154,6 +156,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
   c.lanes = o.lanes;
+  c.communication_dtype = static_cast<int32_t>(o.communication_dtype);
   c.seed = o.seed;
   c.batch_tokens = o.batch_tokens;
   c.max_length = o.max_length;
@@ -189,6 +192,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
 TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& c) {
   call.reserved(c.reserved);
   call.reserved(c.reserved2);
+  call.reserved(c.reserved3);
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -216,6 +220,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
   o.lanes = c.lanes;
+  o.communication_dtype = static_cast<CommunicationDType>(c.communication_dtype);
   o.seed = c.seed;
   o.batch_tokens = c.batch_tokens;
   o.max_length = c.max_length;

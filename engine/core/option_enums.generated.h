@@ -100,6 +100,20 @@ struct EnumNames<OptimizerStates> {
   static constexpr std::array<const char*, 2> names{"fp32", "8bit"};
 };
 
+// What ranks send the gradient of a lane to each other in. Sums are float32 under each. Values
+// are part of the C ABI.
+enum class CommunicationDType : int32_t {
+  // float32.
+  float32 = 0,
+  // bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is
+  // added.
+  bfloat16 = 1,
+};
+template <>
+struct EnumNames<CommunicationDType> {
+  static constexpr std::array<const char*, 2> names{"fp32", "bf16"};
+};
+
 // What backward computes a second time instead of keeping it (gradient checkpointing). Results
 // are the same bits under each. Values are part of the C ABI.
 enum class Recompute : int32_t {

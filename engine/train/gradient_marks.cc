@@ -14,8 +14,8 @@ constexpr int64_t kLeastElements = 1 << 22;
 }  // namespace
 
 GradientMarks::GradientMarks(const Context& context, const ParameterStore& parameters,
-                             Communicator& group)
-    : context_(context), group_(group) {
+                             Communicator& group, std::function<void(const ElementRange&)> complete)
+    : context_(context), group_(group), complete_(std::move(complete)) {
   std::vector<std::pair<int64_t, ParamId>> order;
   for (size_t i = 0; i < parameters.count(); ++i)
     if (const auto id = static_cast<ParamId>(i); parameters.trainable(id))
@@ -58,6 +58,7 @@ void GradientMarks::added(const Variable& leaf) {
 void GradientMarks::set(size_t part) {
   progress_[part].marked = true;
   if (SideWork* work = SideWork::of(context_)) work->wait_all();
+  if (complete_) complete_(parts_[part]);
   group_.set_mark(static_cast<int>(part));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,8 +18,10 @@ namespace trafo {
 // are the same on all ranks; the order in which they are complete need not be.
 class GradientMarks final : public GradientObserver {
  public:
-  // All must outlive it. The communicator has marks.
-  GradientMarks(const Context& context, const ParameterStore& parameters, Communicator& group);
+  // All must outlive it. The communicator has marks. `complete`: called with a part just before its
+  // mark is set, to issue work that the mark is to wait for; also here, for every part.
+  GradientMarks(const Context& context, const ParameterStore& parameters, Communicator& group,
+                std::function<void(const ElementRange&)> complete = {});
 
   // Contiguous, they cover the flat gradient. A backward pass completes later ones first.
   const std::vector<ElementRange>& parts() const { return parts_; }
@@ -43,6 +46,7 @@ class GradientMarks final : public GradientObserver {
 
   const Context& context_;
   Communicator& group_;
+  std::function<void(const ElementRange&)> complete_;
   std::vector<ElementRange> parts_;
   std::vector<int64_t> counts_;  // parameters in each part
   std::unordered_map<const Variable*, Place> places_;

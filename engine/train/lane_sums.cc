@@ -5,12 +5,15 @@
 #include <limits>
 #include <utility>
 
+#include "engine/ops/cast/cast.h"
+#include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kLaneSumsOrigin = "lane sums";
+constexpr size_t kStagingAlignment = 256;  // bytes
 
 // Sums that wait at the same time while these lanes are added.
 size_t most_waiting(const ElementRange& lanes) {
@@ -20,62 +23,106 @@ size_t most_waiting(const ElementRange& lanes) {
   return most;
 }
 
+std::vector<std::vector<LaneNode>> nodes_by_rank(int size, int64_t lanes) {
+  std::vector<std::vector<LaneNode>> nodes;
+  for (int rank = 0; rank < size; ++rank) nodes.push_back(lane_nodes(lanes_of(rank, size, lanes)));
+  return nodes;
+}
+
+size_t node_count(const std::vector<std::vector<LaneNode>>& nodes) {
+  size_t count = 0;
+  for (const auto& of_rank : nodes) count += of_rank.size();
+  return count;
+}
+
+ElementRange common_of(const ElementRange& a, const ElementRange& b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
 }  // namespace
 
 LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums,
-                   int64_t lanes, Recompute recompute, const TrainingGroup& group)
+                   const TrainOptions& options, const TrainingGroup& group)
     : context_(context),
       parameters_(parameters),
       sums_(sums),
-      lanes_(lanes),
+      lanes_(options.lanes),
+      rounds_(options.communication_dtype == CommunicationDType::bfloat16),
       group_(group),
-      own_(lanes_of(group.rank, group.size, lanes)),
-      shard_(shard_of(group.rank, group.size, parameters.flat().numel())) {
-  require(lanes >= group.size, ErrorCode::invalid_argument, kLaneSumsOrigin, "lanes is ", lanes,
+      own_(lanes_of(group.rank, group.size, lanes_)),
+      shard_(shard_of(group.rank, group.size, parameters.flat().numel())),
+      nodes_(nodes_by_rank(group.size, lanes_)),
+      shard_tree_(context, node_count(nodes_)) {
+  require(lanes_ >= group.size, ErrorCode::invalid_argument, kLaneSumsOrigin, "lanes is ", lanes_,
           " and the group has ", group.size, " ranks: each needs a lane of its own");
   const Tensor& gradient = parameters.flat_grad();
+  require(!rounds_ || gradient.dtype() == DType::f32, ErrorCode::invalid_argument, kLaneSumsOrigin,
+          "communication_dtype is bf16, and the gradients of this model are ",
+          dtype_name(gradient.dtype()), ": it is for float32 gradients");
   const size_t waiting = most_waiting(own_);
   for (size_t i = 0; i < waiting; ++i)
     buffers_.push_back({{},
                         context.empty(gradient.shape(), gradient.dtype()),
                         context.empty({1}, sums.loss.dtype()),
                         context.empty({1}, sums.nll.dtype())});
+  if (waiting > 0)
+    for (int64_t lane = own_.begin; lane < own_.end; ++lane)
+      lane_trees_.emplace_back(context, waiting + 1);
   if (!group.has_peers()) return;
-  size_t most = 0, all = 0;
-  for (int rank = 0; rank < group.size; ++rank) {
-    nodes_.push_back(lane_nodes(lanes_of(rank, group.size, lanes)));
-    most = std::max(most, nodes_.back().size());
-    all += nodes_.back().size();
-  }
+  size_t most = 0;
+  for (const auto& nodes : nodes_) most = std::max(most, nodes.size());
   row_width_ = 1 + 2 * static_cast<int64_t>(most);
   rows_ = context.zeros({group.size, row_width_}, sums.loss.dtype());
-  staged_nodes_ = static_cast<int64_t>(all - nodes_[static_cast<size_t>(group.rank)].size());
-  beside_ = lanes == group.size && recompute == Recompute::none && group.overlaps();
-  if (beside_ && group.communicator)
-    marks_ = std::make_unique<GradientMarks>(context, parameters, *group.communicator);
+  plan_staging();
+  beside_ = lanes_ == group.size && options.recompute == Recompute::none && group.overlaps();
+  if (!beside_) return;
+  reserve();  // graphs of steps know this memory
+  if (group.communicator)
+    marks_ = std::make_unique<GradientMarks>(context, parameters, *group.communicator,
+                                             [this](const ElementRange& range) { pack(range); });
+}
+
+size_t LaneSums::element_of(const LaneNode& node) const {
+  return is_narrow(node) ? sizeof(BFloat16) : dtype_size(parameters_.flat_grad().dtype());
+}
+
+std::byte* LaneSums::home() const {
+  return static_cast<std::byte*>(parameters_.flat_grad().raw());
+}
+
+std::byte* LaneSums::own_node(size_t i) const {
+  return i + 1 == own_nodes() ? home() : static_cast<std::byte*>(buffers_[i].gradient.raw());
+}
+
+void LaneSums::plan_staging() {
+  const int64_t outside = parameters_.flat_grad().numel() - shard_.count();
+  for (int rank = 0; rank < group_.size; ++rank) {
+    places_.emplace_back();
+    for (const LaneNode& node : nodes_[static_cast<size_t>(rank)]) {
+      places_.back().push_back(staging_bytes_);
+      const int64_t elements = rank != group_.rank ? shard_.count() : is_narrow(node) ? outside : 0;
+      const size_t bytes = static_cast<size_t>(elements) * element_of(node);
+      staging_bytes_ += (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
+    }
+  }
 }
 
 void LaneSums::reserve() {
   staging_ = {};
-  const int64_t elements = staged_nodes_ * shard_.count();
-  if (elements == 0) return;
-  const DType dtype = parameters_.flat_grad().dtype();
+  if (staging_bytes_ == 0) return;
   Backend& backend = context_.backend();
-  const size_t bytes = static_cast<size_t>(elements) * dtype_size(dtype);
+  const auto words = static_cast<int64_t>(staging_bytes_ / sizeof(int32_t));
   // On an accelerator the memory of a step is idle between steps, and work is in stream order.
-  if (!beside_ && backend.stream_device() != nullptr && backend.arena_bytes() >= bytes) {
+  if (!beside_ && backend.stream_device() != nullptr && backend.arena_bytes() >= staging_bytes_) {
     own_staging_ = {};
     const auto idle = std::make_shared<Storage>(nullptr, context_.device(), backend.arena_memory(),
                                                 backend.arena_bytes());
-    staging_ = Tensor(idle, dtype, {elements}, {1}, 0);
+    staging_ = Tensor(idle, DType::i32, {words}, {1}, 0);
     return;
   }
-  if (!own_staging_.defined()) own_staging_ = context_.empty({elements}, dtype);
+  if (!own_staging_.defined()) own_staging_ = context_.empty({words}, DType::i32);
   staging_ = own_staging_;
-}
-
-Tensor LaneSums::part(const Tensor& workspace, const ElementRange& range) const {
-  return workspace.as_strided({range.count()}, {1}, workspace.offset() + range.begin);
 }
 
 void LaneSums::clear() {
@@ -86,41 +133,50 @@ void LaneSums::clear() {
     context_.backend().fill_zero(sum.raw(), sum.bytes());
 }
 
+// The left halves that wait, and the lane behind them, become one sum. It waits as well, or stays
+// in the flat gradient if the lane is the last one.
 void LaneSums::add_lane(int64_t lane) {
   if (lane == own_.begin) waiting_.clear();
   LaneNode node{0, lane};
-  const Tensor& gradient = parameters_.flat_grad();
+  const TermKind kind = rounds_ ? TermKind::rounded : TermKind::plain;
+  std::vector<TreeTerm> terms{{home(), kind, 0}};
   while (!waiting_.empty() && are_halves(waiting_.back(), node)) {
     const Sum& left = buffers_[waiting_.size() - 1];
-    accumulate_into(context_, gradient, left.gradient);
+    terms.insert(terms.begin(), TreeTerm{left.gradient.raw(), TermKind::plain, 0});
+    ++terms.back().additions;
     accumulate_into(context_, sums_.loss, left.loss);
     accumulate_into(context_, sums_.nll, left.nll);
     node = {node.level + 1, node.index / 2};
     waiting_.pop_back();
   }
-  if (lane + 1 == own_.end) return;
+  const bool is_last = lane + 1 == own_.end;
+  if (is_last && terms.size() == 1) return;  // add_shard() rounds it
+  void* out = is_last ? home() : buffers_[waiting_.size()].gradient.raw();
+  const Tensor& gradient = parameters_.flat_grad();
+  lane_trees_[static_cast<size_t>(lane - own_.begin)].run(terms, gradient.dtype(), gradient.numel(),
+                                                          out);
+  if (is_last) return;
   const Sum& to = buffers_[waiting_.size()];
   Backend& backend = context_.backend();
-  backend.copy(to.gradient.raw(), gradient.raw(), gradient.bytes());
   backend.copy(to.loss.raw(), sums_.loss.raw(), sums_.loss.bytes());
   backend.copy(to.nll.raw(), sums_.nll.raw(), sums_.nll.bytes());
   waiting_.push_back(node);
 }
 
 void LaneSums::reduce(Vote vote) {
-  if (!group_.has_peers()) {  // left halves whose right half ends with the last lane
+  const UpdateRange range(context_, "lane_sums");
+  if (group_.has_peers()) {
+    reserve();  // the memory of the steps may have moved
+    write_row(vote);
+    exchange(vote);
+    add_losses();
+  } else {  // left halves whose right half ends with the last lane
     for (; !waiting_.empty(); waiting_.pop_back()) {
       const Sum& left = buffers_[waiting_.size() - 1];
-      accumulate_into(context_, parameters_.flat_grad(), left.gradient);
       accumulate_into(context_, sums_.loss, left.loss);
       accumulate_into(context_, sums_.nll, left.nll);
     }
-    return;
   }
-  reserve();  // the memory of the steps may have moved
-  write_row(vote);
-  exchange(vote);
-  add_losses();
   add_shard();
 }
 
@@ -141,11 +197,10 @@ void LaneSums::write_row(Vote vote) {
   else
     fill(0.0f);
   if (vote == Vote::failed) return;
-  const size_t nodes = nodes_[static_cast<size_t>(group_.rank)].size();
-  for (size_t i = 0; i < nodes; ++i) {
-    const bool home = i + 1 == nodes;
-    const Tensor& loss = home ? sums_.loss : buffers_[i].loss;
-    const Tensor& nll = home ? sums_.nll : buffers_[i].nll;
+  for (size_t i = 0; i < own_nodes(); ++i) {
+    const bool at_home = i + 1 == own_nodes();
+    const Tensor& loss = at_home ? sums_.loss : buffers_[i].loss;
+    const Tensor& nll = at_home ? sums_.nll : buffers_[i].nll;
     backend.copy(row + (1 + 2 * i) * element, loss.raw(), element);
     backend.copy(row + (2 + 2 * i) * element, nll.raw(), element);
   }
@@ -156,32 +211,52 @@ struct LaneSums::Pieces {
   std::vector<ReceivePiece> receives;
 };
 
+// Rounds what is in `range` and outside the shard, of own nodes that travel as bfloat16.
+void LaneSums::pack(const ElementRange& range) const {
+  for (size_t i = 0; i < own_nodes(); ++i) {
+    if (!is_narrow(nodes_[static_cast<size_t>(group_.rank)][i])) continue;
+    for (const ElementRange& side : {ElementRange{0, shard_.begin},
+                                     ElementRange{shard_.end, parameters_.flat_grad().numel()}}) {
+      const ElementRange common = common_of(range, side);
+      if (common.count() == 0) continue;
+      launch(context_, OpKernel::cast_forward, kLaneSumsOrigin,
+             CastForwardParams{DType::f32, DType::bf16, common.count(),
+                               own_node(i) + static_cast<size_t>(common.begin) * sizeof(float),
+                               packed(i, common.begin)});
+    }
+  }
+}
+
+// Where element `begin` of own node i is when it travels as bfloat16.
+std::byte* LaneSums::packed(size_t i, int64_t begin) const {
+  const int64_t at = begin < shard_.begin ? begin : begin - shard_.count();
+  return static_cast<std::byte*>(staging_.raw()) + places_[static_cast<size_t>(group_.rank)][i] +
+         static_cast<size_t>(at) * sizeof(BFloat16);
+}
+
 // What is in `range` of all nodes: it goes to the owners of the shards.
 void LaneSums::add_pieces(const ElementRange& range, Pieces& pieces) const {
-  const Tensor& gradient = parameters_.flat_grad();
-  const size_t element = dtype_size(gradient.dtype());
-  const auto common = [&](const ElementRange& shard) {
-    const int64_t begin = std::max(range.begin, shard.begin);
-    return ElementRange{begin, std::max(begin, std::min(range.end, shard.end))};
-  };
-  const ElementRange mine = common(shard_);
-  int64_t staged = 0;
+  const int64_t all = parameters_.flat_grad().numel();
+  const ElementRange mine = common_of(range, shard_);
   for (int peer = 0; peer < group_.size; ++peer) {
     if (peer == group_.rank) continue;
-    const ElementRange theirs = common(shard_of(peer, group_.size, gradient.numel()));
-    const size_t nodes = nodes_[static_cast<size_t>(group_.rank)].size();
-    for (size_t i = 0; i < nodes && theirs.count() > 0; ++i) {
-      const Tensor piece = part(i + 1 == nodes ? gradient : buffers_[i].gradient, theirs);
-      pieces.sends.push_back({peer, piece.raw(), piece.bytes()});
+    const ElementRange theirs = common_of(range, shard_of(peer, group_.size, all));
+    const auto& own = nodes_[static_cast<size_t>(group_.rank)];
+    for (size_t i = 0; i < own.size() && theirs.count() > 0; ++i) {
+      const size_t element = element_of(own[i]);
+      const std::byte* from = is_narrow(own[i])
+                                  ? packed(i, theirs.begin)
+                                  : own_node(i) + static_cast<size_t>(theirs.begin) * element;
+      pieces.sends.push_back({peer, from, static_cast<size_t>(theirs.count()) * element});
     }
-    const auto their_nodes = static_cast<int64_t>(nodes_[static_cast<size_t>(peer)].size());
-    for (int64_t i = 0; i < their_nodes && mine.count() > 0; ++i) {
-      const int64_t at = (staged + i) * shard_.count() + mine.begin - shard_.begin;
-      pieces.receives.push_back(
-          {peer, static_cast<std::byte*>(staging_.raw()) + static_cast<size_t>(at) * element,
-           static_cast<size_t>(mine.count()) * element});
+    const auto& other = nodes_[static_cast<size_t>(peer)];
+    for (size_t i = 0; i < other.size() && mine.count() > 0; ++i) {
+      const size_t element = element_of(other[i]);
+      std::byte* to = static_cast<std::byte*>(staging_.raw()) +
+                      places_[static_cast<size_t>(peer)][i] +
+                      static_cast<size_t>(mine.begin - shard_.begin) * element;
+      pieces.receives.push_back({peer, to, static_cast<size_t>(mine.count()) * element});
     }
-    staged += their_nodes;
   }
 }
 
@@ -211,7 +286,9 @@ void LaneSums::exchange(Vote vote) {
     group.join();
     pieces = {};
   } else {
-    add_pieces({0, parameters_.flat_grad().numel()}, pieces);
+    const ElementRange all{0, parameters_.flat_grad().numel()};
+    pack(all);
+    add_pieces(all, pieces);
   }
   add_rows(pieces);
   group.exchange(pieces.sends, pieces.receives);
@@ -233,28 +310,31 @@ void LaneSums::add_losses() {
   context_.backend().copy(sums_.nll.raw(), both + sums_.loss.bytes(), sums_.nll.bytes());
 }
 
+// A lane that is in the flat gradient by itself has not been rounded yet.
 void LaneSums::add_shard() {
-  const Tensor& gradient = parameters_.flat_grad();
   if (shard_.count() == 0) return;
-  const Tensor home = part(gradient, shard_);
-  std::vector<std::pair<LaneNode, Tensor>> all;
-  int64_t staged = 0;
+  const Tensor& gradient = parameters_.flat_grad();
+  const size_t first = static_cast<size_t>(shard_.begin) * dtype_size(gradient.dtype());
+  std::vector<TreeTerm> terms;
+  std::vector<std::pair<LaneNode, size_t>> order;
   for (size_t rank = 0; rank < nodes_.size(); ++rank)
     for (size_t i = 0; i < nodes_[rank].size(); ++i) {
-      Tensor value;
-      if (rank != static_cast<size_t>(group_.rank))
-        value = part(staging_, {staged * shard_.count(), (staged + 1) * shard_.count()}), ++staged;
+      const LaneNode& node = nodes_[rank][i];
+      order.emplace_back(node, terms.size());
+      if (rank == static_cast<size_t>(group_.rank))
+        terms.push_back(
+            {own_node(i) + first, is_narrow(node) ? TermKind::rounded : TermKind::plain, 0});
       else
-        value = i + 1 == nodes_[rank].size() ? home : part(buffers_[i].gradient, shard_);
-      all.emplace_back(nodes_[rank][i], value);
+        terms.push_back({static_cast<std::byte*>(staging_.raw()) + places_[rank][i],
+                         is_narrow(node) ? TermKind::bfloat16 : TermKind::plain, 0});
     }
-  // Additions commute, so that the sum may end in its place, the flat gradient.
-  sum_of_lanes(all, [&](const Tensor& left, const Tensor& right) {
-    const bool to_right = same_tensor(right, home);
-    const Tensor& to = to_right ? right : left;
-    accumulate_into(context_, to, to_right ? left : right);
-    return to;
+  // The sum of two neighbours follows the last term of the right one.
+  sum_of_lanes(order, [&](size_t, size_t right) {
+    ++terms[right].additions;
+    return right;
   });
+  if (terms.size() == 1 && terms[0].kind == TermKind::plain) return;
+  shard_tree_.run(terms, gradient.dtype(), shard_.count(), home() + first);
   gradient.mark_written();
 }
 

@@ -2,6 +2,10 @@
 //
 // Each rank adds the lanes that it computes as far as the tree allows. Then every rank sends its
 // partial sums of a shard to the rank that updates the shard, which adds them up.
+//
+// With CommunicationDType::bfloat16 the gradient of each lane is rounded to bfloat16 before it is
+// added, on any number of ranks. Then a lane that no other has been added to travels as bfloat16
+// with the same bits. Sums of lanes are float32, and travel as float32.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +14,7 @@
 
 #include "engine/dist/lanes.h"
 #include "engine/nn/parameter_store.h"
+#include "engine/ops/tree_sum/tree_sum.h"
 #include "engine/train/gradient_marks.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/training_group.h"
@@ -25,10 +30,11 @@ enum class Vote : int32_t {
 
 class LaneSums {
  public:
-  // Context and parameters must outlive it. `sums` are those of the losses. `recompute`: of the
-  // steps. Regions that are recomputed do not tell what they add to.
-  LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums, int64_t lanes,
-           Recompute recompute, const TrainingGroup& group);
+  // Context and parameters must outlive it. `sums` are those of the losses. Of the options, lanes,
+  // communication_dtype and recompute matter: regions that are recomputed do not tell what they add
+  // to.
+  LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums,
+           const TrainOptions& options, const TrainingGroup& group);
 
   int64_t lanes() const { return lanes_; }
   const ElementRange& own() const { return own_; }      // lanes that this rank computes
@@ -59,7 +65,16 @@ class LaneSums {
     LaneNode node;
     Tensor gradient, loss, nll;
   };
-  Tensor part(const Tensor& workspace, const ElementRange& range) const;
+  // Whether a node travels as bfloat16.
+  bool is_narrow(const LaneNode& node) const { return rounds_ && node.level == 0; }
+  size_t element_of(const LaneNode& node) const;  // bytes
+  std::byte* home() const;                        // the flat gradient
+  // The whole of own node i, as it was summed.
+  std::byte* own_node(size_t i) const;
+  size_t own_nodes() const { return nodes_[static_cast<size_t>(group_.rank)].size(); }
+  void plan_staging();
+  void pack(const ElementRange& range) const;
+  std::byte* packed(size_t i, int64_t begin) const;
   void write_row(Vote vote);
   struct Pieces;
   void add_pieces(const ElementRange& range, Pieces& pieces) const;
@@ -72,6 +87,7 @@ class LaneSums {
   ParameterStore& parameters_;
   LossSums sums_;
   int64_t lanes_;
+  bool rounds_;  // lanes, to bfloat16
   TrainingGroup group_;
   ElementRange own_, shard_;
   std::vector<std::vector<LaneNode>> nodes_;  // by rank
@@ -79,11 +95,15 @@ class LaneSums {
   // gradient. Sum i is in buffer i.
   std::vector<LaneNode> waiting_;
   std::vector<Sum> buffers_;
+  std::vector<ops::TreeSum> lane_trees_;  // of add_lane(), by lane
+  ops::TreeSum shard_tree_;
   // With peers: a row for each rank, its vote and then loss and nll of each of its nodes.
   int64_t row_width_ = 0;
   Tensor rows_;
-  // The shard of every node of other ranks, in the order of the ranks.
-  int64_t staged_nodes_ = 0;
+  // By rank and node, the first byte in the staging memory: of other ranks' nodes the shard of this
+  // rank, of own nodes that travel as bfloat16 what is outside the shard.
+  std::vector<std::vector<size_t>> places_;
+  size_t staging_bytes_ = 0;
   Tensor staging_;
   Tensor own_staging_;   // if the memory of a step has no room, or is in use
   bool beside_ = false;  // parts are exchanged beside the backward pass of the rank's only lane

@@ -90,6 +90,10 @@ struct TrainOptions {
   // share them out, at least one each. The number decides every bit of a run, the number of ranks
   // none. 1: one for each rank; a run that resumes keeps its own.
   int64_t lanes = 1;
+  // What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every
+  // lane is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes
+  // are float32. Not for float64 models.
+  CommunicationDType communication_dtype = CommunicationDType::float32;
   uint64_t seed = 1;  // Seed of dropout and of the data order.
 
   // --- Data, used where text becomes a corpus. Fixed as well. ---

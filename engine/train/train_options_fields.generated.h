@@ -37,6 +37,7 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "ema_alpha", .key = "exponential_smoothing", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false, .zero = "no EMA"}, o.ema_alpha);
   visit(OptionField{.name = "gradient_accumulation", .key = "optimizer_delay", .fixed = true, .low = 1, .high = 1048576}, o.gradient_accumulation);
   visit(OptionField{.name = "lanes", .fixed = true, .later = true, .low = 1, .high = 65536}, o.lanes);
+  visit(OptionField{.name = "communication_dtype", .fixed = true, .later = true}, o.communication_dtype);
   visit(OptionField{.name = "seed", .fixed = true}, o.seed);
   visit(OptionField{.name = "batch_tokens", .fixed = true, .low = 2, .high = 268435456}, o.batch_tokens);
   visit(OptionField{.name = "max_length", .fixed = true, .low = 2, .high = 16777216}, o.max_length);

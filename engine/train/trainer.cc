@@ -126,9 +126,9 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
     host_records_.resize(kMaxInFlight);
     records_ = host_records_.data();
   }
-  if (options.lanes > 1 || group.has_peers())
-    lanes_ = std::make_unique<LaneSums>(context, model.parameters(), sums_, options.lanes,
-                                        options.recompute, group);
+  if (options.lanes > 1 || group.has_peers() ||
+      options.communication_dtype != CommunicationDType::float32)
+    lanes_ = std::make_unique<LaneSums>(context, model.parameters(), sums_, options, group);
   if (!group.has_peers()) return;
   partials_ = context.zeros({(parameters.flat().numel() + kSquaresElements - 1) / kSquaresElements},
                             DType::f64);

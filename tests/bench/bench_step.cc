@@ -4,7 +4,8 @@
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
 //              [--unfused] [--no-graphs] [--on-device] [--tune] [--epilogues]
-//              [--ranks N [--overlap]] [--profile FILE] [--baseline FILE] [WORKLOAD ...]
+//              [--ranks N [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
+//              [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of
@@ -14,7 +15,8 @@
 // does this; --on-device: the batch stands on the device before the first step, as the peer's does.
 // --ranks: N threads train one model, each with the batch of the workload; on GPUs each has
 // its own, from that of --device on, and NCCL moves bytes between them, with --overlap beside the
-// backward pass. tok_s is that of all.
+// backward pass. tok_s is that of all. --communication-dtype: what gradients are rounded to, and
+// travel in.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
 // 10, else over five runs of steps. A JSON object a row on stdout, a table on stderr; on CUDA each
 // row has the clock and the power of the card during its timed steps, and why the driver held the
@@ -92,6 +94,7 @@ struct StepOptions {
   bool resident = false;  // the batch stands on the device
   int ranks = 1;
   Overlap overlap = Overlap::between_hosts;
+  CommunicationDType communication = CommunicationDType::float32;
   std::string profile;  // where a trace goes; empty: nowhere
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
@@ -199,6 +202,7 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   options.optimizer_states = o.states;
   options.fp8 = o.fp8;
   options.lanes = o.ranks;
+  options.communication_dtype = o.communication;
   Trainer trainer(*context, *model, options, TrainingGroup(group));
   const std::vector<PackedBatchHost> hosts(static_cast<size_t>(o.ranks), make_batch(w));
   const PackedBatchHost& host = hosts[0];
@@ -299,6 +303,8 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   if (o.epilogues) row["epilogues"] = true;
   if (o.on_cpu()) row["threads"] = o.threads;
   if (o.ranks > 1) row["ranks"] = o.ranks;
+  if (o.communication != CommunicationDType::float32)
+    row["communication"] = enum_name(o.communication);
   try {
     row = o.ranks > 1 ? measure_ranks(w, o, card, row) : measure(w, o, card, row);
     const std::string state = card ? card->text() : "";
@@ -319,8 +325,8 @@ constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps"
     " N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--tune] [--epilogues] [--ranks N [--overlap]] [--profile FILE]"
-    " [--baseline FILE] [WORKLOAD ...]\n";
+    " [--on-device] [--tune] [--epilogues] [--ranks N [--overlap]]"
+    " [--communication-dtype fp32|bf16] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -344,6 +350,13 @@ int run(int argc, char** argv) {
       o.ranks = std::max(1, std::atoi(argv[++i]));
     } else if (word == "--overlap") {
       o.overlap = Overlap::always;
+    } else if (word == "--communication-dtype" && has_value) {
+      const std::string name = argv[++i];
+      if (name != "fp32" && name != "bf16") {
+        std::fprintf(stderr, "bench_step: no communication dtype %s\n%s", name.c_str(), kUsage);
+        return 2;
+      }
+      o.communication = name == "bf16" ? CommunicationDType::bfloat16 : CommunicationDType::float32;
     } else if (word == "--profile" && has_value) {
       o.profile = argv[++i];
     } else if (word == "--unfused") {

@@ -236,7 +236,8 @@ void test_options(void) {
   OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
         trainer.valid_metrics == 7 && trainer.optimizer_states == TRAFO_OPTIMIZER_STATES_FLOAT32 &&
-        trainer.autotune_gemm == 0 && trainer.reserved == 0);
+        trainer.communication_dtype == TRAFO_COMMUNICATION_FLOAT32 && trainer.autotune_gemm == 0 &&
+        trainer.reserved == 0);
   trainer.warmup = 7;
   OK(trafo_trainer_options_preset(&trainer, "base", 4));
   CHECK(trainer.struct_size == sizeof trainer && trainer.learning_rate == 7e-4 &&
@@ -260,6 +261,10 @@ void test_options(void) {
   FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "optimizer_states must be");
   trainer.optimizer_states = TRAFO_OPTIMIZER_STATES_FLOAT32;
+  trainer.communication_dtype = -1;
+  FAILS(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow),
+        TRAFO_INVALID_ARGUMENT, "communication_dtype must be 0 (fp32) or 1 (bf16), got -1");
+  trainer.communication_dtype = TRAFO_COMMUNICATION_FLOAT32;
   trainer.autotune_gemm = 1;
   OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &narrow, sizeof narrow));
   CHECK(narrow.total_bytes == wide.total_bytes);
@@ -283,6 +288,11 @@ void test_options(void) {
   CHECK(rank.weights_bytes == wide.weights_bytes && rank.gradients_bytes == wide.gradients_bytes);
   CHECK(rank.optimizer_bytes < wide.optimizer_bytes * 2 / 3);
   CHECK(other.optimizer_bytes < wide.optimizer_bytes * 2 / 3);
+  // With bfloat16, the lane that is sent has a copy, and what is received is half as large.
+  trainer.communication_dtype = TRAFO_COMMUNICATION_BFLOAT16;
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 2, 8, 8, &other, sizeof other));
+  CHECK(other.total_bytes < rank.total_bytes + wide.gradients_bytes / 8);
+  trainer.communication_dtype = TRAFO_COMMUNICATION_FLOAT32;
   trainer.lanes = 4;
   OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 2, 8, 8, &other, sizeof other));
   CHECK(other.total_bytes > rank.total_bytes + wide.gradients_bytes / 2);

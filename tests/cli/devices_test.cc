@@ -55,6 +55,23 @@ TEST_F(DevicesCli, ARunGetsALaneForEachDevice) {
   expect_same("lanes", "three", "3");
 }
 
+TEST_F(DevicesCli, GradientsMayTravelInBfloat16) {
+  const std::string flags = "--communication-dtype bf16 ";
+  trained(with("bf16-one", "6u", flags + "--device cpu"));
+  trained(with("bf16-two", "6u", flags + "--devices cpu,cpu"));
+  expect_same("bf16-one", "bf16-two", "6");
+  trained(with("bf16-wide", "6u", "--devices cpu,cpu"));
+  const auto weights = [](const char* name) {
+    return read_file(file(std::string(name) + "/ckpt/6/model.safetensors"));
+  };
+  EXPECT_FALSE(weights("bf16-one") == weights("bf16-wide"));
+  EXPECT_NE(read_file(file("bf16-two/config.yml")).find("communication-dtype: bf16\n"),
+            std::string::npos);
+  const Outcome wrong = run({"train", "--communication-dtype", "half"});
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_NE(wrong.err.find("communication-dtype"), std::string::npos) << wrong.err;
+}
+
 TEST_F(DevicesCli, AdaptersFrozenParametersAndProfilesAreThoseOfOneDevice) {
   ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
   const std::string flags = "--pretrained-model run --lora-rank 2 ";

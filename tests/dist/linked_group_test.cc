@@ -403,15 +403,18 @@ TEST_P(LinkedGroup, TrainingHasTheBitsOfOneRank) {
   options.gradient_accumulation = 2;  // the last update of an epoch has lanes without batches
   options.after_updates = 9;
   options.ema_alpha = 0.1;
-  const TemporaryDirectory one, three;
-  Rank(data, options, nullptr, one.path()).run->run();
-  expect_none(errors_of(3, [&](int, Communicator* group, Backend&) {
-    Rank rank(data, options, group, three.path());
-    EXPECT_EQ(rank.run->run().reason, StopReason::limit);
-    EXPECT_GT(group->marks(), 0);
-    group->barrier();
-  }));
-  expect_same_files(one.path(), three.path(), 9, "over links");
+  for (const auto communication : {CommunicationDType::float32, CommunicationDType::bfloat16}) {
+    options.communication_dtype = communication;
+    const TemporaryDirectory one, three;
+    Rank(data, options, nullptr, one.path()).run->run();
+    expect_none(errors_of(3, [&](int, Communicator* group, Backend&) {
+      Rank rank(data, options, group, three.path());
+      EXPECT_EQ(rank.run->run().reason, StopReason::limit);
+      EXPECT_GT(group->marks(), 0);
+      group->barrier();
+    }));
+    expect_same_files(one.path(), three.path(), 9, enum_name(communication));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, LinkedGroup, ::testing::Bool(),

@@ -213,6 +213,7 @@ def write_corpus(folder):
 MODES = {  # options, last checkpoint, exit code
     "float32": ("--save-freq 6u --after 18u", 18, 0),
     "8bit": ("--save-freq 4u --after 8u --optimizer-states 8bit --exponential-smoothing 1e-2 --optimizer-delay 2", 8, 0),
+    "bf16": ("--save-freq 4u --after 8u --communication-dtype bf16", 8, 0),  # gradients on the wire
     # The first update makes the weights huge, and the second is skipped until the run has diverged.
     "skipped": ("--save-freq 1u --after 4u --learn-rate 999999 --lr-decay constant --lr-warmup 0 --weight-decay 1 --clip-norm 0", 1, 3),
 }
@@ -240,11 +241,11 @@ def starts(runs):
 
 
 def equal_files(runs, long):
-    short = {("float32", 1), ("8bit", 1), ("skipped", 1), ("skipped", 2)}
+    short = {("float32", 1), ("8bit", 1), ("bf16", 1), ("bf16", 4), ("skipped", 1), ("skipped", 2)}
     for mode, (options, updates, code) in MODES.items():
         for ranks, launcher in starts(runs):
             is_other = launcher in ("slurm", "nodes", "devices")
-            if not long and ((mode, ranks) in short or (is_other and mode != "float32") or (launcher != runs.launcher and mode == "8bit" and ranks == 2)):
+            if not long and ((mode, ranks) in short or (is_other and mode != "float32") or (launcher != runs.launcher and mode in ("8bit", "bf16") and ranks == 2)):
                 continue
             run = f"{mode}-{launcher}-{ranks}" if ranks else f"{mode}-0"
             runs.train(ranks, run, options, code, launcher)
@@ -377,6 +378,7 @@ def mismatches(runs, long):
             "--train-sets valid.a valid.b": "corpus",
             "--dim-emb 16": "rank 1 differs from rank 0",
             "--optimizer-states 8bit": "differs from rank 0",
+            "--communication-dtype bf16": 'communication_dtype is "bf16"',
         })
     for launcher in runs.launchers:
         for number, (options, message) in enumerate(different.items()):

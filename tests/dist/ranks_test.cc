@@ -18,6 +18,7 @@ struct RanksForm {
   double weight_decay = 0;  // not of norms and biases: parameter groups
   double layer_drop = 0;
   double prune_sparsity = 0;
+  CommunicationDType communication = CommunicationDType::float32;
 };
 
 class RanksTest : public ::testing::TestWithParam<RanksForm> {
@@ -30,6 +31,7 @@ class RanksTest : public ::testing::TestWithParam<RanksForm> {
     options_.weight_decay = GetParam().weight_decay;
     options_.layer_drop = GetParam().layer_drop;
     options_.prune_sparsity = GetParam().prune_sparsity;
+    options_.communication_dtype = GetParam().communication;
     options_.prune_start = 2;  // 2, 5 and 7: a run that resumes has done one of them
     options_.prune_end = 7;
     options_.prune_every = 3;
@@ -59,18 +61,22 @@ class RanksTest : public ::testing::TestWithParam<RanksForm> {
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, RanksTest,
-    ::testing::Values(RanksForm{"Float32", Architecture::encoder_decoder, 4, 1},
-                      RanksForm{"FiveLanesDelay2", Architecture::encoder_decoder, 5, 2},
-                      RanksForm{"EightBit", Architecture::encoder_decoder, 4, 1,
-                                OptimizerStates::eight_bit, 0, 0.1},
-                      RanksForm{"SmoothedGroups", Architecture::decoder_lm, 4, 1,
-                                OptimizerStates::float32, 0.05, 0.1},
-                      RanksForm{"SmoothedEightBit", Architecture::decoder_lm, 4, 2,
-                                OptimizerStates::eight_bit, 0.05},
-                      RanksForm{"LayerDrop", Architecture::decoder_lm, 4, 2,
-                                OptimizerStates::float32, 0, 0, 0.3},
-                      RanksForm{"Pruned", Architecture::encoder_decoder, 4, 1,
-                                OptimizerStates::eight_bit, 0.05, 0.1, 0, 0.8}),
+    ::testing::Values(
+        RanksForm{"Float32", Architecture::encoder_decoder, 4, 1},
+        RanksForm{"FiveLanesDelay2", Architecture::encoder_decoder, 5, 2},
+        RanksForm{"EightBit", Architecture::encoder_decoder, 4, 1, OptimizerStates::eight_bit, 0,
+                  0.1},
+        RanksForm{"SmoothedGroups", Architecture::decoder_lm, 4, 1, OptimizerStates::float32, 0.05,
+                  0.1},
+        RanksForm{"SmoothedEightBit", Architecture::decoder_lm, 4, 2, OptimizerStates::eight_bit,
+                  0.05},
+        RanksForm{"LayerDrop", Architecture::decoder_lm, 4, 2, OptimizerStates::float32, 0, 0, 0.3},
+        RanksForm{"Pruned", Architecture::encoder_decoder, 4, 1, OptimizerStates::eight_bit, 0.05,
+                  0.1, 0, 0.8},
+        RanksForm{"Communication", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0,
+                  0.1, 0, 0, CommunicationDType::bfloat16},
+        RanksForm{"CommunicationOfFiveLanes", Architecture::decoder_lm, 5, 2,
+                  OptimizerStates::eight_bit, 0.05, 0, 0.3, 0, CommunicationDType::bfloat16}),
     [](const auto& instance) { return instance.param.name; });
 
 TEST_P(RanksTest, CheckpointsAreTheSameFilesOnAnyNumberOfRanks) {
@@ -117,7 +123,6 @@ class GroupTest : public ::testing::Test {
 TEST_F(GroupTest, CheckpointsInBfloat16AreTheSameFilesOnGpus) {
   if (device_of_rank(0).kind != DeviceKind::cuda) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
   if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
-  options_.lanes = 4;
   options_.after_updates = 9;
   const auto train = [&](int size, const std::filesystem::path& path) {
     for_each_rank(size, [&](int, Communicator* group) {
@@ -125,12 +130,74 @@ TEST_F(GroupTest, CheckpointsInBfloat16AreTheSameFilesOnGpus) {
       EXPECT_EQ(rank.run->run().state.trainer.update, 9);
     });
   };
-  train(1, directory_.path());
-  for (const int size : {2, 4}) {
-    if (!has_room_for(size)) continue;
-    const TemporaryDirectory many;
-    train(size, many.path());
-    expect_same_files(directory_.path(), many.path(), 9, std::to_string(size) + " ranks");
+  for (const auto communication : {CommunicationDType::float32, CommunicationDType::bfloat16})
+    for (const int64_t lanes : {2, 4}) {
+      options_.communication_dtype = communication;
+      options_.lanes = lanes;
+      const TemporaryDirectory one;
+      train(1, one.path());
+      for (const int size : {2, 4}) {
+        if (size > lanes || !has_room_for(size)) continue;
+        const TemporaryDirectory many;
+        train(size, many.path());
+        expect_same_files(one.path(), many.path(), 9,
+                          concat(size, " ranks, ", lanes, " lanes, ", enum_name(communication)));
+      }
+    }
+}
+
+// The gradient of one lane is rounded as well, so that a run may go on with more ranks.
+TEST_F(GroupTest, OneLaneIsRoundedOnOneRank) {
+  options_.lanes = 1;
+  options_.after_updates = 3;
+  const auto weights = [&](CommunicationDType communication) {
+    options_.communication_dtype = communication;
+    Rank rank(data_, options_, nullptr);
+    rank.run->run();
+    return weight_bytes(*rank.context, *rank.model);
+  };
+  const auto wide = weights(CommunicationDType::float32);
+  const auto narrow = weights(CommunicationDType::bfloat16);
+  ASSERT_EQ(wide.size(), narrow.size());
+  EXPECT_NE(wide, narrow);
+}
+
+// Rounding is a part in 512 of a gradient, and of both signs.
+TEST_F(GroupTest, RoundedLanesLearnAsOthersDo) {
+  options_.lanes = 4;
+  options_.after_updates = 80;
+  options_.valid_freq = {40, PeriodUnit::updates};
+  const auto losses = [&](CommunicationDType communication) {
+    options_.communication_dtype = communication;
+    std::vector<double> values;
+    Rank rank(data_, options_, nullptr);
+    rank.run->run([&](const TrainEvent& event) {
+      if (event.kind == TrainEventKind::validated) values.push_back(event.metrics.at(0).value);
+      return 0;
+    });
+    return values;
+  };
+  const std::vector<double> wide = losses(CommunicationDType::float32);
+  const std::vector<double> narrow = losses(CommunicationDType::bfloat16);
+  ASSERT_EQ(wide.size(), 2u);
+  ASSERT_EQ(narrow.size(), 2u);
+  EXPECT_LT(wide[1], wide[0] - 0.1);
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(narrow[i], wide[i], 0.01 * wide[i]);
+}
+
+TEST_F(GroupTest, ARunKeepsWhatItsGradientsTravelIn) {
+  options_.after_updates = 6;
+  options_.communication_dtype = CommunicationDType::bfloat16;
+  Rank(data_, options_, nullptr, directory_.path()).run->run();
+  options_.communication_dtype = CommunicationDType::float32;
+  try {
+    Rank(data_, options_, nullptr, directory_.path());
+    FAIL() << "resumed in float32";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(error.message().find(R"(communication_dtype was "bf16" and is "fp32" now)"),
+              std::string::npos)
+        << error.message();
   }
 }
 
@@ -307,6 +374,10 @@ TEST_F(GroupTest, EveryDifferenceAtJoiningIsNamed) {
   };
   const Difference differences[] = {
       {"seed is 43", [](auto&, auto& options, auto&, auto&) { options.seed = 43; }},
+      {R"(communication_dtype is "bf16")",
+       [](auto&, auto& options, auto&, auto&) {
+         options.communication_dtype = CommunicationDType::bfloat16;
+       }},
       {"lanes is 4", [](auto&, auto& options, auto&, auto&) { options.lanes = 4; }},
       {"save_freq is 6u", [](auto&, auto& options, auto&, auto&) { options.save_freq.value = 6; }},
       {"after_updates is 5", [](auto&, auto& options, auto&, auto&) { options.after_updates = 5; }},

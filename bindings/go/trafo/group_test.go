@@ -39,8 +39,9 @@ func inGroup(t *testing.T, size int, body func(l *lesson, group *trafo.Group) er
 }
 
 func TestTwoRanksTrainLikeOne(t *testing.T) {
-	train := func(size int, directory string) {
+	train := func(size int, directory string, communication trafo.CommunicationDType) {
 		errors := inGroup(t, size, func(l *lesson, group *trafo.Group) error {
+			l.options.CommunicationDtype = communication
 			l.options.Lanes, l.options.AfterUpdates, l.options.RunDirectory, l.options.Group = 2, 12, directory, group
 			trainer, err := l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options)
 			if err != nil {
@@ -54,15 +55,17 @@ func TestTwoRanksTrainLikeOne(t *testing.T) {
 			ok(t, err)
 		}
 	}
-	one, two := t.TempDir(), t.TempDir()
-	train(1, one)
-	train(2, two)
-	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
-		file := filepath.Join("ckpt", "12", name)
-		alone := must[[]byte](t)(os.ReadFile(filepath.Join(one, file)))
-		together := must[[]byte](t)(os.ReadFile(filepath.Join(two, file)))
-		if string(alone) != string(together) {
-			t.Errorf("%s differs between one and two ranks", file)
+	for _, communication := range []trafo.CommunicationDType{trafo.CommunicateFloat32, trafo.CommunicateBFloat16} {
+		one, two := t.TempDir(), t.TempDir()
+		train(1, one, communication)
+		train(2, two, communication)
+		for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+			file := filepath.Join("ckpt", "12", name)
+			alone := must[[]byte](t)(os.ReadFile(filepath.Join(one, file)))
+			together := must[[]byte](t)(os.ReadFile(filepath.Join(two, file)))
+			if string(alone) != string(together) {
+				t.Errorf("%s differs between one and two ranks, communication %d", file, communication)
+			}
 		}
 	}
 }

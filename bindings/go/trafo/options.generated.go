@@ -71,6 +71,16 @@ const (
 	States8Bit OptimizerStates = C.TRAFO_OPTIMIZER_STATES_8BIT
 )
 
+// CommunicationDType: what ranks send the gradient of a lane to each other in. Sums are float32 under each.
+type CommunicationDType int32
+
+const (
+	// float32.
+	CommunicateFloat32 CommunicationDType = C.TRAFO_COMMUNICATION_FLOAT32
+	// bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added.
+	CommunicateBFloat16 CommunicationDType = C.TRAFO_COMMUNICATION_BFLOAT16
+)
+
 // Recompute: what backward computes a second time instead of keeping it (gradient checkpointing). Results are
 // the same bits under each.
 type Recompute int32
@@ -307,6 +317,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.EmaAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int64(c.gradient_accumulation)
 	o.Lanes = int64(c.lanes)
+	o.CommunicationDtype = CommunicationDType(c.communication_dtype)
 	o.Seed = uint64(c.seed)
 	o.BatchTokens = int64(c.batch_tokens)
 	o.MaxLength = int64(c.max_length)
@@ -416,6 +427,9 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.Lanes != 0 {
 		c.lanes = C.int64_t(o.Lanes)
+	}
+	if o.explicit || o.CommunicationDtype != 0 {
+		c.communication_dtype = C.int32_t(o.CommunicationDtype)
 	}
 	if o.explicit || o.Seed != 0 {
 		c.seed = C.uint64_t(o.Seed)

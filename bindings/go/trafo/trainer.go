@@ -141,6 +141,10 @@ type TrainerOptions struct {
 	// at least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank;
 	// a run that resumes keeps its own. Default 1.
 	Lanes int64
+	// What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is
+	// rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for
+	// float64 models. Default CommunicateFloat32.
+	CommunicationDtype CommunicationDType
 	// Seed of dropout and of the data order. Default 1.
 	Seed uint64
 

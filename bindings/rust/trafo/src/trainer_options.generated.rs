@@ -42,6 +42,23 @@ impl OptimizerStates {
         }
     }
 }
+/// What ranks send the gradient of a lane to each other in. Sums are float32 under each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CommunicationDType {
+    /// float32.
+    Float32,
+    /// bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added.
+    Bfloat16,
+}
+impl CommunicationDType {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            CommunicationDType::Float32 => sys::TRAFO_COMMUNICATION_FLOAT32,
+            CommunicationDType::Bfloat16 => sys::TRAFO_COMMUNICATION_BFLOAT16,
+        }
+    }
+}
 /// What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under
 /// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,6 +192,10 @@ setters! {
     /// least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run
     /// that resumes keeps its own. Default 1.
     lanes: i64 = same;
+    /// What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is rounded,
+    /// also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.
+    /// Default [`CommunicationDType::Float32`].
+    communication_dtype: CommunicationDType = CommunicationDType::as_raw;
     /// Seed of dropout and of the data order. Default 1.
     seed: u64 = same;
     /// Target tokens of a batch. Default 4096.

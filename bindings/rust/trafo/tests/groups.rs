@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{TestFolder, corpus, model, options, tokenizer, weights};
-use trafo::{ErrorCode, Group, GroupId, Period, Result, Trainer};
+use trafo::{CommunicationDType, ErrorCode, Group, GroupId, Period, Result, Trainer};
 
 /// Trains on `ranks` ranks with two lanes, and returns the weights of each.
-fn train(ranks: i32, directory: &Path) -> Result<Vec<Vec<u32>>> {
+fn train(ranks: i32, directory: &Path, communication: CommunicationDType) -> Result<Vec<Vec<u32>>> {
     let corpus = corpus();
     let tokenizer = tokenizer(&corpus);
     let id = GroupId::local()?;
@@ -18,7 +18,11 @@ fn train(ranks: i32, directory: &Path) -> Result<Vec<Vec<u32>>> {
         let model = model(&tokenizer);
         let group = Group::join(&model, &id, rank, ranks)?;
         assert_eq!((group.rank()?, group.size()?), (rank, ranks));
-        let options = options().lanes(2).after_updates(12).save_freq(Period::Updates(6));
+        let options = options()
+            .lanes(2)
+            .communication_dtype(communication)
+            .after_updates(12)
+            .save_freq(Period::Updates(6));
         let mut trainer = Trainer::builder(model, &tokenizer, &corpus)
             .options(options)
             .run_directory(directory)
@@ -36,13 +40,16 @@ fn train(ranks: i32, directory: &Path) -> Result<Vec<Vec<u32>>> {
 
 #[test]
 fn two_ranks_train_like_one() -> Result<()> {
-    let (one, two) = (TestFolder::new(), TestFolder::new());
-    let alone = train(1, one.path())?;
-    let together = train(2, two.path())?;
-    assert!(together.iter().all(|weights| weights == &alone[0]));
-    for file in ["model.safetensors", "optimizer.safetensors"] {
-        let read = |folder: &TestFolder| std::fs::read(folder.join("ckpt/12").join(file)).unwrap();
-        assert!(read(&one) == read(&two), "{file}");
+    for communication in [CommunicationDType::Float32, CommunicationDType::Bfloat16] {
+        let (one, two) = (TestFolder::new(), TestFolder::new());
+        let alone = train(1, one.path(), communication)?;
+        let together = train(2, two.path(), communication)?;
+        assert!(together.iter().all(|weights| weights == &alone[0]));
+        for file in ["model.safetensors", "optimizer.safetensors"] {
+            let read =
+                |folder: &TestFolder| std::fs::read(folder.join("ckpt/12").join(file)).unwrap();
+            assert!(read(&one) == read(&two), "{file} with {communication:?}");
+        }
     }
     Ok(())
 }
