@@ -63,7 +63,9 @@ RowSums row_sums(const T* x, int64_t classes, bool want_mean) {
   }
   const double log_sum = std::log(sum_exp), base = static_cast<double>(maximum);
   const auto width = static_cast<double>(classes);
-  if (std::abs(base) < kLargeLogit) return {base + log_sum, 0, base + log_sum - total / width};
+  // In float64 the log-sum would lose digits beside logits of any size.
+  if (std::is_same_v<T, float> && std::abs(base) < kLargeLogit)
+    return {base + log_sum, 0, base + log_sum - total / width};
   double spread = 0;
   for (int64_t i = 0; want_mean && i < classes; ++i)
     spread += (base - static_cast<double>(x[i])) / width;
