@@ -54,11 +54,24 @@ constexpr ForeignFlag kForeignFlags[] = {
      "files are named whole: --train-sets SRC TRG, --valid-sets SRC TRG"},
     {"train", "--joined-dictionary,--nwordssrc,--nwordstgt",
      "one vocabulary serves both sides: --dim-vocabs N, or --vocabs FILE.spm"},
-    {"train",
-     "--guided-alignment,--transformer-decoder-autoreg,--dim-rnn,--enc-cell,--dec-cell,--skip,"
-     "--layer-normalization,--input-types,--ulr,--bert-mask-symbol,--all-caps-every,"
-     "--english-title-case-every,--multi-loss-type",
-     "it is not there"},
+    {"train", "--dim-rnn",
+     "there are no recurrent layers: --dim-emb is the width of a transformer and "
+     "--transformer-dim-ffn that inside its feed-forward"},
+    {"train", "--enc-cell,--dec-cell,--enc-type,--enc-cell-depth,--dec-cell-base-depth",
+     "there are no recurrent layers: --enc-depth and --dec-depth count a transformer's"},
+    {"train", "--skip,--layer-normalization",
+     "a transformer has residuals and norms always: --transformer-norm pre or post"},
+    {"train", "--transformer-decoder-autoreg",
+     "decoders have self-attention only; --dec-depth 1 decodes fast as well"},
+    {"train", "--guided-alignment,--guided-alignment-weight,--guided-alignment-cost",
+     "training takes no alignments; the command translate writes those of the cross-attention"},
+    {"train", "--input-types", "text is all there is: --train-sets SRC TRG, or --tsv FILE"},
+    {"train", "--ulr,--bert-mask-symbol",
+     "embeddings are learned with the rest; --pretrained-model begins with those of a model"},
+    {"train", "--all-caps-every,--english-title-case-every",
+     "write such copies of the lines into a file of their own: --train-sets takes several, "
+     "--data-weights says how often each is drawn"},
+    {"train", "--multi-loss-type", "there is one loss, a mean over target tokens: leave it out"},
     {"train", "--after-batches", "--after Nu ends after N updates"},
     {"train", "--output-omit-bias", "--output-bias off"},
     {"train", "--no-reload", "another --model begins anew; the same one resumes"},
@@ -79,7 +92,29 @@ constexpr ForeignFlag kForeignFlags[] = {
      "text is raw here, and SentencePiece splits it: leave it out"},
     {"train", "--wandb-project,--wandb-id", "--tensorboard, or translate-train report"},
     {"train", "--user-dir", "there are no plugins: programs in C, Rust and Go use the library"},
-    {"train", "--stop-min-lr", "--after and --early-stopping end a run"},
+    {"train", "--min-lr,--stop-min-lr", "--after and --early-stopping end a run"},
+    {"train", "--save-interval,--validate-interval",
+     "--save-freq and --valid-freq count epochs with the unit e: 1e"},
+    {"train",
+     "--reset-optimizer,--reset-dataloader,--reset-meters,--reset-lr-scheduler,--valid-reset-"
+     "stalled",
+     "a resumed run keeps its state; --pretrained-model with another --model begins anew with the "
+     "weights of this one"},
+    {"train", "--encoder-layerdrop,--decoder-layerdrop", "--layer-drop P, for both sides"},
+    {"train", "--relu-dropout", "--transformer-dropout-ffn P"},
+    {"train", "--dropout-rnn,--dropout-src,--dropout-trg",
+     "--transformer-dropout, --transformer-dropout-attention and --transformer-dropout-ffn"},
+    {"train",
+     "--eval-bleu-args,--eval-bleu-detok,--eval-bleu-remove-bpe,--eval-bleu-print-samples,"
+     "--eval-tokenized-bleu,--valid-max-length,--max-length-factor,--n-best,--allow-unk",
+     "validation translates raw text with --beam-size and --normalize, and BLEU is sacreBLEU's"},
+    {"train", "--distributed-world-size,--distributed-port,--distributed-init-method",
+     "--devices 0,1 trains on several GPUs of a host, --nodes and --master on several hosts"},
+    {"train", "--shuffle,--no-shuffle",
+     "every epoch has an order of its own, which follows from --seed"},
+    {"train", "--data-weighting,--data-weighting-type",
+     "--data-weights W ... has a weight for each corpus, not for each line"},
+    {"train", "--sentence-avg", "the loss is a mean over target tokens: leave it out"},
     {"train", "--restore-file",
      "the same command resumes a run; --pretrained-model starts from another model"},
     // decoding
@@ -91,8 +126,11 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"translate", "--remove-bpe,--post-process,--sentencepiece",
      "it prints whole words: leave it out"},
     {"translate", "--max-len-a,--max-len-b,--max-length-factor", "--max-length N"},
+    {"translate", "--print-alignment", "--alignment hard or soft"},
     {"translate", "--fp16", "--precision bf16, the default on a GPU"},
-    {"translate", "--word-penalty,--allow-unk", "it is not there"},
+    {"translate", "--word-penalty",
+     "--normalize A divides by length^A, and --min-length asks for so many tokens"},
+    {"translate", "--allow-unk", "translations never have <unk>: leave it out"},
 };
 
 }  // namespace
