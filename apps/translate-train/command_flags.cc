@@ -1,5 +1,7 @@
 #include "command_flags.h"
 
+#include <algorithm>
+
 #include "settings.h"
 
 namespace translate_train {
@@ -14,6 +16,15 @@ std::string choices_of(const std::string& name) {
   return {};
 }
 
+// What CLI11 checks a value against stands behind its name: NAME:{one,two}.
+std::string checked_choices(const std::string& type_name) {
+  const size_t begin = type_name.find(":{");
+  if (begin == std::string::npos || type_name.back() != '}') return {};
+  std::string words = type_name.substr(begin + 2, type_name.size() - begin - 3);
+  std::ranges::replace(words, ',', ' ');
+  return words;
+}
+
 std::vector<Flag> options_of(const CLI::App& app, bool positional) {
   std::vector<Flag> flags;
   for (const CLI::Option* option : app.get_options()) {
@@ -26,6 +37,7 @@ std::vector<Flag> options_of(const CLI::App& app, bool positional) {
     flag.group = option->get_group();
     if (option->get_items_expected_max() > 0) {
       flag.value = option->get_type_name();
+      flag.choices = checked_choices(flag.value);
       for (const std::string& name : option->get_lnames())
         if (flag.choices.empty()) flag.choices = choices_of(name);
     }

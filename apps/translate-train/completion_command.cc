@@ -33,6 +33,10 @@ std::string bash(const CLI::App& app) {
         values += fmt::format("    '{0} '{1}) values='{2}' ;;\n", command->get_name(),
                               joined(flag.names, fmt::format(" | '{} '", command->get_name())),
                               flag.choices);
+    for (const Flag& argument : arguments_of(*command))
+      if (!argument.choices.empty())
+        values +=
+            fmt::format("    '{0} {0}') values='{1}' ;;\n", command->get_name(), argument.choices);
   }
   // What is no flag is completed as a file name, because the function then offers nothing.
   return fmt::format(R"(_translate_train() {{
@@ -75,8 +79,11 @@ std::string zsh(const CLI::App& app) {
                 ? ""
                 : fmt::format(":{}:{}", quotable(flag.value, "'[]:\\"),
                               flag.choices.empty() ? "_files" : "(" + flag.choices + ")"));
-    cases += fmt::format("    {})\n      _arguments{} \\\n        '*:file:_files' ;;\n",
-                         command->get_name(), arguments);
+    std::string rest = "_files";
+    for (const Flag& argument : arguments_of(*command))
+      if (!argument.choices.empty()) rest = "(" + argument.choices + ")";
+    cases += fmt::format("    {})\n      _arguments{} \\\n        '*:file:{}' ;;\n",
+                         command->get_name(), arguments, rest);
   }
   return fmt::format(R"(#compdef translate-train
 _translate_train() {{
@@ -103,6 +110,11 @@ std::string fish(const CLI::App& app) {
   for (const CLI::App* command : commands_of(app)) {
     text += fmt::format("complete -c translate-train -n __fish_use_subcommand -a {} -d '{}'\n",
                         command->get_name(), quotable(command->get_description(), "'\\"));
+    for (const Flag& argument : arguments_of(*command))
+      if (!argument.choices.empty())
+        text += fmt::format(
+            "complete -c translate-train -n '__fish_seen_subcommand_from {}' -f -a '{}'\n",
+            command->get_name(), argument.choices);
     for (const Flag& flag : flags_of(*command)) {
       text += fmt::format("complete -c translate-train -n '__fish_seen_subcommand_from {}'",
                           command->get_name());

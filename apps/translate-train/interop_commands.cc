@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "command_flags.h"
 #include "commands.h"
 #include "model_card.h"
 #include "run_files.h"
@@ -45,6 +46,13 @@ std::string names_of(std::span<const Choice> choices) {
         .append(each.name)
         .append(*each.alias != '\0' ? std::string(" (") + each.alias + ")" : "");
   return names;
+}
+
+// How the help and shells name them: NAME:{one,two}.
+std::string type_of(const char* name, std::span<const Choice> choices) {
+  std::vector<std::string> names;
+  for (const Choice& each : choices) names.emplace_back(each.name);
+  return fmt::format("{}:{{{}}}", name, joined(names, ","));
 }
 
 const Choice& choice_of(const char* flag, const std::string& name,
@@ -123,13 +131,15 @@ Action add_export(CLI::App& app) {
   auto arguments = std::make_shared<ExportArguments>();
   arguments->model.device = "cpu";
   arguments->model.precision = "fp32";
-  app.add_option("--to", arguments->format, names_of(kFormats))->required()->type_name("FORMAT");
+  app.add_option("--to", arguments->format, "the program that is to read it")
+      ->required()
+      ->type_name(type_of("FORMAT", kFormats));
   app.add_option("--weights", arguments->weights,
-                 "how matrices are stored: " + names_of(kWeights) +
-                     "; ctranslate2 has the first five, onnx float32 and int8, gguf float32, "
-                     "float16, q8_0 and q4_0, hf-compressed int8 and int4, the others float32 "
-                     "(default: float16 for gguf, int8 for hf-compressed, otherwise float32)")
-      ->type_name("TYPE");
+                 "how matrices are stored; ctranslate2 has the first five, onnx float32 and int8, "
+                 "gguf float32, "
+                 "float16, q8_0 and q4_0, hf-compressed int8 and int4, the others float32 "
+                 "(default: float16 for gguf, int8 for hf-compressed, otherwise float32)")
+      ->type_name(type_of("TYPE", kWeights));
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")
       ->required()
       ->type_name("DIR");

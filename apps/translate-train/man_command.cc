@@ -108,9 +108,11 @@ Action add_man(CLI::App& app) {
     std::string command, directory;
   };
   auto arguments = std::make_shared<Arguments>();
+  std::vector<std::string> names;  // the program adds this command last
+  for (const CLI::App* each : commands_of(*app.get_parent())) names.push_back(each->get_name());
   CLI::Option* command =
       app.add_option("COMMAND", arguments->command, "(default: the page of the program)")
-          ->type_name("");
+          ->type_name(":{" + joined(names, ",") + "}");
   app.add_option("--all", arguments->directory, "write every page into this directory instead")
       ->type_name("DIR")
       ->excludes(command);

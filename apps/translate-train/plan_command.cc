@@ -10,6 +10,7 @@
 #include "device.h"
 #include "reporter.h"
 #include "setting_flags.h"
+#include "setting_types.h"
 #include "text_io.h"
 #include "train_config.h"
 
@@ -190,7 +191,9 @@ Action add_plan(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--json", arguments->json, "one JSON object");
   app.footer("The memory that training takes on a GPU, which need not be there.");
-  return [&app, arguments] { return plan(app, *arguments); };
+  return [&app, arguments] {
+    return naming_flags(member_flags(), [&] { return plan(app, *arguments); });
+  };
 }
 
 }  // namespace translate_train

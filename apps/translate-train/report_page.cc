@@ -25,7 +25,7 @@ struct State {
 State state_of(const RunLog& run, double now) {
   if (run.stop == "limit") return {"done", "finished: limit reached"};
   if (run.stop == "early stopping") return {"done", "finished: no more improvement"};
-  if (run.stop == "diverged") return {"failed", "diverged: not finite any more"};
+  if (run.stop == "diverged") return {"failed", "diverged: the loss rose out of bounds"};
   if (run.stop == "failed") return {"failed", "ended by an error"};
   if (!run.stop.empty()) return {"paused", "stopped, can go on"};
   if (now - run.last_time < kSilence) {

@@ -374,7 +374,7 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("layer-drop")) o.layer_drop = s.real("layer-drop", {"at least 0 and below 1", 0, 1, true, false, true});
   if (s.has("prune-sparsity")) o.prune_sparsity = s.real("prune-sparsity", {"at least 0 and below 1", 0, 1, true, false, true});
   if (s.has("prune-start")) o.prune_start = s.integer("prune-start", {"at least 1", 1, 0x1p62, true, false, false});
-  if (s.has("prune-end")) o.prune_end = s.integer("prune-end", {"0 ({prune_start}, all at once) or above", 0, 0x1p62, true, false, true});
+  if (s.has("prune-end")) o.prune_end = s.integer("prune-end", {"0 (--prune-start, all at once) or above", 0, 0x1p62, true, false, true});
   if (s.has("prune-every")) o.prune_every = s.integer("prune-every", {"at least 1", 1, 0x1p62, true, false, false});
   if (s.has("keep-zeros")) o.keep_zeros = s.flag("keep-zeros");
   if (s.has("teacher-weight")) o.teacher_weight = s.real("teacher-weight", {"at least 0 and at most 1", 0, 1, true, true, false});
@@ -514,6 +514,71 @@ void read_options(const Settings& s, trafo_evaluation_options& o) {
   if (s.has("confidence")) o.confidence = s.flag("confidence");
   if (s.has("resamples")) o.resamples = s.integer("resamples", {"1 to 1048576", 1, 1048576, true, true, false});
   if (s.has("seed")) o.seed = s.seed("seed");
+}
+
+std::span<const MemberFlag> member_flags() {
+  static constexpr MemberFlag kMembers[] = {
+      {"activation", "--transformer-ffn-activation"},
+      {"architecture", "--arch"},
+      {"attention_dropout", "--transformer-dropout-attention"},
+      {"autotune_gemm", "--autotune-gemm"},
+      {"average_last", "--average-last"},
+      {"batch_fit", "--mini-batch-fit"},
+      {"batch_tokens", "--mini-batch-words"},
+      {"clip_norm", "--clip-norm"},
+      {"communication_dtype", "--communication-dtype"},
+      {"decay_norms_and_biases", "--decay-norms-and-biases"},
+      {"decoder_layers", "--dec-depth"},
+      {"decoder_tied_layers", "--transformer-tied-layers"},
+      {"depth_scaled_init", "--transformer-depth-scaling"},
+      {"drop_identical", "--drop-identical"},
+      {"dropout", "--transformer-dropout"},
+      {"early_stopping", "--early-stopping"},
+      {"early_stopping_on", "--early-stopping-on"},
+      {"ema_alpha", "--exponential-smoothing"},
+      {"encoder_layers", "--enc-depth"},
+      {"encoder_tied_layers", "--transformer-tied-encoder-layers"},
+      {"ffn_dropout", "--transformer-dropout-ffn"},
+      {"ffn_width", "--transformer-dim-ffn"},
+      {"gradient_accumulation", "--optimizer-delay"},
+      {"heads", "--transformer-heads"},
+      {"keep_best", "--keep-best"},
+      {"keep_last", "--keep-last"},
+      {"keep_zeros", "--keep-zeros"},
+      {"kv_heads", "--transformer-kv-heads"},
+      {"label_smoothing", "--label-smoothing"},
+      {"lanes", "--lanes"},
+      {"layer_drop", "--layer-drop"},
+      {"learning_rate", "--learn-rate"},
+      {"log_freq", "--disp-freq"},
+      {"max_length", "--max-length"},
+      {"max_length_ratio", "--max-length-ratio"},
+      {"maxi_batch", "--maxi-batch"},
+      {"memory_limit", "--memory-limit"},
+      {"optimizer_states", "--optimizer-states"},
+      {"output_bias", "--output-bias"},
+      {"pre_norm", "--transformer-norm"},
+      {"prune_end", "--prune-end"},
+      {"prune_every", "--prune-every"},
+      {"prune_sparsity", "--prune-sparsity"},
+      {"prune_start", "--prune-start"},
+      {"quantize_bits", "--quantize-bits"},
+      {"recompute", "--recompute"},
+      {"save_freq", "--save-freq"},
+      {"schedule", "--lr-decay"},
+      {"seed", "--seed"},
+      {"teacher_temperature", "--teacher-temperature"},
+      {"teacher_weight", "--teacher-weight"},
+      {"tied_embeddings", "--tied-embeddings-all"},
+      {"valid_beam", "--beam-size"},
+      {"valid_freq", "--valid-freq"},
+      {"valid_metrics", "--valid-metrics"},
+      {"valid_normalize", "--normalize"},
+      {"warmup", "--lr-warmup"},
+      {"weight_decay", "--weight-decay"},
+      {"width", "--dim-emb"},
+  };
+  return kMembers;
 }
 
 std::span<const Architecture> architectures() {

@@ -256,6 +256,9 @@ std::string gzip_of(std::string_view text) {
 }
 
 LineWriter::LineWriter(const std::string& path) : name_(path == "-" ? "standard output" : path) {
+  for (const char* ending : {".xz", ".zst", ".bz2"})
+    if (path.ends_with(ending))
+      usage_error(fmt::format("{}: gzip is what can be written: name it .gz", path));
   file_ = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
   if (file_ == nullptr) failed();
   if (path.ends_with(".gz")) gzip_ = std::make_unique<Gzip>(*this);

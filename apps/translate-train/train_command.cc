@@ -12,6 +12,7 @@
 #include "run_files.h"
 #include "run_origin.h"
 #include "setting_flags.h"
+#include "setting_types.h"
 #include "text_io.h"
 #include "train_config.h"
 #include "training.h"
@@ -534,7 +535,7 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
   const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
   if (pretrained) fill_shape(trial, *pretrained);
   fill_defaults(trial, 0);
-  resolve(trial, pretrained ? &*pretrained : nullptr);
+  check_together(resolve(trial, pretrained ? &*pretrained : nullptr));
   adapter_settings(settings);
   check_readable(settings);
   const ProfileRequest profile =
@@ -590,7 +591,7 @@ Action add_train(CLI::App& app) {
   return [&app, arguments] {
     const Job job = job_of(arguments->launch);
     try {
-      return train(app, *arguments, job);
+      return naming_flags(member_flags(), [&] { return train(app, *arguments, job); });
     } catch (const CliError& error) {
       if (job.rank == 0) throw;
       throw CliError(error.exit_code(),

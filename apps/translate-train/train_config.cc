@@ -144,4 +144,13 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   return config;
 }
 
+void check_together(const TrainConfig& config) {
+  trafo_trainer_options options = config.trainer;
+  options.batch_fit = 0;
+  options.memory_limit = 0;
+  trafo_memory_plan plan{};
+  check(trafo_plan_training(&config.model, &options, nullptr, 0, 1, has_encoder(config.model), 1,
+                            &plan, sizeof plan));
+}
+
 }  // namespace translate_train

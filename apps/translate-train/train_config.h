@@ -34,5 +34,8 @@ void fill_defaults(Settings& settings, int64_t pairs);
 // The settings are complete. `pretrained`, if there is one, decides what no setting does, and is
 // what it is in all that decides its weights. Throws usage errors.
 TrainConfig resolve(const Settings& settings, const Pretrained* pretrained = nullptr);
+// Throws what the library has against these values together, before there are a corpus, a
+// vocabulary and a model: it plans an update of one pair.
+void check_together(const TrainConfig& config);
 
 }  // namespace translate_train

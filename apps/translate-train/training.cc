@@ -144,12 +144,16 @@ class RunDisplay {
 
   void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
     const std::string values = metric_values(e);
-    best_ = fmt::format("{} {:.2f} @{}", short_metric_name(e.deciding_metric), e.best_metric,
-                        grouped(e.best_update));
+    // There is none while a run diverges, and before one that prunes has reached its sparsity.
+    best_ = e.best_update == 0 ? std::string()
+                               : fmt::format("{} {:.2f} @{}", short_metric_name(e.deciding_metric),
+                                             e.best_metric, grouped(e.best_update));
+    const std::string verdict = e.improved ? "new best"
+                                : best_.empty()
+                                    ? "no best yet"
+                                    : fmt::format("best {}, no better for {}", best_, e.stalled);
     reporter_.info(
-        fmt::format(
-            "[valid] Ep {} | Up {}{} | {}", e.epoch, grouped(e.update), values,
-            e.improved ? "new best" : fmt::format("best {}, no better for {}", best_, e.stalled)),
+        fmt::format("[valid] Ep {} | Up {}{} | {}", e.epoch, grouped(e.update), values, verdict),
         record);
   }
 

@@ -1,5 +1,6 @@
 """The flags of translate-train: their table, and how they become the C structs."""
 import json
+import re
 
 from schema import GROUPS, UNLIMITED, default_text, plain
 
@@ -65,11 +66,11 @@ def choices(row):
     return "{" + ", ".join(json.dumps(value["cli"]) for value in row.enum.values) + "}"
 
 
-def bounds(row):
-    """A Bounds, in the words that the engine has for it."""
+def bounds(schema, row):
+    """A Bounds, in the words that the engine has for it, with flags for the names of options."""
     r = row.range
     open_end = r.high >= UNLIMITED
-    zero = f"0 ({row.zero}) or " if row.zero and (r.low > 0 or row.type == "int" and open_end) else ""
+    zero = f"0 ({with_flags(schema, row.zero)}) or " if row.zero and (r.low > 0 or row.type == "int" and open_end) else ""
     if row.type == "int":
         words = "above" if zero and open_end else f"at least {plain(r.low)}" if open_end else f"{plain(r.low)} to {plain(r.high)}"
     else:
@@ -80,7 +81,13 @@ def bounds(row):
     return f"{{{json.dumps(zero + words)}, {plain(r.low)}, {high}, " + ", ".join(str(flag).lower() for flag in flags) + "}"
 
 
-def reader(row):
+def with_flags(schema, text):
+    """The text with --flags for the options that it refers to as {name}."""
+    rows = {row.name: row for table in schema.tables.values() for row in table.flags}
+    return re.sub(r"\{(\w+)\}", lambda match: "--" + rows[match[1]].flag, text)
+
+
+def reader(schema, row):
     flag, target = json.dumps(row.flag), f"o.{row.name}"
     if row.read:
         return f"{row.read}(s, {flag}, {target if row.type == 'layers' else 'o'})"
@@ -89,7 +96,7 @@ def reader(row):
     kind = {"int": "integer", "seed": "seed", "bytes": "bytes", "real": "real", "flag": "flag"}.get(row.type)
     if row.type == "period":
         return f"{target} = parse_period(s, {flag}, s.text({flag}))"
-    return f"{target} = s.{kind}({flag}" + (f", {bounds(row)})" if row.type in ("int", "real") else ")")
+    return f"{target} = s.{kind}({flag}" + (f", {bounds(schema, row)})" if row.type in ("int", "real") else ")")
 
 
 def writer(row):
@@ -127,7 +134,7 @@ def source(schema):
     for table in [*tables, decoding, evaluation]:
         readers = [row for row in table.flags if row.only != "cli" or row.read]
         lines += ["", f"void read_options(const Settings& s, {table.c}& o) {{"]
-        lines += [f"  if (s.has({json.dumps(row.flag)})) {reader(row)};" for row in readers]
+        lines += [f"  if (s.has({json.dumps(row.flag)})) {reader(schema, row)};" for row in readers]
         if table not in tables:
             lines.append("}")
             continue
@@ -138,6 +145,10 @@ def source(schema):
             value = writer(row)
             lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type in ("metrics", "layers") else f"{{{value}}});"))
         lines.append("}")
+    members = sorted({(row.name, row.flag) for table in tables for row in table.flags if row.only != "cli"})
+    lines += ["", "std::span<const MemberFlag> member_flags() {", "  static constexpr MemberFlag kMembers[] = {"]
+    lines += [f"      {{{json.dumps(name)}, {json.dumps('--' + flag)}}}," for name, flag in members]
+    lines += ["  };", "  return kMembers;", "}"]
     architectures = ", ".join(f"{{{json.dumps(value['cli'])}, {str(value['has_encoder']).lower()}}}"
                               for value in schema.enums["architecture"].values)
     lines += ["", "std::span<const Architecture> architectures() {",

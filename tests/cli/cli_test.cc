@@ -110,6 +110,10 @@ TEST_F(Cli, ForeignFlagsAreAnswered) {
       EXPECT_NE(help.find(word), std::string::npos) << word << " is no flag of " << row.command;
     }
   }
+  for (const ForeignFlag& row : foreign_flags())
+    EXPECT_EQ(std::string(row.instead).find("not there"), std::string::npos) << row.flags;
+  expect_refused(run({"train", "--dim-rnn", "512"}),
+                 "no flag --dim-rnn: there are no recurrent layers: --dim-emb is the width");
   expect_refused(run({"train", "--mini-batch=64"}), "no flag --mini-batch: batches are counted");
   expect_refused(run({"score", "--devices", "0"}), "unknown flag --devices");
 }
@@ -308,6 +312,9 @@ TEST_F(Cli, WhatCannotBeWrittenIsSaid) {
     expect_refused(full.wait(), "standard output", 1);
   }
   expect_refused(run({"translate", "--model", "run", "-o", "/proc/out"}, "Ja.\n"), "/proc/out", 1);
+  expect_refused(run({"translate", "--model", "run", "-o", "out.xz"}, "Ja.\n"),
+                 "out.xz: gzip is what can be written: name it .gz");
+  EXPECT_FALSE(fs::exists(file("out.xz")));
 }
 
 }  // namespace

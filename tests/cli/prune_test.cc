@@ -57,13 +57,13 @@ TEST_F(PruneCli, WhatCannotBeIsOneLine) {
   expect_refused(prune("-o x --heads 0.5 --score wanda"), "--score is of --sparsity");
   for (const char* sparsity : {"1", "-0.1", "80", "nan"})
     expect_refused(prune(std::string("-o x --sparsity ") + sparsity),
-                   "sparsity must be at least 0 and below 1");
+                   "--sparsity must be at least 0 and below 1");
   expect_refused(prune("-o x --sparsity 0.8 --pattern 2:4"), "has a sparsity of 0.5, got 0.8");
   expect_refused(prune("-o x --pattern 1:4"), "1:4");
   expect_refused(run(words_of("prune -m run -o x --sparsity 0.5 --score wanda")),
                  "--train-sets: --score wanda is measured on a sample");
-  expect_refused(prune("-o x --ffn 0"), "ffn_share is the share that stays");
-  expect_refused(prune("-o x --layers 9"), "_layers must be 0 (all) to 1");
+  expect_refused(prune("-o x --ffn 0"), "--ffn is the share that stays");
+  expect_refused(prune("-o x --layers 9"), "--layers must be 0 (all) to 1");
   expect_refused(run(words_of("prune -m run -t v.de -o x --ffn 0.5")), "SRC TRG");
   expect_refused(run(words_of("prune -m run -o x --ffn 0.5")), "--train-sets");
   EXPECT_FALSE(fs::exists(file("x")));
@@ -76,7 +76,7 @@ TEST_F(PruneCli, WhatCannotBeIsOneLine) {
       "train -t t.de t.en --model no --device cpu --after 2u --quiet --pretrained-model run ";
   expect_refused(run(words_of(train + "--prune-sparsity 1.5")), "prune-sparsity");
   expect_refused(run(words_of(train + "--prune-sparsity 0.5 --prune-start 9 --prune-end 5")),
-                 "prune_end must be 0 (prune_start) or at least prune_start, got 5");
+                 "--prune-end must be 0 (--prune-start) or at least --prune-start, got 5");
   EXPECT_FALSE(fs::exists(file("no/ckpt")));
 }
 

@@ -119,7 +119,7 @@ TEST_F(QuantizeCli, AQuantizationAwareRunGoesOnAndIsQuantized) {
   EXPECT_EQ(more.exit_code, 0) << more.err;
   Arguments other = small("aware", "30u");
   other.insert(other.end(), {"--quantize-bits", "4"});
-  expect_refused(run(other), "quantize_bits");
+  expect_refused(run(other), "--quantize-bits was 8 and is 4 now");
   EXPECT_EQ(run(words_of("quantize -m aware -o aware8 --quiet")).exit_code, 0);
   Arguments wrong = small("wrong", "5u");
   wrong.insert(wrong.end(), {"--quantize-bits", "5"});

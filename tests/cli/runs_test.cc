@@ -129,7 +129,7 @@ TEST_F(Cli, ContinuingGivesTheSameBytesAsNotStopping) {
 TEST_F(Cli, ContinuingRefusesAnotherRunsSettings) {
   copy_of_run("same");
   const Arguments more = {"train", "--model", "same", "--after", "30u"};
-  expect_refused(run(more + Arguments{"--dim-emb", "64"}), "width is 32");
+  expect_refused(run(more + Arguments{"--dim-emb", "64"}), "--dim-emb is 32");
   expect_refused(run(more + Arguments{"--task", "base"}), "tiny");
   expect_refused(run(more + Arguments{"--seed", "5"}), "seed");
   expect_refused(run(more + Arguments{"--train-sets", "v.de", "v.en"}), "corpus has changed");

@@ -45,7 +45,8 @@ TEST_F(TeacherCli, AStudentTakesTheVocabularyOfItsTeacherAndResumesWithIt) {
   // Without its teacher, or with another, it does not go on, and nothing is lost.
   const std::string before = read_file(file("student/ckpt/20/state.json"));
   expect_refused(run(student("student", "25u", "--teacher uncut")), "with another teacher");
-  expect_refused(run(student("student", "25u", "--teacher-weight 0.1")), "teacher_weight was 0.7");
+  expect_refused(run(student("student", "25u", "--teacher-weight 0.1")),
+                 "--teacher-weight was 0.7");
   fs::rename(file(teacher), file("moved"));
   expect_refused(run(small("student", "25u")), "teacher: no such file or directory");
   EXPECT_EQ(read_file(file("student/ckpt/20/state.json")), before);

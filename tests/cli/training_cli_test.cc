@@ -95,7 +95,7 @@ TEST_F(TrainingCli, EmaIsKeptBesideTheWeights) {
     refused(train("wrong", "5u") + Arguments{"--exponential-smoothing=" + std::string(wrong)},
             "exponential-smoothing");
   refused(train("ema", "20u") + Arguments{"--exponential-smoothing", "off"},
-          "ema_alpha was 0.0001 and is 0.0 now");
+          "--exponential-smoothing was 0.0001 and is 0.0 now");
 }
 
 TEST_F(TrainingCli, LayersShareTheirParameters) {
@@ -129,7 +129,7 @@ TEST_F(TrainingCli, LayersShareTheirParameters) {
               Arguments{"--transformer-tied-layers", "none"},
           "the pretrained model has 1 1 3");
   refused(deep("wrong", "5u") + Arguments{"--transformer-tied-layers", "1", "1"},
-          "decoder_tied_layers has 2 numbers, it needs one for each of the 3 layers");
+          "--transformer-tied-layers has 2 numbers, it needs one for each of the 3 layers");
   for (const char* wrong : {"1,,1", "1,x,1", "0,1,1", "1,1,99"})
     refused(deep("wrong", "5u") + Arguments{"--transformer-tied-layers", wrong},
             "transformer-tied-layers");
@@ -148,7 +148,7 @@ TEST_F(TrainingCli, LayersAreDroppedAndTheRunResumes) {
   for (const char* wrong : {"1", "-0.1", "often"})
     refused(train("wrong", "5u") + Arguments{"--layer-drop=" + std::string(wrong)}, "layer-drop");
   refused(train("dropped", "20u") + Arguments{"--layer-drop", "0.2"},
-          "layer_drop was 0.4 and is 0.2 now");
+          "--layer-drop was 0.4 and is 0.2 now");
 }
 
 TEST_F(TrainingCli, CheckpointsAreAveraged) {
@@ -409,6 +409,9 @@ TEST_F(TrainingCli, ADivergedRunWhoseLossIsFiniteEndsWith3AndNamesNoBest) {
     EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
     EXPECT_NE(outcome.err.find("training has diverged"), std::string::npos) << outcome.err;
     EXPECT_FALSE(fs::exists(file(name + "/best-ce-mean-words")));
+    EXPECT_NE(outcome.err.find("| no best yet"), std::string::npos) << outcome.err;
+    for (const char* best : {"new best", "best ce", "no better"})
+      EXPECT_EQ(outcome.err.find(best), std::string::npos) << outcome.err;
   }
 }
 
@@ -419,6 +422,31 @@ TEST_F(TrainingCli, NumbersOutOfRangeNameTheirFlag) {
           "--keep-last: must be at least 1, got 0");
   refused(train("wrong", "1u") + Arguments{"--early-stopping=-1"},
           "--early-stopping: must be 0 (never) or above, got -1");
+  refused(train("wrong", "1u") + Arguments{"--prune-end=-1"},
+          "--prune-end: must be 0 (--prune-start, all at once) or above, got -1");
+}
+
+// Before a corpus is read and a vocabulary trained.
+TEST_F(TrainingCli, SettingsThatDoNotFitTogetherAreRefusedFirstAndByTheirFlags) {
+  const std::pair<Arguments, const char*> cases[] = {
+      {{"--dim-emb", "33"}, "--dim-emb must be even, got 33"},
+      {{"--dim-emb", "34", "--transformer-heads", "4"},
+       "--dim-emb 34 is not a multiple of the 4 heads"},
+      {{"--transformer-kv-heads", "9"}, "--transformer-kv-heads must be 0 to 4, got 9"},
+      {{"--quantize-bits", "5"}, "--quantize-bits must be 8, 4 or 0"},
+      {{"--lanes", "65536", "--optimizer-delay", "32"}, "--lanes times --optimizer-delay"}};
+  for (const auto& [wrong, message] : cases) {
+    const Outcome outcome = run(words_of("train -t t.de t.en -m never") + wrong);
+    EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+    EXPECT_EQ(outcome.err.rfind(std::string("translate-train: error: ") + message, 0), 0u)
+        << outcome.err;
+    EXPECT_FALSE(fs::exists(file("never")));
+  }
+  trained(train("shape", "1u"));
+  refused(changed(train("shape", "2u"), "--dec-depth", "2"),
+          "holds another model: --dec-depth is 1 in the checkpoint, 2 here");
+  refused(train("shape", "2u") + Arguments{"--label-smoothing", "0.3"},
+          "--label-smoothing was 0.1 and is 0.3 now");
 }
 
 // What a shell offers after these words.
@@ -450,6 +478,12 @@ TEST_F(TrainingCli, ShellsCompleteWhatTheParserKnows) {
   EXPECT_EQ(offered("translate-train train --keep-best o", 3), "on off");
   EXPECT_EQ(offered("translate-train translate --device cu", 3), "cuda");
   EXPECT_EQ(offered("translate-train eval --hyp o", 3), "");
+  EXPECT_EQ(offered("translate-train export --to hf-l", 3), "hf-llama");
+  EXPECT_EQ(offered("translate-train export --weights q", 3), "q8_0 q4_0");
+  EXPECT_EQ(offered("translate-train quantize --method ''", 3), "nearest gptq");
+  EXPECT_EQ(offered("translate-train score --weights ''", 3), "stored int8");
+  EXPECT_EQ(offered("translate-train completion ''", 2), "bash zsh fish");
+  EXPECT_EQ(offered("translate-train man tr", 2), "train translate");
   // Names of earlier releases are understood, but no help and no shell offers them.
   EXPECT_EQ(run({"train", "--help"}).out.find("--tune-products"), std::string::npos);
   EXPECT_EQ(offered("translate-train train --tune-pro", 2), "");

@@ -373,8 +373,8 @@ def mismatches(runs, long):
     different = {"--seed 2": "seed is 2, on rank 0 it is 1"}
     if long:
         different.update({
-            "--learn-rate 0.5": "learning_rate is 0.5",
-            "--mini-batch-words 300": "batch_tokens is 300",
+            "--learn-rate 0.5": "--learn-rate is 0.5",
+            "--mini-batch-words 300": "--mini-batch-words is 300",
             "--train-sets valid.a valid.b": "corpus",
             "--dim-emb 16": "rank 1 differs from rank 0",
             "--optimizer-states 8bit": "differs from rank 0",
