@@ -48,6 +48,10 @@ bindings() {
   (cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet && ./product_checks.sh)
   step "Go"
   (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
+  step "References of the interfaces"
+  local languages=(rust go)
+  if command -v doxygen >/dev/null; then languages+=(c); fi
+  scripts/reference.sh "${languages[@]}"
   step "What the README says, in empty directories"
   tests/tools/readme_programs.sh
 }

@@ -171,6 +171,12 @@ func TestOps(t *testing.T) {
 			return c.BiasActDropout(a, tensor(t, c, []float32{-2, -2}, 2), trafo.ReLU, nil)
 		}, []int{2, 2}, []float64{0, 0, 1, 2}},
 		{"bias, residual", func() (*trafo.Tensor, error) { return c.BiasDropoutResidual(a, b, a, nil) }, []int{2, 2}, []float64{12, 24, 16, 28}},
+		{"bias, residual, norm", func() (*trafo.Tensor, error) {
+			one, three := tensor(t, c, []float32{1, 1}, 2), tensor(t, c, []float32{3, 3}, 2)
+			sum, normed, err := c.BiasDropoutResidualNorm(a, b, a, one, three, 1e-12, nil)
+			wantValues(t, "its sum", values(t, sum), []float64{12, 24, 16, 28})
+			return normed, err
+		}, []int{2, 2}, []float64{2, 4, 2, 4}},
 		{"softmax, causal", func() (*trafo.Tensor, error) { return c.Softmax(a, &trafo.SoftmaxOptions{Causal: true}) },
 			[]int{2, 2}, []float64{1, 0, 1 / (1 + math.E), math.E / (1 + math.E)}},
 		{"embedding", func() (*trafo.Tensor, error) {

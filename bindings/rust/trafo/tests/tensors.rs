@@ -110,6 +110,8 @@ fn ops_compute_what_they_say() -> Result<()> {
     assert_close(&[a.mean()?.item()?, a.sum()?.item()?], &[2.5, 10.0]);
     assert_close(&a.exp()?.log()?.sqrt()?.to_vec::<f64>()?, &[1.0, 2f64.sqrt(), 3f64.sqrt(), 2.0]);
     assert_close(&a.tanh()?.to_vec::<f64>()?, &[1f64, 2.0, 3.0, 4.0].map(f64::tanh));
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    assert_close(&a.sigmoid()?.to_vec::<f64>()?, &[1f64, 2.0, 3.0, 4.0].map(sigmoid));
     assert_close(&row.scale(-1.0)?.relu()?.to_vec::<f64>()?, &[0.0, 0.0]);
     let sums = a.softmax()?.sum_dim(1, false)?;
     assert_close(&sums.to_vec::<f64>()?, &[1.0, 1.0]);
