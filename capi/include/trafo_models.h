@@ -562,10 +562,10 @@ typedef struct trafo_trainer_options {
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
   int32_t tf32;
-  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of linear layers whose sizes
-   * are at least 768, and of the output projection but for the gradient of its weight. Scales are powers of two for each
-   * tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training; validation and
-   * inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0. */
+  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of linear layers with at
+   * least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the gradient of its weight. Scales are powers of
+   * two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;
+   * validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0. */
   int32_t fp8;
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */

@@ -10,16 +10,16 @@ constexpr const char* kFp8WeightsOrigin = "fp8 weights";
 }  // namespace
 
 Fp8Weights::Fp8Weights(Context& context, const ParameterStore& parameters, ParamId output,
-                       int64_t width)
+                       int64_t elements)
     : parameters_(parameters), places_(parameters.count(), -1) {
   ops::require_fp8_multiple(kFp8WeightsOrigin, "the width of the model",
                             parameters.shape(output)[1]);
-  const auto fits = [&](int64_t size) { return size >= width && size % kFp8Multiple == 0; };
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const Shape& shape = parameters.shape(id);
     // Embeddings cannot be pruned: what can be is a linear layer.
-    const bool linear = parameters.prunable(id) && fits(shape[0]) && fits(shape[1]);
+    const bool linear = parameters.prunable(id) && shape[0] * shape[1] >= elements &&
+                        shape[0] % kFp8Multiple == 0 && shape[1] % kFp8Multiple == 0;
     if (id != output && !linear) continue;
     places_[i] = static_cast<int32_t>(ids_.size());
     ids_.push_back(id);

@@ -8,14 +8,14 @@
 
 namespace trafo {
 
-// Both copies of the matrices that multiply in FP8: the output projection, and linear layers both
-// of whose sizes are at least `width` and multiples of kFp8Multiple. They are made once an update,
-// so that all its micro-batches, and what is recomputed, read the same bits. Parameters are looked
-// up by number: the store must keep its layout.
+// Both copies of the matrices that multiply in FP8: the output projection, and linear layers with
+// `elements` weights or more, both of whose sizes are multiples of kFp8Multiple. They are made once
+// an update, so that all its micro-batches, and what is recomputed, read the same bits. Parameters
+// are looked up by number: the store must keep its layout.
 class Fp8Weights {
  public:
   // INVALID_ARGUMENT if the output projection has a width that FP8 GEMMs do not have.
-  Fp8Weights(Context& context, const ParameterStore& parameters, ParamId output, int64_t width);
+  Fp8Weights(Context& context, const ParameterStore& parameters, ParamId output, int64_t elements);
   // Makes the copies of the present values.
   void refresh(const Context& context);
   // Null: the parameter does not multiply in FP8.

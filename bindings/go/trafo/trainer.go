@@ -95,10 +95,10 @@ type TrainerOptions struct {
 	// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
 	Tf32 bool
 	// Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of
-	// linear layers whose sizes are at least 768, and of the output projection but for the gradient of its
-	// weight. Scales are powers of two for each tensor, from its values at that moment. Weights, activations and
-	// files stay as in bfloat16 training; validation and inference compute in bfloat16. UNSUPPORTED on the CPU
-	// and on older cards. Default false.
+	// linear layers with at least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the
+	// gradient of its weight. Scales are powers of two for each tensor, from its values at that moment. Weights,
+	// activations and files stay as in bfloat16 training; validation and inference compute in bfloat16.
+	// UNSUPPORTED on the CPU and on older cards. Default false.
 	Fp8 bool
 	// Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or
 	// of 4 in groups of 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged
