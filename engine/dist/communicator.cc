@@ -32,12 +32,32 @@ void Communicator::all_gather(void* whole, std::span<const size_t> begins) {
   };
   std::vector<SendPiece> sends;
   std::vector<ReceivePiece> receives;
-  const auto [own, own_bytes] = part(rank());
-  for (int peer = 0; peer < size(); ++peer) {
+  const auto send = [&](int peer, int whose) {
+    const auto [place, count] = part(whose);
+    if (count > 0) sends.push_back({peer, place, count});
+  };
+  const auto receive = [&](int peer, int whose) {
+    const auto [place, count] = part(whose);
+    if (count > 0) receives.push_back({peer, place, count});
+  };
+  const int per_host = ranks_per_host();
+  // To the ranks of the same number on other hosts; with one rank a host these are all.
+  for (int peer = rank() % per_host; peer < size(); peer += per_host) {
     if (peer == rank()) continue;
-    if (own_bytes > 0) sends.push_back({peer, own, own_bytes});
-    const auto [place, place_bytes] = part(peer);
-    if (place_bytes > 0) receives.push_back({peer, place, place_bytes});
+    send(peer, rank());
+    receive(peer, peer);
+  }
+  exchange(sends, receives);
+  if (per_host == 1) return;
+  sends.clear();
+  receives.clear();
+  const int first = rank() / per_host * per_host;
+  for (int peer = first; peer < first + per_host; ++peer) {
+    if (peer == rank()) continue;
+    for (int host = 0; host < size(); host += per_host) {
+      send(peer, host + rank() - first);
+      receive(peer, host + peer - first);
+    }
   }
   exchange(sends, receives);
 }

@@ -57,6 +57,10 @@ class Communicator {
   // exchange() moves memory of this backend, which outlives the calls.
   virtual void attach(Backend& backend) = 0;
 
+  // Above 1: ranks are numbered host by host, so many on each of several hosts, and what they
+  // exchange inside a host is faster than between hosts. Known once a device is attached.
+  virtual int ranks_per_host() const { return 1; }
+
   // Sends and receives pieces of device memory, in the order of the device's stream. Between two
   // ranks, piece i that one sends is piece i that the other receives, of the same size. No rank
   // sends to itself. On the CPU, and in a local group, all pieces are there when it returns.
@@ -94,7 +98,8 @@ class Communicator {
   virtual int rank_behind(uint64_t) { return -1; }
 
   // `whole` consists of a part for each rank, that of rank r in bytes [begins[r], begins[r + 1]).
-  // Each rank has its own part; afterwards each has all. Device memory.
+  // Each rank has its own part; afterwards each has all. Device memory. With several ranks a host,
+  // a part goes to one rank of each other host, which passes it on.
   void all_gather(void* whole, std::span<const size_t> begins);
   // Device memory of rank `root` to all others.
   void broadcast(void* data, size_t bytes, int root);

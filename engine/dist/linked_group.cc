@@ -70,6 +70,7 @@ class LinkedCommunicator final : public Communicator {
     has_marks_ = overlap_ == Overlap::always ||
                  std::any_of(hosts.begin(), hosts.end(),
                              [&](const std::string& each) { return each != hosts.front(); });
+    ranks_per_host_ = ranks_per_host_of(hosts);
     agree_after(*host_, [&] { link_ = links_->open(backend, id, rank(), size()); });
     backend_ = &backend;
     stopping_ = false;
@@ -81,6 +82,7 @@ class LinkedCommunicator final : public Communicator {
   void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives) override {
     exchange(sends, receives, -1);
   }
+  int ranks_per_host() const override { return ranks_per_host_; }
   int marks() const override { return link_ != nullptr && has_marks_ ? link_->marks() : 0; }
   void set_mark(int mark) override {
     use_link([&] { link_->set_mark(mark); });
@@ -301,6 +303,7 @@ class LinkedCommunicator final : public Communicator {
   const GroupTimeouts timeouts_;
   const Overlap overlap_;
   bool has_marks_ = false;
+  int ranks_per_host_ = 1;
   Backend* backend_ = nullptr;
   std::mutex link_use_;
   std::unique_ptr<PeerLink> link_;
@@ -316,6 +319,19 @@ class LinkedCommunicator final : public Communicator {
 };
 
 }  // namespace
+
+int ranks_per_host_of(const std::vector<std::string>& hosts) {
+  const auto next = std::find_if(hosts.begin(), hosts.end(),
+                                 [&](const std::string& each) { return each != hosts.front(); });
+  const auto share = static_cast<size_t>(next - hosts.begin());
+  if (share == hosts.size() || hosts.size() % share != 0) return 1;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const size_t first = rank / share * share;
+    const bool begins = rank == first && rank > 0;
+    if (hosts[rank] != hosts[first] || (begins && hosts[rank] == hosts[rank - 1])) return 1;
+  }
+  return static_cast<int>(share);
+}
 
 std::unique_ptr<Communicator> join_linked_group(std::unique_ptr<Communicator> host,
                                                 std::unique_ptr<LinkMaker> links,

@@ -17,6 +17,10 @@ namespace trafo {
 // step was slower with them (docs/distributed.md), so that by default ranks of one host have no
 // marks.
 enum class Overlap { between_hosts, always };
+
+// Communicator::ranks_per_host() of ranks on these hosts, by rank.
+int ranks_per_host_of(const std::vector<std::string>& hosts);
+
 std::unique_ptr<Communicator> join_linked_group(std::unique_ptr<Communicator> host,
                                                 std::unique_ptr<LinkMaker> links,
                                                 const GroupTimeouts& timeouts,

@@ -74,8 +74,10 @@ LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums&
   for (const auto& nodes : nodes_) most = std::max(most, nodes.size());
   row_width_ = 1 + 2 * static_cast<int64_t>(most);
   rows_ = context.zeros({group.size, row_width_}, sums.loss.dtype());
+  find_hosts();
   plan_staging();
-  beside_ = lanes_ == group.size && options.recompute == Recompute::none && group.overlaps();
+  beside_ = lanes_ == group.size && options.recompute == Recompute::none && group.overlaps() &&
+            per_host_ == 1;
   if (!beside_) return;
   reserve();  // graphs of steps know this memory
   if (group.communicator)
@@ -95,17 +97,61 @@ std::byte* LaneSums::own_node(size_t i) const {
   return i + 1 == own_nodes() ? home() : static_cast<std::byte*>(buffers_[i].gradient.raw());
 }
 
+// Two levels, if there are several ranks on each host, and the lanes of a host are one node.
+void LaneSums::find_hosts() {
+  const int per_host = group_.ranks_per_host();
+  if (per_host == 1) return;
+  std::vector<LaneNode> nodes;
+  for (int first = 0; first < group_.size; first += per_host) {
+    const ElementRange begin = lanes_of(first, group_.size, lanes_);
+    const ElementRange end = lanes_of(first + per_host - 1, group_.size, lanes_);
+    const std::vector<LaneNode> of_host = lane_nodes({begin.begin, end.end});
+    if (of_host.size() > 1) return;
+    nodes.push_back(of_host[0]);
+  }
+  per_host_ = per_host;
+  host_nodes_ = std::move(nodes);
+  const int first = group_.rank / per_host * per_host;
+  neighbours_ = {first, first + per_host};
+  size_t elements = 0;
+  for (int host = 0; host < group_.size; host += per_host) {
+    column_.push_back(
+        shard_of(host + group_.rank - first, group_.size, parameters_.flat_grad().numel()));
+    column_begins_.push_back(elements);
+    elements += static_cast<size_t>(column_.back().count());
+    host_trees_.emplace_back(context_, node_count(nodes_));
+  }
+}
+
 void LaneSums::plan_staging() {
-  const int64_t outside = parameters_.flat_grad().numel() - shard_.count();
+  const int64_t all = parameters_.flat_grad().numel();
+  int64_t column = shard_.count();
+  if (per_host_ > 1) column = static_cast<int64_t>(column_begins_.back()) + column_.back().count();
+  const int64_t packed = per_host_ > 1 ? all : all - shard_.count();
   for (int rank = 0; rank < group_.size; ++rank) {
     places_.emplace_back();
     for (const LaneNode& node : nodes_[static_cast<size_t>(rank)]) {
       places_.back().push_back(staging_bytes_);
-      const int64_t elements = rank != group_.rank ? shard_.count() : is_narrow(node) ? outside : 0;
+      const bool comes = per_host_ == 1 || neighbours_.contains(rank);
+      const int64_t elements = rank != group_.rank ? (comes ? column : 0)
+                               : is_narrow(node)   ? packed
+                                                   : 0;
       const size_t bytes = static_cast<size_t>(elements) * element_of(node);
       staging_bytes_ += (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
     }
   }
+  // The sums of other hosts take the place of those of this host.
+  if (per_host_ > 1)
+    staging_bytes_ =
+        std::max(staging_bytes_, host_nodes_.size() * static_cast<size_t>(shard_.count()) *
+                                     dtype_size(parameters_.flat_grad().dtype()));
+}
+
+// Where element `element` of what has come of a node of another rank is.
+std::byte* LaneSums::staged(int rank, size_t i, size_t element) const {
+  const auto of_rank = static_cast<size_t>(rank);
+  return static_cast<std::byte*>(staging_.raw()) + places_[of_rank][i] +
+         element * element_of(nodes_[of_rank][i]);
 }
 
 void LaneSums::reserve() {
@@ -211,12 +257,15 @@ struct LaneSums::Pieces {
   std::vector<ReceivePiece> receives;
 };
 
-// Rounds what is in `range` and outside the shard, of own nodes that travel as bfloat16.
+// Rounds what is in `range` and travels, of own nodes that do so as bfloat16: with one level that
+// is what is outside the shard.
 void LaneSums::pack(const ElementRange& range) const {
   for (size_t i = 0; i < own_nodes(); ++i) {
     if (!is_narrow(nodes_[static_cast<size_t>(group_.rank)][i])) continue;
-    for (const ElementRange& side : {ElementRange{0, shard_.begin},
-                                     ElementRange{shard_.end, parameters_.flat_grad().numel()}}) {
+    const int64_t all = parameters_.flat_grad().numel();
+    const int64_t left = per_host_ > 1 ? all : shard_.begin;
+    const int64_t right = per_host_ > 1 ? all : shard_.end;
+    for (const ElementRange& side : {ElementRange{0, left}, ElementRange{right, all}}) {
       const ElementRange common = common_of(range, side);
       if (common.count() == 0) continue;
       launch(context_, OpKernel::cast_forward, kLaneSumsOrigin,
@@ -229,35 +278,38 @@ void LaneSums::pack(const ElementRange& range) const {
 
 // Where element `begin` of own node i is when it travels as bfloat16.
 std::byte* LaneSums::packed(size_t i, int64_t begin) const {
-  const int64_t at = begin < shard_.begin ? begin : begin - shard_.count();
+  const bool is_before = per_host_ > 1 || begin < shard_.begin;
+  const int64_t at = is_before ? begin : begin - shard_.count();
   return static_cast<std::byte*>(staging_.raw()) + places_[static_cast<size_t>(group_.rank)][i] +
          static_cast<size_t>(at) * sizeof(BFloat16);
+}
+
+// What goes to a peer of own nodes in `range`, and what comes from it in elements from `element`
+// on.
+void LaneSums::add_piece(int peer, const ElementRange& theirs, const ElementRange& mine,
+                         size_t element, Pieces& pieces) const {
+  const auto& own = nodes_[static_cast<size_t>(group_.rank)];
+  for (size_t i = 0; i < own.size() && theirs.count() > 0; ++i) {
+    const size_t bytes = element_of(own[i]);
+    const std::byte* from = is_narrow(own[i])
+                                ? packed(i, theirs.begin)
+                                : own_node(i) + static_cast<size_t>(theirs.begin) * bytes;
+    pieces.sends.push_back({peer, from, static_cast<size_t>(theirs.count()) * bytes});
+  }
+  const auto& other = nodes_[static_cast<size_t>(peer)];
+  for (size_t i = 0; i < other.size() && mine.count() > 0; ++i)
+    pieces.receives.push_back(
+        {peer, staged(peer, i, element), static_cast<size_t>(mine.count()) * element_of(other[i])});
 }
 
 // What is in `range` of all nodes: it goes to the owners of the shards.
 void LaneSums::add_pieces(const ElementRange& range, Pieces& pieces) const {
   const int64_t all = parameters_.flat_grad().numel();
   const ElementRange mine = common_of(range, shard_);
-  for (int peer = 0; peer < group_.size; ++peer) {
-    if (peer == group_.rank) continue;
-    const ElementRange theirs = common_of(range, shard_of(peer, group_.size, all));
-    const auto& own = nodes_[static_cast<size_t>(group_.rank)];
-    for (size_t i = 0; i < own.size() && theirs.count() > 0; ++i) {
-      const size_t element = element_of(own[i]);
-      const std::byte* from = is_narrow(own[i])
-                                  ? packed(i, theirs.begin)
-                                  : own_node(i) + static_cast<size_t>(theirs.begin) * element;
-      pieces.sends.push_back({peer, from, static_cast<size_t>(theirs.count()) * element});
-    }
-    const auto& other = nodes_[static_cast<size_t>(peer)];
-    for (size_t i = 0; i < other.size() && mine.count() > 0; ++i) {
-      const size_t element = element_of(other[i]);
-      std::byte* to = static_cast<std::byte*>(staging_.raw()) +
-                      places_[static_cast<size_t>(peer)][i] +
-                      static_cast<size_t>(mine.begin - shard_.begin) * element;
-      pieces.receives.push_back({peer, to, static_cast<size_t>(mine.count()) * element});
-    }
-  }
+  for (int peer = 0; peer < group_.size; ++peer)
+    if (peer != group_.rank)
+      add_piece(peer, common_of(range, shard_of(peer, group_.size, all)), mine,
+                static_cast<size_t>(mine.begin - shard_.begin), pieces);
 }
 
 // All rows, to everyone.
@@ -274,6 +326,7 @@ void LaneSums::add_rows(Pieces& pieces) const {
 // In one exchange or, with marks, in one for each part of the gradient, which may come while the
 // backward pass still runs, and one for the rows.
 void LaneSums::exchange(Vote vote) {
+  if (per_host_ > 1) return exchange_in_two_levels();
   Communicator& group = *group_.communicator;
   Pieces pieces;
   if (marks_) {
@@ -294,6 +347,46 @@ void LaneSums::exchange(Vote vote) {
   group.exchange(pieces.sends, pieces.receives);
 }
 
+// Behind it the flat gradient has, in the shard, the sum of this host, and the staging memory those
+// of the others.
+void LaneSums::exchange_in_two_levels() {
+  Communicator& group = *group_.communicator;
+  const int64_t all = parameters_.flat_grad().numel();
+  const size_t element = dtype_size(parameters_.flat_grad().dtype());
+  Pieces pieces;
+  pack({0, all});
+  for (auto peer = static_cast<int>(neighbours_.begin); peer < neighbours_.end; ++peer) {
+    if (peer == group_.rank) continue;
+    for (size_t host = 0; host < column_.size(); ++host) {
+      const int owner = static_cast<int>(host) * per_host_ + peer % per_host_;
+      add_piece(peer, shard_of(owner, group_.size, all), column_[host], column_begins_[host],
+                pieces);
+    }
+  }
+  add_rows(pieces);
+  group.exchange(pieces.sends, pieces.receives);
+  for (size_t host = 0; host < column_.size(); ++host)
+    add_nodes(host_trees_[host], neighbours_, column_[host], column_begins_[host]);
+  pieces = {};
+  for (size_t host = 0; host < column_.size(); ++host) {
+    const int peer = static_cast<int>(host) * per_host_ + group_.rank % per_host_;
+    if (peer == group_.rank) continue;
+    if (column_[host].count() > 0)
+      pieces.sends.push_back({peer, home() + static_cast<size_t>(column_[host].begin) * element,
+                              static_cast<size_t>(column_[host].count()) * element});
+    if (shard_.count() > 0)
+      pieces.receives.push_back(
+          {peer, host_sum(host), static_cast<size_t>(shard_.count()) * element});
+  }
+  group.exchange(pieces.sends, pieces.receives);
+}
+
+// Where the sum of another host comes.
+std::byte* LaneSums::host_sum(size_t host) const {
+  return static_cast<std::byte*>(staging_.raw()) +
+         host * static_cast<size_t>(shard_.count()) * dtype_size(parameters_.flat_grad().dtype());
+}
+
 void LaneSums::add_losses() {
   std::vector<std::pair<LaneNode, Tensor>> all;
   for (size_t rank = 0; rank < nodes_.size(); ++rank)
@@ -310,32 +403,64 @@ void LaneSums::add_losses() {
   context_.backend().copy(sums_.nll.raw(), both + sums_.loss.bytes(), sums_.nll.bytes());
 }
 
-// A lane that is in the flat gradient by itself has not been rounded yet.
-void LaneSums::add_shard() {
-  if (shard_.count() == 0) return;
-  const Tensor& gradient = parameters_.flat_grad();
-  const size_t first = static_cast<size_t>(shard_.begin) * dtype_size(gradient.dtype());
+// The flat gradient gets, in `range`, the sum of the nodes of these ranks. What has come of others
+// is staged from element `staged_element` on. A lane that is in the flat gradient by itself has not
+// been rounded yet.
+void LaneSums::add_nodes(ops::TreeSum& tree, const ElementRange& ranks, const ElementRange& range,
+                         size_t staged_element) {
+  if (range.count() == 0) return;  // nothing is staged
+  std::vector<std::pair<LaneNode, TreeTerm>> nodes;
+  const size_t first =
+      static_cast<size_t>(range.begin) * dtype_size(parameters_.flat_grad().dtype());
+  for (auto rank = static_cast<int>(ranks.begin); rank < ranks.end; ++rank) {
+    const auto& of_rank = nodes_[static_cast<size_t>(rank)];
+    for (size_t i = 0; i < of_rank.size(); ++i) {
+      const bool narrow = is_narrow(of_rank[i]);
+      if (rank == group_.rank)
+        nodes.push_back(
+            {of_rank[i], {own_node(i) + first, narrow ? TermKind::rounded : TermKind::plain, 0}});
+      else
+        nodes.push_back(
+            {of_rank[i],
+             {staged(rank, i, staged_element), narrow ? TermKind::bfloat16 : TermKind::plain, 0}});
+    }
+  }
+  add_terms(tree, nodes, range);
+}
+
+// The same of these terms.
+void LaneSums::add_terms(ops::TreeSum& tree,
+                         const std::vector<std::pair<LaneNode, TreeTerm>>& nodes,
+                         const ElementRange& range) {
   std::vector<TreeTerm> terms;
   std::vector<std::pair<LaneNode, size_t>> order;
-  for (size_t rank = 0; rank < nodes_.size(); ++rank)
-    for (size_t i = 0; i < nodes_[rank].size(); ++i) {
-      const LaneNode& node = nodes_[rank][i];
-      order.emplace_back(node, terms.size());
-      if (rank == static_cast<size_t>(group_.rank))
-        terms.push_back(
-            {own_node(i) + first, is_narrow(node) ? TermKind::rounded : TermKind::plain, 0});
-      else
-        terms.push_back({static_cast<std::byte*>(staging_.raw()) + places_[rank][i],
-                         is_narrow(node) ? TermKind::bfloat16 : TermKind::plain, 0});
-    }
+  for (const auto& [node, term] : nodes) {
+    order.emplace_back(node, terms.size());
+    terms.push_back(term);
+  }
   // The sum of two neighbours follows the last term of the right one.
   sum_of_lanes(order, [&](size_t, size_t right) {
     ++terms[right].additions;
     return right;
   });
   if (terms.size() == 1 && terms[0].kind == TermKind::plain) return;
-  shard_tree_.run(terms, gradient.dtype(), shard_.count(), home() + first);
+  const Tensor& gradient = parameters_.flat_grad();
+  tree.run(terms, gradient.dtype(), range.count(),
+           home() + static_cast<size_t>(range.begin) * dtype_size(gradient.dtype()));
   gradient.mark_written();
+}
+
+void LaneSums::add_shard() {
+  if (shard_.count() == 0) return;
+  if (per_host_ == 1) return add_nodes(shard_tree_, {0, group_.size}, shard_, 0);
+  const size_t first =
+      static_cast<size_t>(shard_.begin) * dtype_size(parameters_.flat_grad().dtype());
+  std::vector<std::pair<LaneNode, TreeTerm>> sums;
+  const auto own = static_cast<size_t>(group_.rank / per_host_);
+  for (size_t host = 0; host < host_nodes_.size(); ++host)
+    sums.push_back(
+        {host_nodes_[host], {host == own ? home() + first : host_sum(host), TermKind::plain, 0}});
+  add_terms(shard_tree_, sums, shard_);
 }
 
 Vote LaneSums::highest_vote(const void* host_copy) const {

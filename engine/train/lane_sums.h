@@ -6,6 +6,10 @@
 // With CommunicationDType::bfloat16 the gradient of each lane is rounded to bfloat16 before it is
 // added, on any number of ranks. Then a lane that no other has been added to travels as bfloat16
 // with the same bits. Sums of lanes are float32, and travel as float32.
+//
+// With several ranks on each of several hosts, ranks of a host add their lanes first, each of them
+// in the shards of the ranks with its number on all hosts. Then ranks of the same number exchange
+// the sums of the hosts. This needs hosts whose lanes are a node of the tree.
 #pragma once
 
 #include <cstdint>
@@ -72,15 +76,25 @@ class LaneSums {
   // The whole of own node i, as it was summed.
   std::byte* own_node(size_t i) const;
   size_t own_nodes() const { return nodes_[static_cast<size_t>(group_.rank)].size(); }
+  std::byte* staged(int rank, size_t i, size_t element = 0) const;
+  void find_hosts();
   void plan_staging();
   void pack(const ElementRange& range) const;
   std::byte* packed(size_t i, int64_t begin) const;
   void write_row(Vote vote);
   struct Pieces;
+  void add_piece(int peer, const ElementRange& theirs, const ElementRange& mine, size_t element,
+                 Pieces& pieces) const;
   void add_pieces(const ElementRange& range, Pieces& pieces) const;
   void add_rows(Pieces& pieces) const;
   void exchange(Vote vote);
+  void exchange_in_two_levels();
+  std::byte* host_sum(size_t host) const;
   void add_losses();
+  void add_nodes(ops::TreeSum& tree, const ElementRange& ranks, const ElementRange& range,
+                 size_t staged_element);
+  void add_terms(ops::TreeSum& tree, const std::vector<std::pair<LaneNode, TreeTerm>>& nodes,
+                 const ElementRange& range);
   void add_shard();
 
   Context& context_;
@@ -91,6 +105,15 @@ class LaneSums {
   TrainingGroup group_;
   ElementRange own_, shard_;
   std::vector<std::vector<LaneNode>> nodes_;  // by rank
+  // With two levels: ranks of a host, those of this rank's, the node of each host, for each host
+  // the shard of the rank with this one's number, where that begins behind each other, and its
+  // tree.
+  int per_host_ = 1;
+  ElementRange neighbours_;
+  std::vector<LaneNode> host_nodes_;
+  std::vector<ElementRange> column_;
+  std::vector<size_t> column_begins_;
+  std::vector<ops::TreeSum> host_trees_;
   // Sums that wait for their right half; the sum that ends with the newest lane is in the flat
   // gradient. Sum i is in buffer i.
   std::vector<LaneNode> waiting_;

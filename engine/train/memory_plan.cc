@@ -86,7 +86,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   }
   backend->reset_peak_memory();  // that had both layouts of the parameters
   Trainer trainer(context, *model, options,
-                  TrainingGroup(group.rank, group.size, group.overlaps()));
+                  TrainingGroup(group.rank, group.size, group.overlaps(), group.ranks_per_host()));
   plan.optimizer = trainer.optimizer_bytes();
   trainer.reserve(buckets_of_an_update(buckets, options));
   plan.activations = static_cast<int64_t>(backend->arena_bytes()) + trainer.fp8_bytes();

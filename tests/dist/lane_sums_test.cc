@@ -3,35 +3,12 @@
 
 #include <cmath>
 
-#include "tests/dist/group_support.h"
+#include "tests/dist/simulated_hosts.h"
 
 namespace trafo {
 namespace {
 
 using namespace testing;
-
-// Counts what a rank sends.
-class CountingGroup final : public Communicator {
- public:
-  explicit CountingGroup(Communicator& group)
-      : Communicator(group.rank(), group.size()), group_(group) {}
-  const char* transport() const override { return group_.transport(); }
-  void attach(Backend& backend) override { group_.attach(backend); }
-  void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives) override {
-    for (const SendPiece& piece : sends) sent += piece.bytes;
-    group_.exchange(sends, receives);
-  }
-  std::vector<std::string> host_all_gather(std::string_view bytes) override {
-    return group_.host_all_gather(bytes);
-  }
-  void abort(std::string_view reason) noexcept override { group_.abort(reason); }
-  void check() override { group_.check(); }
-
-  size_t sent = 0;
-
- private:
-  Communicator& group_;
-};
 
 class LaneSumsTest : public ::testing::Test {
  protected:
@@ -54,17 +31,20 @@ class LaneSumsTest : public ::testing::Test {
     return tree(begin, begin + half, i, rounds) + tree(begin + half, end, i, rounds);
   }
 
-  // Each rank adds its lanes. Compares the shards with the tree, and returns the bytes that rank 0
-  // sends.
-  size_t add(int size, int64_t lanes, CommunicationDType communication) {
+  // What rank 0 sends in reduce().
+  struct Sent {
+    size_t all = 0, between_hosts = 0;
+  };
+  // Each rank adds its lanes. Compares the shards with the tree.
+  Sent add(int size, int64_t lanes, CommunicationDType communication, int per_host = 1) {
     const bool rounds = communication == CommunicationDType::bfloat16;
-    size_t sent = 0;
+    Sent sent;
     for_each_rank(size, [&](int rank, Communicator* group) {
       const auto context = make_context(device_of_rank(rank), 1);
       const auto model = make_model(*context, group_config(), 5);
       ParameterStore& parameters = model->parameters();
       const LossSums losses(*context, DType::f32);
-      CountingGroup counted(*group);
+      SimulatedHosts counted(*group, per_host);
       counted.attach(context->backend());
       TrainOptions options;
       options.lanes = lanes;
@@ -79,16 +59,17 @@ class LaneSumsTest : public ::testing::Test {
           context->backend().copy_from_host(flat.raw(), gradient.data(), flat.bytes());
           sums.add_lane(lane);
         }
-        counted.sent = 0;
+        counted.sent = counted.sent_between = 0;
         sums.reduce(Vote::none);
         const std::vector<float> whole = context->values<float>(parameters.flat_grad().detach());
         int64_t wrong = 0;
         for (int64_t i = sums.shard().begin; i < sums.shard().end; ++i)
           wrong += whole[static_cast<size_t>(i)] != tree(0, lanes, i + update, rounds);
         EXPECT_EQ(wrong, 0) << "rank " << rank << " of " << size << ", " << lanes << " lanes, "
-                            << (rounds ? "rounded" : "not rounded");
+                            << (rounds ? "rounded" : "not rounded") << ", " << per_host
+                            << " ranks a host";
       }
-      if (rank == 0) sent = counted.sent;
+      if (rank == 0) sent = {counted.sent, counted.sent_between};
     });
     return sent;
   }
@@ -104,6 +85,65 @@ TEST_F(LaneSumsTest, TheBitsAreThoseOfTheTreeOnAnyNumberOfRanks) {
         if (size <= lanes && has_room_for(size)) add(size, lanes, communication);
 }
 
+// Of five lanes on four ranks, those of the second host are two nodes: one level.
+TEST_F(LaneSumsTest, TwoLevelsHaveTheSameBits) {
+  for (const auto communication : {CommunicationDType::float32, CommunicationDType::bfloat16}) {
+    for (const int64_t lanes : {4, 5, 8, 12})
+      if (has_room_for(4)) add(4, lanes, communication, 2);
+    if (has_room_for(6)) add(6, 6, communication, 2);  // three hosts
+    if (has_room_for(6)) add(6, 6, communication, 3);  // no nodes: one level
+    if (has_room_for(8)) add(8, 16, communication, 4);
+  }
+}
+
+// Between two hosts with two ranks each, half the bytes go.
+TEST_F(LaneSumsTest, TwoLevelsSendLessBetweenHosts) {
+  if (!has_room_for(4)) GTEST_SKIP() << kNoRoom;
+  const auto count = [&](int rank) {
+    return static_cast<size_t>(shard_of(rank, 4, elements_).count());
+  };
+  const size_t rows = 2 * 3 * sizeof(float);  // to two ranks
+  for (const auto communication : {CommunicationDType::float32, CommunicationDType::bfloat16}) {
+    const size_t element = communication == CommunicationDType::float32 ? 4 : 2;
+    EXPECT_EQ(add(4, 4, communication, 1).all,
+              (count(1) + count(2) + count(3)) * element + 3 * 3 * sizeof(float));
+    // Sums of hosts are float32.
+    const Sent two = add(4, 4, communication, 2);
+    EXPECT_EQ(two.between_hosts, count(2) * 4 + rows);
+    EXPECT_EQ(two.all - two.between_hosts, (count(1) + count(3)) * element + 3 * sizeof(float));
+  }
+}
+
+TEST_F(LaneSumsTest, PartsAreGatheredOverHosts) {
+  for_each_rank(6, [&](int rank, Communicator* group) {
+    for (const int per_host : {1, 2, 3}) {
+      SimulatedHosts hosts(*group, per_host);
+      const std::vector<size_t> begins{0, 10, 10, 25, 33, 40, 41};  // rank 1 has nothing
+      std::vector<uint8_t> whole(41, 0xff);
+      const auto own = static_cast<size_t>(rank);
+      for (size_t i = begins[own]; i < begins[own + 1]; ++i) whole[i] = static_cast<uint8_t>(i);
+      const auto context = make_context({DeviceKind::cpu, 0}, 1);
+      hosts.attach(context->backend());
+      hosts.all_gather(whole.data(), begins);
+      for (size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(whole[i], i) << per_host;
+      if (rank != 0 || per_host == 1) continue;
+      const size_t others = 6 / static_cast<size_t>(per_host) - 1;
+      EXPECT_EQ(hosts.sent_between, 10 * others);
+    }
+  });
+}
+
+TEST(RanksPerHost, HostsHaveEquallyManyOrTheyDoNotCount) {
+  EXPECT_EQ(ranks_per_host_of({"a", "a", "b", "b"}), 2);
+  EXPECT_EQ(ranks_per_host_of({"a", "a", "a", "b", "b", "b", "c", "c", "c"}), 3);
+  EXPECT_EQ(ranks_per_host_of({"a", "a", "a", "a"}), 1);  // one host
+  EXPECT_EQ(ranks_per_host_of({"a", "b", "c"}), 1);       // one rank each
+  EXPECT_EQ(ranks_per_host_of({"a", "b", "a", "b"}), 1);  // not one host after the other
+  EXPECT_EQ(ranks_per_host_of({"a", "a", "b"}), 1);
+  EXPECT_EQ(ranks_per_host_of({"a", "a", "b", "c"}), 1);
+  EXPECT_EQ(ranks_per_host_of({"a", "a", "b", "b", "b", "b"}), 1);
+}
+
 // A lane that is a rank's only one travels in half the bytes, and so does the one of three that is
 // not added to another. Sums of lanes are float32.
 TEST_F(LaneSumsTest, ALaneInBfloat16IsHalfTheBytes) {
@@ -112,13 +152,13 @@ TEST_F(LaneSumsTest, ALaneInBfloat16IsHalfTheBytes) {
   const auto outside = static_cast<size_t>(elements_ - own.count());
   const auto rows = [](size_t nodes) { return (1 + 2 * nodes) * sizeof(float); };
   const auto wide = CommunicationDType::float32, narrow = CommunicationDType::bfloat16;
-  EXPECT_EQ(add(2, 2, wide), outside * 4 + rows(1));
-  EXPECT_EQ(add(2, 2, narrow), outside * 2 + rows(1));
-  EXPECT_EQ(add(2, 4, wide), outside * 4 + rows(1));
-  EXPECT_EQ(add(2, 4, narrow), outside * 4 + rows(1));
+  EXPECT_EQ(add(2, 2, wide).all, outside * 4 + rows(1));
+  EXPECT_EQ(add(2, 2, narrow).all, outside * 2 + rows(1));
+  EXPECT_EQ(add(2, 4, wide).all, outside * 4 + rows(1));
+  EXPECT_EQ(add(2, 4, narrow).all, outside * 4 + rows(1));
   // Of six lanes rank 0 has 0 + 1 and 2, rank 1 has 3 and 4 + 5.
-  EXPECT_EQ(add(2, 6, wide), outside * 8 + rows(2));
-  EXPECT_EQ(add(2, 6, narrow), outside * 6 + rows(2));
+  EXPECT_EQ(add(2, 6, wide).all, outside * 8 + rows(2));
+  EXPECT_EQ(add(2, 6, narrow).all, outside * 6 + rows(2));
 }
 
 TEST_F(LaneSumsTest, GradientsInFloat64AreRefused) {

@@ -2,7 +2,7 @@
 // them ends on all of them.
 #include <atomic>
 
-#include "tests/dist/group_support.h"
+#include "tests/dist/simulated_hosts.h"
 
 namespace trafo {
 namespace {
@@ -143,6 +143,29 @@ TEST_F(GroupTest, CheckpointsInBfloat16AreTheSameFilesOnGpus) {
         expect_same_files(one.path(), many.path(), 9,
                           concat(size, " ranks, ", lanes, " lanes, ", enum_name(communication)));
       }
+    }
+}
+
+// Four ranks on two hosts: the ranks of a host add their lanes first.
+TEST_F(GroupTest, CheckpointsOfSeveralHostsAreTheSameFiles) {
+  if (!has_room_for(4)) GTEST_SKIP() << kNoRoom;
+  options_.after_updates = 9;
+  options_.ema_alpha = 0.05;
+  options_.optimizer_states = OptimizerStates::eight_bit;
+  for (const auto communication : {CommunicationDType::float32, CommunicationDType::bfloat16})
+    for (const int64_t lanes : {4, 8}) {
+      options_.communication_dtype = communication;
+      options_.lanes = lanes;
+      const TemporaryDirectory one, four;
+      Rank(data_, options_, nullptr, one.path()).run->run();
+      for_each_rank(4, [&](int, Communicator* group) {
+        SimulatedHosts hosts(*group, 2);
+        Rank rank(data_, options_, &hosts, four.path());
+        EXPECT_EQ(rank.run->run().state.trainer.update, 9);
+        EXPECT_GT(hosts.sent, hosts.sent_between);
+      });
+      expect_same_files(one.path(), four.path(), 9,
+                        concat(lanes, " lanes, ", enum_name(communication)));
     }
 }
 
