@@ -31,6 +31,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"train", "--decoder-attention-heads", "both sides have as many: --transformer-heads"},
     {"train", "--fp16,--bf16,--memory-efficient-fp16",
      "--precision bf16, the default on a GPU, which needs no loss scale"},
+    {"train", "--ddp-comm-hook", "--communication-dtype bf16"},
     {"train", "--cpu", "--device cpu"},
     {"train",
      "--sync-sgd,--quiet-translation,--no-epoch-checkpoints,--no-restore-corpus,--num-workers",
