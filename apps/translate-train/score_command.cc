@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "hypothesis_details.h"
+#include "setting_types.h"
 #include "text_io.h"
 
 namespace translate_train {
@@ -135,7 +136,9 @@ Action add_score(CLI::App& app) {
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "Writes the natural log-probability of every pair; the summary goes to standard error.");
-  return [arguments] { return score(*arguments); };
+  return [arguments] {
+    return naming_flags(decoding_member_flags(), [&] { return score(*arguments); });
+  };
 }
 
 }  // namespace translate_train

@@ -51,6 +51,8 @@ struct MemberFlag {
 };
 // Of trafo_trainer_options and trafo_model_config.
 std::span<const MemberFlag> member_flags();
+// Of trafo_translate_options.
+std::span<const MemberFlag> decoding_member_flags();
 // A message of the library with flags for the members that it names: those with an underscore, and
 // others where a clause begins with them, as in "width must be even" and "x: width is 32".
 std::string with_flags(const std::string& message, std::span<const MemberFlag> members);

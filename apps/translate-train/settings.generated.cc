@@ -581,6 +581,24 @@ std::span<const MemberFlag> member_flags() {
   return kMembers;
 }
 
+std::span<const MemberFlag> decoding_member_flags() {
+  static constexpr MemberFlag kMembers[] = {
+      {"alignment_layer", "--alignment-layer"},
+      {"batch_tokens", "--mini-batch-words"},
+      {"beam", "--beam-size"},
+      {"begin_source", "--begin-source"},
+      {"end_source", "--end-source"},
+      {"length_penalty", "--normalize"},
+      {"max_length", "--max-length"},
+      {"min_length", "--min-length"},
+      {"seed", "--seed"},
+      {"temperature", "--temperature"},
+      {"top_k", "--sampling-topk"},
+      {"top_p", "--sampling-topp"},
+  };
+  return kMembers;
+}
+
 std::span<const Architecture> architectures() {
   static constexpr Architecture kArchitectures[] = {{"encoder-decoder", true}, {"decoder-lm", false}};
   return kArchitectures;

@@ -145,10 +145,11 @@ def source(schema):
             value = writer(row)
             lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type in ("metrics", "layers") else f"{{{value}}});"))
         lines.append("}")
-    members = sorted({(row.name, row.flag) for table in tables for row in table.flags if row.only != "cli"})
-    lines += ["", "std::span<const MemberFlag> member_flags() {", "  static constexpr MemberFlag kMembers[] = {"]
-    lines += [f"      {{{json.dumps(name)}, {json.dumps('--' + flag)}}}," for name, flag in members]
-    lines += ["  };", "  return kMembers;", "}"]
+    for function, those in [("member_flags", tables), ("decoding_member_flags", [decoding])]:
+        members = sorted({(row.name, row.flag) for table in those for row in table.flags if row.only != "cli"})
+        lines += ["", f"std::span<const MemberFlag> {function}() {{", "  static constexpr MemberFlag kMembers[] = {"]
+        lines += [f"      {{{json.dumps(name)}, {json.dumps('--' + flag)}}}," for name, flag in members]
+        lines += ["  };", "  return kMembers;", "}"]
     architectures = ", ".join(f"{{{json.dumps(value['cli'])}, {str(value['has_encoder']).lower()}}}"
                               for value in schema.enums["architecture"].values)
     lines += ["", "std::span<const Architecture> architectures() {",

@@ -258,7 +258,7 @@ TEST_F(Translate, WordScoresAndAlignmentsAreWrittenAsMarianDoes) {
   }
   const Outcome wrong = run({"--alignment", "--alignment-layer", "7"}, *german_);
   EXPECT_NE(wrong.exit_code, 0);
-  EXPECT_NE(wrong.err.find("alignment_layer is 7"), std::string::npos) << wrong.err;
+  EXPECT_NE(wrong.err.find("--alignment-layer is 7"), std::string::npos) << wrong.err;
 }
 
 TEST_F(Translate, ScoreWritesTheWordScoresOfGivenTranslations) {

@@ -378,7 +378,7 @@ def mismatches(runs, long):
             "--train-sets valid.a valid.b": "corpus",
             "--dim-emb 16": "rank 1 differs from rank 0",
             "--optimizer-states 8bit": "differs from rank 0",
-            "--communication-dtype bf16": 'communication_dtype is "bf16"',
+            "--communication-dtype bf16": '--communication-dtype is "bf16"',
         })
     for launcher in runs.launchers:
         for number, (options, message) in enumerate(different.items()):
