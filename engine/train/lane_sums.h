@@ -105,15 +105,12 @@ class LaneSums {
   TrainingGroup group_;
   ElementRange own_, shard_;
   std::vector<std::vector<LaneNode>> nodes_;  // by rank
-  // With two levels: ranks of a host, those of this rank's, the node of each host, for each host
-  // the shard of the rank with this one's number, where that begins behind each other, and its
-  // tree.
-  int per_host_ = 1;
-  ElementRange neighbours_;
-  std::vector<LaneNode> host_nodes_;
-  std::vector<ElementRange> column_;
-  std::vector<size_t> column_begins_;
-  std::vector<ops::TreeSum> host_trees_;
+  int per_host_ = 1;  // ranks of a host; above 1: two levels, and what follows has one of each host
+  ElementRange neighbours_;               // the ranks of this host
+  std::vector<LaneNode> host_nodes_;      // the sum of the host's lanes
+  std::vector<ElementRange> column_;      // the shard of the host's rank that has this one's number
+  std::vector<size_t> column_begins_;     // where it begins when they lie one behind the other
+  std::vector<ops::TreeSum> host_trees_;  // adds this host's lanes in it
   // Sums that wait for their right half; the sum that ends with the newest lane is in the flat
   // gradient. Sum i is in buffer i.
   std::vector<LaneNode> waiting_;
@@ -123,8 +120,9 @@ class LaneSums {
   // With peers: a row for each rank, its vote and then loss and nll of each of its nodes.
   int64_t row_width_ = 0;
   Tensor rows_;
-  // By rank and node, the first byte in the staging memory: of other ranks' nodes the shard of this
-  // rank, of own nodes that travel as bfloat16 what is outside the shard.
+  // By rank and node, the first byte in the staging memory. Of other ranks' nodes it holds the
+  // shard of this rank, with two levels column_. Of own nodes that travel as bfloat16 it holds what
+  // is outside the shard, with two levels all.
   std::vector<std::vector<size_t>> places_;
   size_t staging_bytes_ = 0;
   Tensor staging_;

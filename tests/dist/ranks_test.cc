@@ -185,7 +185,7 @@ TEST_F(GroupTest, OneLaneIsRoundedOnOneRank) {
   EXPECT_NE(wide, narrow);
 }
 
-// Rounding is a part in 512 of a gradient, and of both signs.
+// Rounding is at most a part in 256 of a gradient, and of both signs.
 TEST_F(GroupTest, RoundedLanesLearnAsOthersDo) {
   options_.lanes = 4;
   options_.after_updates = 80;
