@@ -686,7 +686,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_SKIPPED 4 /* a non-finite update was skipped; message: its loss and gradient norm */
 #define TRAFO_EVENT_EPOCH 5   /* an epoch is complete; message: the pairs that were dropped from it, if any */
 #define TRAFO_EVENT_VALIDATED 6 /* path: the translations, if any were written */
-#define TRAFO_EVENT_SAVED 7   /* path: the checkpoint */
+#define TRAFO_EVENT_SAVED 7   /* path: the checkpoint; on a GPU, events of later updates may precede it */
 #define TRAFO_EVENT_FINISHED 8
 #define TRAFO_EVENT_STOPPED 9 /* training can be resumed */
 #define TRAFO_EVENT_VALIDATING 10 /* a validation begins; it may take long */

@@ -52,8 +52,10 @@ class TrainingRun {
   // beside training: the event `saved` and errors of a save come up to one log interval after the
   // checkpoint is whole, and before run() returns. Errors: NON_FINITE (diverged), IO from saving,
   // and exceptions of the model or the callback. After an error other than NON_FINITE, the next
-  // call continues and repeats the failed work. After NON_FINITE on an accelerator, updates that
-  // were in flight may have been applied although the data position is before them.
+  // call continues and repeats the failed work. In place of a checkpoint that failed beside
+  // training, it saves the run as it is by then: RunState::best may name an update that has no
+  // checkpoint. After NON_FINITE on an accelerator, updates that were in flight may have been
+  // applied although the data position is before them.
   RunSummary run(const TrainCallback& callback = {}, const CancelToken* cancel = nullptr,
                  int64_t max_updates = 0);
 

@@ -17,7 +17,7 @@ const (
 	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED   // an update with NaN or Inf was left out; Message: its loss and gradient norm
 	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH     // an epoch is complete; Message: what was dropped from it, if anything
 	EventValidated         EventKind = C.TRAFO_EVENT_VALIDATED // Path: the translations, if any were written
-	EventSaved             EventKind = C.TRAFO_EVENT_SAVED     // Path: the checkpoint
+	EventSaved             EventKind = C.TRAFO_EVENT_SAVED     // Path: the checkpoint. On a GPU, events of later updates may precede it
 	EventFinished          EventKind = C.TRAFO_EVENT_FINISHED
 	EventStopped           EventKind = C.TRAFO_EVENT_STOPPED    // training can go on
 	EventValidating        EventKind = C.TRAFO_EVENT_VALIDATING // a validation begins, which may take long

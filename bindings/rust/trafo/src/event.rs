@@ -132,7 +132,7 @@ pub enum EventKind {
         /// The translations, if any were written.
         translations: Option<PathBuf>,
     },
-    /// A checkpoint was written.
+    /// A checkpoint was written. On a GPU, events of later updates may precede this one.
     Saved {
         /// Where.
         checkpoint: PathBuf,
