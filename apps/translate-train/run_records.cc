@@ -88,7 +88,7 @@ RunRecords::RunRecords(RunFacts facts, Reporter& reporter)
     : facts_(std::move(facts)), reporter_(reporter) {}
 
 Json RunRecords::take(const trafo_event& e) {
-  last_update_ = e.update;
+  if (e.kind != TRAFO_EVENT_SAVED) last_update_ = e.update;  // it may be of an earlier update
   last_seconds_ = e.elapsed_seconds;
   switch (e.kind) {
     case TRAFO_EVENT_STARTED:

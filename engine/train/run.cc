@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "engine/models/model_io.h"
 #include "engine/train/prune_schedule.h"
@@ -253,7 +254,13 @@ RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* ca
 RunSummary TrainingRun::run(Session& session, int64_t max_updates) {
   clock_ = Clock::now();
   gemm_tuning_.acquire();
-  const StopReason reason = loop(session, max_updates);
+  StopReason reason = StopReason::none;
+  try {
+    reason = loop(session, max_updates);
+  } catch (const Error& error) {
+    finish_save_after(error, session);
+    throw;
+  }
   const bool finished = reason == StopReason::limit || reason == StopReason::early_stopping;
   if (reason != StopReason::paused) {
     gemm_tuning_.close();
@@ -603,8 +610,12 @@ void TrainingRun::save(Session& session) {
     save_due_ = false;
     return;
   }
-  update_clock();
   if (saves_in_background()) return start_save(session);
+  save_in_place(session);
+}
+
+void TrainingRun::save_in_place(Session& session) {
+  update_clock();
   if (group_.has_peers())
     save_together();
   else
@@ -635,13 +646,25 @@ bool TrainingRun::saves_in_background() const {
   return !group_.has_peers() && options_.background_saves.value_or(trainer_.works_ahead());
 }
 
-// Copies the run to the host; another thread writes the copy while training goes on.
+// Copies the run to the host; another thread writes the copy while training goes on. Without memory
+// for the copy, or after a save that failed, it is written before the return.
 void TrainingRun::start_save(Session& session) {
-  finish_save(session);
+  try {
+    finish_save(session);
+  } catch (...) {
+    save_in_place(session);  // the run may end with the error of the earlier one
+    throw;
+  }
+  update_clock();
   const PhaseRange phase(context_, "save", true);
   gemm_tuning_.close();
-  auto files = copied_checkpoint_files(context_, model_, trainer_, state_, identity_,
-                                       background_save_.allocator());
+  std::vector<CheckpointFile> files;
+  try {
+    files = copied_checkpoint_files(context_, model_, trainer_, state_, identity_,
+                                    background_save_.allocator());
+  } catch (const std::bad_alloc&) {
+    return save_in_place(session);
+  }
   background_save_.start(
       [this, files = std::move(files), kernels = gemm_tuning_.cache(), state = state_] {
         directory_->save(state.trainer.update, files, kernels);
@@ -665,6 +688,17 @@ void TrainingRun::finish_save(Session& session) {
   }
   update_clock();
   emit(session, saved_event(background_update_));
+}
+
+// The error that ends a run also says that the save in flight has failed.
+void TrainingRun::finish_save_after(const Error& error, Session& session) {
+  try {
+    finish_save(session);
+  } catch (const Error& lost) {
+    throw Error(error.code(), error.origin(),
+                error.message() + "; the checkpoint of update " +
+                    std::to_string(background_update_) + " was not saved: " + lost.what());
+  }
 }
 
 }  // namespace trafo

@@ -119,8 +119,10 @@ class TrainingRun {
   void tidy(const RunState& state);
   void save_files();
   bool saves_in_background() const;
+  void save_in_place(Session& session);
   void start_save(Session& session);
   void finish_save(Session& session);
+  void finish_save_after(const Error& error, Session& session);
   TrainEvent saved_event(int64_t update) const;
   void vote(Session& session);
   StepGraphs* step_graphs();

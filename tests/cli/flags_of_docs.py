@@ -90,13 +90,13 @@ def main():
         sys.exit(__doc__)
     commands = commands_of(program)
     known = {}
-    failures = checked = 0
+    failures = checked = foreign = 0
     for document in documents:
         default = "translate" if document.endswith("translating.md") else "train"
         with open(document, encoding="utf-8") as file:
             text = file.read()
         for command, flag in foreign_mentions(text):
-            checked += 1
+            foreign += 1
             if command not in known:
                 known[command] = flags_of(program, command)
             if flag not in known[command] and not is_answered(program, command, flag):
@@ -113,8 +113,8 @@ def main():
             if flag is not None and flag not in known[command]:
                 failures += 1
                 print(f"{document}: translate-train {command} has no {flag}")
-    print(f"{checked} calls and flags of {len(documents)} documents, {failures} unknown")
-    sys.exit(1 if failures or checked == 0 else 0)
+    print(f"{checked} calls and flags, and {foreign} flags of other programs, of {len(documents)} documents, {failures} unknown")
+    sys.exit(1 if failures or checked == 0 or foreign == 0 else 0)
 
 
 if __name__ == "__main__":

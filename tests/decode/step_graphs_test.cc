@@ -177,6 +177,22 @@ TEST_P(StepGraphsTest, SeeNewWeightsAndAMovedArena) {
   }
 }
 
+// The best of a step are more where more tokens end a sentence: plans and graphs are made anew.
+TEST_P(StepGraphsTest, FollowTheNumberOfTheBest) {
+  const auto model = model_of(decode_config(Architecture::encoder_decoder));
+  StepGraphs graphs(*context_, *model);
+  const auto sources = sentences(30, 7);
+  for (const std::vector<int32_t>& ends : {std::vector<int32_t>{}, {5, 6}, {}}) {
+    DecodeOptions options;
+    options.beam = 1;
+    options.more_ends = ends;
+    const Translations expected = translate_tokens(*context_, *model, sources, options);
+    options.step_graphs = &graphs;
+    for (int i = 0; i < 2; ++i)
+      expect_same_bits(translate_tokens(*context_, *model, sources, options), expected);
+  }
+}
+
 // Its row grows past the first capacity, when the others have long left.
 TEST_P(StepGraphsTest, GoOnWhenTheCacheGrows) {
   ModelConfig config = decode_config(Architecture::encoder_decoder);

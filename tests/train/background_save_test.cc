@@ -76,7 +76,7 @@ TEST_F(BackgroundSaves, ARunResumesFromThem) {
   }
 }
 
-TEST_F(BackgroundSaves, AFailedOneIsReportedAndRepeated) {
+TEST_F(BackgroundSaves, AFailedOneIsReportedAndTheRunGoesOn) {
   const Reference reference = uncut(data_, options_, 23);
   const fs::path elsewhere = directory_ / "elsewhere", run = directory_ / "run";
   Process process(data_, options_, run);
@@ -97,6 +97,28 @@ TEST_F(BackgroundSaves, AFailedOneIsReportedAndRepeated) {
   EXPECT_EQ(process.run->run().reason, StopReason::limit);
   EXPECT_TRUE(process.weights() == reference.weights);
   EXPECT_EQ(CheckpointDirectory(run).newest_valid().update, 23);
+}
+
+// A save after one that failed, before or after that is known.
+TEST_F(BackgroundSaves, TheNextOneSavesWhatAFailedOneLost) {
+  options_.log_freq = {1, PeriodUnit::updates};
+  const fs::path elsewhere = directory_ / "elsewhere", run = directory_ / "run";
+  Process process(data_, options_, run);
+  const TrainCallback spoil = [&](const TrainEvent& event) {
+    if (event.update == 4 && fs::exists(run)) fs::rename(run, elsewhere);
+    if (event.update == 6) throw std::runtime_error("from the callback");
+    return 0;
+  };
+  EXPECT_THROW(process.run->run(spoil), std::exception);
+  fs::rename(elsewhere, run);
+  try {
+    process.run->save();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::io) << error.what();
+  }
+  const int64_t update = process.run->state().trainer.update;
+  EXPECT_GE(update, 5);
+  EXPECT_EQ(CheckpointDirectory(run).newest_valid().update, update);
 }
 
 // The run ends while a checkpoint may still be in flight.
