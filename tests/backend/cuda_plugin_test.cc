@@ -115,6 +115,7 @@ constexpr int kStartedTestPassed = 42;
 // Makes a child process run this test alone, also where the tests are split into shards.
 [[noreturn]] void start_test(const char* program, const char* name, const char* test) {
   unsetenv("GTEST_TOTAL_SHARDS");
+  unsetenv("GTEST_SHARD_INDEX");
   execl(program, name, concat("--gtest_filter=", test).c_str(), nullptr);
   _exit(127);
 }
