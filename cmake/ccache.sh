@@ -1,5 +1,6 @@
 #!/bin/sh
-# The compiler behind ccache, or alone where there is no ccache; with settings that find a file again in another folder and with precompiled headers.
+# The compiler behind ccache, or alone where there is no ccache. The settings find a file again in another folder and
+# with precompiled headers.
 # Depend mode compares the text of every header. Preprocessed text would hide a changed comment, and then a precompiled
 # header of the old text no longer knows the file it contains: #pragma once compares files whole.
 command -v ccache >/dev/null || exec "$@"

@@ -160,7 +160,8 @@ struct TrainOptions {
   int64_t average_last = 0;
   // clang-format on
   // options: end
-  // Whether another thread writes checkpoints while training goes on. No value: on an accelerator.
+  // Whether another thread writes checkpoints while training continues. No value: on an
+  // accelerator.
   std::optional<bool> background_saves;
 };
 

@@ -646,8 +646,8 @@ bool TrainingRun::saves_in_background() const {
   return !group_.has_peers() && options_.background_saves.value_or(trainer_.works_ahead());
 }
 
-// Copies the run to the host; another thread writes the copy while training goes on. Without memory
-// for the copy, or after a save that failed, it is written before the return.
+// Copies the run to the host; another thread writes the copy while training continues. Without
+// memory for the copy, or after a save that failed, it is written before the return.
 void TrainingRun::start_save(Session& session) {
   try {
     finish_save(session);

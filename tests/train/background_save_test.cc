@@ -1,4 +1,4 @@
-// Checkpoints that are written while training goes on.
+// Checkpoints that are written while training continues.
 #include "engine/train/background_save.h"
 
 #include <map>

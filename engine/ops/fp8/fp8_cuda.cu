@@ -65,7 +65,7 @@ __device__ __forceinline__ uint32_t largest_of_part(const T* v, int64_t count, i
   return block_largest(top, shared);
 }
 
-// Blocks that look for the largest of so many elements.
+// Blocks that look for the largest of this number of elements.
 constexpr int kMostParts = 512;
 template <class T>
 int parts_of(int64_t count) {
