@@ -3,39 +3,43 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// lentCalibration is what calibration options lend to a call of C, until release.
-type lentCalibration struct {
-	corpus    *C.trafo_corpus
-	tokenizer *C.trafo_tokenizer
-	sources   []*pairBody
-	held      []func()
-}
+import "context"
 
-func (l *lentCalibration) release() {
-	for _, release := range l.held {
-		release()
-	}
-}
-
-// lendCalibration holds a corpus and a tokenizer, either of which may be nil.
-func lendCalibration(origin string, calibration *Corpus, tokenizer *Tokenizer) (*lentCalibration, error) {
-	lent := new(lentCalibration)
-	if calibration != nil {
-		corpus, err := calibration.hold(origin)
-		if err != nil {
-			return nil, err
+// calibrated calls f, which makes a model of m, with a corpus and a tokenizer, either of which may be nil. When ctx
+// ends the error is ErrCancelled and the error of ctx.
+func (m *Model) calibrated(ctx context.Context, origin string, calibration *Corpus, tokenizer *Tokenizer,
+	f func(corpus *C.trafo_corpus, subwords *C.trafo_tokenizer, cancel *C.trafo_cancel, out **C.trafo_model) *C.trafo_error,
+) (made *Model, err error) {
+	err = m.within(ctx, origin, func() error {
+		var corpus *C.trafo_corpus
+		var subwords *C.trafo_tokenizer
+		var sources []*pairBody
+		var err error
+		if calibration != nil {
+			if corpus, err = calibration.hold(origin); err != nil {
+				return err
+			}
+			defer calibration.shared.release()
+			sources = calibration.sources
 		}
-		lent.held = append(lent.held, calibration.shared.release)
-		lent.corpus, lent.sources = corpus, calibration.sources
-	}
-	if tokenizer != nil {
-		subwords, err := tokenizer.hold(origin)
-		if err != nil {
-			lent.release()
-			return nil, err
+		if tokenizer != nil {
+			if subwords, err = tokenizer.hold(origin); err != nil {
+				return err
+			}
+			defer tokenizer.shared.release()
 		}
-		lent.held = append(lent.held, tokenizer.shared.release)
-		lent.tokenizer = subwords
-	}
-	return lent, nil
+		var out *C.trafo_model
+		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+			return f(corpus, subwords, cancel, &out)
+		})
+		if err != nil {
+			return err
+		}
+		if err := m.c.core.finish(failure); err != nil {
+			return told(sources, withContext(ctx, err, false))
+		}
+		made = m.c.adoptModel(out)
+		return nil
+	})
+	return made, err
 }

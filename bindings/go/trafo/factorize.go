@@ -23,33 +23,16 @@ type FactorizeOptions struct {
 // error of ctx. ErrInvalidArgument: an option, no calibration pair or another vocabulary, a Ratio that is too low,
 // a Rank that makes no matrix smaller, or the model is factorized already or has an adapter. ErrNotFound: a
 // pattern matches no matrix. ErrUnsupported: int8 weights. ErrNonFinite: a weight, or an input of a layer.
-func (m *Model) Factorize(ctx context.Context, options FactorizeOptions) (factorized *Model, err error) {
-	const origin = "Model.Factorize"
-	err = m.within(ctx, origin, func() error {
-		c := new(C.trafo_factorize_options)
-		mustInit(C.trafo_factorize_options_init(c, C.sizeof_trafo_factorize_options))
-		c.rank, c.ratio = C.int64_t(options.Rank), C.double(options.Ratio)
-		names, free := views(options.Layers)
-		defer free()
-		c.layers, c.layers_count = names, C.size_t(len(options.Layers))
-		lent, err := lendCalibration(origin, options.Calibration, options.Tokenizer)
-		if err != nil {
-			return err
-		}
-		defer lent.release()
-		c.calibration, c.tokenizer = lent.corpus, lent.tokenizer
-		var out *C.trafo_model
-		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
-			return C.trafo_model_factorize(m.ptr, c, cancel, &out)
+func (m *Model) Factorize(ctx context.Context, options FactorizeOptions) (*Model, error) {
+	c := new(C.trafo_factorize_options)
+	mustInit(C.trafo_factorize_options_init(c, C.sizeof_trafo_factorize_options))
+	c.rank, c.ratio = C.int64_t(options.Rank), C.double(options.Ratio)
+	names, free := views(options.Layers)
+	defer free()
+	c.layers, c.layers_count = names, C.size_t(len(options.Layers))
+	return m.calibrated(ctx, "Model.Factorize", options.Calibration, options.Tokenizer,
+		func(corpus *C.trafo_corpus, subwords *C.trafo_tokenizer, cancel *C.trafo_cancel, out **C.trafo_model) *C.trafo_error {
+			c.calibration, c.tokenizer = corpus, subwords
+			return C.trafo_model_factorize(m.ptr, c, cancel, out)
 		})
-		if err != nil {
-			return err
-		}
-		if err := m.c.core.finish(failure); err != nil {
-			return told(lent.sources, withContext(ctx, err, false))
-		}
-		factorized = m.c.adoptModel(out)
-		return nil
-	})
-	return factorized, err
 }

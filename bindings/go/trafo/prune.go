@@ -35,30 +35,14 @@ func (o PruneOptions) c() *C.trafo_prune_options {
 // has an adapter. ErrUnsupported: int8 weights.
 func (m *Model) Prune(ctx context.Context, tokenizer *Tokenizer, calibration *Corpus, options PruneOptions) (*Model, error) {
 	const origin = "Model.Prune"
-	var pruned *Model
-	err := m.within(ctx, origin, func() error {
-		subwords, err := tokenizer.hold(origin)
-		if err != nil {
-			return err
-		}
-		defer tokenizer.shared.release()
-		corpus, err := calibration.hold(origin)
-		if err != nil {
-			return err
-		}
-		defer calibration.shared.release()
-		var out *C.trafo_model
-		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
-			return C.trafo_model_prune(m.ptr, subwords, corpus, options.c(), cancel, &out)
+	if tokenizer == nil {
+		return nil, closed(origin, "the tokenizer")
+	}
+	if calibration == nil {
+		return nil, closed(origin, "the corpus")
+	}
+	return m.calibrated(ctx, origin, calibration, tokenizer,
+		func(corpus *C.trafo_corpus, subwords *C.trafo_tokenizer, cancel *C.trafo_cancel, out **C.trafo_model) *C.trafo_error {
+			return C.trafo_model_prune(m.ptr, subwords, corpus, options.c(), cancel, out)
 		})
-		if err != nil {
-			return err
-		}
-		if err := m.c.core.finish(failure); err != nil {
-			return told(calibration.sources, withContext(ctx, err, false))
-		}
-		pruned = m.c.adoptModel(out)
-		return nil
-	})
-	return pruned, err
 }

@@ -22,32 +22,21 @@ type QuantizeOptions struct {
 // ErrInvalidArgument: calibration without a pair or with another vocabulary, GPTQ without Int4 or
 // Calibration, a weight that is not finite. ErrUnsupported: a model on a GPU, in another precision, or with
 // quantized weights.
-func (m *Model) Quantize(options QuantizeOptions) (quantized *Model, err error) {
-	const origin = "Model.Quantize"
-	err = m.within(context.Background(), origin, func() error {
-		c := new(C.trafo_quantize_options)
-		mustInit(C.trafo_quantize_options_init(c, C.sizeof_trafo_quantize_options))
-		if options.Int4 {
-			c.bits = 4
-		}
-		if options.GPTQ {
-			c.method = C.TRAFO_QUANTIZE_GPTQ
-		}
-		names, free := views(options.KeepFloat)
-		defer free()
-		c.keep_float, c.keep_float_count = names, C.size_t(len(options.KeepFloat))
-		lent, err := lendCalibration(origin, options.Calibration, options.Tokenizer)
-		if err != nil {
-			return err
-		}
-		defer lent.release()
-		c.calibration, c.tokenizer = lent.corpus, lent.tokenizer
-		var out *C.trafo_model
-		if err := m.c.core.finish(C.trafo_model_quantize(m.ptr, c, &out)); err != nil {
-			return err
-		}
-		quantized = m.c.adoptModel(out)
-		return nil
-	})
-	return quantized, err
+func (m *Model) Quantize(options QuantizeOptions) (*Model, error) {
+	c := new(C.trafo_quantize_options)
+	mustInit(C.trafo_quantize_options_init(c, C.sizeof_trafo_quantize_options))
+	if options.Int4 {
+		c.bits = 4
+	}
+	if options.GPTQ {
+		c.method = C.TRAFO_QUANTIZE_GPTQ
+	}
+	names, free := views(options.KeepFloat)
+	defer free()
+	c.keep_float, c.keep_float_count = names, C.size_t(len(options.KeepFloat))
+	return m.calibrated(context.Background(), "Model.Quantize", options.Calibration, options.Tokenizer,
+		func(corpus *C.trafo_corpus, subwords *C.trafo_tokenizer, _ *C.trafo_cancel, out **C.trafo_model) *C.trafo_error {
+			c.calibration, c.tokenizer = corpus, subwords
+			return C.trafo_model_quantize(m.ptr, c, out)
+		})
 }

@@ -26,38 +26,21 @@ type SparsifyOptions struct {
 // ctx. ErrInvalidArgument: an option, Wanda without calibration or with another vocabulary, TwoOfFour and a row
 // that is no multiple of 4 weights long, or the model has an adapter. ErrUnsupported: int8 weights. ErrNonFinite:
 // a weight, or an input of a layer.
-func (m *Model) Sparsify(ctx context.Context, options SparsifyOptions) (sparse *Model, err error) {
-	const origin = "Model.Sparsify"
-	err = m.within(ctx, origin, func() error {
-		c := new(C.trafo_sparsify_options)
-		mustInit(C.trafo_sparsify_options_init(c, C.sizeof_trafo_sparsify_options))
-		setUnlessZero(&c.sparsity, C.double(options.Sparsity))
-		if options.Wanda {
-			c.score = C.TRAFO_PRUNE_WANDA
-		}
-		if options.TwoOfFour {
-			c.pattern = C.TRAFO_SPARSITY_2_4
-		}
-		lent, err := lendCalibration(origin, options.Calibration, options.Tokenizer)
-		if err != nil {
-			return err
-		}
-		defer lent.release()
-		c.calibration, c.tokenizer = lent.corpus, lent.tokenizer
-		var out *C.trafo_model
-		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
-			return C.trafo_model_sparsify(m.ptr, c, cancel, &out)
+func (m *Model) Sparsify(ctx context.Context, options SparsifyOptions) (*Model, error) {
+	c := new(C.trafo_sparsify_options)
+	mustInit(C.trafo_sparsify_options_init(c, C.sizeof_trafo_sparsify_options))
+	setUnlessZero(&c.sparsity, C.double(options.Sparsity))
+	if options.Wanda {
+		c.score = C.TRAFO_PRUNE_WANDA
+	}
+	if options.TwoOfFour {
+		c.pattern = C.TRAFO_SPARSITY_2_4
+	}
+	return m.calibrated(ctx, "Model.Sparsify", options.Calibration, options.Tokenizer,
+		func(corpus *C.trafo_corpus, subwords *C.trafo_tokenizer, cancel *C.trafo_cancel, out **C.trafo_model) *C.trafo_error {
+			c.calibration, c.tokenizer = corpus, subwords
+			return C.trafo_model_sparsify(m.ptr, c, cancel, out)
 		})
-		if err != nil {
-			return err
-		}
-		if err := m.c.core.finish(failure); err != nil {
-			return told(lent.sources, withContext(ctx, err, false))
-		}
-		sparse = m.c.adoptModel(out)
-		return nil
-	})
-	return sparse, err
 }
 
 // Zeros is the number of elements of the parameter with this index (of ParameterInfos) that are exactly zero; of
