@@ -66,6 +66,11 @@ RECIPES = [
     Recipe("teacher, low rank 50 %, distilled", "tune", "teacher, low rank 50 %", TUNED, BOTH),
     Recipe("tiny, low rank 50 %", "factorize", TINY, "--ratio 0.5"),
     Recipe("tiny, low rank 50 %, tuned", "tune", "tiny, low rank 50 %", TUNED, timed=True),
+    Recipe("tiny, shared decoder layers", "train", "", "--task tiny --transformer-tied-layers 1 1 3 3"),
+    Recipe("tiny, shared layers", "train", "", "--task tiny --transformer-tied-layers 1 1 3 3 --transformer-tied-encoder-layers 1 1 3 3"),
+    Recipe("tiny, layer drop", "train", "", "--task tiny --layer-drop 0.1"),
+    Recipe("tiny, layer drop, half the decoder", "prune", "tiny, layer drop", "--layers {encoder} {half_decoder}"),
+    Recipe("tiny, half the decoder", "prune", TINY, "--layers {encoder} {half_decoder}"),
 ]
 
 # Pairs of (model, weights) that are compared by paired bootstrap, besides each with the teacher and with its own float32 form.
@@ -75,6 +80,10 @@ COMPARED = [
     (("tiny, --quantize-bits 8", "int8"), ("tiny, tuned", "float32")),
     (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "float32")),
     (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "int4")),
+    (("tiny, shared decoder layers", "float32"), (TINY, "float32")),
+    (("tiny, shared layers", "float32"), (TINY, "float32")),
+    (("tiny, layer drop", "float32"), (TINY, "float32")),
+    (("tiny, layer drop, half the decoder", "float32"), ("tiny, half the decoder", "float32")),
 ]
 
 
