@@ -163,6 +163,17 @@ std::optional<Job> mpi_job(bool asked) {
   return std::nullopt;
 }
 
+// Slurm's variables alone say little: batch scripts and shells have them too. srun alone sets this
+// one, and each task would train by itself.
+void refuse_unsaid_step() {
+  const int64_t tasks = number_in("SLURM_STEP_NUM_TASKS").value_or(1);
+  if (tasks > 1)
+    usage_error(
+        fmt::format("srun has started {} tasks: --launcher slurm makes them the ranks of one run "
+                    "(with MPI: --launcher mpi), --launcher none trains alone in each",
+                    tasks));
+}
+
 bool is_under_torchrun() {
   for (const char* variable : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     if (!text_in(variable)) return false;
@@ -183,6 +194,7 @@ Job found_job(const LaunchArguments& arguments) {
   if (arguments.launcher == "auto") {
     if (const auto job = mpi_job(false)) return *job;
     if (is_under_torchrun()) return torchrun_job(arguments);
+    refuse_unsaid_step();
   }
   return {};
 }
@@ -212,7 +224,9 @@ void add_launch_flags(CLI::App& app, LaunchArguments& arguments) {
          "--launcher", arguments.launcher,
          "what has started this process. mpi: it is one rank of an MPI job, as under mpirun "
          "or srun. torchrun, slurm: it is one rank, and the environment says which. none: it "
-         "trains alone. auto: mpi or torchrun with several processes (default auto)")
+         "trains alone. auto: mpi or torchrun with several processes, and none else; a step of "
+         "srun with "
+         "several tasks is refused then (default auto)")
       ->type_name("NAME")
       ->check(CLI::IsMember({"auto", "mpi", "torchrun", "slurm", "none"}))
       ->group("Machine");
@@ -234,7 +248,12 @@ void add_launch_flags(CLI::App& app, LaunchArguments& arguments) {
       ->group("Machine");
   app.add_option("--rank-timeout", arguments.rank_timeout,
                  "seconds that the ranks of a job wait for the slowest one, saving included "
-                 "(default 600; until all have joined: 300)")
+                 "(default 600)")
+      ->type_name("N")
+      ->check(CLI::Range(1.0, 1e6))
+      ->group("Machine");
+  app.add_option("--join-timeout", arguments.join_timeout,
+                 "seconds that the ranks of a job wait until all have joined (default 300)")
       ->type_name("N")
       ->check(CLI::Range(1.0, 1e6))
       ->group("Machine");
@@ -243,6 +262,7 @@ void add_launch_flags(CLI::App& app, LaunchArguments& arguments) {
 Job job_of(const LaunchArguments& arguments) {
   Job job = found_job(arguments);
   job.timeout = arguments.rank_timeout;
+  job.join_timeout = arguments.join_timeout;
   if (job.kind == Job::Kind::tcp)
     take_token(job);
   else if (!arguments.master.empty())

@@ -14,6 +14,7 @@ namespace translate_train {
 struct LaunchArguments {
   std::string launcher = "auto";
   double rank_timeout = 0;  // seconds; 0: the library's default
+  double join_timeout = 0;  // the same
   int64_t nodes = 0;        // 0: not said
   int64_t node_rank = -1;   // below 0: not said
   std::string master;
@@ -33,6 +34,7 @@ struct Job {
   std::string token{};          // the secret of the job, with tcp
   bool has_open_token = false;  // every user of this host could know it
   double timeout = 0;           // seconds that ranks wait for each other; 0: the library's default
+  double join_timeout = 0;      // the same, until all have joined
 
   bool is_alone() const { return kind == Kind::alone; }
 };

@@ -127,6 +127,7 @@ Group Ranks::join(size_t index) const {
   options.size = of_mpi ? 0 : static_cast<int32_t>(static_cast<size_t>(job_.size) * count());
   options.transport = transport_;
   if (job_.timeout > 0) options.timeout_s = job_.timeout;
+  if (job_.join_timeout > 0) options.start_timeout_s = job_.join_timeout;
   return make<Group>(trafo_group_new, contexts_[index].get(), &options, id_.data(), id_.size());
 }
 

@@ -194,9 +194,10 @@ int32_t on_event(void* user_data, const trafo_event* event) {
   }
 }
 
-int exit_code_of(const SignalCancel& signals) {
-  if (signals.received() == 0) return kDone;
-  return signals.received() == SIGTERM ? kTerminated : kInterrupted;
+// Of a run that was cancelled. If this process has received no signal, a process of another rank
+// has: the run has not come to its end here either.
+int exit_code_of(const SignalCancel* signals) {
+  return signals && signals->received() == SIGINT ? kInterrupted : kTerminated;
 }
 
 }  // namespace
@@ -268,7 +269,7 @@ int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
     if (error.trafo_code() != TRAFO_CANCELLED) records.fail(error.trafo_code() == TRAFO_NON_FINITE);
     if (!session.problem.empty()) throw CliError(kFailed, session.problem);
     if (error.trafo_code() != TRAFO_CANCELLED) throw;
-    exit_code = exit_code_of(signals);
+    exit_code = exit_code_of(&signals);
   }
   reporter.status("");
   return exit_code;
@@ -284,10 +285,11 @@ int run_other_rank(trafo_trainer* trainer, const ProfileRequest& profile, bool i
       check(trafo_trainer_run(trainer, updates, cancel.get(), nullptr, nullptr, &stop));
       return stop;
     });
-  } catch (const CliError& error) {  // the first rank knows who has cancelled
+    return kDone;
+  } catch (const CliError& error) {
     if (error.trafo_code() != TRAFO_CANCELLED) throw;
+    return exit_code_of(signals ? &*signals : nullptr);
   }
-  return signals ? exit_code_of(*signals) : kDone;
 }
 
 }  // namespace translate_train
