@@ -12,7 +12,7 @@ packages=(
   build-essential cmake ninja-build ccache pkg-config python3 zlib1g-dev
   libsentencepiece-dev libhwy-dev nlohmann-json3-dev
   libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev
-  libgtest-dev libopenblas-dev libopenmpi-dev openmpi-bin file
+  libgtest-dev libopenblas-dev libopenmpi-dev openmpi-bin iproute2 file
 )
 # Debian 12 has two Rusts: rustc is 1.63, rustc-web is the one that its browsers are built with.
 rust_packages() {
