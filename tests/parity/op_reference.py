@@ -150,7 +150,7 @@ def rms_norm(x, gamma, epsilon, peer):
 
 
 def rotary(x, positions, heads, kv_heads, head_dim, theta):
-    """The halves of every head against each other; keys and values repeated for the queries that share them."""
+    """The halves of every head of queries and keys against each other; values stay as they are."""
     half = torch.arange(head_dim // 2, dtype=torch.float64, device=x.device)
     angles = positions.double()[:, None] * theta ** (-2 * half / head_dim)
     cosine, sine = angles.cos().to(x.dtype)[:, None], angles.sin().to(x.dtype)[:, None]
@@ -159,13 +159,8 @@ def rotary(x, positions, heads, kv_heads, head_dim, theta):
     def turn(y):
         a, b = y.chunk(2, -1)
         return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
-    queries = turn(parts[:, :heads])
-    if kv_heads == 0:
-        return queries.reshape(x.shape)
-    repeats = heads // kv_heads
-    keys = turn(parts[:, heads:heads + kv_heads]).repeat_interleave(repeats, 1)
-    values = parts[:, heads + kv_heads:].repeat_interleave(repeats, 1)
-    return torch.cat([queries, keys, values], 1).reshape(x.shape[0], 3 * heads * head_dim)
+    turned = heads + kv_heads
+    return torch.cat([turn(parts[:, :turned]), parts[:, turned:]], 1).reshape(x.shape)
 
 
 def swiglu(x):
