@@ -7,6 +7,7 @@
 #
 # On Debian 12, as root or with sudo: installs the cross compiler and qemu-user. The libraries of arm64 are unpacked into
 # build/aarch64-sysroot (TRAFO_SYSROOT: another folder); the system has none of them. QEMU_CPU selects the processor that qemu emulates.
+# TRAFO_PREBUILT=1: installs and builds nothing, on a machine that has qemu-aarch64, build/aarch64 and the sysroot.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=${TRAFO_SYSROOT:-$PWD/build/aarch64-sysroot} build=build/aarch64 long=0
@@ -15,49 +16,65 @@ for argument in "$@"; do
   long=1
 done
 
-missing=()
-for package in g++-aarch64-linux-gnu qemu-user; do
-  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
-done
-if [[ ${#missing[@]} -gt 0 ]]; then
-  as_root=()
-  [[ $EUID -eq 0 ]] || as_root=(sudo)
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-fi
-
-# A package manager of its own, whose system is empty and of arm64, resolves and downloads; nothing is installed.
-if [[ ! -f $root/complete ]]; then
-  rm -rf "$root"
-  state=$root.apt
-  mkdir -p "$root" "$state/lists/partial" "$state/cache/archives/partial"
-  : >"$state/status"
-  options=(-qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$state" -o Dir::State::status="$state/status"
-    -o Dir::State::Lists="$state/lists" -o Dir::Cache="$state/cache" -o Debug::NoLocking=1)
-  apt-get "${options[@]}" update
-  apt-get "${options[@]}" install -y --download-only --no-install-recommends zlib1g-dev libsentencepiece-dev libhwy-dev \
-    nlohmann-json3-dev libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev libgtest-dev >/dev/null
-  for package in "$state"/cache/archives/*.deb; do
-    dpkg-deb -x "$package" "$root"
-  done
-  # Absolute links would lead out of the sysroot.
-  while read -r link; do
-    ln -sfr "$root$(readlink "$link")" "$link"
-  done < <(find "$root" -type l -lname '/*')
-  rm -rf "$state"
-  touch "$root/complete"
-fi
-
-cmake -S . -B "$build" -G Ninja --toolchain cmake/aarch64-linux-gnu.cmake -DTRAFO_SYSROOT="$root" -DCMAKE_BUILD_TYPE=Release \
-  -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=OFF -DTRAFO_UNITY_LIBRARY=ON \
-  -DCMAKE_C_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" >/dev/null
 programs=(op_tests unit_tests)
 [[ $long -eq 1 ]] && programs+=(train_tests parity_tests c_api_test c_api_threads_test)
 run() { qemu-aarch64 -L "$root" "$@"; }
-cmake --build "$build" --target trafo translate-train "${programs[@]}"
-aarch64-linux-gnu-readelf -h "$build/libtrafo.so" | grep -q AArch64 || { echo "aarch64: libtrafo.so is for another processor" >&2; exit 1; }
+prepare() {
+  local missing=() as_root=()
+  for package in g++-aarch64-linux-gnu qemu-user; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+  done
+  if [[ ${#missing[@]} -gt 0 ]]; then
+    [[ $EUID -eq 0 ]] || as_root=(sudo)
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  fi
+
+  # A package manager of its own, whose system is empty and of arm64, resolves and downloads; nothing is installed.
+  if [[ ! -f $root/complete ]]; then
+    rm -rf "$root"
+    state=$root.apt
+    mkdir -p "$root" "$state/lists/partial" "$state/cache/archives/partial"
+    : >"$state/status"
+    options=(-qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State="$state" -o Dir::State::status="$state/status"
+      -o Dir::State::Lists="$state/lists" -o Dir::Cache="$state/cache" -o Debug::NoLocking=1)
+    apt-get "${options[@]}" update
+    apt-get "${options[@]}" install -y --download-only --no-install-recommends zlib1g-dev libsentencepiece-dev libhwy-dev \
+      nlohmann-json3-dev libcli11-dev libyaml-cpp-dev libfmt-dev libspdlog-dev libgtest-dev >/dev/null
+    for package in "$state"/cache/archives/*.deb; do
+      dpkg-deb -x "$package" "$root"
+    done
+    # Absolute links would lead out of the sysroot.
+    while read -r link; do
+      ln -sfr "$root$(readlink "$link")" "$link"
+    done < <(find "$root" -type l -lname '/*')
+    rm -rf "$state"
+    touch "$root/complete"
+  fi
+
+  cmake -S . -B "$build" -G Ninja --toolchain cmake/aarch64-linux-gnu.cmake -DTRAFO_SYSROOT="$root" -DCMAKE_BUILD_TYPE=Release \
+    -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=OFF -DTRAFO_UNITY_LIBRARY=ON \
+    -DCMAKE_C_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/cmake/ccache.sh" >/dev/null
+  cmake --build "$build" --target trafo translate-train "${programs[@]}"
+  aarch64-linux-gnu-readelf -h "$build/libtrafo.so" | grep -q AArch64 || { echo "aarch64: libtrafo.so is for another processor" >&2; exit 1; }
+}
+[[ ${TRAFO_PREBUILT:-0} == 1 ]] || prepare
 run "$build/translate-train" --version
 [[ $long -eq 1 ]] || exit 0
+
+# A program of Google Test runs in one process for each processor of this machine; one of C runs once.
+run_shards() {
+  local shards=1 shard status=0 jobs=()
+  [[ $1 != *_tests ]] || shards=$(nproc)
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "$@" &
+    jobs+=($!)
+  done
+  for shard in "${jobs[@]}"; do
+    wait "$shard" || status=1
+  done
+  return "$status"
+}
 
 failed=0
 for program in "${programs[@]}"; do
@@ -67,7 +84,7 @@ for program in "${programs[@]}"; do
   # Without tests of processes that end: a fork of several threads does not return in qemu-user. And without those that start a
   # program of this build: this machine's kernel would have to run it.
   [[ $program == *_tests ]] && arguments=(--gtest_brief=1 --gtest_filter=-*DeathTest*:CudaPlugin.AProgram*)
-  run "$path" "${arguments[@]}" || { echo "aarch64: $program failed"; failed=1; }
+  run_shards "$path" "${arguments[@]}" || { echo "aarch64: $program failed"; failed=1; }
 done
 
 echo "== translate-train"
