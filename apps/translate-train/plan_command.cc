@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 struct PlanArguments {
   FlagValues values;
   int64_t sentence_length = 32;
+  int64_t nodes = 1;
   bool json = false;
 };
 
@@ -37,6 +38,7 @@ std::vector<trafo_device_info> cuda_devices() {
 
 struct RankPlan {
   std::string device;
+  int64_t node = 0;
   trafo_memory_plan plan{};
 };
 
@@ -46,6 +48,7 @@ struct PlanRequest {
   const trafo_model_config* teacher;  // may be null
   const std::vector<std::string>& frozen;
   int64_t sentence_length;
+  int64_t nodes;
 };
 
 trafo_memory_plan plan_of_rank(const PlanRequest& request, size_t rank, size_t ranks) {
@@ -55,14 +58,15 @@ trafo_memory_plan plan_of_rank(const PlanRequest& request, size_t rank, size_t r
   trafo_memory_plan plan{};
   const int64_t source_tokens = has_encoder(request.config.model) ? tokens : 0;
   const auto of_rank = static_cast<int32_t>(rank), size = static_cast<int32_t>(ranks);
+  const auto hosts = static_cast<int32_t>(request.nodes);
   if (request.teacher)
     check(trafo_plan_distillation(&request.config.model, request.teacher, &request.config.trainer,
-                                  patterns.data(), patterns.size(), of_rank, size, sentences,
+                                  patterns.data(), patterns.size(), of_rank, size, hosts, sentences,
                                   source_tokens, tokens, &plan, sizeof plan));
   else
     check(trafo_plan_training_of_rank(&request.config.model, &request.config.trainer,
-                                      patterns.data(), patterns.size(), of_rank, size, sentences,
-                                      source_tokens, tokens, &plan, sizeof plan));
+                                      patterns.data(), patterns.size(), of_rank, size, hosts,
+                                      sentences, source_tokens, tokens, &plan, sizeof plan));
   return plan;
 }
 
@@ -72,16 +76,18 @@ std::vector<RankPlan> plan_ranks(TrainConfig& config, const Settings& settings,
   std::vector<std::string> devices{"cuda"};
   if (settings.has("devices")) devices = devices_of(settings);
   if (devices[0] == "cpu") settings.refuse("devices", "plan is for GPUs, got cpu");
-  if (config.trainer.batch_fit && devices.size() > 1) {
+  const size_t ranks = devices.size() * static_cast<size_t>(request.nodes);
+  if (config.trainer.batch_fit && ranks > 1) {
     int64_t tokens = INT64_MAX;
-    for (size_t rank = 0; rank < devices.size(); ++rank)
-      tokens = std::min(tokens, plan_of_rank(request, rank, devices.size()).batch_tokens);
+    for (size_t rank = 0; rank < ranks; ++rank)
+      tokens = std::min(tokens, plan_of_rank(request, rank, ranks).batch_tokens);
     config.trainer.batch_fit = 0;
     config.trainer.batch_tokens = tokens;
   }
   std::vector<RankPlan> plans;
-  for (size_t rank = 0; rank < devices.size(); ++rank)
-    plans.push_back({devices[rank], plan_of_rank(request, rank, devices.size())});
+  for (size_t rank = 0; rank < ranks; ++rank)
+    plans.push_back({devices[rank % devices.size()], static_cast<int64_t>(rank / devices.size()),
+                     plan_of_rank(request, rank, ranks)});
   return plans;
 }
 
@@ -121,7 +127,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   const std::vector<std::string> frozen =
       settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{};
   const PlanRequest request{config, teacher ? &*teacher : nullptr, frozen,
-                            arguments.sentence_length};
+                            arguments.sentence_length, arguments.nodes};
   const std::vector<RankPlan> ranks = plan_ranks(config, settings, request);
   const RankPlan& largest = *std::max_element(
       ranks.begin(), ranks.end(),
@@ -144,7 +150,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
     json["fits"] = all_fit;
     if (ranks.size() > 1) json["ranks"] = Json::array();
     for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
-      json["ranks"].push_back({{"device", ranks[rank].device}});
+      json["ranks"].push_back({{"device", ranks[rank].device}, {"node", ranks[rank].node}});
       json["ranks"].back().update(json_of(ranks[rank].plan));
     }
     json["devices"] = Json::array();
@@ -164,7 +170,9 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const trafo_memory_plan& plan = ranks[rank].plan;
     if (ranks.size() > 1)
-      out.show(fmt::format("rank {} of {}, on {}", rank, ranks.size(), ranks[rank].device));
+      out.show(
+          fmt::format("rank {} of {}, on {}{}", rank, ranks.size(), ranks[rank].device,
+                      arguments.nodes > 1 ? fmt::format(" of node {}", ranks[rank].node) : ""));
     row("weights", plan.weights_bytes);
     row("gradients", plan.gradients_bytes);
     row("optimizer", plan.optimizer_bytes);
@@ -188,6 +196,12 @@ Action add_plan(CLI::App& app) {
   app.add_option("--sentence-length", arguments->sentence_length,
                  "tokens of a sentence of the batch that is planned")
       ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--nodes", arguments->nodes,
+                 "the number of nodes, each with the GPUs of --devices: several exchange gradients "
+                 "in other ways, which takes other memory")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   app.add_flag("--json", arguments->json, "one JSON object");
   app.footer("The memory that training takes on a GPU, which need not be there.");

@@ -111,12 +111,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new_in_group(trafo_group *gr
                                                                  trafo_trainer **out);
 
 /* trafo_plan_training for rank `rank` of a group of `size`: with its shard of the optimizer's states, the sums of lanes that it keeps and
- * those that it receives. options may be NULL. lanes 1 is planned as one for each rank. With batch_fit the batch fits this rank; a group takes
- * the smallest batch of all its ranks. INVALID_ARGUMENT also: there is no such rank, or lanes is above 1 and below `size`. since 0.1 */
+ * those that it receives. The ranks are on `hosts` hosts, equally many on each, host by host: several hosts exchange gradients beside the
+ * backward pass or in two levels, which takes other memory than on one host. options may be NULL. lanes 1 is planned as one for each rank.
+ * With batch_fit the batch fits this rank; a group takes the smallest batch of all its ranks. INVALID_ARGUMENT also: there is no such rank,
+ * hosts is below 1 or `size` is no multiple of it, or lanes is above 1 and below `size`. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training_of_rank(const trafo_model_config *config,
                                                                   const trafo_trainer_options *options,
                                                                   const trafo_string_view *frozen, size_t frozen_count,
-                                                                  int32_t rank, int32_t size, int64_t sentences,
+                                                                  int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
                                                                   int64_t source_tokens, int64_t target_tokens,
                                                                   trafo_memory_plan *out, size_t struct_size);
 

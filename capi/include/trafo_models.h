@@ -653,13 +653,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_conf
                                                           int64_t sentences, int64_t source_tokens, int64_t target_tokens,
                                                           trafo_memory_plan *out, size_t struct_size);
 
-/* The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank `rank` of a group of `size` as of
- * trafo_plan_training_of_rank; 0 of 1 without a group. options may be NULL. INVALID_ARGUMENT also: the teacher is of another architecture or
- * has another number of tokens, there is no such rank, or lanes is above 1 and below `size`. since 0.1 */
+/* The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank `rank` of a group of `size` on `hosts`
+ * hosts as of trafo_plan_training_of_rank, with its errors; 0 of 1 on 1 without a group. options may be NULL. INVALID_ARGUMENT also: the
+ * teacher is of another architecture or has another number of tokens. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_config *config, const trafo_model_config *teacher,
                                                               const trafo_trainer_options *options,
                                                               const trafo_string_view *frozen, size_t frozen_count,
-                                                              int32_t rank, int32_t size, int64_t sentences,
+                                                              int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
                                                               int64_t source_tokens, int64_t target_tokens,
                                                               trafo_memory_plan *out, size_t struct_size);
 

@@ -100,6 +100,14 @@ trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
   return result;
 }
 
+// As a group over NCCL finds it when it joins.
+TrainingGroup planned_group(const Call& call, int32_t rank, int32_t size, int32_t hosts) {
+  require_rank(rank, size);
+  if (hosts < 1 || size % hosts != 0)
+    call.refuse("hosts must be at least 1 and divide the ", size, " ranks, got ", hosts);
+  return hosts == 1 ? TrainingGroup(rank, size) : TrainingGroup(rank, size, true, size / hosts);
+}
+
 }  // namespace
 
 trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
@@ -131,16 +139,16 @@ trafo_error* trafo_plan_training(const trafo_model_config* config,
 trafo_error* trafo_plan_training_of_rank(const trafo_model_config* config,
                                          const trafo_trainer_options* options,
                                          const trafo_string_view* frozen, size_t frozen_count,
-                                         int32_t rank, int32_t size, int64_t sentences,
-                                         int64_t source_tokens, int64_t target_tokens,
-                                         trafo_memory_plan* out, size_t struct_size) {
+                                         int32_t rank, int32_t size, int32_t hosts,
+                                         int64_t sentences, int64_t source_tokens,
+                                         int64_t target_tokens, trafo_memory_plan* out,
+                                         size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
-    require_rank(rank, size);
     const BatchSizes sizes{sentences, source_tokens, target_tokens};
     init_options(call, out, struct_size,
                  plan_of_rank(call, {config, options, frozen, frozen_count, sizes},
-                              TrainingGroup(rank, size)));
+                              planned_group(call, rank, size, hosts)));
   });
 }
 
@@ -148,18 +156,17 @@ trafo_error* trafo_plan_distillation(const trafo_model_config* config,
                                      const trafo_model_config* teacher,
                                      const trafo_trainer_options* options,
                                      const trafo_string_view* frozen, size_t frozen_count,
-                                     int32_t rank, int32_t size, int64_t sentences,
+                                     int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
                                      int64_t source_tokens, int64_t target_tokens,
                                      trafo_memory_plan* out, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
     if (!teacher) call.refuse("teacher is NULL");
-    require_rank(rank, size);
     const ModelConfig of_teacher = wanted_model(call, teacher).config;
     const BatchSizes sizes{sentences, source_tokens, target_tokens};
     init_options(call, out, struct_size,
                  plan_of_rank(call, {config, options, frozen, frozen_count, sizes, &of_teacher},
-                              TrainingGroup(rank, size)));
+                              planned_group(call, rank, size, hosts)));
   });
 }
 

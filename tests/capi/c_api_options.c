@@ -283,44 +283,66 @@ void test_options(void) {
         TRAFO_NOT_FOUND, "no.such");
   // Two ranks have a lane and half of the moments each. Of four lanes, the sum of one waits.
   trafo_memory_plan rank, other;
-  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 2, 8, 8, &rank, sizeof rank));
-  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 1, 2, 2, 8, 8, &other, sizeof other));
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 1, 2, 8, 8, &rank, sizeof rank));
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 1, 2, 1, 2, 8, 8, &other,
+                                 sizeof other));
   CHECK(rank.weights_bytes == wide.weights_bytes && rank.gradients_bytes == wide.gradients_bytes);
   CHECK(rank.optimizer_bytes < wide.optimizer_bytes * 2 / 3);
   CHECK(other.optimizer_bytes < wide.optimizer_bytes * 2 / 3);
   // With bfloat16, the lane that is sent has a copy, and what is received is half as large.
   trainer.communication_dtype = TRAFO_COMMUNICATION_BFLOAT16;
-  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 2, 8, 8, &other, sizeof other));
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 1, 2, 8, 8, &other,
+                                 sizeof other));
   CHECK(other.total_bytes < rank.total_bytes + wide.gradients_bytes / 8);
   trainer.communication_dtype = TRAFO_COMMUNICATION_FLOAT32;
   trainer.lanes = 4;
-  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 2, 8, 8, &other, sizeof other));
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 2, 1, 2, 8, 8, &other,
+                                 sizeof other));
   CHECK(other.total_bytes > rank.total_bytes + wide.gradients_bytes / 2);
-  FAILS(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 5, 2, 8, 8, &rank, sizeof rank),
-        TRAFO_INVALID_ARGUMENT, "lanes is 4 and the group has 5 ranks");
-  FAILS(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 2, 2, 2, 8, 8, &rank, sizeof rank),
-        TRAFO_INVALID_ARGUMENT, "the rank must be 0 to 1, got 2");
+  FAILS(
+      trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 5, 1, 2, 8, 8, &rank, sizeof rank),
+      TRAFO_INVALID_ARGUMENT, "lanes is 4 and the group has 5 ranks");
+  FAILS(
+      trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 2, 2, 1, 2, 8, 8, &rank, sizeof rank),
+      TRAFO_INVALID_ARGUMENT, "the rank must be 0 to 1, got 2");
   CHECK(all_zero(&rank, sizeof rank));
   trainer.lanes = 1;
+  // In two levels less is received at a time. Beside the backward pass, what is received does not
+  // share the memory of the step.
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 4, 1, 2, 8, 8, &rank, sizeof rank));
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 4, 2, 2, 8, 8, &other,
+                                 sizeof other));
+  CHECK(other.optimizer_bytes == rank.optimizer_bytes);
+  CHECK(other.total_bytes < rank.total_bytes - wide.gradients_bytes / 8);
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 4, 1, 128, 4096, 4096, &rank,
+                                 sizeof rank));
+  OK(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 4, 4, 128, 4096, 4096, &other,
+                                 sizeof other));
+  CHECK(other.total_bytes > rank.total_bytes + wide.gradients_bytes / 2);
+  const int32_t no_hosts[] = {3, 0, -1};
+  for (int i = 0; i < 3; ++i)
+    FAILS(trafo_plan_training_of_rank(&config, &trainer, NULL, 0, 0, 4, no_hosts[i], 2, 8, 8,
+                                      &other, sizeof other),
+          TRAFO_INVALID_ARGUMENT, "hosts must be at least 1 and divide the 4 ranks, got");
   trafo_model_config teacher = config;
   teacher.width = 256;
-  OK(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 0, 1, 2, 8, 8, &narrow,
+  OK(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 0, 1, 1, 2, 8, 8, &narrow,
                              sizeof narrow));
   CHECK(wide.teacher_bytes == 0 && narrow.teacher_bytes > 0);
   CHECK(narrow.weights_bytes == wide.weights_bytes);
   CHECK(narrow.total_bytes >= wide.total_bytes + narrow.teacher_bytes);
-  OK(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 1, 2, 2, 8, 8, &other,
+  OK(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 1, 2, 1, 2, 8, 8, &other,
                              sizeof other));
   CHECK(other.teacher_bytes == narrow.teacher_bytes);
   CHECK(other.optimizer_bytes < narrow.optimizer_bytes * 2 / 3);
-  FAILS(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 2, 2, 2, 8, 8, &other,
+  FAILS(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 2, 2, 1, 2, 8, 8, &other,
                                 sizeof other),
         TRAFO_INVALID_ARGUMENT, "the rank must be 0 to 1, got 2");
-  FAILS(trafo_plan_distillation(&config, NULL, &trainer, NULL, 0, 0, 1, 2, 8, 8, &narrow,
+  FAILS(trafo_plan_distillation(&config, NULL, &trainer, NULL, 0, 0, 1, 1, 2, 8, 8, &narrow,
                                 sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "teacher is NULL");
   teacher.vocabulary += 1;
-  FAILS(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 0, 1, 2, 8, 8, &narrow,
+  FAILS(trafo_plan_distillation(&config, &teacher, &trainer, NULL, 0, 0, 1, 1, 2, 8, 8, &narrow,
                                 sizeof narrow),
         TRAFO_INVALID_ARGUMENT, "the teacher has the architecture");
   CHECK(trainer.teacher_weight == 0.5 && trainer.teacher_temperature == 1);

@@ -160,6 +160,14 @@ TEST_F(DevicesCli, APlanHasTheRanks) {
             largest + 2 * one.at("gradients_bytes").get<int64_t>());
   const Outcome text = trained(words_of("plan --task tiny --devices 0,1"));
   EXPECT_NE(text.out.find("rank 1 of 2, on cuda:1\n"), std::string::npos) << text.out;
+  // Hosts of one rank exchange beside the backward pass: what is received has memory of its own.
+  const auto nodes = nlohmann::json::parse(trained(words_of(tiny + "--nodes 4")).out);
+  ASSERT_EQ(nodes.at("ranks").size(), 4u);
+  EXPECT_EQ(nodes.at("ranks")[3].at("node"), 3);
+  EXPECT_GT(nodes.at("total_bytes").get<int64_t>(),
+            largest + one.at("gradients_bytes").get<int64_t>() / 2);
+  const Outcome pairs = trained(words_of("plan --task tiny --devices 0,1 --nodes 2"));
+  EXPECT_NE(pairs.out.find("rank 3 of 4, on cuda:1 of node 1\n"), std::string::npos) << pairs.out;
   const Outcome fit = trained(
       words_of("plan --task tiny --devices 0,1 --mini-batch-fit --memory-limit 300MiB --json"));
   const auto fitted = nlohmann::json::parse(fit.out);

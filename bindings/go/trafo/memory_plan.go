@@ -35,14 +35,15 @@ func PlanTraining(config ModelConfig, options TrainerOptions, sentences, sourceT
 }
 
 // PlanTrainingOfRank is PlanTraining for one rank of a group of size ranks: with its shard of the
-// optimizer's states, the sums of lanes that it keeps and those that it receives. Lanes 1 is planned
-// as one for each rank. With BatchFit the batch fits this rank; a group takes the smallest batch of
-// all its ranks.
-func PlanTrainingOfRank(config ModelConfig, options TrainerOptions, rank, size int, sentences, sourceTokens, targetTokens int64, frozen ...string) (MemoryPlan, error) {
+// optimizer's states, the sums of lanes that it keeps and those that it receives. The ranks are on
+// hosts hosts, equally many on each, host by host; several exchange in other ways. Lanes 1 is
+// planned as one for each rank. With BatchFit the batch fits this rank; a group takes the smallest
+// batch of all its ranks.
+func PlanTrainingOfRank(config ModelConfig, options TrainerOptions, rank, size, hosts int, sentences, sourceTokens, targetTokens int64, frozen ...string) (MemoryPlan, error) {
 	patterns, free := views(frozen)
 	defer free()
 	var p C.trafo_memory_plan
-	err := check(C.trafo_plan_training_of_rank(config.c(), options.c(), patterns, C.size_t(len(frozen)), cInt(rank), cInt(size),
+	err := check(C.trafo_plan_training_of_rank(config.c(), options.c(), patterns, C.size_t(len(frozen)), cInt(rank), cInt(size), cInt(hosts),
 		C.int64_t(sentences), C.int64_t(sourceTokens), C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
 	if err != nil {
 		return MemoryPlan{}, err
@@ -51,12 +52,12 @@ func PlanTrainingOfRank(config ModelConfig, options TrainerOptions, rank, size i
 }
 
 // PlanDistillation is PlanTrainingOfRank for a model with a teacher of this configuration, as of
-// Model.LoadTeacher. Without a group, rank is 0 and size 1.
-func PlanDistillation(config, teacher ModelConfig, options TrainerOptions, rank, size int, sentences, sourceTokens, targetTokens int64, frozen ...string) (MemoryPlan, error) {
+// Model.LoadTeacher. Without a group, rank is 0, size 1 and hosts 1.
+func PlanDistillation(config, teacher ModelConfig, options TrainerOptions, rank, size, hosts int, sentences, sourceTokens, targetTokens int64, frozen ...string) (MemoryPlan, error) {
 	patterns, free := views(frozen)
 	defer free()
 	var p C.trafo_memory_plan
-	err := check(C.trafo_plan_distillation(config.c(), teacher.c(), options.c(), patterns, C.size_t(len(frozen)), cInt(rank), cInt(size),
+	err := check(C.trafo_plan_distillation(config.c(), teacher.c(), options.c(), patterns, C.size_t(len(frozen)), cInt(rank), cInt(size), cInt(hosts),
 		C.int64_t(sentences), C.int64_t(sourceTokens), C.int64_t(targetTokens), &p, C.sizeof_trafo_memory_plan))
 	if err != nil {
 		return MemoryPlan{}, err

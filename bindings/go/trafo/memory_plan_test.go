@@ -89,7 +89,7 @@ func TestTheTeacherIsPlanned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taught, err := PlanDistillation(config, teacher, TrainerOptions{}, 0, 1, 2, 8, 8)
+	taught, err := PlanDistillation(config, teacher, TrainerOptions{}, 0, 1, 1, 2, 8, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestTheTeacherIsPlanned(t *testing.T) {
 		t.Errorf("%+v, %+v", alone, taught)
 	}
 	teacher.Vocabulary = 101
-	if _, err := PlanDistillation(config, teacher, TrainerOptions{}, 0, 1, 2, 8, 8); !errors.Is(err, ErrInvalidArgument) {
+	if _, err := PlanDistillation(config, teacher, TrainerOptions{}, 0, 1, 1, 2, 8, 8); !errors.Is(err, ErrInvalidArgument) {
 		t.Error(err)
 	}
 }
@@ -185,7 +185,7 @@ func TestPlansOfRanksShareTheMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for rank := range 4 {
-		plan, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), rank, 4, 2, 8, 8)
+		plan, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), rank, 4, 1, 2, 8, 8)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,21 @@ func TestPlansOfRanksShareTheMoments(t *testing.T) {
 			t.Errorf("rank %d plans %+v, one rank %+v", rank, plan, alone)
 		}
 	}
-	if _, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), 4, 4, 2, 8, 8); err == nil {
+	near, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), 0, 4, 1, 128, 4096, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), 0, 4, 4, 128, 4096, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if far.Total <= near.Total {
+		t.Errorf("four hosts plan %d bytes, one host %d", far.Total, near.Total)
+	}
+	if _, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), 0, 4, 3, 2, 8, 8); !errors.Is(err, ErrInvalidArgument) {
+		t.Errorf("four ranks on three hosts: %v", err)
+	}
+	if _, err := PlanTrainingOfRank(config, DefaultTrainerOptions(), 4, 4, 1, 2, 8, 8); err == nil {
 		t.Error("rank 4 of 4 was planned")
 	}
 }

@@ -274,7 +274,7 @@ VALUES = {
     "trafo_op_expand.rank": "2", "max_norm": "1", "momentum": "0.5", "weight_decay": "0.1",
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2", "trafo_plan_training_of_rank.size": "2",
-    "trafo_plan_distillation.size": "2",
+    "trafo_plan_distillation.size": "2", "hosts": "1",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
     "frozen_count": "1",
@@ -309,7 +309,7 @@ ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "fi
 INDEXES = {"index", "id"}
 COUNTS = {"id_bytes", "count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
-QUANTITIES = {"size", "rank", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
+QUANTITIES = {"size", "rank", "hosts", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
               "memory_bytes", "value", "k"}
 # Any sign means something: a dimension counted from the end, no padding.

@@ -2935,7 +2935,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank `rank` of a group of `size` as of\n trafo_plan_training_of_rank; 0 of 1 without a group. options may be NULL. INVALID_ARGUMENT also: the teacher is of another architecture or\n has another number of tokens, there is no such rank, or lanes is above 1 and below `size`. since 0.1"]
+    #[doc = " The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank `rank` of a group of `size` on `hosts`\n hosts as of trafo_plan_training_of_rank, with its errors; 0 of 1 on 1 without a group. options may be NULL. INVALID_ARGUMENT also: the\n teacher is of another architecture or has another number of tokens. since 0.1"]
     pub fn trafo_plan_distillation(
         config: *const trafo_model_config,
         teacher: *const trafo_model_config,
@@ -2944,6 +2944,7 @@ unsafe extern "C" {
         frozen_count: usize,
         rank: i32,
         size: i32,
+        hosts: i32,
         sentences: i64,
         source_tokens: i64,
         target_tokens: i64,
@@ -4060,7 +4061,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " trafo_plan_training for rank `rank` of a group of `size`: with its shard of the optimizer's states, the sums of lanes that it keeps and\n those that it receives. options may be NULL. lanes 1 is planned as one for each rank. With batch_fit the batch fits this rank; a group takes\n the smallest batch of all its ranks. INVALID_ARGUMENT also: there is no such rank, or lanes is above 1 and below `size`. since 0.1"]
+    #[doc = " trafo_plan_training for rank `rank` of a group of `size`: with its shard of the optimizer's states, the sums of lanes that it keeps and\n those that it receives. The ranks are on `hosts` hosts, equally many on each, host by host: several hosts exchange gradients beside the\n backward pass or in two levels, which takes other memory than on one host. options may be NULL. lanes 1 is planned as one for each rank.\n With batch_fit the batch fits this rank; a group takes the smallest batch of all its ranks. INVALID_ARGUMENT also: there is no such rank,\n hosts is below 1 or `size` is no multiple of it, or lanes is above 1 and below `size`. since 0.1"]
     pub fn trafo_plan_training_of_rank(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,
@@ -4068,6 +4069,7 @@ unsafe extern "C" {
         frozen_count: usize,
         rank: i32,
         size: i32,
+        hosts: i32,
         sentences: i64,
         source_tokens: i64,
         target_tokens: i64,

@@ -17,8 +17,10 @@ use crate::{ModelConfig, Result, TrainerOptions};
 /// assert!(MemoryPlan::of(&config, &bytes, 128, 4096, 4096)?.optimizer < plan.optimizer / 3);
 /// let frozen = MemoryPlan::of_frozen(&config, &TrainerOptions::new(), &["encoder.*"], 128, 4096, 4096)?;
 /// assert!(frozen.gradients < plan.gradients);
-/// let rank = MemoryPlan::of_rank(&config, &TrainerOptions::new(), &[] as &[&str], (1, 4), 128, 4096, 4096)?;
+/// let rank = MemoryPlan::of_rank(&config, &TrainerOptions::new(), &[] as &[&str], (1, 4, 1), 128, 4096, 4096)?;
 /// assert!(rank.optimizer < plan.optimizer / 3);
+/// let far = MemoryPlan::of_rank(&config, &TrainerOptions::new(), &[] as &[&str], (1, 4, 4), 128, 4096, 4096)?;
+/// assert!(far.total > rank.total);
 /// # Ok(())
 /// # }
 /// ```
@@ -86,14 +88,15 @@ impl MemoryPlan {
         })
     }
 
-    /// The same for rank `rank` of a group of `size`, given as `(rank, size)`: with its shard of the optimizer's states,
-    /// the sums of lanes that it keeps and those that it receives. `lanes` 1 is planned as one for each rank. With
-    /// `batch_fit` the batch fits this rank; a group takes the smallest batch of all its ranks.
+    /// The same for rank `rank` of a group of `size` on `hosts` hosts, given as `(rank, size, hosts)`: with its
+    /// shard of the optimizer's states, the sums of lanes that it keeps and those that it receives. Each host has
+    /// equally many ranks, host by host; several hosts exchange in other ways. `lanes` 1 is planned as one for each
+    /// rank. With `batch_fit` the batch fits this rank; a group takes the smallest batch of all its ranks.
     pub fn of_rank<S: AsRef<str>>(
         config: &ModelConfig,
         options: &TrainerOptions,
         frozen: &[S],
-        (rank, size): (i32, i32),
+        (rank, size, hosts): (i32, i32, i32),
         sentences: i64,
         source_tokens: i64,
         target_tokens: i64,
@@ -108,6 +111,7 @@ impl MemoryPlan {
                 frozen.len(),
                 rank,
                 size,
+                hosts,
                 sentences,
                 source_tokens,
                 target_tokens,
@@ -118,12 +122,12 @@ impl MemoryPlan {
     }
 
     /// The same for a model with a teacher, as by [`Model::load_teacher`](crate::Model::load_teacher). The first pair are
-    /// the configurations of the model and of its teacher. Without a group, the other is `(0, 1)`.
+    /// the configurations of the model and of its teacher. Without a group, the other is `(0, 1, 1)`.
     pub fn with_teacher<S: AsRef<str>>(
         (config, teacher): (&ModelConfig, &ModelConfig),
         options: &TrainerOptions,
         frozen: &[S],
-        (rank, size): (i32, i32),
+        (rank, size, hosts): (i32, i32, i32),
         sentences: i64,
         source_tokens: i64,
         target_tokens: i64,
@@ -139,6 +143,7 @@ impl MemoryPlan {
                 frozen.len(),
                 rank,
                 size,
+                hosts,
                 sentences,
                 source_tokens,
                 target_tokens,

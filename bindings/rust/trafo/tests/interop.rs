@@ -92,7 +92,7 @@ fn a_model_learns_from_its_teacher() -> trafo::Result<()> {
     let wide = ModelConfig::preset("base", vocabulary)?;
     let plan = MemoryPlan::of(&config, &options, 2, 8, 8)?;
     let with =
-        MemoryPlan::with_teacher((&config, &wide), &options, &[] as &[&str], (0, 1), 2, 8, 8)?;
+        MemoryPlan::with_teacher((&config, &wide), &options, &[] as &[&str], (0, 1, 1), 2, 8, 8)?;
     assert_eq!(plan.teacher, 0);
     assert!(with.teacher > 0 && with.total >= plan.total + with.teacher);
     Ok(())
