@@ -35,7 +35,7 @@ void accumulate(Context& context, const Tensor& target, const Tensor& source) {
 // A bound gradient is a part of a workspace, which has one version for all gradients: a gradient
 // that was taken from it is not followed.
 void mark_written(const Variable& variable) {
-  if (variable.leaf && !variable.bound) variable.grad.mark_written();
+  if (!variable.bound) variable.grad.mark_written();
 }
 
 // A gradient that shares memory with another tensor must not be added to in place.

@@ -20,6 +20,8 @@ class Fp8Weights {
   void refresh(const Context& context);
   // Null: the parameter does not multiply in FP8.
   const ops::Fp8Matrix* find(ParamId id) const;
+  // Whether there are linear layers beside the output projection.
+  bool has_linear_layers() const { return ids_.size() > 1; }
   int64_t bytes() const;
 
  private:

@@ -167,6 +167,7 @@ class ParameterStore {
   // --- FP8 ---
   // While set, weights come with their FP8 copies; null: without. See Fp8Scope.
   void set_fp8_weights(const Fp8Weights* weights) { fp8_weights_ = weights; }
+  const Fp8Weights* fp8_weights() const { return fp8_weights_; }
 
   // --- groups ---
   const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }

@@ -2,7 +2,9 @@
 
 #include "engine/autograd/gradient_watch.h"
 #include "engine/models/upload.h"
+#include "engine/nn/fp8_weights.h"
 #include "engine/nn/transformer_stack.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/view/view.h"
 #include "engine/runtime/side_work.h"
 
@@ -24,6 +26,8 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
   const RecomputeScope recompute_scope(context, recompute);
   SideWork side_work(context.backend(), static_cast<double>(model.parameters().parameter_count()) *
                                             static_cast<double>(batch.target_in.numel()));
+  const Fp8Weights* fp8 = model.parameters().fp8_weights();
+  const ops::Fp8Magnitudes magnitudes(context, fp8 && fp8->has_linear_layers());
   if (first) model.parameters().zero_grad();
   const ops::CrossEntropyOutput output = [&] {
     const PhaseRange phase(context, "forward", true);

@@ -1,10 +1,12 @@
-// Linear layers with FP8 GEMMs: forward and backward as in a training step, and the pass that makes
-// both FP8 copies of x.
+// Linear layers with FP8 GEMMs: forward and backward as in a training step, and what makes both FP8
+// copies of x, with its largest magnitude known and not.
 #include <cstdio>
 #include <memory>
 
 #include "engine/autograd/variable.h"
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/fp8/fp8_linear.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/matmul/matmul.h"
 #include "tests/bench/op_sections.h"
 
@@ -50,6 +52,12 @@ void layer_case(OpBench& bench, const Shape& shape) {
     row["fp8_us"] = us([&] { step(true); });
     row["quantize_us"] =
         us([&] { ops::to_fp8(context, "fp8", x.tensor, Fp8Format::e4m3, ops::Fp8Copies::both); });
+    {
+      const ops::Fp8Magnitudes magnitudes(context, true);
+      const Tensor y = ops::bias_act_dropout(context, x.tensor, {}, Activation::relu, {});
+      row["copies_us"] =
+          us([&] { ops::to_fp8(context, "fp8", y, Fp8Format::e4m3, ops::Fp8Copies::both); });
+    }
     // dW alone, from copies that are there.
     const ops::Fp8Matrix columns =
         ops::to_fp8(context, "fp8", x.tensor, Fp8Format::e4m3, ops::Fp8Copies::transposed);
@@ -70,18 +78,20 @@ void layer_case(OpBench& bench, const Shape& shape) {
     product.b = x.tensor.raw();
     product.c = dweight.raw();
     row["dw_bf16_us"] = us([&] { context.backend().gemm(product); });
-    // x is read twice and written twice.
-    const double bytes =
-        static_cast<double>(tokens * in) * 2.0 * (static_cast<double>(dtype_size(dtype)) + 1.0);
-    row["quantize_GBs"] = bytes / row["quantize_us"].get<double>() / 1e3;
+    // x is read twice and written twice, or read once (on the CPU it is always read twice).
+    const auto elements = static_cast<double>(tokens * in),
+               size = static_cast<double>(dtype_size(dtype));
+    row["quantize_GBs"] = elements * (2 * size + 2) / row["quantize_us"].get<double>() / 1e3;
+    row["copies_GBs"] = elements * (size + 2) / row["copies_us"].get<double>() / 1e3;
     std::fprintf(stderr,
                  "fp8 linear %-22s %s %9.1f us, FP8 %9.1f us (%.2f x); dW %7.1f us, FP8 %7.1f us; "
-                 "copies of x %7.1f us, %6.0f GB/s\n",
+                 "copies of x %7.1f us, %6.0f GB/s; with its scale known %7.1f us, %6.0f GB/s\n",
                  shape.str().c_str(), dtype_name(dtype), row["bf16_us"].get<double>(),
                  row["fp8_us"].get<double>(),
                  row["bf16_us"].get<double>() / row["fp8_us"].get<double>(),
                  row["dw_bf16_us"].get<double>(), row["dw_fp8_us"].get<double>(),
-                 row["quantize_us"].get<double>(), row["quantize_GBs"].get<double>());
+                 row["quantize_us"].get<double>(), row["quantize_GBs"].get<double>(),
+                 row["copies_us"].get<double>(), row["copies_GBs"].get<double>());
     bench.report.add(row);
   });
 }

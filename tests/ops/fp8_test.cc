@@ -3,6 +3,7 @@
 #include "engine/ops/fp8/fp8_linear.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -16,6 +17,12 @@ namespace trafo::testing {
 namespace {
 
 using Doubles = std::vector<double>;
+
+double largest_of(const Doubles& values) {
+  double top = 0;
+  for (const double value : values) top = std::max(top, std::abs(value));
+  return top;
+}
 
 struct Fp8Place {
   const char* name;
@@ -65,10 +72,10 @@ class Fp8OnDevice : public ::testing::TestWithParam<Fp8Place> {
     return {begin, begin + count};
   }
 
-  void expect_copies(const Doubles& stored, const ops::Fp8Matrix& m) const {
+  // The scale is that of `factor` times the largest magnitude.
+  void expect_copies(const Doubles& stored, const ops::Fp8Matrix& m, double factor = 1) const {
     SCOPED_TRACE(concat(m.rows, " x ", m.columns));
-    double top = 0;
-    for (const double value : stored) top = std::max(top, std::abs(value));
+    const double top = largest_of(stored) * factor;
     const double largest = m.format == Fp8Format::e4m3 ? 448 : 57344;
     const double scale = std::exp2(std::floor(std::log2(largest / top)));
     EXPECT_EQ(download(m.scale), (Doubles{1 / scale, scale}));
@@ -151,6 +158,39 @@ TEST_P(Fp8OnDevice, ValuesAreThoseOfTheDefinition) {
         if (items[i].rows > 0) expect_copies(download(inputs[i]), matrices[i]);
       }
     }
+}
+
+// What a producer left is taken as it is, beside matrices whose largest magnitude is not known.
+TEST_P(Fp8OnDevice, AKnownLargestMagnitudeIsTaken) {
+  struct Size {
+    int64_t rows, columns;
+  };
+  const Size sizes[] = {{128, 64}, {3, 5}, {300, 136}, {256, 192}, {130, 33}, {16, 16}};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    std::vector<Tensor> inputs, places;
+    std::vector<ops::Fp8Matrix> matrices;
+    std::vector<Fp8Item> items;
+    std::vector<double> factors;
+    for (int i = 0; i < 24; ++i) {
+      const Size size = sizes[i % 6];
+      const auto count = static_cast<size_t>(size.rows * size.columns);
+      const Doubles values = uniform(count, -2, 2, count + static_cast<size_t>(i));
+      inputs.push_back(upload(values, {size.rows, size.columns}, dtype));
+      matrices.push_back(ops::fp8_matrix(*context_, Fp8Format::e4m3, size.rows, size.columns,
+                                         ops::Fp8Copies::both));
+      items.push_back(ops::fp8_item(inputs.back(), matrices.back()));
+      factors.push_back(i % 3 == 0 ? 8 : 1);  // as if there were larger ones
+      const auto top = static_cast<float>(largest_of(download(inputs.back())) * factors.back());
+      const int32_t bits = std::bit_cast<int32_t>(top);
+      places.push_back(context_->from_values<int32_t>({&bits, 1}, {1}));
+      if (i % 3 != 1) items.back().largest = static_cast<const uint32_t*>(places.back().raw());
+    }
+    launch(*context_, OpKernel::fp8_quantize, "test",
+           Fp8QuantizeParams{dtype, Fp8Format::e4m3, static_cast<int64_t>(items.size()),
+                             items.data()});
+    for (size_t i = 0; i < items.size(); ++i)
+      expect_copies(download(inputs[i]), matrices[i], factors[i]);
+  }
 }
 
 // One value that is not finite makes all of them NaN, so that a loss made of them is.
@@ -281,12 +321,6 @@ Doubles through_fp8(const Doubles& values, Fp8Format format, double bound) {
                       float_to_fp8(static_cast<float>(value * scale), format), format)) /
                   scale);
   return out;
-}
-
-double largest_of(const Doubles& values) {
-  double top = 0;
-  for (const double value : values) top = std::max(top, std::abs(value));
-  return top;
 }
 
 // y, dx and dW are those of ops::linear on what FP8 leaves of x, W and dy, db that of all digits.

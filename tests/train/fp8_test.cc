@@ -2,8 +2,11 @@
 // it, and, on a GPU with TRAFO_TEST_DEVICE=cuda, that it trains and resumes with the same bits.
 #include <cstring>
 
+#include "engine/models/upload.h"
 #include "engine/nn/fp8_weights.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/train/memory_plan.h"
+#include "engine/train/micro_batch.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/train/training_support.h"
 
@@ -316,6 +319,56 @@ TEST_F(Fp8TrainingOnCuda, WideLayersLearnAndRecomputeTheSameBits) {
   }
   EXPECT_NE(plain, expected);
   EXPECT_NEAR(loss_of[true], loss_of[false], 0.05 * loss_of[false]);
+}
+
+// Gradients of a model all of whose linear layers are FP8, with the largest magnitudes that the ops
+// between them leave and with those that a pass looks for.
+TEST_F(Fp8TrainingOnCuda, WhereLargestMagnitudesComeFromChangesNoBit) {
+  struct Kind {
+    Norm norm;
+    FeedForward ffn;
+    Activation activation;
+    double dropout;
+  };
+  for (const Kind kind : {Kind{Norm::layer, FeedForward::plain, Activation::gelu, 0},
+                          Kind{Norm::layer, FeedForward::plain, Activation::relu, 0.2},
+                          Kind{Norm::rms, FeedForward::swiglu, Activation::silu, 0}}) {
+    ModelConfig config = fp8_config(Architecture::decoder_lm);
+    config.norm = kind.norm;
+    config.ffn = kind.ffn;
+    config.activation = kind.activation;
+    config.biases = config.output_bias = kind.norm == Norm::layer;
+    config.dropout = config.attention_dropout = config.ffn_dropout = kind.dropout;
+    config.width = 64;
+    config.ffn_width = 128;
+    config.decoder_layers = 2;
+    const auto model = make_model(*context_, config, 5, DType::bf16);
+    ParameterStore& parameters = model->parameters();
+    Fp8Weights weights(*context_, parameters, model->output_projection().weight.parameter, 1);
+    ASSERT_TRUE(weights.has_linear_layers());
+    weights.refresh(*context_);
+    const Fp8Scope fp8(parameters, &weights);
+    const PackedBatchHost host = copy_batches(Architecture::decoder_lm, 1)[0];
+    const Batch batch = upload(*context_, host, config, DType::bf16);
+    const LabelSmoothedCrossEntropy objective(0.1);
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      std::vector<std::byte> gradients[2];
+      for (const bool wanted : {false, true}) {
+        const TapeScope tape(*context_);
+        const RecomputeScope scope(*context_, recompute);
+        const ops::Fp8Magnitudes magnitudes(*context_, wanted);
+        parameters.zero_grad();
+        const auto output =
+            objective.loss(*context_, *model, batch, training_pass(config, fp8_options(), 3));
+        context_->backward(output.loss);
+        parameters.complete_grads(*context_);
+        // Inputs of qkv, up and down, and the gradient of what up wrote.
+        EXPECT_EQ(magnitudes.found() >= 4 * config.decoder_layers, wanted) << magnitudes.found();
+        gradients[wanted] = bytes_of(*context_, parameters.flat_grad());
+      }
+      EXPECT_EQ(gradients[0], gradients[1]) << static_cast<int>(recompute);
+    }
+  }
 }
 
 TEST_F(Fp8TrainingOnCuda, GraphsChangeNoBit) {

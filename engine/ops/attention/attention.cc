@@ -5,6 +5,7 @@
 
 #include "engine/ops/attention/attention_checks.h"
 #include "engine/ops/attention/attention_kernels.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/packed_rows.h"
 #include "engine/ops/view/view.h"
@@ -40,14 +41,14 @@ const char* kernel_names(uint32_t bits) {
   return names[bits].c_str();
 }
 
-// Launches, and tells a profile which kernels ran.
+// Launches, and tells a profile which kernels ran. Their bits, 1 << AttentionKernel.
 template <class Params>
-void launch_noting(Context& context, OpKernel kernel, const char* op, Params& p) {
-  Profiler* const profiler = context.profiler();
+uint32_t launch_noting(Context& context, OpKernel kernel, const char* op, Params& p) {
   uint32_t kernels = 0;
-  if (profiler) p.kernels = &kernels;
+  p.kernels = &kernels;
   launch(context, kernel, op, p);
-  if (profiler) profiler->set_kernel(kernel_names(kernels));
+  if (Profiler* const profiler = context.profiler()) profiler->set_kernel(kernel_names(kernels));
+  return kernels;
 }
 
 bool same_gradient(const Tensor& a, const Tensor& b) {
@@ -205,7 +206,14 @@ void attention_backward(Backward& b, const Saved& saved) {
     p.dk_by_head = p.dk ? dk_by_head.raw() : nullptr;
     p.dv_by_head = p.dv ? dv_by_head.raw() : nullptr;
   }
-  launch_noting(context, OpKernel::attention_backward, kAttentionOp, p);
+  // Of a gradient that is those of q, k and v side by side.
+  const bool whole = count == 1 && !sources.any_overlap(0) && p.kv_heads == p.heads &&
+                     targets[0].buffer.defined() &&
+                     sources.used_columns(0) == targets[0].buffer.dim(1);
+  if (whole) p.largest = ops::Fp8Magnitudes::place(context, targets[0]);
+  const uint32_t kernels = launch_noting(context, OpKernel::attention_backward, kAttentionOp, p);
+  if (p.largest && (kernels >> static_cast<int>(AttentionKernel::cuda_cores) & 1) != 0)
+    ops::Fp8Magnitudes::forget(context, targets[0].buffer);
   for (size_t role = 0; role < 3; ++role)
     if (grads[role].buffer.defined())
       add_columns(context, grads[role].buffer, targets[sources.of[role]], sources.column[role]);

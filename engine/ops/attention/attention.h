@@ -76,6 +76,9 @@ struct AttentionBackwardParams {
   // gives to its keys and values, [key_rows, heads * head_dim] each; null with dk or dv.
   void* dk_by_head;
   void* dv_by_head;
+  // Place for the largest magnitude of all three gradients (Fp8Magnitudes), or null. Only with
+  // kv_heads == heads and without accumulation. The kernels on CUDA cores leave none.
+  uint32_t* largest;
   uint32_t* kernels;  // as in forward
 };
 

@@ -96,6 +96,7 @@ struct AttentionGradients {
   void *dq, *dk, *dv;
   int64_t dq_stride, dk_stride, dv_stride;
   bool accumulate_dq, accumulate_dk, accumulate_dv;
+  uint32_t* largest;
 };
 
 inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) {
@@ -107,7 +108,8 @@ inline AttentionGradients attention_gradients(const AttentionBackwardParams& p) 
           p.dv_stride,
           p.accumulate_dq,
           p.accumulate_dk,
-          p.accumulate_dv};
+          p.accumulate_dv,
+          p.largest};
 }
 
 // The kernels of the table in attention_kernels.h. delta: float32 [query_rows, heads], made by

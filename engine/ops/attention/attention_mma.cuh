@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "engine/backend/cuda/device/largest.cuh"
 #include "engine/ops/attention/attention_cuda.cuh"
 
 namespace trafo::cuda {
@@ -185,13 +186,15 @@ __device__ __forceinline__ void copy_rows(const MmaTile<D>& tile, const bf16* x,
 
 // Rows row0 .. row0 + 15 of a warp's results, times factors for rows g and g + 8, to x, of which
 // `rows` rows exist counted from row 0 of the tile. `tile` is room for them that only this warp
-// uses.
+// uses. The largest magnitude of what is stored goes to `largest`, or nowhere.
 template <int D>
 __device__ __forceinline__ void store_rows(const MmaTile<D>& tile, int row0,
                                            const float (&sums)[D / 8][4], float factor0,
                                            float factor1, bf16* x, int64_t stride, int rows,
-                                           int width, bool accumulate) {
+                                           int width, bool accumulate,
+                                           uint32_t* largest = nullptr) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  Largest<bf16> seen;
   __syncwarp();
 #pragma unroll
   for (int n = 0; n < D / 8; ++n) {
@@ -220,7 +223,15 @@ __device__ __forceinline__ void store_rows(const MmaTile<D>& tile, int row0,
         pack.v[j] = from_float<bf16>(to_float(old.v[j]) + to_float(pack.v[j]));
     }
     store_pack(to, pack);
+    if (largest) {
+      uint4 held;
+      memcpy(&held, &pack, sizeof held);
+      seen.see(held);
+    }
   }
+  if (!largest) return;
+  const uint32_t bits = __reduce_max_sync(0xffffffffu, seen.bits());
+  if (lane == 0) atomicMax(largest, bits);
 }
 
 // delta = sum_j P_ij dP_ij = dO_i . O_i of a warp's 16 rows (Dao et al., arXiv 2205.14135,

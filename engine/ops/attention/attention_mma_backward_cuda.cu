@@ -222,17 +222,17 @@ __global__ void __launch_bounds__(kMmaThreads)
       store_rows<D>(
           own_a, warp_row, sum_a, a.scale, a.scale,
           static_cast<bf16*>(gradients.dk) + (item.key + own0) * gradients.dk_stride + column,
-          gradients.dk_stride, own, width, gradients.accumulate_dk);
+          gradients.dk_stride, own, width, gradients.accumulate_dk, gradients.largest);
     if (gradients.dv)
       store_rows<D>(
           own_b, warp_row, sum_b, 1.0f, 1.0f,
           static_cast<bf16*>(gradients.dv) + (item.key + own0) * gradients.dv_stride + column,
-          gradients.dv_stride, own, width, gradients.accumulate_dv);
+          gradients.dv_stride, own, width, gradients.accumulate_dv, gradients.largest);
   } else {
     store_rows<D>(
         own_a, warp_row, sum_a, a.scale, a.scale,
         static_cast<bf16*>(gradients.dq) + (item.query + own0) * gradients.dq_stride + column,
-        gradients.dq_stride, own, width, gradients.accumulate_dq);
+        gradients.dq_stride, own, width, gradients.accumulate_dq, gradients.largest);
   }
 }
 

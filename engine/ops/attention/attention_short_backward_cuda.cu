@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(32 * Groups, resident_blocks(D, Groups))
     // The values are not read any more: their tile is free to stage results.
     store_rows<D>(v_tile, row0, sums, factor, factor,
                   static_cast<bf16*>(to) + (for_queries ? item.query : item.key) * stride + column,
-                  stride, own, width, accumulate);
+                  stride, own, width, accumulate, gradients.largest);
   }
 }
 

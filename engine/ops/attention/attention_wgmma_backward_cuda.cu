@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(Shape<D, ForKeys>::kThreads, Shape<D, ForKeys>
     for (int panel = 0; panel < kPanels; ++panel)
       store_rows<64>(MmaTile<64>{room.base + panel * Panels<D, kOwn>::kPanelBytes}, warp_row,
                      sums[panel], factor, factor, to + 64 * panel, stride, own, width - 64 * panel,
-                     accumulate);
+                     accumulate, gradients.largest);
   };
   if constexpr (ForKeys) {
     if (gradients.dk)

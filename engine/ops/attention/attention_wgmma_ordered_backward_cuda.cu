@@ -398,11 +398,11 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
       if (added && group_thread == 0) turn.await();
       sync_group();  // no other warpgroup reads this half of the scores
       if (added) add_sums(dq, turn.sums, 16 * warp, rows - group_row);
-      store_rows<kWidth>(MmaTile<kWidth>{room.scores(set, group).base}, 16 * warp, dq, a.scale,
-                         a.scale,
-                         static_cast<bf16*>(gradients.dq) +
-                             (item.query + first + group_row) * gradients.dq_stride + column,
-                         gradients.dq_stride, rows - group_row, width, gradients.accumulate_dq);
+      store_rows<kWidth>(
+          MmaTile<kWidth>{room.scores(set, group).base}, 16 * warp, dq, a.scale, a.scale,
+          static_cast<bf16*>(gradients.dq) +
+              (item.query + first + group_row) * gradients.dq_stride + column,
+          gradients.dq_stride, rows - group_row, width, gradients.accumulate_dq, gradients.largest);
     }
   }
   sync_groups();  // the own tiles are free for the results
@@ -411,7 +411,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
                          int64_t stride, bool accumulate) {
     store_rows<kWidth>(MmaTile<kWidth>{tile.base}, warp_row, result, factor, factor,
                        static_cast<bf16*>(gradient) + (item.key + own0) * stride + column, stride,
-                       own, width, accumulate);
+                       own, width, accumulate, gradients.largest);
   };
   if (gradients.dk)
     store(keys, sum_k, a.scale, gradients.dk, gradients.dk_stride, gradients.accumulate_dk);

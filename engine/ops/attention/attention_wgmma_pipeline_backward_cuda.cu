@@ -243,7 +243,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
                          int64_t row, int64_t stride, bool accumulate) {
     store_rows<kWidth>(MmaTile<kWidth>{room.own(which).base}, warp_row, sums, factor, factor,
                        static_cast<bf16*>(gradient) + row * stride + column, stride, own, width,
-                       accumulate);
+                       accumulate, gradients.largest);
   };
   if constexpr (ForKeys) {
     if (gradients.dk)

@@ -3,6 +3,7 @@
 #include "engine/ops/activation/activation_check.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/dropout/dropout.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
 #include "engine/ops/row_sums.h"
@@ -42,6 +43,7 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
   p.x = in.raw();
   p.bias = raw_or_null(vector);
   p.y = y.raw();
+  p.largest = Fp8Magnitudes::place(context, y);
   launch(context, OpKernel::bias_act_dropout_forward, kBiasActDropoutOp, p);
   if (!context.needs_grad({in, vector})) return y;
 
@@ -69,6 +71,7 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
                    q.dy = dy.raw();
                    q.dx = raw_or_null(dx.buffer);
                    q.dbias = raw_or_null(dbias.buffer);
+                   q.largest = Fp8Magnitudes::place(b.context(), dx);
                    launch_with_row_sums(b, OpKernel::bias_act_dropout_backward, kBiasActDropoutOp,
                                         q, {{1, dbias}});
                  });

@@ -17,6 +17,7 @@ struct BiasActDropoutForwardParams {
   const void* x;
   const void* bias;  // or null
   void* y;
+  uint32_t* largest;  // place for the largest magnitude of y (Fp8Magnitudes), or null
 };
 
 struct BiasActDropoutBackwardParams {
@@ -28,8 +29,9 @@ struct BiasActDropoutBackwardParams {
   const void* x;  // for ReLU y does as well, without bias
   const void* bias;
   const void* dy;
-  void* dx;     // null where not wanted
-  void* dbias;  // [width], stat_dtype(dtype)
+  void* dx;           // null where not wanted
+  void* dbias;        // [width], stat_dtype(dtype)
+  uint32_t* largest;  // of dx, as in forward
 };
 
 namespace ops {

@@ -14,6 +14,8 @@ struct ForwardBody {
   T* y;
   bool dropping;
   DropoutArgs dropout;
+  uint32_t* largest;
+  using Written = T;
   static constexpr int kPacks = 4;
   using Loaded = Held<T, V>;
   // The bias and the mask come at the end: four packs of them would cost too many registers.
@@ -22,8 +24,8 @@ struct ForwardBody {
   __device__ Columns columns(int64_t) const { return {}; }
   static constexpr bool kWords = false;
   __device__ Loaded load(int64_t i) const { return load_once<T, V>(x + i); }
-  __device__ void finish(int64_t i, uint32_t column, const Loaded& loaded, Columns,
-                         const uint4&) const {
+  __device__ void finish(int64_t i, uint32_t column, const Loaded& loaded, Columns, const uint4&,
+                         Largest<T>& seen) const {
     float v[V];
     to_floats<T>(loaded, v);
     if (bias) {
@@ -40,7 +42,9 @@ struct ForwardBody {
 #pragma unroll
       for (int j = 0; j < V; ++j) v[j] *= factor[j];
     }
-    store_floats<T, V>(y + i, v);
+    const Held<T, V> written = from_floats<T, V>(v);
+    store_held<T, V>(y + i, written);
+    if (largest) seen.see(written);
   }
 };
 
@@ -53,6 +57,8 @@ struct BackwardBody {
   int64_t width;
   bool accumulate_dx, dropping;
   DropoutArgs dropout;
+  uint32_t* largest;  // only without accumulate_dx
+  using Written = T;
   using Columns = Held<T, V>;  // of the bias
   __device__ Columns columns(int64_t column) const {
     return bias ? load_held<T, V>(bias + column) : Columns{};
@@ -60,7 +66,8 @@ struct BackwardBody {
   static constexpr int kTensors = 2;
   __device__ const T* source(int tensor) const { return tensor == 0 ? x : dy; }
   __device__ void finish(int64_t row, int64_t column, const Columns& columns,
-                         const Held<T, V> (&packs)[kTensors], float (&sums)[1][V]) const {
+                         const Held<T, V> (&packs)[kTensors], float (&sums)[1][V],
+                         Largest<T>& seen) const {
     const int64_t i = row * width + column;
     float v[V], dv[V], bias_of[V];
     to_floats<T>(packs[0], v);
@@ -77,7 +84,9 @@ struct BackwardBody {
       v[j] = activation_gradient<T, kind>(v[j] + bias_of[j], dv[j]);
       sums[0][j] += v[j];
     }
-    if (dx) put_floats<T, V>(dx + i, v, accumulate_dx);
+    if (!dx) return;
+    put_floats<T, V>(dx + i, v, accumulate_dx);
+    if (largest) seen.see(from_floats<T, V>(v));
   }
 };
 
@@ -110,8 +119,8 @@ int32_t bias_act_dropout_forward_cuda(cuda::DeviceState& device,
         using T = decltype(zero);
         constexpr int V = pack();
         const ForwardBody<T, V, kind()> body{
-            static_cast<const T*>(p.x), static_cast<const T*>(p.bias), static_cast<T*>(p.y),
-            p.dropout.active(), DropoutArgs::of(device, p.dropout)};
+            static_cast<const T*>(p.x), static_cast<const T*>(p.bias),      static_cast<T*>(p.y),
+            p.dropout.active(),         DropoutArgs::of(device, p.dropout), p.largest};
         return launch_flat<V>(device, p.rows * p.width, p.width, body, "bias_act_dropout_forward");
       });
 }
@@ -132,7 +141,8 @@ int32_t bias_act_dropout_backward_cuda(cuda::DeviceState& device,
                                               p.width,
                                               p.accumulate_dx,
                                               p.dropout.active(),
-                                              DropoutArgs::of(device, p.dropout)};
+                                              DropoutArgs::of(device, p.dropout),
+                                              p.largest};
         ColumnSums sums;
         sums.out[0] = static_cast<float*>(p.dbias);
         sums.accumulate[0] = p.accumulate_dbias;

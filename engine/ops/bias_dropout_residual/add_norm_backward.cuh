@@ -26,13 +26,15 @@ struct AddNormBackwardArgs {
   int64_t rows, width;
   bool accumulate_dx, accumulate_dresidual, dropping;
   DropoutArgs dropout;
+  uint32_t* largest;  // place for the largest magnitude of dx, without dx of dresidual; or null
 };
 
 // dresidual and dx of V elements from `total`, which becomes dx.
 template <class T, int V, bool kBranch>
 __device__ __forceinline__ void write_add_norm(const AddNormBackwardArgs<T>& a, int64_t i,
-                                               float (&total)[V]) {
+                                               float (&total)[V], Largest<T>& seen) {
   if (a.dresidual) put_floats<T, V>(a.dresidual + i, total, a.accumulate_dresidual);
+  if (a.largest && !a.dx) seen.see(from_floats<T, V>(total));
   if constexpr (kBranch) {
     if (a.dropping) {
       float factor[V];
@@ -40,7 +42,9 @@ __device__ __forceinline__ void write_add_norm(const AddNormBackwardArgs<T>& a, 
 #pragma unroll
       for (int j = 0; j < V; ++j) total[j] *= factor[j];
     }
-    if (a.dx) put_floats<T, V>(a.dx + i, total, a.accumulate_dx);
+    if (!a.dx) return;
+    put_floats<T, V>(a.dx + i, total, a.accumulate_dx);
+    if (a.largest) seen.see(from_floats<T, V>(total));
   }
 }
 
@@ -74,6 +78,9 @@ __global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
   using Vector = Held<T, V>;
   extern __shared__ uint4 slots[];  // [stage][tensor][thread]
   __shared__ float2 shared[2][kThreads / 32];
+  __shared__ uint32_t shared_largest[kThreads / 32];
+  const WarpLargest largest{&shared_largest[threadIdx.x / 32]};
+  largest.begin();
   const int tensors = a.dsum ? 3 : 2;
   const int lane = threadIdx.x % Lanes;
   const int column = lane * V;
@@ -151,6 +158,7 @@ __global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
       }
     }
     both = row_sum2<Lanes>(both, reinterpret_cast<float*>(shared[parity]));
+    Largest<T> seen;
     if (there) {
       const float mean_g = both.x * inverse_width, mean_gx = both.y * inverse_width;
       float total[V];
@@ -162,12 +170,13 @@ __global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
 #pragma unroll
         for (int j = 0; j < V; ++j) total[j] += dsum[j];
       }
-      write_add_norm<T, V, kBranch>(a, element_of(row, element), total);
+      write_add_norm<T, V, kBranch>(a, element_of(row, element), total, seen);
       if constexpr (kBranch) {
 #pragma unroll
         for (int j = 0; j < V; ++j) sums[2][j] += total[j];
       }
     }
+    if (a.largest) largest.see(seen);
     // The slot has been read by this thread, the only one that uses it.
     fetch(row + kAddNormStages * step, element + kAddNormStages * advance, stage);
     element += advance;
@@ -177,6 +186,7 @@ __global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
     rstd = next_rstd;
   }
 
+  if (a.largest) largest.leave(a.largest);
   if (!partials) return;
   wait_copy_groups<0>();
   float* out = partials + static_cast<int64_t>(blockIdx.x) * kSums * a.width;
@@ -235,6 +245,8 @@ template <class T, int V, bool kNorm>
 struct AddNormBody {
   AddNormBackwardArgs<T> a;
   const float2* means;
+  uint32_t* largest;
+  using Written = T;
   using Columns = Held<T, V>;  // of gamma
   __device__ Columns columns(int64_t column) const {
     return kNorm ? load_held<T, V>(a.gamma + column) : Columns{};
@@ -245,7 +257,8 @@ struct AddNormBody {
   }
   template <int Sums>
   __device__ void finish(int64_t row, int64_t column, const Columns& gamma,
-                         const Held<T, V> (&packs)[kTensors], float (&sums)[Sums][V]) const {
+                         const Held<T, V> (&packs)[kTensors], float (&sums)[Sums][V],
+                         Largest<T>& seen) const {
     float total[V];
     to_floats<T>(packs[kTensors - 1], total);
     if constexpr (kNorm) {
@@ -264,7 +277,7 @@ struct AddNormBody {
         sums[1][j] += d[j];
       }
     }
-    write_add_norm<T, V, true>(a, row * a.width + column, total);
+    write_add_norm<T, V, true>(a, row * a.width + column, total, seen);
 #pragma unroll
     for (int j = 0; j < V; ++j) sums[Sums - 1][j] += total[j];
   }

@@ -2,6 +2,7 @@
 
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/dropout/dropout.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
@@ -98,6 +99,7 @@ Tensor bias_dropout_residual(Context& context, const Tensor& x, const Tensor& bi
                    q.dsum = dsum.raw();
                    q.dx = raw_or_null(dx.buffer);
                    q.dbias = raw_or_null(dbias.buffer);
+                   q.largest = Fp8Magnitudes::place(b.context(), dx);
                    launch_with_row_sums(b, OpKernel::bias_dropout_residual_backward,
                                         kBiasDropoutResidualOp, q, {{1, dbias}});
                  });
@@ -141,6 +143,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
       saved_mean = context.empty({rows, 2}, stat_dtype(x.dtype()));
     p.saved_mean = raw_or_null(saved_mean);
   }
+  p.largest = Fp8Magnitudes::place(context, out.normed);
   launch(context, OpKernel::bias_dropout_residual_forward, kNormOp, p);
   std::function<Tensor(Context&)> recompute;
   if (saved_mean.defined())
@@ -190,6 +193,7 @@ ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const
         q.dbias = raw_or_null(dbias.buffer);
         q.dgamma = raw_or_null(dgamma.buffer);
         q.dbeta = raw_or_null(dbeta.buffer);
+        q.largest = Fp8Magnitudes::place(b.context(), dx.buffer.defined() ? dx : dresidual);
         launch_with_row_sums(b, OpKernel::bias_dropout_residual_backward, kNormOp, q,
                              {{1, dbias}, {3, dgamma}, {4, dbeta}});
         if (same) b.add(0, dresidual.buffer);

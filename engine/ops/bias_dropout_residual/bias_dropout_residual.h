@@ -25,7 +25,8 @@ struct BiasDropoutResidualForwardParams {
   void* normed;
   void* mean;  // [rows], stat_dtype(dtype), as rstd
   void* rstd;
-  void* saved_mean;  // [rows, 2], see NormApplyParams, or null
+  void* saved_mean;   // [rows, 2], see NormApplyParams, or null
+  uint32_t* largest;  // place for the largest magnitude of `normed` (Fp8Magnitudes), or null
 };
 
 struct BiasDropoutResidualBackwardParams {
@@ -44,6 +45,7 @@ struct BiasDropoutResidualBackwardParams {
   void* dbias;  // [width], stat_dtype(dtype), as dgamma and dbeta
   void* dgamma;
   void* dbeta;
+  uint32_t* largest;  // of dx, or without dx of dresidual, as in forward; not where it accumulates
 };
 
 namespace ops {

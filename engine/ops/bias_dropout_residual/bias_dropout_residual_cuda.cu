@@ -61,6 +61,7 @@ int32_t forward(DeviceState& device, const BiasDropoutResidualForwardParams& p) 
   args.epsilon = static_cast<float>(p.epsilon);
   args.dropping = p.dropout.active();
   args.dropout = DropoutArgs::of(device, p.dropout);
+  args.largest = p.largest;
   if (p.gamma) return launch_norm_forward<true>(device, args, kForward);
   const bool packed = p.width % V == 0 && aligned16(p.x) && aligned16(p.bias) &&
                       aligned16(p.residual) && aligned16(p.sum);
@@ -113,7 +114,7 @@ int32_t launch_by_tiles(DeviceState& device, const AddNormBackwardArgs<T>& args,
     if (result != kSuccess) return result;
   }
   return launch_tiles<T, V, kSums>(device, args.rows, args.width, plan,
-                                   AddNormBody<T, V, kNorm>{args, means}, to,
+                                   AddNormBody<T, V, kNorm>{args, means, args.largest}, to,
                                    summing ? scratch + for_means : nullptr, kBackward);
 }
 
@@ -155,6 +156,7 @@ int32_t backward(DeviceState& device, const BiasDropoutResidualBackwardParams& p
   args.accumulate_dresidual = p.accumulate_dresidual;
   args.dropping = p.dropout.active();
   args.dropout = DropoutArgs::of(device, p.dropout);
+  args.largest = p.largest;
   const ColumnSums to{
       {static_cast<float*>(p.dgamma), static_cast<float*>(p.dbeta), static_cast<float*>(p.dbias)},
       {p.accumulate_dgamma, p.accumulate_dbeta, p.accumulate_dbias}};

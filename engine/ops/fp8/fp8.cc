@@ -1,6 +1,7 @@
 #include "engine/ops/fp8/fp8.h"
 
 #include "engine/core/checked.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 
 namespace trafo::ops {
@@ -25,13 +26,14 @@ Fp8Matrix fp8_matrix(Context& context, Fp8Format format, int64_t rows, int64_t c
 
 Fp8Item fp8_item(const Tensor& x, const Fp8Matrix& m) {
   const auto bytes = [](const Tensor& copy) { return copy.defined() ? copy.raw() : nullptr; };
-  return {m.rows, m.columns, x.raw(), m.scales(), bytes(m.values), bytes(m.transposed)};
+  return {m.rows, m.columns, x.raw(), m.scales(), bytes(m.values), bytes(m.transposed), nullptr};
 }
 
 Fp8Matrix to_fp8(Context& context, const char* op, const Tensor& x, Fp8Format format,
                  Fp8Copies copies) {
   const Fp8Matrix m = fp8_matrix(context, format, x.dim(0), x.dim(1), copies);
-  const Fp8Item item = fp8_item(x, m);
+  Fp8Item item = fp8_item(x, m);
+  item.largest = Fp8Magnitudes::find(context, x);
   launch(context, OpKernel::fp8_quantize, op, Fp8QuantizeParams{x.dtype(), format, 1, &item});
   return m;
 }

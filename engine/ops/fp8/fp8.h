@@ -31,6 +31,8 @@ struct Fp8Item {
   float* scale;      // as Fp8ScaleParams::scale
   void* values;      // bytes [padded rows, padded columns], or null
   void* transposed;  // bytes [padded columns, padded rows], or null
+  // Bits of the largest magnitude of x as a float32, where x is; null: not known.
+  const uint32_t* largest;
 };
 
 // Of each item: the scale of the largest magnitude of x, and x times this scale in FP8.

@@ -71,7 +71,8 @@ void fp8_scale_cpu(ThreadPool&, const Fp8ScaleParams& p) {
 void fp8_quantize_cpu(ThreadPool& pool, const Fp8QuantizeParams& p) {
   require_fp8_dtype(p.dtype);
   for (const Fp8Item& m : std::span(p.items, static_cast<size_t>(p.count))) {
-    put_scale(largest_magnitude(m.x, p.dtype, m.rows * m.columns), p.format, m.scale);
+    put_scale(m.largest ? *m.largest : largest_magnitude(m.x, p.dtype, m.rows * m.columns),
+              p.format, m.scale);
     auto* values = static_cast<uint8_t*>(m.values);
     auto* transposed = static_cast<uint8_t*>(m.transposed);
     const int64_t rows = padded_fp8(m.rows), columns = padded_fp8(m.columns);

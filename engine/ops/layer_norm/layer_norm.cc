@@ -1,6 +1,7 @@
 #include "engine/ops/layer_norm/layer_norm.h"
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/row_op.h"
@@ -58,6 +59,7 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
   p.mean = recorded ? mean.raw() : nullptr;
   p.rstd = recorded ? rstd.raw() : nullptr;
   p.saved_mean = raw_or_null(saved_mean);
+  p.largest = Fp8Magnitudes::place(context, y);
   launch(context, OpKernel::layer_norm_forward, kLayerNormOp, p);
   if (!recorded) return y;
 
@@ -109,6 +111,7 @@ std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& ga
     p.saved_mean = saved_mean.raw();
     p.rstd = rstd.raw();
     p.y = y.raw();
+    p.largest = Fp8Magnitudes::place(ctx, y);
     launch(ctx, OpKernel::norm_apply, kLayerNormOp, p);
     return y;
   };

@@ -20,9 +20,10 @@ struct LayerNormForwardParams {
   const void* gamma;
   const void* beta;
   void* y;
-  void* mean;        // [rows], stat_dtype(dtype)
-  void* rstd;        // [rows]
-  void* saved_mean;  // [rows, 2], as NormApplyParams, or null
+  void* mean;         // [rows], stat_dtype(dtype)
+  void* rstd;         // [rows]
+  void* saved_mean;   // [rows, 2], as NormApplyParams, or null
+  uint32_t* largest;  // place for the largest magnitude of y (Fp8Magnitudes), or null
 };
 
 // The norm of rows whose statistics are known, bit for bit what the forward kernels wrote:
@@ -36,6 +37,7 @@ struct NormApplyParams {
   const void* saved_mean;  // [rows, 2], stat_dtype(dtype): their sum is more exact than `mean`
   const void* rstd;        // [rows]
   void* y;
+  uint32_t* largest;  // as LayerNormForwardParams
 };
 
 struct LayerNormBackwardParams {

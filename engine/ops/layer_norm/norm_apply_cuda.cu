@@ -17,6 +17,8 @@ struct ApplyBody {
   T* y;
   Divider row_packs;
   bool few;  // packs: their numbers fit the divider
+  uint32_t* largest;
+  using Written = T;
   static constexpr int kPacks = 2;
   static constexpr bool kWords = false;
   struct Loaded {
@@ -38,7 +40,7 @@ struct ApplyBody {
     return {load_once<T, V>(x + i), saved_mean[row], rstd[row]};
   }
   __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, const Columns& of_columns,
-                         const uint4&) const {
+                         const uint4&, Largest<T>& seen) const {
     float v[V], g[V], b[V];
     to_floats<T>(loaded.x, v);
     to_floats<T>(of_columns.gamma, g);
@@ -48,7 +50,9 @@ struct ApplyBody {
       const float centred = (v[j] - loaded.saved_mean.x) - loaded.saved_mean.y;
       v[j] = fmaf(centred * loaded.rstd, g[j], b[j]);
     }
-    store_floats<T, V>(y + i, v);
+    const Held<T, V> written = from_floats<T, V>(v);
+    store_held<T, V>(y + i, written);
+    if (largest) seen.see(written);
   }
 };
 
@@ -65,6 +69,7 @@ int32_t apply(DeviceState& device, const NormApplyParams& p) {
     return unsupported(device, "norm_apply: rows of 2^30 elements or more");
   body.row_packs = Divider::by(static_cast<uint32_t>(p.width / V));
   body.few = p.rows * (p.width / V) < (int64_t{1} << 31);
+  body.largest = p.largest;
   return launch_flat<V>(device, p.rows * p.width, p.width, body, "norm_apply");
 }
 

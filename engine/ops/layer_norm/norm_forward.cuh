@@ -24,7 +24,17 @@ struct NormForwardArgs {
   float epsilon;
   bool dropping;
   DropoutArgs dropout;
+  uint32_t* largest;  // place for the largest magnitude of y, or null
 };
+
+// Stores V elements of y.
+template <class T, int V>
+__device__ __forceinline__ void store_normed(const NormForwardArgs<T>& a, int64_t element,
+                                             const float (&y)[V], Largest<T>& seen) {
+  const Held<T, V> written = from_floats<T, V>(y);
+  store_held<T, V>(a.y + element, written);
+  if (a.largest) seen.see(written);
+}
 
 // The sum of the fused op as it is stored: backward normalises the stored one. `bias`: zeros for
 // none; `words`: the Philox block of `element`.
@@ -196,6 +206,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
     a.rstd[row] = rstd;
     if (a.saved_mean) centre.store(a.saved_mean + 2 * row);
   }
+  Largest<T> seen;
 #pragma unroll
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
@@ -205,9 +216,10 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
       load_floats<T, V>(a.beta + column, beta);
 #pragma unroll
       for (int j = 0; j < V; ++j) v[k][j] = fmaf(centre(v[k][j]) * rstd, gamma[j], beta[j]);
-      store_floats<T, V>(a.y + start + column, v[k]);
+      store_normed<T, V>(a, start + column, v[k], seen);
     }
   }
+  if (a.largest) leave_largest<kThreadsOfBlock<Lanes>>(seen, a.largest);
 }
 
 // row_shift() of the sum, for all threads of a block that works on one row. Not of the residual: a
@@ -290,6 +302,7 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
     a.rstd[row] = rstd;
     if (a.saved_mean) centre.store(a.saved_mean + 2 * row);
   }
+  Largest<T> seen;
   for (int64_t column = threadIdx.x * V; column < a.width; column += kNormLoopThreads * V) {
     float v[V], gamma[V], beta[V];
     load_floats<T, V>(in + column, v);
@@ -297,8 +310,9 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
     load_floats<T, V>(a.beta + column, beta);
 #pragma unroll
     for (int j = 0; j < V; ++j) v[j] = fmaf(centre(v[j]) * rstd, gamma[j], beta[j]);
-    store_floats<T, V>(a.y + start + column, v);
+    store_normed<T, V>(a, start + column, v, seen);
   }
+  if (a.largest) leave_largest<kNormLoopThreads>(seen, a.largest);
 }
 
 template <bool kAddNorm, class T>

@@ -3,6 +3,7 @@
 #include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/dropout/dropout.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/row_op.h"
@@ -16,8 +17,8 @@ namespace {
 constexpr const char* kRmsNormOp = "rms_norm";
 constexpr const char* kResidualOp = "residual_rms_norm";
 
-RmsNormForwardParams forward_params(const Tensor& x, const Tensor& gamma, const Tensor& y,
-                                    double epsilon) {
+RmsNormForwardParams forward_params(const Context& context, const Tensor& x, const Tensor& gamma,
+                                    const Tensor& y, double epsilon) {
   RmsNormForwardParams p{};
   p.dtype = x.dtype();
   p.epsilon = epsilon;
@@ -26,6 +27,7 @@ RmsNormForwardParams forward_params(const Tensor& x, const Tensor& gamma, const 
   p.x = x.raw();
   p.gamma = gamma.raw();
   p.y = y.raw();
+  p.largest = Fp8Magnitudes::place(context, y);
   return p;
 }
 
@@ -50,7 +52,7 @@ std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& ga
   return [x = x.detach(), gamma = gamma.detach(), rstd](Context& ctx) {
     const OpRange range(ctx, kRmsNormOp, x, gamma);
     Tensor y = ctx.empty(x.shape(), x.dtype());
-    RmsNormForwardParams p = forward_params(x, gamma, y, 0);
+    RmsNormForwardParams p = forward_params(ctx, x, gamma, y, 0);
     p.rstd_known = true;
     p.rstd = rstd.raw();
     launch(ctx, OpKernel::rms_norm_forward, kRmsNormOp, p);
@@ -87,6 +89,7 @@ void residual_backward(Backward& b, const Tensor& sum, const Tensor& gamma, cons
   const Tensor total = same ? b.context().empty(sum.shape(), sum.dtype()) : Tensor{};
   if (same) {
     q.dresidual = total.raw();
+    q.largest = Fp8Magnitudes::place(b.context(), total);
     launch_with_row_sums(b, OpKernel::rms_norm_backward, kResidualOp, q, {{2, dgamma}});
     b.add(0, total);
     b.add(1, total);
@@ -98,6 +101,7 @@ void residual_backward(Backward& b, const Tensor& sum, const Tensor& gamma, cons
   q.accumulate_dresidual = dresidual.accumulate;
   q.dx = raw_or_null(dx.buffer);
   q.dresidual = raw_or_null(dresidual.buffer);
+  q.largest = Fp8Magnitudes::place(b.context(), dx.buffer.defined() ? dx : dresidual);
   launch_with_row_sums(b, OpKernel::rms_norm_backward, kResidualOp, q, {{2, dgamma}});
 }
 
@@ -120,7 +124,7 @@ Tensor rms_norm(Context& context, const Tensor& x, const Tensor& gamma, double e
   const Tensor weight = contiguous(context, gamma);
   const bool recorded = context.needs_grad({in, weight});
   Tensor y = context.empty(x.shape(), x.dtype());
-  RmsNormForwardParams p = forward_params(in, weight, y, epsilon);
+  RmsNormForwardParams p = forward_params(context, in, weight, y, epsilon);
   Tensor rstd;
   if (recorded) rstd = context.empty({p.rows}, stat_dtype(x.dtype()));
   p.rstd = raw_or_null(rstd);
@@ -165,7 +169,7 @@ ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tenso
   // The first run of a checkpointed region.
   const bool checkpointed = context.recompute() == Recompute::full && !context.recording();
   ResidualRmsNorm out{context.empty(x.shape(), x.dtype()), context.empty(x.shape(), x.dtype())};
-  RmsNormForwardParams p = forward_params(in, weight, out.normed, epsilon);
+  RmsNormForwardParams p = forward_params(context, in, weight, out.normed, epsilon);
   p.dropout = dropout;
   p.residual = branch.raw();
   p.sum = out.sum.raw();

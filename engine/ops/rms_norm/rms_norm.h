@@ -23,7 +23,8 @@ struct RmsNormForwardParams {
   const void* gamma;
   void* sum;  // with a residual
   void* y;
-  void* rstd;  // [rows], stat_dtype(dtype), or null
+  void* rstd;         // [rows], stat_dtype(dtype), or null
+  uint32_t* largest;  // place for the largest magnitude of y (Fp8Magnitudes), or null
 };
 
 struct RmsNormBackwardParams {
@@ -36,9 +37,10 @@ struct RmsNormBackwardParams {
   const void* rstd;
   const void* dsum;  // gradient of `sum` beside the one through the norm, or null
   const void* dy;
-  void* dx;         // the gradient of `sum` times the dropout factors; null where not wanted
-  void* dresidual;  // the gradient of `sum`
-  void* dgamma;     // [width], stat_dtype(dtype)
+  void* dx;           // the gradient of `sum` times the dropout factors; null where not wanted
+  void* dresidual;    // the gradient of `sum`
+  void* dgamma;       // [width], stat_dtype(dtype)
+  uint32_t* largest;  // of dx, or without dx of dresidual, as in forward; not where it accumulates
 };
 
 namespace ops {

@@ -24,16 +24,19 @@ struct ForwardArgs {
   float epsilon;
   bool known, dropping;
   DropoutArgs dropout;
+  uint32_t* largest;  // or null
 };
 
 template <class T, int V>
 __device__ __forceinline__ void write_normed(const ForwardArgs<T>& a, int64_t start, int64_t column,
-                                             float rstd, float (&v)[V]) {
+                                             float rstd, float (&v)[V], Largest<T>& seen) {
   float gamma[V];
   load_floats<T, V>(a.gamma + column, gamma);
 #pragma unroll
   for (int j = 0; j < V; ++j) v[j] = v[j] * rstd * gamma[j];
-  store_floats<T, V>(a.y + start + column, v);
+  const Held<T, V> written = from_floats<T, V>(v);
+  store_held<T, V>(a.y + start + column, written);
+  if (a.largest) seen.see(written);
 }
 
 // Of the squares of a row; the same in all of its threads.
@@ -77,14 +80,15 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>) forward_rows(ForwardAr
     }
   }
   squares = row_reduce<Add, Lanes>(squares, shared);
-  if (!there) return;
-  const float rstd = rstd_of(a, row, squares);
-  if (lane == 0 && a.rstd && !a.known) a.rstd[row] = rstd;
+  const float rstd = there ? rstd_of(a, row, squares) : 0.0f;
+  if (there && lane == 0 && a.rstd && !a.known) a.rstd[row] = rstd;
+  Largest<T> seen;
 #pragma unroll
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
-    if (column < width) write_normed<T, V>(a, start, column, rstd, v[k]);
+    if (column < width) write_normed<T, V>(a, start, column, rstd, v[k], seen);
   }
+  if (a.largest) leave_largest<kThreadsOfBlock<Lanes>>(seen, a.largest);
 }
 
 // A block a row of any width. V is 1 or a whole pack.
@@ -112,11 +116,13 @@ __global__ void __launch_bounds__(kLoopThreads) forward_loop(ForwardArgs<T> a) {
   if (threadIdx.x == 0 && a.rstd && !a.known) a.rstd[row] = rstd;
   // With a residual each thread reads back what it wrote itself.
   const T* in = a.residual ? a.sum : a.x;
+  Largest<T> seen;
   for (int64_t column = threadIdx.x * V; column < a.width; column += kLoopThreads * V) {
     float v[V];
     load_floats<T, V>(in + start + column, v);
-    write_normed<T, V>(a, start, column, rstd, v);
+    write_normed<T, V>(a, start, column, rstd, v, seen);
   }
+  if (a.largest) leave_largest<kLoopThreads>(seen, a.largest);
 }
 
 template <class T>
@@ -135,6 +141,7 @@ int32_t forward(DeviceState& device, const RmsNormForwardParams& p) {
   args.known = p.rstd_known;
   args.dropping = p.dropout.active();
   args.dropout = DropoutArgs::of(device, p.dropout);
+  args.largest = p.largest;
   const bool packed = p.width % V == 0 && aligned16(p.x) && aligned16(p.residual) &&
                       aligned16(p.gamma) && aligned16(p.sum) && aligned16(p.y);
   const auto rows = [&](auto lanes, auto packs) {
@@ -172,14 +179,18 @@ struct BackwardArgs {
   int64_t rows, width;
   bool accumulate_dx, accumulate_dresidual, dropping;
   DropoutArgs dropout;
+  uint32_t* largest;  // place for the largest magnitude of dx, without dx of dresidual; or null
 };
 
 // dresidual and dx of V elements from the gradient of the sum.
 template <class T, int V>
 __device__ __forceinline__ void write_gradients(const BackwardArgs<T>& a, int64_t i,
-                                                float (&total)[V]) {
+                                                float (&total)[V], Largest<T>& seen) {
   if (a.dresidual) put_floats<T, V>(a.dresidual + i, total, a.accumulate_dresidual);
-  if (!a.dx) return;
+  if (!a.dx) {
+    if (a.largest) seen.see(from_floats<T, V>(total));
+    return;
+  }
   if (a.dropping) {
     float factor[V];
     dropout_factors<V>(a.dropout, i, factor);
@@ -187,6 +198,7 @@ __device__ __forceinline__ void write_gradients(const BackwardArgs<T>& a, int64_
     for (int j = 0; j < V; ++j) total[j] *= factor[j];
   }
   put_floats<T, V>(a.dx + i, total, a.accumulate_dx);
+  if (a.largest) seen.see(from_floats<T, V>(total));
 }
 
 // As add_norm_rows_kernel: a row is one pack for each of Lanes threads, rows of a block lie
@@ -201,6 +213,9 @@ __global__ void __launch_bounds__(kBackThreads, kBackBlocks)
   using Vector = Held<T, V>;
   extern __shared__ uint4 slots[];  // [stage][tensor][thread]
   __shared__ float shared[2][kBackThreads / 32];
+  __shared__ uint32_t shared_largest[kBackThreads / 32];
+  const WarpLargest largest{&shared_largest[threadIdx.x / 32]};
+  largest.begin();
   const int tensors = a.dsum ? 3 : 2;
   const int lane = threadIdx.x % Lanes, group = threadIdx.x / Lanes, warp = threadIdx.x / 32;
   const int column = lane * V;
@@ -254,6 +269,7 @@ __global__ void __launch_bounds__(kBackThreads, kBackBlocks)
       product = shared[parity][warp / kWarps * kWarps + threadIdx.x % kWarps];
       product = warp_reduce<Add, kWarps>(product);
     }
+    Largest<T> seen;
     if (there) {
       const float mean = product * inverse_width;
       float total[V];
@@ -265,8 +281,9 @@ __global__ void __launch_bounds__(kBackThreads, kBackBlocks)
 #pragma unroll
         for (int j = 0; j < V; ++j) total[j] += dsum[j];
       }
-      write_gradients<T, V>(a, row * a.width + column, total);
+      write_gradients<T, V>(a, row * a.width + column, total, seen);
     }
+    if (a.largest) largest.see(seen);
     // The slot has been read by this thread, the only one that uses it.
     fetch(row + kBackStages * step, stage);
     stage = stage + 1 == kBackStages ? 0 : stage + 1;
@@ -274,6 +291,7 @@ __global__ void __launch_bounds__(kBackThreads, kBackBlocks)
     rstd = next_rstd;
   }
 
+  if (a.largest) largest.leave(a.largest);
   if (!partials) return;
   wait_copy_groups<0>();
   float* out = partials + static_cast<int64_t>(blockIdx.x) * a.width;
@@ -314,6 +332,8 @@ template <class T, int V>
 struct BackwardBody {
   BackwardArgs<T> a;
   const float* means;
+  uint32_t* largest;
+  using Written = T;
   using Columns = Held<T, V>;  // of gamma
   __device__ Columns columns(int64_t column) const { return load_held<T, V>(a.gamma + column); }
   static constexpr int kTensors = 3;
@@ -321,7 +341,8 @@ struct BackwardBody {
     return tensor == 0 ? a.sum : tensor == 1 ? a.dy : a.dsum;
   }
   __device__ void finish(int64_t row, int64_t column, const Columns& gamma,
-                         const Held<T, V> (&packs)[kTensors], float (&sums)[1][V]) const {
+                         const Held<T, V> (&packs)[kTensors], float (&sums)[1][V],
+                         Largest<T>& seen) const {
     const float rstd = a.rstd[row], mean = means[row];
     float x[V], d[V], weight[V], total[V];
     to_floats<T>(packs[0], x);
@@ -334,7 +355,7 @@ struct BackwardBody {
       total[j] += rstd * fmaf(-xhat, mean, d[j] * weight[j]);
       sums[0][j] = fmaf(d[j], xhat, sums[0][j]);
     }
-    write_gradients<T, V>(a, row * a.width + column, total);
+    write_gradients<T, V>(a, row * a.width + column, total, seen);
   }
 };
 
@@ -374,7 +395,7 @@ int32_t launch_by_tiles(DeviceState& device, const BackwardArgs<T>& args, const 
   const int32_t result = launched(device, kBackward);
   if (result != kSuccess) return result;
   return launch_tiles<T, V, 1>(device, args.rows, args.width, plan,
-                               BackwardBody<T, V>{args, scratch}, to,
+                               BackwardBody<T, V>{args, scratch, args.largest}, to,
                                to.out[0] ? scratch + for_means : nullptr, kBackward);
 }
 
@@ -395,6 +416,7 @@ int32_t backward(DeviceState& device, const RmsNormBackwardParams& p) {
   args.accumulate_dresidual = p.accumulate_dresidual;
   args.dropping = p.dropout.active();
   args.dropout = DropoutArgs::of(device, p.dropout);
+  args.largest = p.largest;
   ColumnSums to;
   to.out[0] = static_cast<float*>(p.dgamma);
   to.accumulate[0] = p.accumulate_dgamma;

@@ -2,6 +2,7 @@
 
 #include "engine/ops/activation/activation.h"
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
 #include "engine/ops/view/view.h"
@@ -37,6 +38,7 @@ Tensor swiglu(Context& context, const Tensor& x) {
   p.width = both / 2;
   p.x = in.raw();
   p.y = y.raw();
+  p.largest = Fp8Magnitudes::place(context, y);
   launch(context, OpKernel::swiglu_forward, kSwigluOp, p);
   if (!context.needs_grad({in})) return y;
 
@@ -51,6 +53,7 @@ Tensor swiglu(Context& context, const Tensor& x) {
     q.x = x.raw();
     q.dy = dy.raw();
     q.dx = dx.buffer.raw();
+    q.largest = Fp8Magnitudes::place(b.context(), dx);
     launch(b.context(), OpKernel::swiglu_backward, kSwigluOp, q);
   });
   if (context.recompute() == Recompute::selective)

@@ -14,6 +14,7 @@ struct SwigluForwardParams {
   int64_t rows, width;  // width: F
   const void* x;
   void* y;
+  uint32_t* largest;  // place for the largest magnitude of y (Fp8Magnitudes), or null
 };
 
 struct SwigluBackwardParams {
@@ -23,6 +24,7 @@ struct SwigluBackwardParams {
   const void* x;
   const void* dy;
   void* dx;
+  uint32_t* largest;  // of dx
 };
 
 namespace ops {

@@ -27,6 +27,8 @@ struct ForwardBody {
   T* y;
   int64_t width;
   RowOf<V> row_of;
+  uint32_t* largest;
+  using Written = T;
   static constexpr int kPacks = 2;
   struct Loaded {
     Held<T, V> gate, up;
@@ -39,13 +41,16 @@ struct ForwardBody {
     const T* gate = x + i + row_of(i) * width;
     return {load_once<T, V>(gate), load_once<T, V>(gate + width)};
   }
-  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, Columns, const uint4&) const {
+  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, Columns, const uint4&,
+                         Largest<T>& seen) const {
     float a[V], b[V];
     to_floats<T>(loaded.gate, a);
     to_floats<T>(loaded.up, b);
 #pragma unroll
     for (int j = 0; j < V; ++j) a[j] = activate<T, Activation::silu>(a[j]) * b[j];
-    store_floats<T, V>(y + i, a);
+    const Held<T, V> written = from_floats<T, V>(a);
+    store_held<T, V>(y + i, written);
+    if (largest) seen.see(written);
   }
 };
 
@@ -57,6 +62,8 @@ struct BackwardBody {
   int64_t width;
   bool accumulate;
   RowOf<V> row_of;
+  uint32_t* largest;  // only without `accumulate`
+  using Written = T;
   static constexpr int kPacks = 2;
   struct Loaded {
     Held<T, V> gate, up, dy;
@@ -69,7 +76,8 @@ struct BackwardBody {
     const T* gate = x + i + row_of(i) * width;
     return {load_once<T, V>(gate), load_once<T, V>(gate + width), load_once<T, V>(dy + i)};
   }
-  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, Columns, const uint4&) const {
+  __device__ void finish(int64_t i, uint32_t, const Loaded& loaded, Columns, const uint4&,
+                         Largest<T>& seen) const {
     float a[V], b[V], g[V];
     to_floats<T>(loaded.gate, a);
     to_floats<T>(loaded.up, b);
@@ -84,6 +92,10 @@ struct BackwardBody {
     T* to = dx + i + row_of(i) * width;
     put_floats<T, V>(to, b, accumulate);
     put_floats<T, V>(to + width, g, accumulate);
+    if (largest) {
+      seen.see(from_floats<T, V>(b));
+      seen.see(from_floats<T, V>(g));
+    }
   }
 };
 
@@ -114,7 +126,7 @@ int32_t swiglu_forward_cuda(cuda::DeviceState& device, const SwigluForwardParams
         using T = decltype(zero);
         constexpr int V = pack();
         const ForwardBody<T, V> body{static_cast<const T*>(p.x), static_cast<T*>(p.y), p.width,
-                                     RowOf<V>::by(p.rows, p.width)};
+                                     RowOf<V>::by(p.rows, p.width), p.largest};
         return launch_flat<V>(device, p.rows * p.width, p.width, body, "swiglu_forward");
       });
 }
@@ -131,7 +143,8 @@ int32_t swiglu_backward_cuda(cuda::DeviceState& device, const SwigluBackwardPara
                                                      static_cast<T*>(p.dx),
                                                      p.width,
                                                      p.accumulate,
-                                                     RowOf<V>::by(p.rows, p.width)};
+                                                     RowOf<V>::by(p.rows, p.width),
+                                                     p.largest};
                        return launch_flat<V>(device, p.rows * p.width, p.width, body,
                                              "swiglu_backward");
                      });

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/backend/cuda/device/dropout.cuh"
+#include "engine/backend/cuda/device/largest.cuh"
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/reduce.cuh"
 #include "engine/backend/cuda/device_state.h"
@@ -159,11 +160,19 @@ struct Divider {
   }
 };
 
+// Bodies of the kernels below that may leave the largest magnitude of what they write: of type
+// Written, shown to a Largest<Written>. It goes to `largest`, or nowhere if that is null.
+template <class Body>
+concept LeavesLargest = requires {
+  typename Body::Written;
+};
+
 // Element-wise work on [rows, width] in packs of V: each thread loads kPacks of them before it uses
 // the first. Body has kPacks, `Loaded`, load(element), `Columns`, columns(column), uses_columns(),
 // finish(element, column, loaded, columns, words), and kWords: whether it has dropping() and
 // words(element), the Philox block of an element. What does not need the loaded data is done while
-// that is in flight.
+// that is in flight. If the body is LeavesLargest, finish() has a Largest<Written> behind the other
+// arguments.
 inline constexpr int kFlatThreads = 256;
 template <int V, class Body>
 __global__ void __launch_bounds__(kFlatThreads)
@@ -200,11 +209,20 @@ __global__ void __launch_bounds__(kFlatThreads)
         words[k] = body.words((first + k * kFlatThreads + threadIdx.x) * V);
     }
   }
+  const auto finish_all = [&](auto&... seen) {
 #pragma unroll
-  for (int k = 0; k < kPacks; ++k) {
-    const uint32_t offset = k * kFlatThreads + threadIdx.x;
-    if (first + offset < packs)
-      body.finish((first + offset) * V, columns[k], loaded[k], of_columns[k], words[k]);
+    for (int k = 0; k < kPacks; ++k) {
+      const uint32_t offset = k * kFlatThreads + threadIdx.x;
+      if (first + offset < packs)
+        body.finish((first + offset) * V, columns[k], loaded[k], of_columns[k], words[k], seen...);
+    }
+  };
+  if constexpr (LeavesLargest<Body>) {
+    Largest<typename Body::Written> seen;
+    finish_all(seen);
+    if (body.largest) leave_largest<kFlatThreads>(seen, body.largest);
+  } else {
+    finish_all();
   }
 }
 
@@ -267,7 +285,8 @@ inline int32_t sum_partials(DeviceState& device, const float* partials, int64_t 
 // (`tile` packs, a power of two up to 32) and a chunk of rows; its threads go down the chunk side
 // by side and keep the sums in registers. What a thread needs next is copied ahead into its own
 // slots of shared memory, without a barrier. Body has kTensors, source(tensor) (null: zeros),
-// `Columns`, columns(column), and finish(row, column, columns, packs, sums).
+// `Columns`, columns(column), and finish(row, column, columns, packs, sums), with a Largest behind
+// them as for flat_kernel.
 inline constexpr int kTileThreads = 256, kTileStages = 3;
 template <int Sums>
 inline constexpr int kTileBlocks = Sums == 1 ? 4 : 2;  // resident on a multiprocessor
@@ -287,6 +306,14 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
   const int64_t column = first_column + x * V;
   const int64_t end = min(rows, (chunk + 1) * chunk_rows);
   float sums[Sums][V] = {};
+  [[maybe_unused]] Largest<T> seen;
+  const auto finish = [&](int64_t row, const typename Body::Columns& columns,
+                          const Held<T, V>(&packs)[kTensors]) {
+    if constexpr (LeavesLargest<Body>)
+      body.finish(row, column, columns, packs, sums, seen);
+    else
+      body.finish(row, column, columns, packs, sums);
+  };
   if (column < width) {
     const typename Body::Columns columns = body.columns(column);
     int64_t row = chunk * chunk_rows + y;
@@ -313,7 +340,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
         for (int t = 0; t < kTensors; ++t)
           packs[t] = body.source(t) ? ring[(stage * kTensors + t) * kTileThreads + threadIdx.x]
                                     : Held<T, V>{};
-        body.finish(row, column, columns, packs, sums);
+        finish(row, columns, packs);
         // The slots have been read by this thread, the only one that uses them.
         fetch(row + kTileStages * step, stage);
         stage = stage + 1 == kTileStages ? 0 : stage + 1;
@@ -326,9 +353,12 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Sums>)
         for (int t = 0; t < kTensors; ++t)
           packs[t] = body.source(t) ? load_held<T, V>(body.source(t) + row * width + column)
                                     : Held<T, V>{};
-        body.finish(row, column, columns, packs, sums);
+        finish(row, columns, packs);
       }
     }
+  }
+  if constexpr (LeavesLargest<Body>) {
+    if (body.largest) leave_largest<kTileThreads>(seen, body.largest);
   }
   if (!partials) return;
   __syncthreads();

@@ -1,0 +1,55 @@
+// Largest magnitudes that kernels find in what they write, so that a tensor need not be read once
+// more for its FP8 scale.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "engine/runtime/context.h"
+
+namespace trafo::ops {
+
+class Fp8Magnitudes {
+ public:
+  // Until it is destroyed, ops on this context and thread leave largest magnitudes behind. Does
+  // nothing unless they are `wanted`, and on the CPU, whose kernels leave none. It takes memory of
+  // the context, and one thread has one at a time.
+  Fp8Magnitudes(const Context& context, bool wanted);
+  ~Fp8Magnitudes();
+  Fp8Magnitudes(const Fp8Magnitudes&) = delete;
+  Fp8Magnitudes& operator=(const Fp8Magnitudes&) = delete;
+
+  // For the kernel that is about to write every element of `tensor`, as it is stored: raise what is
+  // here to the bits of its largest magnitude as a float32. Null: nobody wants it.
+  static uint32_t* place(const Context& context, const Tensor& tensor);
+  // The same for a gradient. One that is added to has none.
+  static uint32_t* place(const Context& context, const GradTarget& target);
+  // The kernel that wrote `tensor` has left nothing at its place.
+  static void forget(const Context& context, const Tensor& tensor);
+
+  // Bits of the largest magnitude of x, in the memory of the device. Null if no kernel left it, or
+  // x was written to since. Views with all elements have that of the tensor.
+  static const uint32_t* find(const Context& context, const Tensor& x);
+  // How often find() has found it.
+  int64_t found() const { return found_; }
+
+ private:
+  struct Entry {
+    std::weak_ptr<const Storage> storage;
+    uint64_t version;
+    const void* begin;
+    int64_t count;
+    const uint32_t* place;
+  };
+  // One for each tensor of a step. Behind the last one the largest is looked for as without.
+  static constexpr int64_t kPlaces = 2048;
+
+  static Fp8Magnitudes* of(const Context& context);
+
+  const Backend* backend_ = nullptr;  // null: not wanted
+  Tensor places_;                     // int32 [kPlaces], zeros at the beginning
+  int64_t used_ = 0, found_ = 0;
+  std::unordered_map<const Storage*, Entry> entries_;
+};
+
+}  // namespace trafo::ops
