@@ -420,14 +420,23 @@ void ParameterStore::follow(Context& context, const Tensor& weights) {
     context.backend().copy(flat_.raw(), weights.raw(), flat_.bytes());
   else if (has_master())
     convert_into(context, flat_, weights);
-  if (quantize_bits_ != 0)
-    for (const Entry& entry : entries_)
-      if (entry.takes_int8 && entry.group.trainable)
-        fake_quant_into(
-            context, entry.value.detach(),
-            weights.as_strided(entry.shape, contiguous_strides(entry.shape), entry.offset),
-            quantize_bits_);
+  round_matrices(context, weights);
   flat_.mark_written();
+}
+
+void ParameterStore::follow_update(Context& context) {
+  if (flat_.dtype() == master_.dtype()) return follow_master(context);
+  round_matrices(context, master_);
+  flat_.mark_written();
+}
+
+void ParameterStore::round_matrices(Context& context, const Tensor& weights) const {
+  if (quantize_bits_ == 0) return;
+  std::vector<MatrixPlace> matrices;
+  for (const Entry& entry : entries_)
+    if (entry.takes_int8 && entry.group.trainable)
+      matrices.push_back({entry.offset, entry.shape[0], entry.shape[1]});
+  fake_quant_into(context, flat_.detach(), weights, matrices, quantize_bits_);
 }
 
 void ParameterStore::set_value(Context& context, ParamId id, const void* data, size_t bytes) {

@@ -197,7 +197,10 @@ class ParameterStore {
   int64_t offset(ParamId id) const { return entries_[index(id)].offset; }
   // Makes the values follow a master that was written to.
   void follow_master(Context& context) { follow(context, master_); }
-  // The same with weights that are laid out like the master, such as their EMA. Only with a master.
+  // The same after an update of an optimizer that has rounded a bfloat16 flat() itself: only the
+  // codes of quantization-aware training are left to do. Only with a master.
+  void follow_update(Context& context);
+  // follow_master with weights that are laid out like the master, such as their EMA.
   void follow(Context& context, const Tensor& weights);
 
   // The next backward overwrites the gradients instead of adding to them.
@@ -239,6 +242,9 @@ class ParameterStore {
   void lay_out(Context& context, std::deque<Entry> entries, int64_t quantize_bits);
   // Writes the value of a trainable parameter from its exact one.
   void round_into_value(Context& context, const Entry& entry, const Tensor& exact) const;
+  // Under quantization-aware training: the values of its matrices from weights laid out like
+  // flat().
+  void round_matrices(Context& context, const Tensor& weights) const;
   // The values with the most digits: the master's, or those of a frozen parameter.
   Tensor exact_value(const Entry& entry) const;
 

@@ -99,9 +99,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
                  {options.beta1, options.beta2, options.epsilon, options.weight_decay,
                   options.optimizer_states, options.ema_alpha},
-                 model.parameters().dtype() == DType::bf16 && options.quantize_bits == 0
-                     ? model.parameters().flat()
-                     : Tensor{},
+                 model.parameters().dtype() == DType::bf16 ? model.parameters().flat() : Tensor{},
                  update_groups(model.parameters(), options),
                  shard_of(group.rank, group.size, model.parameters().flat().numel())),
       schedule_(schedule_options(options, model.config().width)),
@@ -221,7 +219,7 @@ void Trainer::start(const StepResult& result, size_t batches, Vote vote,
       update_shard();
     } else {
       update_.run(sums_.loss, sums_.nll);
-      if (parameters.quantize_bits() != 0) parameters.follow_master(context_);
+      if (parameters.quantize_bits() != 0) parameters.follow_update(context_);
     }
     // From here on only a device or a peer that is lost can fail.
     const auto copy_back = [&](void* to, const void* from, size_t bytes) {

@@ -5,7 +5,7 @@
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
 //              [--unfused] [--no-graphs] [--on-device] [--tune] [--epilogues]
 //              [--ranks N [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
-//              [--baseline FILE] [WORKLOAD ...]
+//              [--quantize-bits 8|4] [--layer-drop P] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
 // gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of
@@ -16,7 +16,7 @@
 // --ranks: N threads train one model, each with the batch of the workload; on GPUs each has
 // its own, from that of --device on, and NCCL moves bytes between them, with --overlap beside the
 // backward pass. tok_s is that of all. --communication-dtype: what gradients are rounded to, and
-// travel in.
+// travel in. --quantize-bits and --layer-drop: as of train.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
 // 10, else over five runs of steps. A JSON object a row on stdout, a table on stderr; on CUDA each
 // row has the clock and the power of the card during its timed steps, and why the driver held the
@@ -95,6 +95,8 @@ struct StepOptions {
   int ranks = 1;
   Overlap overlap = Overlap::between_hosts;
   CommunicationDType communication = CommunicationDType::float32;
+  int64_t quantize_bits = 0;
+  double layer_drop = 0;
   std::string profile;  // where a trace goes; empty: nowhere
 
   bool on_cpu() const { return device.kind == DeviceKind::cpu; }
@@ -203,6 +205,8 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   options.fp8 = o.fp8;
   options.lanes = o.ranks;
   options.communication_dtype = o.communication;
+  options.quantize_bits = o.quantize_bits;
+  options.layer_drop = o.layer_drop;
   Trainer trainer(*context, *model, options, TrainingGroup(group));
   const std::vector<PackedBatchHost> hosts(static_cast<size_t>(o.ranks), make_batch(w));
   const PackedBatchHost& host = hosts[0];
@@ -305,6 +309,8 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   if (o.ranks > 1) row["ranks"] = o.ranks;
   if (o.communication != CommunicationDType::float32)
     row["communication"] = enum_name(o.communication);
+  if (o.quantize_bits > 0) row["quantize_bits"] = o.quantize_bits;
+  if (o.layer_drop > 0) row["layer_drop"] = o.layer_drop;
   try {
     row = o.ranks > 1 ? measure_ranks(w, o, card, row) : measure(w, o, card, row);
     const std::string state = card ? card->text() : "";
@@ -326,7 +332,8 @@ constexpr const char* kUsage =
     " N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
     " [--on-device] [--tune] [--epilogues] [--ranks N [--overlap]]"
-    " [--communication-dtype fp32|bf16] [--profile FILE] [--baseline FILE] [WORKLOAD ...]\n";
+    " [--communication-dtype fp32|bf16] [--quantize-bits 8|4] [--layer-drop P] [--profile FILE]"
+    " [--baseline FILE] [WORKLOAD ...]\n";
 
 int run(int argc, char** argv) {
   StepOptions o;
@@ -348,6 +355,10 @@ int run(int argc, char** argv) {
       baseline = argv[++i];
     } else if (word == "--ranks" && has_value) {
       o.ranks = std::max(1, std::atoi(argv[++i]));
+    } else if (word == "--quantize-bits" && has_value) {
+      o.quantize_bits = std::atoi(argv[++i]);
+    } else if (word == "--layer-drop" && has_value) {
+      o.layer_drop = std::atof(argv[++i]);
     } else if (word == "--overlap") {
       o.overlap = Overlap::always;
     } else if (word == "--communication-dtype" && has_value) {

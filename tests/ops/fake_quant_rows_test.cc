@@ -137,6 +137,31 @@ TEST(FakeQuantRows, ARowThatIsNotFiniteIsNaNAndTheOthersStay) {
     }
 }
 
+// Weights are rounded where they lie, and nothing beside them is written.
+TEST(FakeQuantRows, MatricesOfAWorkspaceAreRoundedEachAndTheRestStays) {
+  const auto context = cpu_context(), three = cpu_context(3);
+  const std::vector<MatrixPlace> places{{16, 5, 33}, {192, 1, 7}, {208, 40, 64}, {2800, 3, 1}};
+  constexpr int64_t kElements = 2816;
+  InputMaker make(*context, DType::f32, 8);
+  const Tensor x = make.uniform({kElements}, -3, 3);
+  const auto values = context->values<float>(x);
+  for (const int64_t bits : {8, 4}) {
+    auto expected = std::vector<float>(kElements, 2.5f);
+    for (const auto& [offset, rows, width] : places) {
+      const auto first = static_cast<size_t>(offset), count = static_cast<size_t>(rows * width);
+      const Tensor matrix =
+          context->from_values<float>(std::span(values).subspan(first, count), {rows, width});
+      const auto y = context->values<float>(rounded(*context, matrix, bits));
+      std::copy(y.begin(), y.end(), expected.begin() + offset);
+    }
+    for (Context* on : {context.get(), three.get()}) {
+      const Tensor y = filled(*on, {kElements}, 2.5);
+      fake_quant_into(*on, y, on->from_values<float>(values, {kElements}), places, bits);
+      EXPECT_EQ(on->values<float>(y), expected) << bits;
+    }
+  }
+}
+
 TEST(FakeQuantRows, BadInputIsNamed) {
   const auto context = cpu_context();
   expect_error(ErrorCode::shape_mismatch, "last dimension",
@@ -147,6 +172,11 @@ TEST(FakeQuantRows, BadInputIsNamed) {
   expect_error(ErrorCode::shape_mismatch, "one shape", [&] {
     fake_quant_into(*context, filled(*context, {2, 4}, 1), x, 8);
   });
+  for (const MatrixPlace& place :
+       {MatrixPlace{0, 3, 4}, MatrixPlace{6, 1, 5}, MatrixPlace{11, 0, 1}, MatrixPlace{-1, 1, 1},
+        MatrixPlace{0, 1, 0}})
+    expect_error(ErrorCode::shape_mismatch, "is not within 10 elements",
+                 [&] { fake_quant_into(*context, x, x, std::span(&place, 1), 8); });
 }
 
 }  // namespace

@@ -8,8 +8,11 @@
 #include "engine/models/model_io.h"
 #include "engine/models/quantize.h"
 #include "engine/models/upload.h"
+#include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 #include "engine/train/memory_plan.h"
+#include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
+#include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -151,6 +154,46 @@ TEST_P(QuantizationAware, FollowsAndPrecedesFloatTraining) {
   const auto last = step(0);
   EXPECT_FALSE(model_->parameters().has_master());
   EXPECT_EQ(as_floats(*context_, model_->parameters().flat()), last);
+}
+
+// All weights are rounded in one launch after the update, and each input of a matrix in one.
+TEST(QuantizationAwareLaunches, AnUpdateHasOneForAllWeights) {
+  const auto accelerator = std::make_shared<Accelerator>();
+  Context context(accelerator);
+  const auto model = make_model(context, tiny_config(), 5);
+  Trainer trainer(context, *model, aware_options(8));
+  int64_t matrices = 0;
+  for (size_t i = 0; i < model->parameters().count(); ++i)
+    matrices += model->parameters().weight(static_cast<ParamId>(i)).quantizes_input;
+  std::vector<int64_t> counts;
+  accelerator->on_launch = [&](OpKernel kernel, const void* params) {
+    if (kernel == OpKernel::fake_quant_rows)
+      counts.push_back(static_cast<const FakeQuantRowsParams*>(params)->count);
+  };
+  const auto batches = copy_batches(Architecture::encoder_decoder, 2);
+  trainer.step(batches);  // two batches, one update
+  EXPECT_GT(matrices, 10);
+  EXPECT_EQ(std::count(counts.begin(), counts.end(), 1), 2 * matrices);
+  EXPECT_EQ(std::count(counts.begin(), counts.end(), matrices), 1);
+  EXPECT_EQ(static_cast<int64_t>(counts.size()), 2 * matrices + 1);
+}
+
+// On a GPU the optimizer rounds what has no codes to bfloat16 itself.
+TEST(QuantizationAwareLaunches, AnUpdateLeavesWhatTheMastersSay) {
+  const auto context = cuda_context();
+  if (!context) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+  const auto batches = copy_batches(Architecture::encoder_decoder, 3);
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t bits : {8, 4}) {
+      const auto model = make_model(*context, tiny_config(), 5, dtype);
+      Trainer trainer(*context, *model, aware_options(bits));
+      const auto first = weight_bytes(*context, *model);
+      for (const PackedBatchHost& batch : batches) trainer.step({&batch, 1});
+      const auto updated = weight_bytes(*context, *model);
+      EXPECT_NE(updated, first);
+      model->parameters().follow_master(*context);
+      EXPECT_EQ(updated, weight_bytes(*context, *model)) << bits;
+    }
 }
 
 TEST(QuantizationAwareOptions, WhatCannotBeIsNamed) {

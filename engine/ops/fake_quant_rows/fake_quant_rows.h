@@ -11,16 +11,24 @@
 // value is clipped, so none of it is masked. Nothing is saved for backward.
 #pragma once
 
+#include <span>
+
 #include "engine/runtime/context.h"
 
 namespace trafo {
 
+// A matrix [rows, width] of a workspace, `offset` elements behind its begin.
+struct MatrixPlace {
+  int64_t offset, rows, width;
+};
+
 struct FakeQuantRowsParams {
   DType from, to;  // the same, or float32 to bfloat16
   int32_t bits;    // 8 or 4
-  int64_t rows, width;
   const void* x;
   void* y;
+  const MatrixPlace* matrices;  // in x and in y; host memory
+  int64_t count;                // of matrices
 };
 
 namespace ops {
@@ -33,5 +41,9 @@ Tensor fake_quant_rows(Context& context, const Tensor& x);
 // target = x rounded to codes of `bits`; no autodiff. Both are contiguous and of one shape, which
 // has rows; target may be bfloat16 beside a float32 x.
 void fake_quant_into(Context& context, const Tensor& target, const Tensor& x, int64_t bits);
+
+// The same for these matrices of the workspaces `target` and `x` [N], in one launch.
+void fake_quant_into(Context& context, const Tensor& target, const Tensor& x,
+                     std::span<const MatrixPlace> matrices, int64_t bits);
 
 }  // namespace trafo

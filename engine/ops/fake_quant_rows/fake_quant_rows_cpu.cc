@@ -49,20 +49,23 @@ HWY_INLINE void fake_quantize(const T* x, int64_t count, int32_t bits, T* y) {
 }
 
 template <class T>
-void fake_quantize_rows(ThreadPool& pool, const FakeQuantRowsParams& p) {
-  const int64_t group = p.bits == 4 ? Int4Matrix::kGroup : p.width;
-  parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
+void fake_quantize_rows(ThreadPool& pool, const FakeQuantRowsParams& p, const MatrixPlace& matrix) {
+  const int64_t width = matrix.width, group = p.bits == 4 ? Int4Matrix::kGroup : width;
+  parallel_for_range(pool, matrix.rows, rows_per_block(width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const T* x = static_cast<const T*>(p.x) + row * p.width;
-      T* y = static_cast<T*>(p.y) + row * p.width;
-      for (int64_t c = 0; c < p.width; c += group)
-        fake_quantize(x + c, std::min(group, p.width - c), p.bits, y + c);
+      const T* x = static_cast<const T*>(p.x) + matrix.offset + row * width;
+      T* y = static_cast<T*>(p.y) + matrix.offset + row * width;
+      for (int64_t c = 0; c < width; c += group)
+        fake_quantize(x + c, std::min(group, width - c), p.bits, y + c);
     }
   });
 }
 
 void fake_quant_rows_simd(ThreadPool& pool, const FakeQuantRowsParams& p) {
-  with_compute_type(p.from, [&](auto zero) { fake_quantize_rows<decltype(zero)>(pool, p); });
+  with_compute_type(p.from, [&](auto zero) {
+    for (int64_t i = 0; i < p.count; ++i)
+      fake_quantize_rows<decltype(zero)>(pool, p, p.matrices[i]);
+  });
 }
 
 }  // namespace
