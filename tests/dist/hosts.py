@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """translate-train on three hosts without a launcher: they write the files of one process, and no host that is lost hangs the others.
 
-    tests/dist/hosts.py TRANSLATE_TRAIN [--long]
+    tests/dist/hosts.py TRANSLATE_TRAIN [--mpi LIBTRAFO_MPI] [--long]
 
 The hosts are namespaces of this machine (namespace_hosts.py): each has its own name, addresses, link and disk, so ranks other than 0 do not
 see the run directory. Where the kernel has netem, each link delays packets by 1 ms. Needs root, or a kernel that lets users make
 namespaces; elsewhere it says so and ends with 77. A link is cut in the middle of a run; a host never comes; the master is a wrong
-address; two jobs meet at one port; SIGTERM reaches the rank of another host. --long: also a cut
-link with the default timeout, which takes a minute.
+address; two jobs meet at one port; SIGTERM reaches the rank of another host. --mpi: mpirun also
+starts ranks on the hosts, and a link is cut. --long: also a cut link with the default timeout, which takes a minute.
 """
 import argparse
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,8 +67,8 @@ class Ranks:
 class HostRuns(ranks.Runs):
     """`folder` is the disk of the first host, seen from here; `private` its name on each host."""
 
-    def __init__(self, program, cluster, scratch, private):
-        super().__init__(program, None, cluster[0].path(private))
+    def __init__(self, program, library, cluster, scratch, private):
+        super().__init__(program, library, cluster[0].path(private))
         self.cluster, self.scratch, self.private, self.logs = cluster, scratch, private, 0
 
     def count(self):
@@ -169,6 +170,50 @@ def cut_links(runs, long):
         runs.cluster[1].set_link("up")
 
 
+def of_mpi(runs):
+    """mpirun reaches the hosts by a script that is called as ssh is."""
+    agent = runs.scratch / "agent"
+    agent.write_text("#!/bin/sh\ncase $1 in\n" + "".join(f"{host.name}) pid={host.holder.pid};;\n" for host in runs.cluster.hosts) +
+                     'esac\nshift\nexec nsenter --target $pid --net --mount --uts sh -c "$*"\n')
+    agent.chmod(0o755)
+
+    def started(run, options):
+        command = ["mpirun", "--bind-to", "none", "--host", ",".join(host.name for host in runs.cluster.hosts), "--mca", "plm_rsh_agent", str(agent),
+                   "-x", "TRAFO_MPI_LIBRARY", "--wdir", str(runs.private), "-n", str(len(runs.cluster.hosts)), *runs.command(run, options)]
+        return Ranks(runs, [(runs.cluster[0], command)], runs.environment)
+
+    runs.must(started("of-mpirun", OPTIONS), "mpirun on three hosts")
+    runs.compare("alone", "of-mpirun", LAST, "mpirun on three hosts")
+    runs.must_be_of_host_0("of-mpirun")
+    job = started("of-mpirun-cut", f"{LONG} --rank-timeout {SECONDS}")
+    wait_for_update(runs, job, "of-mpirun-cut", 8)
+    if len(living(runs)) != 3:
+        fail(f"mpirun on three hosts has the ranks {living(runs)}")
+    runs.cluster[1].set_link("down")
+    begin = time.monotonic()
+    while living(runs) and time.monotonic() - begin < SECONDS + 20:
+        time.sleep(0.1)
+    took, left, said = time.monotonic() - begin, living(runs), job.logs[0].read_text()
+    if left or "rank 1 has not come within" not in said:
+        fail(f"the link of host1 is cut under mpirun: after {took:.1f} seconds the processes {left} are there: {said[-1500:]}")
+    print(f"hosts: the link of host1 is cut under mpirun: all ranks ended after {took:.1f} s", flush=True)
+    job.processes[0].kill()  # it waits for its own process on the host that is cut off
+    job.processes[0].wait()
+    runs.cluster[1].set_link("up")
+
+
+def living(runs):
+    """The processes of the program, on all hosts."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "cmdline").read_bytes().split(b"\0")[0] == runs.program.encode():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
 def joins(runs):
     """Nobody joins whom nobody knows, and who is missing is named."""
     options, late = f"--after 4u --join-timeout {SECONDS}", f"has not joined within {SECONDS} seconds"
@@ -229,6 +274,7 @@ def terminated(runs, job):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
+    parser.add_argument("--mpi", metavar="LIBTRAFO_MPI")
     parser.add_argument("--long", action="store_true")
     arguments = parser.parse_args()
     namespace_hosts.enter("hosts")
@@ -238,7 +284,8 @@ def main():
         private = scratch / "private"
         private.mkdir()
         cluster = namespace_hosts.Cluster(3, scratch, private)
-        runs = HostRuns(str(pathlib.Path(arguments.program).resolve()), cluster, scratch, private)
+        library = arguments.mpi and str(pathlib.Path(arguments.mpi).resolve())
+        runs = HostRuns(str(pathlib.Path(arguments.program).resolve()), library, cluster, scratch, private)
         print(f"hosts: packets are {'' if cluster.has_delay else 'not '}delayed", flush=True)
         for host in cluster.hosts:
             ranks.write_corpus(host.path(private))
@@ -246,6 +293,10 @@ def main():
         equal_files(runs)
         resumes(runs)
         cut_links(runs, arguments.long)
+        if library and shutil.which("mpirun"):
+            of_mpi(runs)
+        else:
+            print("hosts: without --mpi or mpirun, nothing was tried with MPI", flush=True)
         joins(runs)
         two_jobs(runs)
     print(f"hosts: {len(ranks.failures)} failures, {time.monotonic() - begin:.0f} seconds")
