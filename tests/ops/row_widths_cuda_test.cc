@@ -36,8 +36,8 @@ class CudaRows : public CudaFloat64Test {
 
   // `check` of one op at each width.
   void check_widths(std::function<void(int64_t width)> check_one) {
-    for (const int64_t width : {24,   32,   64,   128,   256, 384, 512,  768,  1024, 2048,
-                                4096, 8192, 9000, 16384, 63,  257, 1023, 4097, 8191, 9001})
+    for (const int64_t width : {24,   32,   64,   128,  256,   384, 512, 768,  1024, 1600, 2048,
+                                3000, 4096, 8192, 9000, 16384, 63,  257, 1023, 4097, 8191, 9001})
       check_one(width);
   }
 };
@@ -50,6 +50,49 @@ TEST_F(CudaRows, Softmax) {
   });
 }
 
+TEST_F(CudaRows, SoftmaxWithMasks) {
+  check_widths([&](int64_t width) {
+    std::vector<int32_t> mask(static_cast<size_t>(2 * width));
+    for (int64_t key = 0; key < width; ++key) {
+      mask[static_cast<size_t>(key)] = key % 7 == 3;
+      mask[static_cast<size_t>(width + key)] = key >= width - width / 3;
+    }
+    for (const bool causal : {false, true})
+      check(concat("width ", width, causal ? ", causal" : ""), {{2, 2, 9, width}},
+            [&](Context& context, const Tensors& in) {
+              ops::SoftmaxOptions options;
+              options.causal = causal;
+              options.padding_mask = context.from_values<int32_t>(mask, {2, width});
+              return Tensors{ops::softmax(context, in[0], options)};
+            });
+  });
+}
+
+// A tensor that is streamed past L2 has the bits of one that is not.
+TEST_F(CudaRows, RowsOfALargeTensorAreThoseOfASmallOne) {
+  const NoGrad no_grad(*context_);
+  constexpr int64_t kWidth = 2048, kDifferent = 61;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const int64_t rows = (int64_t{64} << 20) / (kWidth * static_cast<int64_t>(dtype_size(dtype)));
+    std::vector<double> values(static_cast<size_t>(rows * kWidth));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<double>(i % size_t{kDifferent * kWidth} * 7919 % 1009) / 256 - 2;
+    const Tensor large = context_->from_doubles(values, {rows, kWidth}, dtype);
+    values.resize(size_t{kDifferent * kWidth});
+    const Tensor small = context_->from_doubles(values, {kDifferent, kWidth}, dtype);
+    const Tensor gamma = context_->from_doubles(std::vector<double>(kWidth, 1.5), {kWidth}, dtype);
+    const auto expect_same = [&](const Tensor& of_large, const Tensor& of_small) {
+      const std::vector<double> all = download(of_large), first = download(of_small);
+      size_t wrong = 0;
+      for (size_t i = 0; i < all.size(); ++i) wrong += all[i] != first[i % first.size()];
+      EXPECT_EQ(wrong, 0U) << dtype_name(dtype);
+    };
+    expect_same(ops::softmax(*context_, large, {}), ops::softmax(*context_, small, {}));
+    expect_same(ops::layer_norm(*context_, large, gamma, gamma),
+                ops::layer_norm(*context_, small, gamma, gamma));
+  }
+}
+
 TEST_F(CudaRows, LayerNorm) {
   check_widths([&](int64_t width) {
     check(concat("width ", width), {{kRows, width}, {width}, {width}},
@@ -57,6 +100,15 @@ TEST_F(CudaRows, LayerNorm) {
             return Tensors{ops::layer_norm(context, in[0], in[1], in[2], 1e-5)};
           });
   });
+}
+
+// More rows than blocks: each block sums over several.
+TEST_F(CudaRows, LayerNormOfManyRows) {
+  for (const int64_t width : {800, 1600, 3000})
+    check(concat("width ", width), {{1501, width}, {width}, {width}},
+          [](Context& context, const Tensors& in) {
+            return Tensors{ops::layer_norm(context, in[0], in[1], in[2], 1e-5)};
+          });
 }
 
 TEST_F(CudaRows, BiasDropoutResidualNorm) {

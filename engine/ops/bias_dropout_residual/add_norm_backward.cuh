@@ -55,32 +55,41 @@ __device__ __forceinline__ void store_columns(float* out, const float (&in)[V]) 
     *reinterpret_cast<float4*>(out + j) = {in[j], in[j + 1], in[j + 2], in[j + 3]};
 }
 
-// A row is one pack for each of Lanes threads; the block takes kAddNormThreads / Lanes rows at a
-// time, and rows `blocks` steps apart, so that the sums over rows stay in registers to the end.
-// What a thread needs of its next rows is copied ahead into its own slots of shared memory: no
-// barrier, and the reduction of one row overlaps the loads of the next.
+// A row is one pack for each of Lanes threads; rows of a block are `blocks` steps apart, so that
+// the sums over rows stay in registers to the end. Narrow rows share a block; a block of one row
+// has only the warps that the row needs. What a thread needs of its next rows is copied ahead into
+// its own slots of shared memory: no barrier, and the reduction of one row overlaps the loads of
+// the next.
 inline constexpr int kAddNormStages = 3;
 template <int Lanes>
-inline constexpr int kAddNormThreads = Lanes > 512 ? Lanes : 512;
+inline constexpr int kAddNormThreads = Lanes < 256 ? 512 : Lanes;
 template <int Lanes>
-constexpr int add_norm_slot_bytes(bool dsum) {
-  return kAddNormStages * (dsum ? 3 : 2) * kAddNormThreads<Lanes> * 16;
+int add_norm_threads(int64_t packs) {
+  constexpr int kThreads = kAddNormThreads<Lanes>;
+  return kThreads == Lanes ? static_cast<int>((packs + 31) / 32 * 32) : kThreads;
 }
-template <int Lanes>
-inline constexpr int kAddNormBlocks =
-    1024 / kAddNormThreads<Lanes>;  // resident on a multiprocessor
+constexpr int add_norm_slot_bytes(int threads, bool dsum) {
+  return kAddNormStages * (dsum ? 3 : 2) * threads * 16;
+}
+// Of a thread. The sums of 8 columns take more than those of 4, and a third sum more than two.
+template <class T, int Lanes, bool kBranch>
+inline constexpr int kAddNormRegisters = sizeof(T) == 4 && !kBranch && Lanes == 512 ? 48 : 64;
 
 template <class T, int Lanes, bool kBranch>
-__global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
+__global__ void __maxnreg__((kAddNormRegisters<T, Lanes, kBranch>))
     add_norm_rows_kernel(AddNormBackwardArgs<T> a, float* partials) {
   constexpr int V = kPackWidth<T>, kThreads = kAddNormThreads<Lanes>, kRows = kThreads / Lanes,
                 kSums = kBranch ? 3 : 2;
+  // With three sums there is no register for gamma.
+  constexpr bool kGammaKept = !kBranch && Lanes >= 256, kFull = kGammaKept && V > 4;
   using Vector = Held<T, V>;
   extern __shared__ uint4 slots[];  // [stage][tensor][thread]
   __shared__ float2 shared[2][kThreads / 32];
   __shared__ uint32_t shared_largest[kThreads / 32];
   const WarpLargest largest{&shared_largest[threadIdx.x / 32]};
   largest.begin();
+  const int threads = kRows == 1 ? static_cast<int>(blockDim.x) : kThreads;
+  if constexpr (kRows == 1) clear_absent_warps<kThreads>(&shared[0][0], &shared[1][0]);
   const int tensors = a.dsum ? 3 : 2;
   const int lane = threadIdx.x % Lanes;
   const int column = lane * V;
@@ -90,12 +99,12 @@ __global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
   const int group = threadIdx.x / Lanes;
 
   const auto slot = [&](int stage, int tensor) {
-    return &slots[(stage * tensors + tensor) * kThreads + threadIdx.x];
+    return &slots[(stage * tensors + tensor) * threads + threadIdx.x];
   };
   // This thread's element of a row: `kept` up from turn to turn, as products of 64 bits are long;
-  // but with three sums there is no register for it.
+  // but with three sums, or gamma of eight columns, there is no register for it.
   const auto element_of = [&](int64_t row, int64_t kept) {
-    return kBranch ? row * a.width + column : kept;
+    return kBranch || kFull ? row * a.width + column : kept;
   };
   const auto fetch = [&](int64_t row, int64_t kept, int stage) {
     if (inside && row < a.rows) {
@@ -113,6 +122,8 @@ __global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
     fetch(first + stage * step + group, element + stage * advance, stage);
 
   float sums[kSums][V] = {};
+  Vector gamma{};  // kept, or from the cache each time
+  if (kGammaKept && inside) gamma = load_held<T, V>(a.gamma + column);
   const float inverse_width = 1.0f / static_cast<float>(a.width);
   float mean = 0, rstd = 0;
   if (first + group < a.rows) {
@@ -130,15 +141,14 @@ __global__ void __launch_bounds__(kAddNormThreads<Lanes>, kAddNormBlocks<Lanes>)
       next_rstd = a.rstd[row + step];
     }
     wait_copy_groups<kAddNormStages - 1>();
-    float xhat[V], g[V];      // used where `there` only
-    if constexpr (kBranch) {  // but unless they are set here the compiler spills
+    float xhat[V], g[V];               // used where `there` only
+    if constexpr (kBranch || kFull) {  // but unless they are set here the compiler spills
 #pragma unroll
       for (int j = 0; j < V; ++j) xhat[j] = g[j] = 0;
     }
     float2 both = {0, 0};
     if (there) {
-      // From the cache each time: the registers are needed for the sums.
-      const Vector gamma = load_held<T, V>(a.gamma + column);
+      if constexpr (!kGammaKept) gamma = load_held<T, V>(a.gamma + column);
       const Vector x = *reinterpret_cast<const Vector*>(slot(stage, 0));
       const Vector dy = *reinterpret_cast<const Vector*>(slot(stage, 1));
       float d[V], weight[V];

@@ -71,10 +71,17 @@ int32_t forward(DeviceState& device, const BiasDropoutResidualForwardParams& p) 
 
 template <class T, int Lanes, bool kBranch>
 int32_t launch_rows(DeviceState& device, const AddNormBackwardArgs<T>& args, const ColumnSums& to) {
-  constexpr int kThreads = kAddNormThreads<Lanes>, kRows = kThreads / Lanes,
-                kSums = kBranch ? 3 : 2;
-  const int64_t resident = int64_t{kAddNormBlocks<Lanes>} * device.multiprocessors;
-  const int64_t blocks = std::min(resident, (args.rows + kRows - 1) / kRows);
+  constexpr int kRows = kAddNormThreads<Lanes> / Lanes, kSums = kBranch ? 3 : 2;
+  const int threads = add_norm_threads<Lanes>(args.width / kPackWidth<T>);
+  const int bytes = add_norm_slot_bytes(threads, args.dsum);
+  // Resident on a multiprocessor: by registers, and by shared memory, of which a block may have
+  // all.
+  constexpr int kRegisters = 65536, kForSums = 1024;
+  const int64_t by_registers = kRegisters / (kAddNormRegisters<T, Lanes, kBranch> * threads),
+                by_memory = device.shared_memory_per_block / (bytes + kForSums);
+  const int64_t resident = std::max<int64_t>(1, std::min(by_registers, by_memory));
+  const int64_t blocks =
+      std::min(resident * device.multiprocessors, (args.rows + kRows - 1) / kRows);
   float* partials = nullptr;
   if (to.out[0] || to.out[1] || to.out[2]) {
     partials = static_cast<float*>(
@@ -82,11 +89,10 @@ int32_t launch_rows(DeviceState& device, const AddNormBackwardArgs<T>& args, con
     if (!partials) return kOutOfMemory;
   }
   const auto kernel = add_norm_rows_kernel<T, Lanes, kBranch>;
-  const int bytes = add_norm_slot_bytes<Lanes>(args.dsum);
   const cudaError_t error =
       raise_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
   if (error != cudaSuccess) return report(device, error, kBackward);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, bytes, device.stream>>>(args, partials);
+  kernel<<<static_cast<unsigned>(blocks), threads, bytes, device.stream>>>(args, partials);
   const int32_t result = launched(device, kBackward);
   return result == kSuccess && partials
              ? sum_partials(device, partials, blocks, kSums, args.width, to)
@@ -130,9 +136,10 @@ int32_t backward_norm(DeviceState& device, const AddNormBackwardArgs<T>& args, c
   if (packs <= 512) return launch_rows<T, 512, kBranch>(device, args, to);
   // Three tensors in 1024 slots are more than every card has room for.
   constexpr int kForSums = 1024;
-  static_assert(add_norm_slot_bytes<512>(true) + kForSums <= kLeastSharedMemory &&
-                add_norm_slot_bytes<1024>(false) + kForSums <= kLeastSharedMemory);
-  const auto needed = static_cast<size_t>(add_norm_slot_bytes<1024>(args.dsum) + kForSums);
+  static_assert(add_norm_slot_bytes(512, true) + kForSums <= kLeastSharedMemory &&
+                add_norm_slot_bytes(1024, false) + kForSums <= kLeastSharedMemory);
+  const auto needed =
+      static_cast<size_t>(add_norm_slot_bytes(add_norm_threads<1024>(packs), args.dsum) + kForSums);
   if (packs <= 1024 && needed <= device.shared_memory_per_block)
     return launch_rows<T, 1024, kBranch>(device, args, to);
   return launch_by_tiles<T, kPackWidth<T>, true>(device, args, to);

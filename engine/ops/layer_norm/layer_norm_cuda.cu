@@ -25,6 +25,7 @@ int32_t layer_norm_forward_cuda(cuda::DeviceState& device, const LayerNormForwar
     args.width = p.width;
     args.epsilon = static_cast<float>(p.epsilon);
     args.largest = p.largest;
+    args.streamed = p.rows * p.width * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes;
     result = launch_norm_forward<false>(device, args, "layer_norm_forward");
   });
   return typed ? result : unsupported(device, "layer_norm: float32 and bfloat16 only");

@@ -23,6 +23,7 @@ struct NormForwardArgs {
   int64_t rows, width;
   float epsilon;
   bool dropping;
+  bool streamed;  // not fused only: x and y are tensors of kStreamedBytes or more
   DropoutArgs dropout;
   uint32_t* largest;  // place for the largest magnitude of y, or null
 };
@@ -30,9 +31,9 @@ struct NormForwardArgs {
 // Stores V elements of y.
 template <class T, int V>
 __device__ __forceinline__ void store_normed(const NormForwardArgs<T>& a, int64_t element,
-                                             const float (&y)[V], Largest<T>& seen) {
+                                             const float (&y)[V], bool streamed, Largest<T>& seen) {
   const Held<T, V> written = from_floats<T, V>(y);
-  store_held<T, V>(a.y + element, written);
+  store_stream<T, V>(a.y + element, written, streamed);
   if (a.largest) seen.see(written);
 }
 
@@ -155,8 +156,12 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
     if (column < width) {
-      x[k] = load_once<T, V>(a.x + start + column);
-      if constexpr (kAddNorm) residual[k] = load_once<T, V>(a.residual + start + column);
+      if constexpr (kAddNorm) {
+        x[k] = load_once<T, V>(a.x + start + column);
+        residual[k] = load_once<T, V>(a.residual + start + column);
+      } else {
+        x[k] = load_stream<T, V>(a.x + start + column, a.streamed);
+      }
     }
   }
   float shift = 0;
@@ -216,7 +221,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1)
       load_floats<T, V>(a.beta + column, beta);
 #pragma unroll
       for (int j = 0; j < V; ++j) v[k][j] = fmaf(centre(v[k][j]) * rstd, gamma[j], beta[j]);
-      store_normed<T, V>(a, start + column, v[k], seen);
+      store_normed<T, V>(a, start + column, v[k], !kAddNorm && a.streamed, seen);
     }
   }
   if (a.largest) leave_largest<kThreadsOfBlock<Lanes>>(seen, a.largest);
@@ -310,7 +315,7 @@ __global__ void __launch_bounds__(kNormLoopThreads) norm_forward_loop(NormForwar
     load_floats<T, V>(a.beta + column, beta);
 #pragma unroll
     for (int j = 0; j < V; ++j) v[j] = fmaf(centre(v[j]) * rstd, gamma[j], beta[j]);
-    store_normed<T, V>(a, start + column, v, seen);
+    store_normed<T, V>(a, start + column, v, !kAddNorm && a.streamed, seen);
   }
   if (a.largest) leave_largest<kNormLoopThreads>(seen, a.largest);
 }
@@ -340,9 +345,12 @@ int32_t launch_norm_forward(DeviceState& device, const NormForwardArgs<T>& args,
     rows(integral_constant<int, 32>{}, integral_constant<int, 3>{});
   else if (packs <= 128)
     rows(integral_constant<int, 32>{}, integral_constant<int, 4>{});
-  else if (packs <= 256)
-    rows(integral_constant<int, 128>{}, integral_constant<int, 2>{});
-  else if (packs <= 512)
+  else if (packs <= 256) {
+    if constexpr (kAddNorm || sizeof(T) == 4)
+      rows(integral_constant<int, 128>{}, integral_constant<int, 2>{});
+    else
+      rows(integral_constant<int, 64>{}, integral_constant<int, 4>{});
+  } else if (packs <= 512)
     rows(integral_constant<int, 128>{}, integral_constant<int, 4>{});
   else if (packs <= 1024)
     rows(integral_constant<int, 256>{}, integral_constant<int, 4>{});

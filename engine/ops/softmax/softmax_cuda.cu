@@ -27,6 +27,7 @@ struct ForwardArgs {
   float scale;   // times log2(e): exponentials are powers of two; never 0
   float masked;  // the value of a masked key: infinite, and -infinity once it is scaled
   bool causal;
+  bool streamed;  // x and y are tensors of kStreamedBytes or more
 };
 
 // The keys a row may see: the first `count` but those its mask hides.
@@ -53,26 +54,33 @@ __device__ __forceinline__ Visible visible_keys(const ForwardArgs<T>& a, int64_t
   return visible;
 }
 
-// v = V keys from `column` on, masked ones as a.masked.
+// Which of V keys from `column` on are hidden: bit j is key column + j.
 template <class T, int V>
-__device__ __forceinline__ void masked_floats(const ForwardArgs<T>& a, const Visible& visible,
-                                              int64_t column, const Held<T, V>& in, float (&v)[V]) {
-  to_floats<T>(in, v);
+__device__ __forceinline__ uint32_t hidden_keys(const ForwardArgs<T>& a, const Visible& visible,
+                                                int64_t column) {
   const int left = static_cast<int>(max(min(visible.count - column, int64_t{V}), int64_t{0}));
-  if (__builtin_expect(left < V, false)) {
-#pragma unroll
-    for (int j = 0; j < V; ++j) v[j] = j < left ? v[j] : a.masked;
-  }
-  if (visible.mask && column < visible.count) {
+  uint32_t hidden = ((1u << V) - 1) & ~((1u << left) - 1);
+  if (visible.mask && left > 0) {
     constexpr int kInts = V > 4 ? 4 : V;
 #pragma unroll
     for (int part = 0; part < V / kInts; ++part) {
       const Pack<int32_t, kInts> mask =
           load_pack<int32_t, kInts>(visible.mask + column + part * kInts);
 #pragma unroll
-      for (int j = 0; j < kInts; ++j)
-        v[part * kInts + j] = mask.v[j] ? a.masked : v[part * kInts + j];
+      for (int j = 0; j < kInts; ++j) hidden |= (mask.v[j] ? 1u : 0u) << (part * kInts + j);
     }
+  }
+  return hidden;
+}
+
+// v = V keys, the hidden ones as a.masked.
+template <class T, int V>
+__device__ __forceinline__ void masked_floats(const ForwardArgs<T>& a, uint32_t hidden,
+                                              const Held<T, V>& in, float (&v)[V]) {
+  to_floats<T>(in, v);
+  if (__builtin_expect(hidden != 0, false)) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) v[j] = hidden >> j & 1 ? a.masked : v[j];
   }
 }
 
@@ -89,13 +97,19 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1) forward_rows(Forwar
 #pragma unroll
   for (int k = 0; k < P; ++k) {
     const int column = (k * Lanes + lane) * V;
-    if (column < visible.count) in[k] = load_once<T, V>(x + column);
+    if (column < visible.count) in[k] = load_stream<T, V>(x + column, a.streamed);
   }
+  // The mask comes from a cache while the keys are in flight.
+  static_assert(P * V <= 32);
+  uint32_t hidden = 0;
+#pragma unroll
+  for (int k = 0; k < P; ++k)
+    hidden |= hidden_keys<T, V>(a, visible, (k * Lanes + lane) * V) << (k * V);
   float v[P][V];
   float top = -INFINITY;
 #pragma unroll
   for (int k = 0; k < P; ++k) {
-    masked_floats<T, V>(a, visible, (k * Lanes + lane) * V, in[k], v[k]);
+    masked_floats<T, V>(a, hidden >> (k * V) & ((1u << V) - 1), in[k], v[k]);
 #pragma unroll
     for (int j = 0; j < V; ++j) top = fmaxf(top, v[k][j] * a.scale);
   }
@@ -118,7 +132,8 @@ __global__ void __launch_bounds__(kThreadsOfBlock<Lanes>, 1) forward_rows(Forwar
     const int column = (k * Lanes + lane) * V;
 #pragma unroll
     for (int j = 0; j < V; ++j) v[k][j] *= inverse;
-    if (there && column < a.keys) store_floats<T, V>(y + column, v[k]);
+    if (there && column < a.keys)
+      store_stream<T, V>(y + column, from_floats<T, V>(v[k]), a.streamed);
   }
 }
 
@@ -131,7 +146,7 @@ __global__ void __launch_bounds__(kLoopThreads) forward_loop(ForwardArgs<T> a) {
   float top = -INFINITY, sum = 0;
   for (int64_t column = threadIdx.x * V; column < visible.count; column += kLoopThreads * V) {
     float v[V];
-    masked_floats<T, V>(a, visible, column, load_held<T, V>(x + column), v);
+    masked_floats<T, V>(a, hidden_keys<T, V>(a, visible, column), load_held<T, V>(x + column), v);
     float highest = top;
 #pragma unroll
     for (int j = 0; j < V; ++j) highest = fmaxf(highest, v[j] * a.scale);
@@ -149,7 +164,7 @@ __global__ void __launch_bounds__(kLoopThreads) forward_loop(ForwardArgs<T> a) {
   for (int64_t column = threadIdx.x * V; column < a.keys; column += kLoopThreads * V) {
     float v[V] = {};
     if (column < visible.count) {
-      masked_floats<T, V>(a, visible, column, load_held<T, V>(x + column), v);
+      masked_floats<T, V>(a, hidden_keys<T, V>(a, visible, column), load_held<T, V>(x + column), v);
 #pragma unroll
       for (int j = 0; j < V; ++j) v[j] = exp2_fast(fmaf(v[j], a.scale, -highest)) * inverse;
     }
@@ -237,7 +252,9 @@ __global__ void __launch_bounds__(kLoopThreads) backward_loop(BackwardArgs<T> a)
   }
 }
 
-// A kernel for rows of `packs` packs: fn.rows<Lanes, P>() or fn.loop().
+// A kernel for rows of `packs` packs: fn.rows<Lanes, P>() or fn.loop(). What fits a card's
+// bandwidth was measured (docs/performance-notes.md): backward loads two tensors and wants one pack
+// a thread, forward has two sums to wait for and wants more, in small blocks.
 template <int V, class Fn>
 void with_row_layout(int64_t packs, const Fn& fn) {
   if constexpr (V == 1) {
@@ -248,11 +265,17 @@ void with_row_layout(int64_t packs, const Fn& fn) {
     if (packs <= 8) return fn.template rows<8, 1>();
     if (packs <= 16) return fn.template rows<8, 2>();
     if (packs <= 32) return fn.template rows<16, 2>();
-    if (packs <= 64) return fn.template rows<32, 2>();
-    if (packs <= 96) return fn.template rows<32, 3>();
-    if (packs <= 128) return fn.template rows<32, 4>();
-    if (packs <= 256) return fn.template rows<128, 2>();
-    if (packs <= 512) return fn.template rows<128, 4>();
+    if constexpr (Fn::kBackward) {
+      if (packs <= 64) return fn.template rows<64, 1>();
+      if (packs <= 128) return fn.template rows<128, 1>();
+      if (packs <= 256) return fn.template rows<256, 1>();
+      if (packs <= 512) return fn.template rows<512, 1>();
+    } else {
+      if (packs <= 64) return fn.template rows<32, 2>();
+      if (packs <= 128) return fn.template rows<64, 2>();
+      if (packs <= 256) return fn.template rows<128, 2>();
+      if (packs <= 512) return fn.template rows < V == 4 ? 64 : 128, V == 4 ? 8 : 4 > ();
+    }
     if (packs <= 1024) return fn.template rows<256, 4>();
   }
   fn.loop();
@@ -260,6 +283,7 @@ void with_row_layout(int64_t packs, const Fn& fn) {
 
 template <class T, int V>
 struct LaunchForward {
+  static constexpr bool kBackward = false;
   const ForwardArgs<T>& args;
   cudaStream_t stream;
   template <int Lanes, int P>
@@ -275,6 +299,7 @@ struct LaunchForward {
 
 template <class T, int V>
 struct LaunchBackward {
+  static constexpr bool kBackward = true;
   const BackwardArgs<T>& args;
   cudaStream_t stream;
   template <int Lanes, int P>
@@ -312,6 +337,7 @@ int32_t softmax_forward_cuda(cuda::DeviceState& device, const SoftmaxForwardPara
     if (args.scale == 0) args.scale = 1.1754944e-38f;
     args.masked = args.scale > 0 ? -INFINITY : INFINITY;
     args.causal = p.causal;
+    args.streamed = rows * p.keys * static_cast<int64_t>(sizeof(T)) >= kStreamedBytes;
     constexpr int V = kPackWidth<T>;
     const bool packed =
         p.keys % V == 0 && aligned16(p.x) && aligned16(p.y) && aligned16(p.padding_mask);

@@ -28,6 +28,25 @@ __device__ __forceinline__ Held<T, N> load_once(const T* p) {
   }
 }
 
+// A tensor from this size on is streamed: L2 does not hold it until the next kernel reads it, so
+// its lines are the first to go.
+inline constexpr int64_t kStreamedBytes = int64_t{64} << 20;
+
+// As load_once, of a tensor that may be streamed.
+template <class T, int N>
+__device__ __forceinline__ Held<T, N> load_stream(const T* p, bool streamed) {
+  if constexpr (sizeof(T) * N == 16) {
+    if (streamed) {
+      uint4 bits;
+      asm volatile("ld.global.cs.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                   : "l"(p));
+      return bits;
+    }
+  }
+  return load_once<T, N>(p);
+}
+
 __device__ __forceinline__ uint32_t bf16_word(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   uint32_t word;
@@ -65,6 +84,17 @@ __device__ __forceinline__ void store_floats(T* p, const float (&in)[N]) {
   store_held<T, N>(p, from_floats<T, N>(in));
 }
 
+template <class T, int N>
+__device__ __forceinline__ void store_stream(T* p, const Held<T, N>& held, bool streamed) {
+  if constexpr (sizeof(T) * N == 16) {
+    if (streamed) {
+      __stcs(reinterpret_cast<uint4*>(p), held);
+      return;
+    }
+  }
+  store_held<T, N>(p, held);
+}
+
 // Stores `in`, or adds it to what is there.
 template <class T, int N>
 __device__ __forceinline__ void put_floats(T* p, const float (&in)[N], bool accumulate) {
@@ -83,7 +113,7 @@ __device__ __forceinline__ void put_floats(T* p, const float (&in)[N], bool accu
 template <int Lanes>
 inline constexpr int kWarpsOfRow = Lanes > 32 ? Lanes / 32 : 1;
 template <int Lanes>
-inline constexpr int kThreadsOfBlock = Lanes > 128 ? Lanes : 128;
+inline constexpr int kThreadsOfBlock = Lanes > 32 ? Lanes : 128;
 
 // `shared` [kWarpsOfRow], used by this call only. With more than a warp every thread of the block
 // calls it; one barrier inside.
@@ -99,6 +129,14 @@ __device__ __forceinline__ float row_reduce(float x, float* shared) {
     __syncthreads();
     return warp_reduce<Op, kWarps>(shared[lane % kWarps]);
   }
+}
+
+// For a block that has fewer warps than Threads / 32: what row_reduce<Add> and row_sum2 read of the
+// others is 0. Before the first of them, by every thread.
+template <int Threads, class... Pairs>
+__device__ __forceinline__ void clear_absent_warps(Pairs*... shared) {
+  const int warp = static_cast<int>(threadIdx.x);
+  if (warp >= static_cast<int>(blockDim.x) / 32 && warp < Threads / 32) ((shared[warp] = {}), ...);
 }
 
 // Both sums over a warp with half the shuffles of two: lanes below 16 end with the first sum, the
