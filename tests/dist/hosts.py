@@ -101,7 +101,7 @@ class HostRuns(ranks.Runs):
         """All ranks end by themselves with an error that has the rank's message of `messages`."""
         codes, said, took = job.finish(seconds + 30)
         for rank, message in enumerate(messages):
-            if codes[rank] in (0, None) or not re.search(message, said[rank]):
+            if codes[rank] not in range(1, 128) or not re.search(message, said[rank]):  # a signal has ended no rank
                 fail(f"{label}: rank {rank} ends with {codes[rank]} and says {said[rank][-1000:]!r}, not '{message}'")
         if took > seconds:
             fail(f"{label}: the ranks end after {took:.1f} seconds")
@@ -120,6 +120,9 @@ def equal_files(runs):
     runs.must(runs.alone("alone", OPTIONS), "one process")
     cases = {"three": ((0, 1, 2), OPTIONS, f"host0:{PORT}"), "v6": ((0, 2), OPTIONS, f"host0-v6:{PORT}"),
              "address": ((0, 1), OPTIONS, f"{runs.cluster[0].address}:{PORT}")}
+    if not runs.cluster.has_ipv6:
+        print("hosts: skipped: IPv6, which this kernel does not have", flush=True)
+        del cases["v6"]
     for run, (hosts, options, master) in cases.items():
         runs.must(runs.on_hosts(hosts, run, options, master), f"{len(hosts)} hosts at {master}")
         runs.compare("alone", run, LAST, f"{run}: {len(hosts)} hosts")
@@ -193,8 +196,10 @@ def of_mpi(runs):
     begin = time.monotonic()
     while living(runs) and time.monotonic() - begin < SECONDS + 20:
         time.sleep(0.1)
-    took, left, said = time.monotonic() - begin, living(runs), job.logs[0].read_text()
-    if left or "rank 1 has not come within" not in said:
+    took, left, missed = time.monotonic() - begin, living(runs), "rank 1 has not come within"
+    while missed not in (said := job.logs[0].read_text()) and time.monotonic() - begin < SECONDS + 30:  # mpirun passes it on later
+        time.sleep(0.1)
+    if left or missed not in said:
         fail(f"the link of host1 is cut under mpirun: after {took:.1f} seconds the processes {left} are there: {said[-1500:]}")
     print(f"hosts: the link of host1 is cut under mpirun: all ranks ended after {took:.1f} s", flush=True)
     job.processes[0].kill()  # it waits for its own process on the host that is cut off
@@ -226,7 +231,10 @@ def joins(runs):
         ("the master is another host", (0, 1), {"master": "host1:29402"}, [f"rank 1 {late}", f"rank 0 {late} at host1, port 29402: .*Connection refused"]),
         ("without a token", (0, 1), {"token": None}, ["TRAFO_JOB_TOKEN is not set"] * 2),
     ]
-    # They have nothing to do with each other, and wait together.
+    # Rank 0 gives up first, so rank 1 hears of it only if both have started at about the same time: this one is alone.
+    label, hosts, how, messages = cases.pop(0)
+    runs.must_fail(label, runs.on_hosts(hosts, "joins-alone", options, **how), messages, SECONDS + 20)
+    # The others have nothing to do with each other, and wait together.
     jobs = [runs.on_hosts(hosts, f"joins-{number}", options, **how) for number, (_, hosts, how, _) in enumerate(cases)]
     for job, (label, _, _, messages) in zip(jobs, cases):
         runs.must_fail(label, job, messages, SECONDS + 20)
@@ -235,7 +243,7 @@ def joins(runs):
 def two_jobs(runs):
     """At one port. It is free again once all ranks of a job have joined."""
     late = f"--after 4u --join-timeout {SECONDS}"
-    waits = runs.on_hosts((0,), "waits", f"--after 4u --join-timeout {4 * SECONDS}", nodes=2)
+    waits = runs.on_hosts((0,), "waits", f"--after 4u --join-timeout {24 * SECONDS}", nodes=2)
     wait_until_port_is_open(runs)
     calls = [  # what comes to the rank 0 that waits
         ("two jobs wait at one port", runs.on_hosts((0,), "second", late, nodes=2), f"cannot listen at host0, port {PORT}: Address already in use"),
@@ -255,7 +263,8 @@ def two_jobs(runs):
 def wait_until_port_is_open(runs):
     """Nobody has called: a call would count as one without the token."""
     begin = time.monotonic()
-    while not re.search(rf":{PORT:04X} [0-9A-F]+:0000 0A ", runs.cluster[0].run("cat", "/proc/net/tcp6", "/proc/net/tcp")):  # 0A: it listens
+    tables = [table for table in ("/proc/net/tcp", "/proc/net/tcp6") if pathlib.Path(table).exists()]
+    while not re.search(rf":{PORT:04X} [0-9A-F]+:0000 0A ", runs.cluster[0].run("cat", *tables)):  # 0A: it listens
         if time.monotonic() - begin > 60:
             raise RuntimeError(f"nobody listens at port {PORT}")
         time.sleep(0.05)

@@ -23,11 +23,11 @@ def enter(label):
              "mount -t tmpfs none /mnt && hostname other && unshare --net --mount --uts true")
     try:
         tried = subprocess.run([*unshare, "sh", "-c", setup], text=True, capture_output=True, timeout=60)
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         print(f"{label}: skipped: {error}")
         sys.exit(SKIPPED)
     if tried.returncode != 0:
-        print(f"{label}: skipped: namespaces are refused: {tried.stderr.strip()}")
+        print(f"{label}: skipped: namespaces or a bridge cannot be made: {tried.stderr.strip()}")
         sys.exit(SKIPPED)
     os.execvpe("unshare", [*unshare, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
 
@@ -52,7 +52,7 @@ class Cluster:
         self.names |= {name: self.names[f"host{number}"] for name, number in (aliases or {}).items()}
         run("mount", "--bind", self.names_file("control"), "/etc/hosts")
         run("hostname", "control")
-        self.has_delay = False
+        self.has_ipv6 = self.has_delay = True  # of all hosts
         self.hosts = [Host(self, number, private, delay) for number in range(hosts)]
 
     def names_file(self, of, own=None):
@@ -79,9 +79,11 @@ class Host:
         run("ip", "link", "set", self.link, "master", BRIDGE, "up")
         self.run("ip", "link", "set", "lo", "up")
         self.run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
-        subprocess.run(self.command("ip", "address", "add", f"{self.address6}/64", "dev", "eth0", "nodad"), capture_output=True)  # where there is IPv6
+        added = subprocess.run(self.command("ip", "address", "add", f"{self.address6}/64", "dev", "eth0", "nodad"), capture_output=True)
+        cluster.has_ipv6 &= added.returncode == 0
         self.run("ip", "link", "set", "eth0", "up")
-        cluster.has_delay = subprocess.run(self.command("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", delay), capture_output=True).returncode == 0
+        slowed = subprocess.run(self.command("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", delay), capture_output=True)
+        cluster.has_delay &= slowed.returncode == 0
 
     def command(self, *words, folder="/"):
         """What runs `words` on the host. The process that is started becomes the program."""

@@ -64,18 +64,22 @@ run "$build/translate-train" --version
 
 # A program of Google Test runs in one process for each processor of this machine; one of C runs once.
 run_shards() {
-  local shards=1 shard status=0 jobs=()
+  local shards=1 shard status=0
   [[ $1 != *_tests ]] || shards=$(nproc)
   for ((shard = 0; shard < shards; ++shard)); do
-    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard run "$@" &
-    jobs+=($!)
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard qemu-aarch64 -L "$root" "$@" &
+    running+=($!)
   done
-  for shard in "${jobs[@]}"; do
+  for shard in "${running[@]}"; do
     wait "$shard" || status=1
   done
+  running=()
   return "$status"
 }
 
+running=() work=""
+trap 'kill "${running[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 failed=0
 for program in "${programs[@]}"; do
   path=$(find "$build/tests" -type f -name "$program" -perm -u+x)
@@ -89,7 +93,6 @@ done
 
 echo "== translate-train"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 python3 -c 'import pathlib, sys; sys.path.insert(0, "tests/tools"); import toy_corpus
 toy_corpus.write(pathlib.Path(sys.argv[1]), 200, 20)' "$work"
 trainer=$PWD/$build/translate-train
