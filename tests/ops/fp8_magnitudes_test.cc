@@ -289,7 +289,7 @@ TEST_F(Fp8MagnitudesOnCuda, GoWithTheElementsOfATensorAsTheyWereWritten) {
   EXPECT_EQ(magnitudes.found(), 4);
 }
 
-// Behind the last place everything goes on without.
+// Behind the last place, layers look for the largest magnitude themselves.
 TEST_F(Fp8MagnitudesOnCuda, AreLookedForWherePlacesEnd) {
   Context& c = *context_;
   const Tensor x = values({24, 64}, 1), gamma = values({64}, 2);
