@@ -151,10 +151,11 @@ cublasStatus_t describe(const GemmParams& p, bool tf32, GemmPlan& plan, const Fp
   return status;
 }
 
-// Only algorithms that sum in a fixed order: without split-K, or with the parts summed from the
-// workspace in float32. In-place reduction adds atomically and is left out.
-cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,
-                       std::vector<Proposal>& proposals) {
+namespace {
+
+// Proposals of kernels that need no more workspace than this.
+cublasStatus_t ask(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,
+                   size_t workspace_bytes, std::vector<Proposal>& proposals) {
   proposals.clear();
   cublasLtMatmulPreferenceOpaque_t preference;
   cublasStatus_t status = cublasLtMatmulPreferenceInit(&preference);
@@ -162,7 +163,7 @@ cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan
     if (status == CUBLAS_STATUS_SUCCESS)
       status = cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value);
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kBlasWorkspaceBytes});
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{workspace_bytes});
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(at.b));  // its A is our B
@@ -184,6 +185,29 @@ cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan
   for (int i = 0; i < found; ++i)
     if (results[i].state == CUBLAS_STATUS_SUCCESS)
       proposals.push_back({results[i].algo, results[i].workspaceSize});
+  return status;
+}
+
+// The workspace of a kernel whose blocks draw their tiles from a counter. cuBLASLt clears it before
+// each launch, which is a node of its own in a graph and costs 2 us. The same kernels also divide
+// their tiles without a counter, and are offered so where there is no workspace.
+bool draws_tiles(const Proposal& proposal) {
+  constexpr size_t kCounterBytes = 16;
+  return proposal.workspace_bytes > 0 && proposal.workspace_bytes <= kCounterBytes;
+}
+
+}  // namespace
+
+// Only algorithms that sum in a fixed order: without split-K, or with the parts summed from the
+// workspace in float32. In-place reduction adds atomically and is left out.
+cublasStatus_t propose(DeviceState& device, const Alignments& at, const GemmPlan& plan, int most,
+                       std::vector<Proposal>& proposals) {
+  cublasStatus_t status = ask(device, at, plan, most, kBlasWorkspaceBytes, proposals);
+  if (status != CUBLAS_STATUS_SUCCESS || proposals.empty() || !draws_tiles(proposals[0]))
+    return status;
+  std::vector<Proposal> without;
+  status = ask(device, at, plan, most, 0, without);
+  if (!without.empty()) proposals = std::move(without);
   return status;
 }
 
