@@ -19,11 +19,12 @@ struct Shape {
   static_assert(kConsumerRegisters % 8 == 0 && kProducerRegisters % 8 == 0);  // setmaxnreg
   using Queries = Panels<D, kQueries>;
   using Keys = Panels<D, kKeys>;
-  // Queries; sets; room for results; barriers.
-  static constexpr uint32_t kSets = Queries::kBytes;
+  static constexpr int kQuerySets = D == 64 ? 2 : 1;  // there is room for
+  // Sets of queries, and of keys and values; room for results; barriers.
+  static constexpr uint32_t kSets = kQuerySets * Queries::kBytes;
   static constexpr uint32_t kResults = kSets + 2 * kStages * Keys::kBytes;
   static constexpr uint32_t kBarriers = kResults + Queries::kBytes;
-  static constexpr size_t kSharedBytes = kBarriers + (2 + 4 * kStages) * 8;
+  static constexpr size_t kSharedBytes = kBarriers + (4 * kStages + 2 * kQuerySets) * 8;
 };
 
 // Barriers, by number, and the tiles of the stages.
@@ -36,14 +37,20 @@ struct Room {
   }
   // `which`: 0 for keys, 1 for values.
   __device__ __forceinline__ uint32_t full(int which, uint32_t stage) const {
-    return barrier(2 + which) + stage * 32;
+    return barrier(which) + stage * 32;
   }
   __device__ __forceinline__ uint32_t empty(int which, uint32_t stage) const {
-    return barrier(4 + which) + stage * 32;
+    return barrier(2 + which) + stage * 32;
   }
-  __device__ __forceinline__ uint32_t queries_full() const { return barrier(0); }
-  __device__ __forceinline__ uint32_t queries_empty() const { return barrier(1); }
-  __device__ __forceinline__ typename S::Queries queries() const { return {base}; }
+  __device__ __forceinline__ uint32_t queries_full(uint32_t set) const {
+    return barrier(4 * S::kStages) + set * 16;
+  }
+  __device__ __forceinline__ uint32_t queries_empty(uint32_t set) const {
+    return queries_full(set) + 8;
+  }
+  __device__ __forceinline__ typename S::Queries queries(uint32_t set) const {
+    return {base + set * S::Queries::kBytes};
+  }
   __device__ __forceinline__ typename S::Keys tile(int which, uint32_t stage) const {
     return {base + S::kSets + (2 * stage + static_cast<uint32_t>(which)) * S::Keys::kBytes};
   }
@@ -92,8 +99,11 @@ struct Work {
     item.key = a.key_begin[item.sequence];
     item.queries = a.query_end[item.sequence] - static_cast<int>(item.query);
     item.keys = a.key_end[item.sequence] - static_cast<int>(item.key);
-    q0 = static_cast<int>(item.tile) * Shape<D>::kQueries;
-    queries = max(0, min(Shape<D>::kQueries, item.queries - q0));
+    // The first tile is the one that is not full: under a causal mask it has the fewest keys.
+    constexpr int kQueries = Shape<D>::kQueries;
+    const int tile = static_cast<int>(item.tile), first_end = (item.queries - 1) % kQueries + 1;
+    q0 = tile == 0 ? 0 : first_end + (tile - 1) * kQueries;
+    queries = tile == 0 ? first_end : max(0, min(kQueries, item.queries - q0));
     tiles = queries == 0 ? 0 : tiles_below(item.visible(a, q0 + queries - 1));
   }
   static __device__ __forceinline__ int tiles_below(int keys) {
@@ -128,8 +138,9 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedul
       load(room.tile(which, stage).base, which == 0 ? k_map : v_map, room.full(which, stage),
            S::Keys::kBytes, work.item.kv_head, work.item.key + n * S::kKeys);
     };
-    wait_barrier(room.queries_empty(), (rounds + 1) % 2);
-    load(room.queries().base, q_map, room.queries_full(), S::Queries::kBytes, work.item.head,
+    const uint32_t set = rounds % S::kQuerySets;
+    wait_barrier(room.queries_empty(set), (rounds / S::kQuerySets + 1) % 2);
+    load(room.queries(set).base, q_map, room.queries_full(set), S::Queries::kBytes, work.item.head,
          work.item.query + work.q0);
     load_keys(0, 0);
     for (int n = 1; n < work.tiles; ++n) {
@@ -224,6 +235,8 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
     const Work<D> work(a, schedule, number);
     const AttentionItem& item = work.item;
     if (work.queries == 0) continue;
+    const uint32_t set = rounds % S::kQuerySets;
+    const typename S::Queries queries = room.queries(set);
 
     // The warpgroup's own: tiles that any of its queries sees, keys that every one sees.
     const int own_tiles =
@@ -279,7 +292,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
       }
     };
 
-    if (work.tiles > 0) wait_barrier(room.queries_full(), rounds % 2);
+    if (work.tiles > 0) wait_barrier(room.queries_full(set), rounds / S::kQuerySets % 2);
     if (turns > 1 && group == S::kConsumers - 1) arrive_threads(1, 2 * kWarpgroup);
     state.clear();
 #pragma unroll
@@ -296,7 +309,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
       };
       const typename S::Keys first = wait_full(0, 0);
       wgmma_begin();
-      multiply_tiles(s, room.queries(), group_row, first);
+      multiply_tiles(s, queries, group_row, first);
       wgmma_commit();
       wgmma_wait<0>();
       pin(s);
@@ -310,7 +323,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
         wait_for_turn(n);
         pin(gathered);
         wgmma_begin();
-        multiply_tiles(s, room.queries(), group_row, keys);
+        multiply_tiles(s, queries, group_row, keys);
         wgmma_commit();
         multiply_add_tile(gathered, left, values);
         wgmma_commit();
@@ -333,7 +346,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
         release(1, n - 1);
         make_left();
       }
-      give_back(room.queries_empty());
+      give_back(room.queries_empty(set));
       const typename S::Keys last = wait_values(own_tiles - 1);
       pin(gathered);
       wgmma_begin();
@@ -343,7 +356,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
       pin(gathered);
       release(1, own_tiles - 1);
     } else if (work.tiles > 0) {
-      give_back(room.queries_empty());
+      give_back(room.queries_empty(set));
     }
 
     const int64_t out_stride = a.heads * width, column = item.head * width;
@@ -390,8 +403,10 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 1)
   const Room<D> room{shared_address(shared)};
   if (threadIdx.x == 0) {
     constexpr int kWarps = 4 * S::kConsumers;
-    init_barrier(room.queries_full(), 1);
-    init_barrier(room.queries_empty(), kWarps);
+    for (uint32_t set = 0; set < S::kQuerySets; ++set) {
+      init_barrier(room.queries_full(set), 1);
+      init_barrier(room.queries_empty(set), kWarps);
+    }
     for (uint32_t stage = 0; stage < S::kStages; ++stage)
       for (int which = 0; which < 2; ++which) {
         init_barrier(room.full(which, stage), 1);
