@@ -408,6 +408,30 @@ TEST_F(CudaAttention, EqualsFloat64AroundTheBordersOfLongTiles) {
         }
 }
 
+// One warpgroup holds all queries and keys of a head: one or two tiles of 64 of each, and none.
+TEST_F(CudaAttention, EqualsFloat64WhereAWarpgroupHoldsAHead) {
+  for (const int64_t head_dim : {40, 64})
+    for (const int64_t kv_heads : {1, 2})
+      for (const bool causal : {false, true}) {
+        AttentionProblem p = problem_of({{1, 1},
+                                         {64, 128},
+                                         {65, 65},
+                                         {100, 30},
+                                         {128, 128},
+                                         {127, 64},
+                                         {70, 0},
+                                         {0, 5},
+                                         {30, 127}},
+                                        1 << 20);
+        p.head_dim = head_dim;
+        p.kv_heads = kv_heads;
+        p.causal = causal;
+        SCOPED_TRACE(p.text());
+        check(p, {});
+        if (HasFatalFailure()) return;
+      }
+}
+
 // More tiles of equal sequences than a card has multiprocessors: blocks go from one to the next.
 TEST_F(CudaAttention, EqualsFloat64InManyEqualSequences) {
   for (const int32_t length : {256, 260})

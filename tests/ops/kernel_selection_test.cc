@@ -63,10 +63,11 @@ std::vector<NamedCase> common_cases() {
       {"the same with attention dropout",
        with(on_cuda(kHalf, 48, 64), &AttentionCase::dropout, true), "short_mma", "short_mma"},
       {"the same on an A100", on_cuda(kHalf, 48, 64, false), "short_mma", "short_mma"},
-      {"100 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 100, 64), "wgmma", "wgmma"},
+      {"100 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 100, 64), "wgmma_short", "wgmma"},
       {"the same with attention dropout",
        with(on_cuda(kHalf, 100, 64), &AttentionCase::dropout, true), "mma", "mma"},
       {"the same on an A100", on_cuda(kHalf, 100, 64, false), "mma", "mma"},
+      {"150 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 150, 64), "wgmma", "wgmma"},
       {"1,024 tokens, bfloat16, head_dim 64, H100", on_cuda(kHalf, 1024, 64), "wgmma_pipeline",
        "wgmma"},
       {"4,096 tokens, causal, bfloat16, head_dim 64, H100",
@@ -103,8 +104,11 @@ std::string chosen_by_hand(const AttentionCase& c) {
   const bool mma = c.dtype == DType::bf16 && c.head_dim % 8 == 0 && c.head_dim <= 128 && c.aligned;
   if (mma && c.queries <= 64 && c.keys <= 64) return "short_mma";
   const bool wgmma = mma && c.hopper && c.shared_memory >= 232'448 && !c.dropout && c.head_dim > 32;
-  if (wgmma && !c.backward && c.scale_positive && c.queries > 64)
-    return c.tensor_maps && c.queries > 192 && c.keys > 0 ? "wgmma_pipeline" : "wgmma";
+  if (wgmma && !c.backward && c.scale_positive && c.queries > 64) {
+    if (!c.tensor_maps || c.keys == 0) return "wgmma";
+    if (c.head_dim <= 64 && c.queries <= 128 && c.keys <= 128) return "wgmma_short";
+    return c.queries > 192 ? "wgmma_pipeline" : "wgmma";
+  }
   if (wgmma && c.backward) {
     const bool long_sequences = c.tensor_maps && c.queries > 192 && c.keys > 192;
     if (long_sequences && c.head_dim > 64) return "wgmma_pipeline";
@@ -123,8 +127,8 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
   for (const auto& [device, shared_memory] : devices)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const int64_t head_dim : {1, 8, 20, 32, 36, 40, 64, 72, 100, 128, 136, 256, 257})
-        for (const int64_t queries : {0, 1, 2, 64, 65, 192, 193, 2047, 2048})
-          for (const int64_t keys : {0, 1, 64, 65, 192, 193, 2047, 2048})
+        for (const int64_t queries : {0, 1, 2, 64, 65, 128, 129, 192, 193, 2047, 2048})
+          for (const int64_t keys : {0, 1, 64, 65, 128, 129, 192, 193, 2047, 2048})
             for (uint32_t flags = 0; flags < 256; ++flags) {
               AttentionCase c;
               c.device = device;

@@ -97,9 +97,11 @@ int32_t attention_forward_cuda(cuda::DeviceState& device, const AttentionForward
   AttentionCase c = case_of(device, p);
   c.saves_lse = p.lse != nullptr;
   const AttentionKernelRow* row = attention_kernel(c);
-  if (row && row->kernel == AttentionKernel::wgmma_pipeline) {
+  if (row && row->tensor_maps) {
     bool taken = false;
-    const int32_t result = attention_forward_pipeline(device, p, taken);
+    const int32_t result = row->kernel == AttentionKernel::wgmma_short
+                               ? attention_forward_wgmma_short(device, p, taken)
+                               : attention_forward_pipeline(device, p, taken);
     if (taken) {
       note_kernel(p, row->kernel);
       return result;

@@ -130,6 +130,8 @@ int32_t attention_backward_wgmma(DeviceState& device, const AttentionBackwardPar
 // and in the ordered backward without dq.
 int32_t attention_forward_pipeline(DeviceState& device, const AttentionForwardParams& p,
                                    bool& taken);
+int32_t attention_forward_wgmma_short(DeviceState& device, const AttentionForwardParams& p,
+                                      bool& taken);
 int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackwardParams& p,
                                     float* delta, bool& taken);
 int32_t attention_backward_ordered(DeviceState& device, const AttentionBackwardParams& p,

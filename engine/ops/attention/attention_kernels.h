@@ -20,6 +20,7 @@ enum class AttentionKernel {
   short_mma,       // attention_short_{forward,backward}_cuda.cu
   wgmma_pipeline,  // attention_wgmma_pipeline_{forward,backward}_cuda.cu
   wgmma_ordered,   // attention_wgmma_ordered_backward_cuda.cu
+  wgmma_short,     // attention_wgmma_short_forward_cuda.cu
   wgmma,           // attention_wgmma_{forward,backward}_cuda.cu
   mma,             // attention_mma_{forward,backward}_cuda.cu
   cuda_cores,      // attention_cuda.cu
@@ -90,8 +91,9 @@ struct AttentionKernelRow {
 
 // Bounds that kernels are compiled for.
 inline constexpr int64_t kCudaHeadDim = 256, kMmaHeadDim = 128;
-inline constexpr int64_t kShortRows = 64;      // queries and keys that one block of short_mma holds
-inline constexpr int64_t kPipelineRows = 193;  // fewer do not fill the pipeline's tiles
+inline constexpr int64_t kShortRows = 64;  // queries and keys that one block of short_mma holds
+inline constexpr int64_t kWgmmaShortRows = 128;  // that one of wgmma_short holds
+inline constexpr int64_t kPipelineRows = 193;    // fewer do not fill the pipeline's tiles
 inline constexpr int64_t kOrderedRows =
     2048;  // below, what a block begins and ends with costs more
 
@@ -172,6 +174,15 @@ inline constexpr AttentionKernelRow kAttentionKernels[] = {
      .queries = {kOrderedRows}, .keys = {kOrderedRows}, .dropout = false,
      .causal = true, .hopper = true, .shared_memory = attention_table::kOfHopper,
      .aligned = true, .tensor_maps = true},
+
+    {.kernel = AttentionKernel::wgmma_short, .name = "wgmma_short",
+     .description = "one warpgroup a block, which holds a whole head of a sequence",
+     .device = attention_table::kCuda, .forward = true, .backward = false,
+     .dtypes = attention_table::kBf16,
+     .head_dim = {40, 64}, .head_dim_step = 8,
+     .queries = {kShortRows + 1, kWgmmaShortRows}, .keys = {1, kWgmmaShortRows}, .dropout = false,
+     .hopper = true, .shared_memory = attention_table::kOfHopper,
+     .aligned = true, .scale_positive = true, .tensor_maps = true},
 
     {.kernel = AttentionKernel::wgmma, .name = "wgmma",
      .description = "warpgroup matrix instructions, tiles of 128 queries",
