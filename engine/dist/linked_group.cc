@@ -209,10 +209,11 @@ class LinkedCommunicator final : public Communicator {
   void wait_until_issued(double timeout, const char* what) {
     const auto begin = LinkClock::now();
     for (int polls = 0;; ++polls) {
+      // Asked first: a rank that has left may have done its part before.
+      const std::string ended = host_->why_ended();
       bool issued = false;
       use_link([&] { issued = link_->issued(); });
       if (issued) return;
-      const std::string ended = host_->why_ended();
       if (!ended.empty()) {
         lose(ended);
         fail(ErrorCode::peer_lost, kLinkedOrigin, ended);
@@ -293,7 +294,7 @@ class LinkedCommunicator final : public Communicator {
       stopping_ = lost_.empty();  // otherwise it aborts and ends by itself
     }
     wake_.notify_all();
-    watcher_.join();
+    if (watcher_.joinable()) watcher_.join();  // there is none if another rank has no link
     link_.reset();
     in_flight_.clear();
   }

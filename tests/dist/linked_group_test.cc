@@ -30,6 +30,7 @@ struct Wire {
   std::atomic<int> broken_rank{-1};       // whose link reports an error
   std::atomic<int> absent_rank{-1};       // who never finishes joining
   std::atomic<int> refused_rank{-1};      // who has no links
+  std::atomic<int> unopened_rank{-1};     // whose link cannot be opened
 };
 
 // A device that works on its own, in order. The ranks of a test begin their exchanges in the same
@@ -150,6 +151,7 @@ class WireLinks final : public LinkMaker {
   std::string new_id() override { return "the wire"; }
   std::unique_ptr<PeerLink> open(Backend&, std::string_view id, int rank, int size) override {
     EXPECT_EQ(id, "the wire");
+    require(rank != wire_.unopened_rank, ErrorCode::out_of_device_memory, "wire", "no memory");
     auto link = std::make_unique<WireLink>(wire_, rank, size);
     newest = link.get();
     return link;
@@ -376,6 +378,17 @@ TEST_P(LinkedGroup, ARankWithoutLinksIsNamedByAll) {
     EXPECT_EQ(error->code(), ErrorCode::unsupported);
     EXPECT_NE(error->message().find("rank 1: there is no wire"), std::string::npos)
         << error->message();
+  }
+}
+
+// The ranks that have a link already give it up, with no thread that watches it.
+TEST_P(LinkedGroup, ALinkThatCannotBeOpenedIsNamedByAll) {
+  wire_.unopened_rank = 1;
+  const auto errors = errors_of(3, [](int, Communicator*, Backend&) { ADD_FAILURE(); });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), ErrorCode::out_of_device_memory);
+    EXPECT_NE(error->message().find("rank 1: no memory"), std::string::npos) << error->message();
   }
 }
 
