@@ -248,7 +248,7 @@ constexpr SettingSpec kSpecs[] = {
      "none, selective or full: what backward computes a second time instead of keeping it; less memory, more time, the same results (default none)",
      "none selective full", 1, 1, true, true, nullptr},
     {"autotune-gemm", "", "--tune-products", "Machine", "on|off",
-     "on: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps those that are 5 % faster for this run and later ones; nothing on the CPU (default off)",
+     "on: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are 5 % faster for this run and later ones; nothing on the CPU and with several lanes (default on)",
      "on off", 0, 1, true, false, nullptr},
     {"memory-limit", "", "", "Machine", "SIZE",
      "of the device, as 800MiB or 4GiB, 0: what is free; a run that needs more is refused (default 0)",

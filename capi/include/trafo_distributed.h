@@ -103,7 +103,7 @@ TRAFO_API void trafo_group_free(trafo_group *group);
  * must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and
  * writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes
  * the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of
- * several ranks (UNSUPPORTED): autotune_gemm, trafo_trainer_write and trafo_trainer_read. since 0.1 */
+ * several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new_in_group(trafo_group *group, trafo_model *model,
                                                                  const trafo_tokenizer *tokenizer, const trafo_corpus *train,
                                                                  const trafo_corpus *valid, const trafo_trainer_options *options,

@@ -591,9 +591,9 @@ typedef struct trafo_trainer_options {
   /* TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes
    * a bit. Default TRAFO_RECOMPUTE_NONE. */
   int32_t recompute;
-  /* 1: CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5 seconds in all, and keeps those that
-   * are at least 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the
-   * same bits. A cache file of the user holds them for later runs. Nothing on the CPU. Default 0. */
+  /* 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least
+   * 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A
+   * cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1. */
   int32_t autotune_gemm;
   /* ---- The end of a run: the first limit that is reached. All 0: until it is stopped. ---- */
   int64_t after_updates; /* Training is done after this many updates. Default 0: never. */

@@ -46,6 +46,9 @@ void GemmTuning::begin() {
   tuner_->set_tuning_budget(0);
   tuner_->set_choices({}, RefusedChoice::dropped);
   if (!on_) return;
+  if (lanes_ > 1)
+    return tell(false, concat("nothing is timed with ", lanes_,
+                              " lanes, so that the number of ranks changes no bit"));
   user_cache_ = user_gemm_cache_path(*tuner_);
   cached_.clear();
   if (user_cache_) {

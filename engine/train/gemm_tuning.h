@@ -32,9 +32,11 @@ class GemmTuning {
   };
 
   // `tuner` is null on a device that has one kernel for each GEMM; nothing happens then. With `on`
-  // false a new run measures nothing and reads no cache. Call begin() or resume() before the first
-  // update.
-  GemmTuning(GemmTuner* tuner, bool on) : tuner_(tuner), on_(on) {}
+  // false a new run measures nothing and reads no cache. Nor does one with several lanes, because
+  // the number of ranks that share them may change no bit; a notice says so. Call begin() or
+  // resume() before the first update.
+  GemmTuning(GemmTuner* tuner, bool on, int64_t lanes = 1)
+      : tuner_(tuner), on_(on), lanes_(lanes) {}
   ~GemmTuning();
   GemmTuning(const GemmTuning&) = delete;
   GemmTuning& operator=(const GemmTuning&) = delete;
@@ -64,6 +66,7 @@ class GemmTuning {
 
   GemmTuner* tuner_;
   bool on_;
+  int64_t lanes_;
   bool open_ = false;
   int64_t updates_ = 0;
   std::vector<GemmChoice> cached_;   // that tuning began with

@@ -116,11 +116,11 @@ struct TrainOptions {
   // What backward computes a second time instead of keeping it: less memory for more time. It
   // never changes a bit.
   Recompute recompute = Recompute::none;
-  // Whether CUDA times the GEMM kernels of new batch shapes at the start of a run, at most 5
-  // seconds in all, and keeps those that are at least 5 % faster than the library's first
-  // proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A cache
-  // file of the user holds them for later runs. Nothing on the CPU.
-  bool autotune_gemm = false;
+  // Whether CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in
+  // all, and keeps those that are at least 5 % faster than the library's first proposal.
+  // Checkpoints hold the choices, so that a resumed run computes the same bits. A cache file of
+  // the user holds them for later runs. Nothing on the CPU and with several lanes.
+  bool autotune_gemm = true;
   // Bytes that training may take. A run whose plan needs more is refused. 0: what the device has
   // free.
   int64_t memory_limit = 0;

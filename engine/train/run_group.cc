@@ -101,10 +101,6 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
   require_same(*group.communicator, fields);
   if (context.device().kind == DeviceKind::cuda) require_own_gpu(context.device(), group);
   // All ranks throw these alike.
-  if (options.autotune_gemm)
-    throw AgreedError(ErrorCode::unsupported, kRunGroupOrigin,
-                      "autotune_gemm is for one rank: the ranks of a group would choose different "
-                      "kernels");
   if (options.lanes > 1 && options.lanes < group.size)
     throw AgreedError(ErrorCode::invalid_argument, kRunGroupOrigin,
                       concat("lanes is ", options.lanes, " and the group has ", group.size,

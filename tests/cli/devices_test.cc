@@ -128,7 +128,6 @@ TEST_F(DevicesCli, WrongDevicesAreNamed) {
            {"0,cuda:0", "--devices: has cuda:0 twice"},
            {"cpu,0", "--devices: wants GPUs or the CPU, not both"},
            {"cpu,cpu --device cpu", "--device and --devices: give one of them"},
-           {"cpu,cpu --autotune-gemm", "autotune_gemm is for one rank"},
            {"cpu,cpu,cpu --lanes 2", "lanes is 2 and the group has 3 ranks"},
        })
     expect_refused(run(files + words_of(std::string("--devices ") + devices)), text);

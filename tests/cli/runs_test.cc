@@ -356,14 +356,14 @@ TEST_F(Cli, PlanSaysWhatTrainingTakesWithoutAGpu) {
   EXPECT_EQ(run({"plan", "--memory-limit", "3 apples"}).exit_code, 2);
 }
 
-TEST_F(Cli, AutotuneGemmIsOffAndDoesNothingOnTheCpu) {
+TEST_F(Cli, AutotuneGemmIsOnAndDoesNothingOnTheCpu) {
   const auto with = [](Arguments arguments, const char* choice) {
     *(std::find(arguments.begin(), arguments.end(), "--autotune-gemm") + 1) = choice;
     return arguments + Arguments{"--device", "cpu"};
   };
   const Outcome usual =
       run({"train", "--task", "tiny", "--model", "usual", "--tsv", "t.tsv", "--dump-config"});
-  EXPECT_NE(usual.out.find("autotune-gemm: off\n"), std::string::npos) << usual.out << usual.err;
+  EXPECT_NE(usual.out.find("autotune-gemm: on\n"), std::string::npos) << usual.out << usual.err;
   const Outcome tuned = run(with(small("tuned", "6u"), "on"));
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
   EXPECT_EQ(tuned.err.find("GEMM autotuning"), std::string::npos) << tuned.err;

@@ -562,14 +562,6 @@ TEST_F(GroupTest, ARankThatHangsEndsAllRanksWithinTheTimeout) {
 TEST_F(GroupTest, WhatNeedsOneRankIsRefused) {
   if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   for_each_rank(2, [&](int, Communicator* group) {
-    TrainOptions options = options_;
-    options.autotune_gemm = true;
-    try {
-      Rank(data_, options, group);
-      ADD_FAILURE() << "autotuning";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::unsupported);
-    }
     Rank rank(data_, options_, group);
     MemorySink sink;
     EXPECT_THROW(rank.run->write_checkpoint(sink), Error);

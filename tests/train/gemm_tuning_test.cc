@@ -252,6 +252,18 @@ TEST_F(GemmTuningTest, OffMeasuresAndReadsNothing) {
   EXPECT_FALSE(fs::exists(folder_ / "run" / kGemmCacheFile));
 }
 
+TEST_F(GemmTuningTest, SeveralLanesMeasureAndReadNothing) {
+  process().train(0);
+  ASSERT_TRUE(fs::exists(cache()));
+  options_.lanes = 2;
+  Tuned lanes = process(folder_ / "run");
+  lanes.train(0);
+  EXPECT_EQ(device_->measured, 0);
+  EXPECT_TRUE(device_->choices().empty());
+  ASSERT_EQ(lanes.notes.size(), 1u);
+  EXPECT_NE(lanes.notes[0].find("nothing is timed with 2 lanes"), std::string::npos);
+}
+
 TEST_F(GemmTuningTest, RunsWithTheSameCacheHaveTheSameBits) {
   Tuned first = process();
   first.train(0);

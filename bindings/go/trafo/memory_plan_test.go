@@ -165,11 +165,11 @@ func TestOptionsAreTakenAsTheyAreMeant(t *testing.T) {
 
 func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
 	options := DefaultTrainerOptions()
-	if options.AutotuneGemm || options.c().autotune_gemm != 0 {
-		t.Error("GEMMs are tuned by default")
+	if !options.AutotuneGemm || options.c().autotune_gemm != 1 {
+		t.Error("GEMMs are not tuned by default")
 	}
-	options.AutotuneGemm = true
-	if c := options.c(); c.autotune_gemm != 1 || c.batch_fit != 0 {
+	options.AutotuneGemm = false
+	if c := options.c(); c.autotune_gemm != 0 || c.batch_fit != 0 {
 		t.Errorf("%+v", *c)
 	}
 }

@@ -263,7 +263,7 @@ int32_t choose(DeviceState& device, const GemmParams& p, const PlanKey& key, con
   plan.algorithm = proposals[0].algorithm;
   plan.workspace_bytes = proposals[0].workspace_bytes;
   plan.found = true;
-  if (!plans.measures()) return kSuccess;
+  if (!plans.measures(p)) return kSuccess;
   // Where nothing can be measured the first proposal is the choice, and stays it.
   if (!recording(device)) {
     const int32_t result = measure_in_budget(device, p, at, plan);
@@ -285,7 +285,7 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result,
   const auto known = plans.find(key);
   // A GEMM that first ran without tuning, as in validation, is still to be measured.
   if (known != plans.end() &&
-      (!all.measures() || !known->second.found || all.choices.contains(key)))
+      (!all.measures(p) || !known->second.found || all.choices.contains(key)))
     return &known->second;
 
   GemmPlan plan{};

@@ -53,7 +53,15 @@ struct GemmPlans {
   double budget = 0;  // seconds
   GemmTuningCost cost;
 
-  bool measures() const { return tuning && cost.seconds < budget; }
+  // Large GEMMs are not measured: they run at the power limit of the card, where the fastest kernel
+  // alone is not the fastest in a step.
+  static constexpr double kMostMeasuredOperations = 0x1p35;
+  bool measures(const GemmParams& p) const {
+    return tuning && cost.seconds < budget &&
+           2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) *
+                   static_cast<double>(p.n) * static_cast<double>(p.k) <=
+               kMostMeasuredOperations;
+  }
   bool multiplies_in_tf32(const GemmParams& p) const { return tf32 && p.dtype == DType::f32; }
 };
 GemmPlans& plans_of(DeviceState& device);

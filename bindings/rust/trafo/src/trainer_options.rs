@@ -129,9 +129,9 @@ mod tests {
     #[test]
     fn switches_reach_the_options_of_the_engine() {
         let options = TrainerOptions::new();
-        assert_eq!(options.0.autotune_gemm, 0);
-        let options = options.autotune_gemm(true);
-        assert_eq!((options.0.autotune_gemm, options.0.batch_fit), (1, 0));
-        assert_eq!(options.autotune_gemm(false).0.autotune_gemm, 0);
+        assert_eq!(options.0.autotune_gemm, 1);
+        let options = options.autotune_gemm(false);
+        assert_eq!((options.0.autotune_gemm, options.0.batch_fit), (0, 0));
+        assert_eq!(options.autotune_gemm(true).0.autotune_gemm, 1);
     }
 }
