@@ -1,6 +1,6 @@
 #include "engine/models/int8_weights.h"
 
-#include <cstring>
+#include <bit>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
@@ -17,6 +17,7 @@ constexpr const char* kInt8Type = "I8";
 constexpr const char* kInt4Type = "U8";
 constexpr const char* kHalfType = "F16";
 constexpr const char* kFloatType = "F32";
+constexpr const char* kBfloatType = "BF16";
 constexpr const char* kScaleSuffix = ".scale";
 
 std::vector<int64_t> shape_dims(const Shape& shape) {
@@ -27,6 +28,7 @@ std::vector<int64_t> shape_dims(const Shape& shape) {
 std::string type_name(std::string_view type) {
   if (type == kInt8Type) return kInt8;
   if (type == kFloatType) return dtype_name(DType::f32);
+  if (type == kBfloatType) return dtype_name(DType::bf16);
   return std::string(type);
 }
 
@@ -36,6 +38,7 @@ std::string type_of(const TensorInfo& info) {
 
 bool has_type(const TensorInfo& info, std::string_view type) {
   if (type == kFloatType) return info.foreign.empty() && info.dtype == DType::f32;
+  if (type == kBfloatType) return info.foreign.empty() && info.dtype == DType::bf16;
   return info.foreign == type;
 }
 
@@ -95,14 +98,26 @@ void in_matrix(const SafetensorsReader& reader, const std::string& name, ErrorCo
   }
 }
 
+// The scales of int8 rows. Files of before have them as float32.
+std::vector<float> read_int8_scales(const SafetensorsReader& reader, const std::string& name,
+                                    int64_t rows) {
+  if (has_type(known_tensor(reader, name), kFloatType))
+    return read_values<float>(reader, checked_tensor(reader, name, kFloatType, {rows}));
+  const auto halves =
+      read_values<uint16_t>(reader, checked_tensor(reader, name, kBfloatType, {rows}));
+  std::vector<float> scales;
+  for (const uint16_t half : halves)
+    scales.push_back(std::bit_cast<float>(static_cast<uint32_t>(half) << 16));
+  return scales;
+}
+
 void read_int8_matrix(ThreadPool& pool, const SafetensorsReader& reader, ParameterStore& parameters,
                       ParamId id) {
   const std::string& name = parameters.name(id);
   const Shape& shape = parameters.shape(id);
   const auto codes =
       read_values<int8_t>(reader, checked_tensor(reader, name, kInt8Type, shape_dims(shape)));
-  const auto scales = read_values<float>(
-      reader, checked_tensor(reader, name + kScaleSuffix, kFloatType, {shape[0]}));
+  const std::vector<float> scales = read_int8_scales(reader, name + kScaleSuffix, shape[0]);
   in_matrix(reader, name, ErrorCode::corrupt_file, [&] {
     parameters.set_int8(id, Int8Matrix::from_codes(pool, codes, scales, shape[1]));
   });
@@ -151,6 +166,21 @@ std::span<const std::byte> kept(std::vector<std::vector<std::byte>>& storage,
                                 std::span<const T> values) {
   const auto bytes = std::as_bytes(values);
   return storage.emplace_back(bytes.begin(), bytes.end());
+}
+
+// As bfloat16, or as float32 if the model was read from a file with such scales.
+TensorEntry int8_scale_entry(std::string name, std::span<const float> scales,
+                             std::vector<std::vector<std::byte>>& storage) {
+  const auto rows = static_cast<int64_t>(scales.size());
+  std::vector<uint16_t> halves;
+  for (const float scale : scales) {
+    const auto bits = std::bit_cast<uint32_t>(scale);
+    if ((bits & 0xffffu) != 0)
+      return {std::move(name), DType::f32, {rows}, kept(storage, scales), {}};
+    halves.push_back(static_cast<uint16_t>(bits >> 16));
+  }
+  return {
+      std::move(name), DType::bf16, {rows}, kept(storage, std::span<const uint16_t>(halves)), {}};
 }
 
 }  // namespace
@@ -219,8 +249,7 @@ void add_int8_entries(Context& context, const ParameterStore& parameters,
       matrix.read_codes(*pool, codes);
       entries.push_back({name, DType::f32, shape_dims(parameters.shape(id)),
                          kept(storage, std::span<const int8_t>(codes)), kInt8Type});
-      entries.push_back(
-          {name + kScaleSuffix, DType::f32, {matrix.rows()}, kept(storage, matrix.scales()), {}});
+      entries.push_back(int8_scale_entry(name + kScaleSuffix, matrix.scales(), storage));
     }
   }
   metadata[kQuantizationKey] = all_int8 ? kInt8 : kMixed;

@@ -1,7 +1,8 @@
 // Quantized weights in model files. The metadata say which matrices have codes, of those that a
 // model reads as int8:
 //
-//   {"quantization": "int8"}    all of them: NAME is I8 [rows, columns], NAME.scale F32 [rows]
+//   {"quantization": "int8"}    all of them: NAME is I8 [rows, columns], NAME.scale BF16 [rows],
+//                               or F32 [rows] if bfloat16 does not hold the scales
 //   {"quantization": "mixed"}   each has int8 codes as above, or int4 codes, NAME U8 [rows,
 //   (columns
 //                               + 1) / 2] with NAME.scale F16 [rows, (columns + 31) / 32], or is

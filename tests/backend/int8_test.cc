@@ -29,14 +29,21 @@ struct Row {
   float scale = 0;
 };
 
+// The least float with 8 significant bits that is not below x.
+float up_to_bfloat16(float x) {
+  int exponent = 0;
+  const float mantissa = std::frexp(x, &exponent);
+  return std::ldexp(std::ceil(mantissa * 256), exponent - 8);
+}
+
 // The formula of int8_kernel.h.
 Row quantized_row(const float* x, int64_t count) {
   float most = 0;
   for (int64_t c = 0; c < count; ++c) most = std::max(most, std::abs(x[c]));
-  Row row{std::vector<int32_t>(static_cast<size_t>(count)), most / 127};
+  Row row{std::vector<int32_t>(static_cast<size_t>(count)), up_to_bfloat16(most / 127)};
   for (int64_t c = 0; c < count && most > 0; ++c)
     row.codes[static_cast<size_t>(c)] =
-        static_cast<int32_t>(std::nearbyint(x[c] * (127.0f / most)));
+        static_cast<int32_t>(std::nearbyint(x[c] * (1.0f / row.scale)));
   return row;
 }
 
@@ -223,6 +230,18 @@ TEST_F(Int8Test, QuantizationAndDequantizationAreTheSameEverywhere) {
       expect_same_bits(y, products);
     }
   }
+}
+
+TEST_F(Int8Test, ScalesAreTheNextBfloat16) {
+  for (const float most : {1.0f, 127.0f, std::nextafter(127.0f, 128.0f), 0.3f, 0x1p-100f,
+                           std::numeric_limits<float>::max()}) {
+    const float scale = int8_scale(most), exact = most / 127;
+    EXPECT_EQ(scale, up_to_bfloat16(exact)) << most;
+    EXPECT_GE(scale, exact) << most;
+    EXPECT_LE(scale, exact * (1 + 1.0f / 128)) << most;
+  }
+  EXPECT_EQ(int8_scale(127.0f), 1.0f);
+  EXPECT_EQ(int8_scale(std::nextafter(127.0f, 128.0f)), 1.0f + 1.0f / 128);
 }
 
 TEST_F(Int8Test, CodesGoInAndComeOut) {

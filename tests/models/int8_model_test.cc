@@ -259,10 +259,43 @@ TEST_F(Int8File, CodesAndScalesThatCannotBeAreNamed) {
   refused(ErrorCode::corrupt_file, "encoder.1.ffn.up.weight: row 1 has the code -128");
   code(kName) = whole;
   TensorEntry& scale = code(std::string(kName) + ".scale");
-  std::vector<float> scales(scale.data.size() / 4, 1.0f);
+  scale.dtype = DType::f32;
+  std::vector<float> scales(scale.data.size() / 2, 1.0f);
   scales[3] = -2;
   scale.data = std::as_bytes(std::span(scales));
   refused(ErrorCode::corrupt_file, "encoder.1.ffn.up.weight: row 3 has the scale -2");
+}
+
+// A file of before: scales are float32, and not rounded to bfloat16.
+TEST_F(Int8File, ScalesInFloatAreReadAndWrittenAsTheyAre) {
+  TensorEntry& scale = code(std::string(kName) + ".scale");
+  EXPECT_EQ(scale.dtype, DType::bf16);
+  std::vector<float> exact(scale.data.size() / 2, 0.01f);
+  scale.dtype = DType::f32;
+  scale.data = std::as_bytes(std::span(exact));
+  std::vector<TensorEntry> all = codes_;
+  all.insert(all.end(), rest_.begin(), rest_.end());
+  const auto bytes = safetensors_to_memory(
+      all, {{kModelConfigKey, to_json(model_->config())}, {kQuantizationKey, "int8"}});
+  const auto read = load(*context_, bytes, false);
+  const ParameterStore& parameters = read->parameters();
+  const auto scales = parameters.weight(parameters.find(kName)).int8->scales();
+  EXPECT_EQ(std::vector<float>(scales.begin(), scales.end()), exact);
+  const auto stored = file_of(*context_, *read);
+  const auto reader =
+      SafetensorsReader::from_memory(stored, "m.safetensors", ElementTypes::ours_and_codes);
+  EXPECT_EQ(reader.at(std::string(kName) + ".scale").dtype, DType::f32);
+  EXPECT_EQ(reader.at("encoder.0.ffn.up.weight.scale").dtype, DType::bf16);
+  EXPECT_EQ(file_of(*context_, *load(*context_, stored, false)), stored);
+}
+
+TEST_F(Int8File, ScalesOfAnotherTypeAreNamed) {
+  TensorEntry& scale = code(std::string(kName) + ".scale");
+  const std::vector<double> wide(scale.data.size() / 2, 0.01);
+  scale.dtype = DType::f64;
+  scale.data = std::as_bytes(std::span(wide));
+  refused(ErrorCode::corrupt_file,
+          "encoder.1.ffn.up.weight.scale is float64, the model needs bfloat16");
 }
 
 TEST_F(Int8File, TheMetadataSaysWhatTheFileIs) {

@@ -3,7 +3,7 @@
 // Products and sums of codes are exact in int32. Everything around them is a fixed sequence of
 // IEEE-754 operations in float32, rounded to nearest, so the kernels agree in every bit:
 //
-//   quantize:  scale = m / 127, code[c] = rint(x[c] * (127 / m)),  m = max_c |x[c]|
+//   quantize:  scale = int8_scale(m), code[c] = rint(x[c] * (1 / scale)),  m = max_c |x[c]|
 //   multiply:  y[i, r] = fma(float(sum_c code[i, c] codes[r, c]), x_scale[i] * scales[r], bias[r])
 //
 // A row of activations is quantized when it is multiplied. If it has a value that is not finite,

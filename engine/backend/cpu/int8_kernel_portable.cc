@@ -28,11 +28,11 @@ float quantize(const float* x, int64_t count, uint8_t flip, uint8_t* codes) {
     std::fill(codes, codes + count, flip);
     return finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   }
-  // |x| * (127 / most) exceeds 127 by rounding errors at most, and rint gives 127 then.
-  const float factor = 127.0f / most;
+  // |x| / scale exceeds 127 by rounding errors at most, and rint gives 127 then.
+  const float scale = int8_scale(most), factor = 1.0f / scale;
   for (int64_t c = 0; c < count; ++c)
     codes[c] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(x[c] * factor))) ^ flip;
-  return most / 127.0f;
+  return scale;
 }
 
 void multiply(const Int8Block& b) {

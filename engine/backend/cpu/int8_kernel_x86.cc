@@ -69,8 +69,8 @@ float quantize(const float* x, int64_t count, uint8_t flip, uint8_t* codes) {
     std::memset(codes, flip, static_cast<size_t>(count));
     return finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   }
-  // |x| * (127 / most) exceeds 127 by rounding errors at most, and rounds to 127 then.
-  const float factor = 127.0f / most;
+  // |x| / scale exceeds 127 by rounding errors at most, and rounds to 127 then.
+  const float scale = int8_scale(most), factor = 1.0f / scale;
   const __m256 factor8 = _mm256_set1_ps(factor);
   const __m128i flip16 = _mm_set1_epi8(static_cast<char>(flip));
   for (c = 0; c + 8 <= count; c += 8) {
@@ -84,7 +84,7 @@ float quantize(const float* x, int64_t count, uint8_t flip, uint8_t* codes) {
     const int code = _mm_cvtss_si32(_mm_set_ss(x[c] * factor));
     codes[c] = static_cast<uint8_t>(static_cast<int8_t>(code)) ^ flip;
   }
-  return most / 127.0f;
+  return scale;
 }
 
 void dequantize(const int8_t* row, int64_t columns, float factor, const float* addend, float* y) {

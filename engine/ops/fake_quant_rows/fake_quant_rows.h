@@ -1,7 +1,8 @@
 // Values rounded to the codes of a quantized model and back, for quantization-aware training.
 //
-//   8 bits, for a row of x:   m = max |x|, code = rint(x * (127 / m)),  y = code * (m / 127)
-//   4 bits, for 32 columns:   s = float16(m / 7), code = rint(x * (1 / s)) in -7 .. 7, y = code * s
+//   8 bits, for a row of x:   s = int8_scale(max |x|), code = rint(x * (1 / s)),  y = code * s
+//   4 bits, for 32 columns:   s = float16(max |x| / 7), code = rint(x * (1 / s)) in -7 .. 7,
+//                             y = code * s
 //
 // x [.., C] of float32, float64 or bfloat16. In float32 y has the bits of the int8 kernels
 // (backend/cpu/int8_kernel.h) and of Int4Matrix. A row (of 4 bits: a group) with a value that is

@@ -5,12 +5,14 @@
 
 #include "hwy/foreach_target.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "engine/ops/row_kernels-inl.h"
 
 #include "engine/backend/cpu/int4_matrix.h"
+#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,12 +36,11 @@ HWY_INLINE void fake_quantize(const T* x, int64_t count, int32_t bits, T* y) {
     std::fill(y, y + count, finite ? T{0} : std::numeric_limits<T>::quiet_NaN());
     return;
   }
-  T factor = T{127} / most, scale = most / T{127};
-  if (bits == 4) {
-    const Int4Scale group = int4_scale(static_cast<float>(most));
-    scale = static_cast<T>(group.scale);
-    factor = scale > 0 ? T{1} / scale : T{0};
-  }
+  const auto most_float =
+      static_cast<float>(std::min(most, static_cast<T>(std::numeric_limits<float>::max())));
+  const auto scale =
+      static_cast<T>(bits == 4 ? int4_scale(most_float).scale : int8_scale(most_float));
+  const T factor = scale > 0 ? T{1} / scale : T{0};
   const auto factors = hn::Set(d, factor), scales = hn::Set(d, scale);
   const auto bound = hn::Set(d, static_cast<T>(bits == 4 ? 7 : 127));
   for_columns_once<T>(count, [&](const auto& columns) TRAFO_INLINE_LAMBDA {

@@ -43,12 +43,14 @@ __device__ __forceinline__ Codes codes_of(uint32_t largest) {
   const float most = __uint_as_float(largest);
   if (largest >= 0x7f800000u) return {__int_as_float(0x7fffffff), 0.0f, false};
   if (most < 0x1p-100f) return {0.0f, 0.0f, true};
+  float scale;
   if constexpr (kBits == 4) {
-    const float scale = __half2float(__float2half_rn(fminf(__fdiv_rn(most, 7.0f), 65504.0f)));
-    return {scale, scale > 0 ? __fdiv_rn(1.0f, scale) : 0.0f, true};
-  } else {
-    return {__fdiv_rn(most, 127.0f), __fdiv_rn(127.0f, most), true};
+    scale = __half2float(__float2half_rn(fminf(__fdiv_rn(most, 7.0f), 65504.0f)));
+  } else {  // int8_scale of backend/cpu/int8_matrix.h
+    const uint32_t exact = __float_as_uint(__fdiv_rn(most, 127.0f));
+    scale = __uint_as_float((exact + 0xffffu) & 0xffff0000u);
   }
+  return {scale, scale > 0 ? __fdiv_rn(1.0f, scale) : 0.0f, true};
 }
 
 template <int kBits>
