@@ -35,6 +35,7 @@ def parse_arguments():
     parser.add_argument("--parts", default="memory,domain")
     parser.add_argument("--shape", default=SHAPE, help="of the large model")
     parser.add_argument("--batches", default="512,4096", help="target tokens of a batch, of the memory (default 512,4096)")
+    parser.add_argument("--memory-flags", default="", help="more flags of every training whose memory is measured, such as --recompute full")
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--domain", default=ANIMALS)
     parser.add_argument("--task", default="small", help="preset of the base (default small)")
@@ -81,7 +82,7 @@ def memory(program, arguments):
     pairs = read_pairs(arguments.data, "train")
     train, valid = write_pairs(arguments.work, "all", pairs), write_pairs(arguments.work, "few", pairs[:20])
     common = ["--train-sets", *train, "--valid-sets", *valid, "--valid-freq", "1000u", "--save-freq", "1000u", "--keep-best", "off",
-              "--valid-metrics", "ce-mean-words"]
+              "--valid-metrics", "ce-mean-words", *arguments.memory_flags.split()]
     base = os.path.join(arguments.work, "large")
     program.train(base, *common, "--task", "llama", *arguments.shape.split(), "--mini-batch-words", "256", "--after", "1u")
     print("| training | batch | parameters | trained | planned, MiB | measured, MiB | of full |\n|---|---|---|---|---|---|---|")

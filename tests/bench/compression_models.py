@@ -9,17 +9,20 @@ from typing import NamedTuple
 from program import TranslateTrain
 
 TEACHER, TINY, STUDENT = "teacher", "tiny", "student"
+SAMPLED_TEACHER = "teacher, sampled"
 ORIGINAL, DISTILLED, BOTH = "original", "distilled", "original and distilled"
 CODES = {"int8": [], "int4": ["--bits", "4"], "int4, GPTQ": ["--bits", "4", "--method", "gptq"]}
 PLAIN = ["float32", "int8"]
-TUNED = "--learn-rate 0.0005 --lr-warmup 100"
+TUNED = "--learn-rate 0.0005 --lr-warmup 100"  # the default of --tuning-flags
+SAMPLED = " --sentencepiece-alphas 0.5"
 GRADUAL = " --prune-sparsity 0.8 --prune-end 2000 --prune-every 100"
 
 
 class Recipe(NamedTuple):
-    """train: from nothing, to the end that early stopping finds. tune: goes on with `base`. prune: `base` without what is needed least.
+    """train: from nothing, to --after. tune: goes on with `base`. prune: `base` without what is needed least.
 
-    `text` is what is trained on. `forms` are the weights that are measured. `timed`: its speed is measured; models of one shape
+    In `flags`, {task} is the preset of the teacher, {tuned} what --tuning-flags says, {teacher} and {sampled} the runs of the teacher and
+    of the teacher with sampled segmentations, which the recipe then needs. `text` is what is trained on. `forms` are the weights that are measured. `timed`: its speed is measured; models of one shape
     have one speed. factorize: `base` with matrices of low rank.
     """
     name: str
@@ -34,43 +37,50 @@ class Recipe(NamedTuple):
 # The order is that of the work: what others wait for comes first.
 RECIPES = [
     Recipe(TEACHER, "train", "", "--task {task}", forms=["float32", *CODES], timed=True),
+    Recipe(SAMPLED_TEACHER, "train", "", "--task {task}" + SAMPLED),
     Recipe(TINY, "train", "", "--task tiny", forms=["float32", *CODES], timed=True),
-    Recipe("tiny, tuned", "tune", TINY, TUNED, forms=["float32", *CODES]),
-    Recipe("tiny, --quantize-bits 8", "tune", TINY, TUNED + " --quantize-bits 8"),
-    Recipe("tiny, --quantize-bits 4", "tune", TINY, TUNED + " --quantize-bits 4", forms=["float32", "int4"]),
+    Recipe("tiny, tuned", "tune", TINY, "{tuned}", forms=["float32", *CODES]),
+    Recipe("tiny, --quantize-bits 8", "tune", TINY, "{tuned} --quantize-bits 8"),
+    Recipe("tiny, --quantize-bits 4", "tune", TINY, "{tuned} --quantize-bits 4", forms=["float32", "int4"]),
     Recipe(STUDENT, "train", "", "--task student-tiny", timed=True),
     Recipe("student, distilled", "train", "", "--task student-tiny", BOTH, forms=["float32", *CODES]),
     Recipe("student, distilled text alone", "train", "", "--task student-tiny", DISTILLED),
     Recipe("teacher, ffn 33 %", "prune", TEACHER, "--ffn 0.33"),
-    Recipe("teacher, ffn 33 %, tuned", "tune", "teacher, ffn 33 %", TUNED, timed=True),
-    Recipe("teacher, ffn 33 %, distilled", "tune", "teacher, ffn 33 %", TUNED, BOTH),
+    Recipe("teacher, ffn 33 %, tuned", "tune", "teacher, ffn 33 %", "{tuned}", timed=True),
+    Recipe("teacher, ffn 33 %, distilled", "tune", "teacher, ffn 33 %", "{tuned}", BOTH),
+    Recipe("teacher, ffn 33 %, by the teacher", "tune", "teacher, ffn 33 %", "{tuned} --teacher {teacher}"),
     Recipe("student, distilled, ffn 50 %", "prune", "student, distilled", "--ffn 0.5"),
-    Recipe("student, distilled, ffn 50 %, distilled", "tune", "student, distilled, ffn 50 %", TUNED, BOTH, timed=True),
-    Recipe("student, distilled, --quantize-bits 4", "tune", "student, distilled", TUNED + " --quantize-bits 4", BOTH,
+    Recipe("student, distilled, ffn 50 %, distilled", "tune", "student, distilled, ffn 50 %", "{tuned}", BOTH, timed=True),
+    Recipe("student, distilled, --quantize-bits 4", "tune", "student, distilled", "{tuned} --quantize-bits 4", BOTH,
            forms=["float32", "int4"]),
     Recipe("teacher, heads 50 %", "prune", TEACHER, "--heads 0.5"),
-    Recipe("teacher, heads 50 %, distilled", "tune", "teacher, heads 50 %", TUNED, BOTH, timed=True),
+    Recipe("teacher, heads 50 %, distilled", "tune", "teacher, heads 50 %", "{tuned}", BOTH, timed=True),
     Recipe("teacher, half the decoder", "prune", TEACHER, "--layers {encoder} {half_decoder}"),
-    Recipe("teacher, half the decoder, distilled", "tune", "teacher, half the decoder", TUNED, BOTH, timed=True),
+    Recipe("teacher, half the decoder, distilled", "tune", "teacher, half the decoder", "{tuned}", BOTH, timed=True),
     Recipe("teacher, all three", "prune", TEACHER, "--ffn 0.33 --heads 0.5 --layers {encoder} {half_decoder}"),
-    Recipe("teacher, all three, distilled", "tune", "teacher, all three", TUNED, BOTH, timed=True),
+    Recipe("teacher, all three, distilled", "tune", "teacher, all three", "{tuned}", BOTH, timed=True),
     Recipe("tiny, distilled", "train", "", "--task tiny", BOTH),
-    Recipe("teacher, 80 % zeros", "tune", TEACHER, TUNED + GRADUAL),
-    Recipe("teacher, 80 % zeros, distilled", "tune", TEACHER, TUNED + GRADUAL, BOTH),
-    Recipe("tiny, 80 % zeros", "tune", TINY, TUNED + GRADUAL),
-    Recipe("tiny, 80 % zeros, distilled", "tune", TINY, TUNED + GRADUAL, BOTH),
+    Recipe("teacher, 80 % zeros", "tune", TEACHER, "{tuned}" + GRADUAL),
+    Recipe("teacher, 80 % zeros, distilled", "tune", TEACHER, "{tuned}" + GRADUAL, BOTH),
+    Recipe("tiny, 80 % zeros", "tune", TINY, "{tuned}" + GRADUAL),
+    Recipe("tiny, 80 % zeros, distilled", "tune", TINY, "{tuned}" + GRADUAL, BOTH),
     Recipe("tiny, 2 of 4", "prune", TINY, "--pattern 2:4 --score wanda"),
-    Recipe("tiny, 2 of 4, tuned", "tune", "tiny, 2 of 4", TUNED + " --keep-zeros on"),
+    Recipe("tiny, 2 of 4, tuned", "tune", "tiny, 2 of 4", "{tuned} --keep-zeros on"),
     Recipe("teacher, low rank 50 %", "factorize", TEACHER, "--ratio 0.5"),
-    Recipe("teacher, low rank 50 %, tuned", "tune", "teacher, low rank 50 %", TUNED, timed=True),
-    Recipe("teacher, low rank 50 %, distilled", "tune", "teacher, low rank 50 %", TUNED, BOTH),
+    Recipe("teacher, low rank 50 %, tuned", "tune", "teacher, low rank 50 %", "{tuned}", timed=True),
+    Recipe("teacher, low rank 50 %, distilled", "tune", "teacher, low rank 50 %", "{tuned}", BOTH),
     Recipe("tiny, low rank 50 %", "factorize", TINY, "--ratio 0.5"),
-    Recipe("tiny, low rank 50 %, tuned", "tune", "tiny, low rank 50 %", TUNED, timed=True),
+    Recipe("tiny, low rank 50 %, tuned", "tune", "tiny, low rank 50 %", "{tuned}", timed=True),
     Recipe("tiny, shared decoder layers", "train", "", "--task tiny --transformer-tied-layers 1 1 3 3"),
     Recipe("tiny, shared layers", "train", "", "--task tiny --transformer-tied-layers 1 1 3 3 --transformer-tied-encoder-layers 1 1 3 3"),
     Recipe("tiny, layer drop", "train", "", "--task tiny --layer-drop 0.1"),
     Recipe("tiny, layer drop, half the decoder", "prune", "tiny, layer drop", "--layers {encoder} {half_decoder}"),
     Recipe("tiny, half the decoder", "prune", TINY, "--layers {encoder} {half_decoder}"),
+    Recipe("teacher, seed 2", "train", "", "--task {task} --seed 2"),
+    Recipe("teacher, seed 3", "train", "", "--task {task} --seed 3"),
+    Recipe("teacher, --quantize-bits 8", "tune", TEACHER, "{tuned} --quantize-bits 8"),
+    Recipe("student, sampled", "train", "", "--task student-tiny" + SAMPLED),
+    Recipe("student, sampled, by words", "train", "", "--task student-tiny" + SAMPLED + " --teacher {sampled}"),
 ]
 
 # Pairs of (model, weights) that are compared by paired bootstrap, besides each with the teacher and with its own float32 form.
@@ -80,11 +90,16 @@ COMPARED = [
     (("tiny, --quantize-bits 8", "int8"), ("tiny, tuned", "float32")),
     (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "float32")),
     (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "int4")),
+    (("teacher, --quantize-bits 8", "int8"), (TEACHER, "float32")),
+    (("student, sampled, by words", "int8"), ("student, sampled", "int8")),
     (("tiny, shared decoder layers", "float32"), (TINY, "float32")),
     (("tiny, shared layers", "float32"), (TINY, "float32")),
     (("tiny, layer drop", "float32"), (TINY, "float32")),
     (("tiny, layer drop, half the decoder", "float32"), ("tiny, half the decoder", "float32")),
 ]
+
+
+TEACHERS = {"teacher": TEACHER, "sampled": SAMPLED_TEACHER}
 
 
 class Models(TranslateTrain):
@@ -150,9 +165,11 @@ class Models(TranslateTrain):
     def is_made(self, recipe):
         return os.path.exists(os.path.join(self.folder(recipe.name), "done"))
 
-    def needs(self, recipe):
+    @staticmethod
+    def needs(recipe):
         """Names of what must be there before; DISTILLED is the distilled text."""
-        return {name for name in (recipe.base, DISTILLED if recipe.text != ORIGINAL else "") if name}
+        teachers = [name for key, name in TEACHERS.items() if f"{{{key}}}" in recipe.flags]
+        return {name for name in (recipe.base, DISTILLED if recipe.text != ORIGINAL else "", *teachers) if name}
 
     def make(self, recipe):
         folder = self.folder(recipe.name)
@@ -163,12 +180,13 @@ class Models(TranslateTrain):
             self.run(recipe.how, "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder,
                      "--device", self.arguments.device, "--quiet", *recipe.flags.format(**self.depths(recipe.base)).split())
         else:
-            flags = recipe.flags.format(task=self.arguments.task).split()
+            teachers = {key: self.folder(name) for key, name in TEACHERS.items()}
+            flags = recipe.flags.format(task=self.arguments.task, tuned=self.arguments.tuning_flags, **teachers).split()
             if recipe.how == "tune":
                 after, often = self.arguments.tuning, self.arguments.tuning_valid_freq
                 start = ["--pretrained-model", self.folder(recipe.base), "--task", self.task_of(recipe.base)]
             else:
-                after, often, start = self.arguments.after, "1ku", ["--vocabs", self.vocabulary()]
+                after, often, start = self.arguments.after, self.arguments.valid_freq, ["--vocabs", self.vocabulary()]
             machine = ["--device", self.arguments.device, "--cpu-threads", str(self.arguments.cpu_threads)]
             self.run("train", *self.train_sets(recipe.text), "--valid-sets", self.text["val.de"], self.text["val.en"], "--model", folder,
                      *machine, "--after", after, "--valid-freq", often, "--save-freq", often, "--quiet", *start, *flags,
@@ -221,8 +239,8 @@ def chosen(pattern):
 
     def add(recipe):
         names.add(recipe.name)
-        for name in (recipe.base, TEACHER if recipe.text != ORIGINAL else ""):
-            if name and name not in names:
+        for name in (TEACHER if need == DISTILLED else need for need in Models.needs(recipe)):
+            if name not in names:
                 add(by_name[name])
 
     for recipe in RECIPES:

@@ -26,7 +26,7 @@ import time
 import zlib
 
 import compression_models
-from compression_models import DISTILLED, RECIPES, TEACHER
+from compression_models import DISTILLED, RECIPES, TEACHER, TUNED
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -43,8 +43,10 @@ def parse_arguments():
     making.add_argument("--task", default="small", help="preset of the teacher (default small)")
     making.add_argument("--dim-vocabs", type=int, default=8000)
     making.add_argument("--after", default="0u", help="end of training (default 0u: early stopping)")
+    making.add_argument("--valid-freq", default="1ku", help="of training (default 1ku)")
     making.add_argument("--tuning", default="4000u", help="end of fine-tuning (default 4000u)")
     making.add_argument("--tuning-valid-freq", default="500u")
+    making.add_argument("--tuning-flags", default=TUNED, help=f"of fine-tuning (default {TUNED})")
     making.add_argument("--train-flags", default="", help="more flags of every training")
     making.add_argument("--calibration", type=int, default=500, help="pairs that prune, factorize and GPTQ measure on (default 500)")
     making.add_argument("--jobs", type=int, default=1, help="models that are made at once (default 1)")
@@ -209,7 +211,7 @@ def make_and_measure(models, measurements, recipes, phases, arguments):
                     made.add(todo.name)
                     lock.notify_all()
                 measure(todo)
-                if todo.name == TEACHER:
+                if todo.name == TEACHER and any(DISTILLED in models.needs(recipe) for recipe in recipes):
                     models.distill()
                     with lock:
                         made.add(DISTILLED)
