@@ -44,11 +44,13 @@ bool StepGraphs::usable(const Context& context, const Model& model) {
 
 Tensor StepGraphs::storage(int64_t slots) {
   const ModelConfig& config = model_.config();
-  if (!storage_.defined() || storage_.dim(0) < slots) {
+  if (!storage_.defined() || storage_.dim(1) < slots) {
     release_graphs();
     storage_ = {};
-    storage_ = context_.empty({slots, config.decoder_layers * 2 * config.kv_width()},
-                              model_.parameters().dtype());
+    storage_ =
+        context_.empty(nn::KvCache::storage_shape(
+                           {.layers = config.decoder_layers, .kv_width = config.kv_width()}, slots),
+                       model_.parameters().dtype());
   }
   return storage_;
 }

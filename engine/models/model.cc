@@ -125,6 +125,8 @@ DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t 
                             batch.sentences, capacity, storage);
   state.encoder = encode(context, batch, {});
   if (!state.encoder.values.defined()) return state;
+  if (context.device().kind == DeviceKind::cpu)
+    state.encoder.set_parts_apart(context, config_.kv_width());
   const auto ends = context.values<int32_t>(batch.source_cu_seqlens);
   state.source_begin.assign(ends.begin(), ends.end() - 1);
   state.source_end.assign(ends.begin() + 1, ends.end());

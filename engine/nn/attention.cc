@@ -1,5 +1,7 @@
 #include "engine/nn/attention.h"
 
+#include "engine/ops/view/view.h"
+
 namespace trafo::nn {
 namespace {
 
@@ -62,16 +64,34 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
   Tensor mixed;
   if (decode_step) {
     options.max_keys = cache->longest() + 1;
-    mixed =
-        ops::attention_decode(context, {qkv, 0}, {cache->storage(), cache->key_column(layer)},
-                              {cache->storage(), cache->value_column(layer)}, cache->key_begin(),
-                              cache->key_end(), options, sequences.cu_seqlens);
+    const Tensor keys_values = cache->keys_values(layer);
+    mixed = ops::attention_decode(context, {qkv, 0}, {keys_values, 0},
+                                  {keys_values, options_.kv_width()}, cache->key_begin(),
+                                  cache->key_end(), options, sequences.cu_seqlens);
   } else {
     options.max_queries = options.max_keys = sequences.longest;
     mixed = ops::attention(context, {qkv, 0}, {qkv, key_column}, {qkv, value_column},
                            sequences.cu_seqlens, sequences.cu_seqlens, options);
   }
   return output_.forward_pending_bias(context, mixed);
+}
+
+ops::AttentionInput EncoderKeysValues::part_keys(int64_t part, int64_t kv_width) const {
+  if (values.rank() == 2) return {values, part * 2 * kv_width};
+  const int64_t tokens = values.dim(1), width = values.dim(2);
+  return {values.as_strided({tokens, width}, {width, 1}, values.offset() + part * tokens * width),
+          0};
+}
+
+ops::AttentionInput EncoderKeysValues::part_values(int64_t part, int64_t kv_width) const {
+  const ops::AttentionInput keys = part_keys(part, kv_width);
+  return {keys.tensor, keys.column + kv_width};
+}
+
+void EncoderKeysValues::set_parts_apart(Context& context, int64_t kv_width) {
+  const Tensor by_token =
+      values.reshaped({values.dim(0), values.dim(1) / (2 * kv_width), 2 * kv_width});
+  values = ops::contiguous(context, ops::transpose(context, by_token, 0, 1));
 }
 
 CrossAttention::CrossAttention(ParameterStore& store, const std::string& prefix,
@@ -84,11 +104,11 @@ PendingBias CrossAttention::forward(Context& context, const Tensor& x,
                                     const PackedSequences& sequences,
                                     const EncoderKeysValues& encoder, int64_t layer,
                                     const Dropout& dropout, bool decode_step) const {
-  const int64_t key_column = options_.cross_part * 2 * options_.kv_width();
   const ops::AttentionInput query{query_.forward(context, x), 0};
   if (encoder.capture && encoder.capture->layer == layer) encoder.capture->queries = query.tensor;
-  const ops::AttentionInput keys{encoder.values, key_column};
-  const ops::AttentionInput values{encoder.values, key_column + options_.kv_width()};
+  const int64_t kv_width = options_.kv_width();
+  const ops::AttentionInput keys = encoder.part_keys(options_.cross_part, kv_width);
+  const ops::AttentionInput values = encoder.part_values(options_.cross_part, kv_width);
   ops::AttentionOptions options = attention_options(options_, false, dropout);
   options.max_keys = encoder.sequences.longest;
   options.max_queries = sequences.longest;

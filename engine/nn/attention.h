@@ -61,12 +61,18 @@ struct QueryCapture {
 // The keys and values that every decoder layer reads from the encoder's output. One GEMM makes
 // them for all layers. Layers that share their parameters read the same part.
 struct EncoderKeysValues {
-  // [source tokens, parts * 2 * kv_width]: each part's keys, then values
+  // [source tokens, parts * 2 * kv_width]: each part's keys, then values; or, in decoding on a CPU,
+  // [parts, source tokens, 2 * kv_width], so that what attention reads lies together.
   Tensor values;
   PackedSequences sequences;  // of the source
   // Decoding: row r reads source tokens begin[r] .. end[r], [rows] int32. Undefined otherwise.
   Tensor begin, end;
   QueryCapture* capture = nullptr;  // borrowed for the forward pass; null: none
+
+  ops::AttentionInput part_keys(int64_t part, int64_t kv_width) const;
+  ops::AttentionInput part_values(int64_t part, int64_t kv_width) const;
+  // Makes `values` the second of its forms.
+  void set_parts_apart(Context& context, int64_t kv_width);
 };
 
 class CrossAttention {

@@ -32,17 +32,16 @@ KvCache::KvCache(Context& context, const KvCacheOptions& options, int64_t rows, 
       capacity_(capacity),
       lengths_(static_cast<size_t>(rows)),
       storage_(storage.defined() ? storage : empty_storage(context, rows, capacity)) {
-  require(storage_.rank() == 2 && storage_.is_contiguous() && storage_.dtype() == options.dtype &&
-              storage_.dim(0) >= slot_count(rows, capacity) &&
-              storage_.dim(1) == options.layers * 2 * options.kv_width,
+  require(storage_.rank() == 3 && storage_.is_contiguous() && storage_.dtype() == options.dtype &&
+              storage_.dim(0) == options.layers && storage_.dim(1) >= slot_count(rows, capacity) &&
+              storage_.dim(2) == 2 * options.kv_width,
           ErrorCode::shape_mismatch, kKvCacheOrigin, "a storage of shape ", storage_.shape().str(),
           " is not for ", rows, " rows of ", capacity, " tokens");
   number_regions(lengths_.size());
 }
 
 Tensor KvCache::empty_storage(Context& context, int64_t rows, int64_t capacity) const {
-  return context.empty({slot_count(rows, capacity), options_.layers * 2 * options_.kv_width},
-                       options_.dtype);
+  return context.empty(storage_shape(options_, slot_count(rows, capacity)), options_.dtype);
 }
 
 void KvCache::number_regions(size_t rows) {
@@ -105,51 +104,65 @@ void KvCache::begin_append(Context& context, std::span<const int32_t> counts,
 }
 
 void KvCache::append(Context& context, int64_t layer, const Tensor& qkv, int64_t column) const {
-  ops::kv_cache_append(context, qkv, column, 2 * options_.kv_width, slots_, storage_,
-                       key_column(layer));
+  ops::kv_cache_append(context, qkv, column, 2 * options_.kv_width, slots_, keys_values(layer), 0);
+}
+
+Tensor KvCache::keys_values(int64_t layer) const {
+  const int64_t slots = storage_.dim(1), width = storage_.dim(2);
+  return storage_.as_strided({slots, width}, {width, 1}, storage_.offset() + layer * slots * width);
 }
 
 void KvCache::end_append() {
   for (size_t r = 0; r < lengths_.size(); ++r) lengths_[r] += counts_[r];
 }
 
-void KvCache::gather(Context& context, std::span<const int32_t> regions, int64_t capacity,
-                     const Tensor& target) const {
-  // A row of the view is what the longest row fills; slots behind it hold nothing yet.
-  const int64_t columns = storage_.dim(1), filled = longest() * columns;
-  const auto count = static_cast<int64_t>(regions.size());
-  if (filled == 0 || count == 0) return;
-  ops::gather_rows_into(
-      context,
-      storage_.as_strided({region_count(), filled}, {capacity_ * columns, 1}, storage_.offset()),
-      upload(context, regions),
-      target.as_strided({count, filled}, {capacity * columns, 1}, target.offset()));
+void KvCache::copy(Context& context, std::span<const int32_t> from, const Tensor& target,
+                   std::span<const int32_t> to, int64_t capacity, int64_t tokens) const {
+  if (tokens == 0 || from.empty()) return;
+  // A row of these views is what a region holds of a layer.
+  const auto by_region = [tokens](const Tensor& storage, int64_t slots_of_region) {
+    const int64_t slots = storage.dim(1), width = storage.dim(2);
+    return storage.as_strided({storage.dim(0), slots / slots_of_region, tokens * width},
+                              {slots * width, slots_of_region * width, 1}, storage.offset());
+  };
+  std::vector<int32_t> numbers(from.begin(), from.end());
+  numbers.insert(numbers.end(), to.begin(), to.end());
+  const Tensor uploaded = upload(context, numbers);
+  const auto count = static_cast<int64_t>(from.size());
+  ops::copy_rows(context, by_region(storage_, capacity_),
+                 uploaded.as_strided({count}, {1}, uploaded.offset()), by_region(target, capacity),
+                 uploaded.as_strided({count}, {1}, uploaded.offset() + count));
+}
+
+void KvCache::move(Context& context, std::span<const int32_t> regions, const Tensor& target,
+                   int64_t capacity) {
+  std::vector<int32_t> to(regions.size());
+  std::iota(to.begin(), to.end(), 0);
+  copy(context, regions, target, to, capacity, longest());
+  storage_ = target;
+  capacity_ = capacity;
+  number_regions(regions.size());
 }
 
 void KvCache::grow(Context& context, int64_t capacity) {
   require(capacity >= longest(), ErrorCode::invalid_argument, kKvCacheOrigin, "a capacity of ",
           capacity, " tokens is less than the ", longest(), " tokens of the longest row");
   if (capacity == capacity_) return;
-  const Tensor target = empty_storage(context, rows(), capacity);
-  gather(context, regions_, capacity, target);
-  storage_ = target;
-  capacity_ = capacity;
-  number_regions(lengths_.size());
+  move(context, regions_, empty_storage(context, rows(), capacity), capacity);
 }
 
 bool KvCache::move_to(Context& context, const Tensor& storage) {
   if (storage.raw() == storage_.raw()) return true;
-  if (storage.dim(0) < slot_count(rows(), capacity_)) return false;
-  gather(context, regions_, capacity_, storage);
-  storage_ = storage;
-  number_regions(lengths_.size());
+  if (storage.dim(1) < slot_count(rows(), capacity_)) return false;
+  move(context, regions_, storage, capacity_);
   return true;
 }
 
 bool KvCache::reorder(Context& context, std::span<const int32_t> parents) {
   std::vector<int32_t> lengths, regions;
+  std::vector<size_t> copied;  // rows that continue what another one has taken over
   std::vector<bool> taken(static_cast<size_t>(region_count()));
-  bool same = static_cast<int64_t>(parents.size()) == rows(), copies = false;
+  bool same = static_cast<int64_t>(parents.size()) == rows();
   for (size_t i = 0; i < parents.size(); ++i) {
     require(parents[i] >= -1 && parents[i] < rows(), ErrorCode::invalid_argument, kKvCacheOrigin,
             "parent ", parents[i], " is not one of the ", rows(), " rows");
@@ -163,24 +176,30 @@ bool KvCache::reorder(Context& context, std::span<const int32_t> parents) {
     lengths.push_back(lengths_[parent]);
     regions.push_back(regions_[parent]);
     const auto region = static_cast<size_t>(regions_[parent]);
-    copies = copies || taken[region];
+    if (taken[region]) copied.push_back(i);
     taken[region] = true;
   }
   if (same) return false;
-  // Empty rows get regions that no row owns.
-  size_t free = 0;
-  for (int32_t& region : regions) {
-    if (region >= 0) continue;
-    while (free < taken.size() && taken[free]) ++free;
-    copies = copies || free == taken.size();
-    region = copies ? 0 : static_cast<int32_t>(free++);
-  }
-  if (copies) {
-    const Tensor target = empty_storage(context, static_cast<int64_t>(parents.size()), capacity_);
-    gather(context, regions, capacity_, target);
-    storage_ = target;
-    number_regions(parents.size());
+  if (static_cast<int64_t>(parents.size()) > region_count()) {
+    for (int32_t& region : regions) region = std::max(region, 0);  // an empty row holds anything
+    move(context, regions, empty_storage(context, static_cast<int64_t>(parents.size()), capacity_),
+         capacity_);
   } else {
+    size_t free = 0;
+    const auto next_free = [&] {
+      while (taken[free]) ++free;
+      return static_cast<int32_t>(free++);
+    };
+    std::vector<int32_t> from, to;
+    int32_t tokens = 0;
+    for (const size_t row : copied) {
+      from.push_back(regions[row]);
+      to.push_back(regions[row] = next_free());
+      tokens = std::max(tokens, lengths[row]);
+    }
+    for (int32_t& region : regions)
+      if (region < 0) region = next_free();
+    copy(context, from, storage_, to, capacity_, tokens);
     regions_ = std::move(regions);
   }
   lengths_ = std::move(lengths);

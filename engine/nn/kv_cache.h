@@ -3,6 +3,8 @@
 // A row is one hypothesis with a past of its own. It owns a region of `capacity` slots; token
 // number p of the row lies in slot region * capacity + p. Rows may have different lengths. A
 // forward pass appends tokens in three steps: begin_append, append in each layer, end_append.
+//
+// The slots of a layer lie together, so that what attention reads for a row is one piece of memory.
 #pragma once
 
 #include <cstdint>
@@ -54,13 +56,15 @@ class KvCache {
   // The new tokens belong to their rows now.
   void end_append();
 
-  // What attention in a decode step reads: the keys of `layer` begin at column key_column(layer)
-  // and its values at value_column(layer) of storage() [rows * capacity, layers * 2 * kv_width].
-  // Row r sees slots key_begin()[r] .. key_end()[r], the new token included. Kernels find a row
-  // only by these indices.
+  // Keys and values of all layers: [layers, slots, 2 * kv_width].
   const Tensor& storage() const { return storage_; }
-  int64_t key_column(int64_t layer) const { return layer * 2 * options_.kv_width; }
-  int64_t value_column(int64_t layer) const { return key_column(layer) + options_.kv_width; }
+  static Shape storage_shape(const KvCacheOptions& options, int64_t slots) {
+    return {options.layers, slots, 2 * options.kv_width};
+  }
+  // What attention in a decode step reads: [slots, 2 * kv_width], keys, then values. Row r sees
+  // slots key_begin()[r] .. key_end()[r], the new token included. Kernels find a row only by these
+  // indices.
+  Tensor keys_values(int64_t layer) const;
   const Tensor& key_begin() const { return key_begin_; }
   const Tensor& key_end() const { return key_end_; }
 
@@ -69,18 +73,23 @@ class KvCache {
   // Moves the rows into `storage` if it has room for them. False, and nothing changes, if not.
   bool move_to(Context& context, const Tensor& storage);
   // Row i continues what row parents[i] holds, or is empty if that is -1; false if nothing changes.
-  // A beam search reorders, drops and copies rows. Keys and values are copied only if two rows
-  // continue the same one.
+  // A beam search reorders, drops and copies rows. Of rows that continue the same one, the first
+  // takes over its region, and the others get copies in regions that no row owns any more. All rows
+  // move to a new storage if there are too few of these.
   bool reorder(Context& context, std::span<const int32_t> parents);
 
  private:
-  // Copies rows: row i of `target`, with room for `capacity` tokens, is what `regions`[i] holds.
-  void gather(Context& context, std::span<const int32_t> regions, int64_t capacity,
-              const Tensor& target) const;
+  // Copies the first `tokens` slots of regions `from` of storage() to the regions `to` of `target`,
+  // which have `capacity` slots.
+  void copy(Context& context, std::span<const int32_t> from, const Tensor& target,
+            std::span<const int32_t> to, int64_t capacity, int64_t tokens) const;
+  // Moves what `regions` hold to the regions 0, 1, .. of `target`, which becomes the storage.
+  void move(Context& context, std::span<const int32_t> regions, const Tensor& target,
+            int64_t capacity);
   // Region i for row i.
   void number_regions(size_t rows);
   Tensor empty_storage(Context& context, int64_t rows, int64_t capacity) const;
-  int64_t region_count() const { return capacity_ > 0 ? storage_.dim(0) / capacity_ : 0; }
+  int64_t region_count() const { return capacity_ > 0 ? storage_.dim(1) / capacity_ : 0; }
 
   KvCacheOptions options_;
   int64_t capacity_ = 0;

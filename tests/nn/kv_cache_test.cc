@@ -9,7 +9,7 @@ namespace trafo::testing {
 namespace {
 
 constexpr int64_t kLayers = 2, kKvWidth = 2;
-constexpr int64_t kColumns = kLayers * 2 * kKvWidth;
+constexpr int64_t kColumns = 2 * kKvWidth;  // of a layer
 
 class KvCacheTest : public ::testing::Test {
  protected:
@@ -37,17 +37,19 @@ class KvCacheTest : public ::testing::Test {
   // Every row holds the tokens of its sequence, in order.
   void expect_rows(const nn::KvCache& cache, const std::vector<int32_t>& sequence) {
     ASSERT_EQ(cache.rows(), static_cast<int64_t>(sequence.size()));
-    const auto storage = context_->values<float>(cache.storage());
-    for (size_t r = 0; r < sequence.size(); ++r)
-      for (int32_t p = 0; p < cache.lengths()[r]; ++p)
-        for (int64_t layer = 0; layer < kLayers; ++layer)
-          for (int64_t c = 0; c < 2 * kKvWidth; ++c) {
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      const Tensor keys_values = cache.keys_values(layer);
+      EXPECT_EQ(keys_values.shape(), (Shape{cache.storage().dim(1), kColumns}));
+      const auto values = context_->values<float>(keys_values);
+      for (size_t r = 0; r < sequence.size(); ++r)
+        for (int32_t p = 0; p < cache.lengths()[r]; ++p)
+          for (int64_t c = 0; c < kColumns; ++c) {
             const int64_t slot = cache.regions()[r] * cache.capacity() + p;
-            const int64_t column = cache.key_column(layer) + c;
-            ASSERT_EQ(storage[static_cast<size_t>(slot * kColumns + column)],
+            ASSERT_EQ(values[static_cast<size_t>(slot * kColumns + c)],
                       value(sequence[r], p, layer))
                 << "row " << r << ", position " << p;
           }
+    }
   }
 
   std::unique_ptr<Context> context_ = cpu_context();
@@ -93,7 +95,7 @@ TEST_F(KvCacheTest, GrowingAndReorderingMoveWholeRows) {
   EXPECT_EQ(cache.longest(), 2);
   cache.grow(*context_, 10);
   expect_rows(cache, {2});
-  EXPECT_EQ(cache.bytes(), static_cast<size_t>(10 * kColumns) * sizeof(float));
+  EXPECT_EQ(cache.bytes(), static_cast<size_t>(10 * kLayers * kColumns) * sizeof(float));
 }
 
 TEST_F(KvCacheTest, RowsThatContinueOneEachStayWhereTheyAre) {
@@ -116,9 +118,32 @@ TEST_F(KvCacheTest, RowsThatContinueOneEachStayWhereTheyAre) {
   expect_rows(cache, {3, 5, 4, 6, 7});
 }
 
+// Beams that live on and such that end: rows get copies in the regions of rows that have left.
+TEST_F(KvCacheTest, CopiesGoToRegionsThatAreFree) {
+  nn::KvCache cache(*context_, {.layers = kLayers, .kv_width = kKvWidth}, 5, 6);
+  append(cache, {3, 1, 4, 2, 1}, {1, 2, 3, 4, 5});
+  const void* before = cache.storage().raw();
+  EXPECT_TRUE(cache.reorder(*context_, std::vector<int32_t>{2, 2, 0, 2, -1}));
+  EXPECT_EQ(cache.storage().raw(), before);
+  // The first row that continues another one keeps its region.
+  EXPECT_EQ(cache.regions(), (std::vector<int32_t>{2, 1, 0, 3, 4}));
+  EXPECT_EQ(cache.lengths(), (std::vector<int32_t>{4, 4, 3, 4, 0}));
+  expect_rows(cache, {3, 3, 1, 3, 6});
+  append(cache, {1, 1, 1, 1, 1}, {3, 3, 1, 3, 6});
+  expect_rows(cache, {3, 3, 1, 3, 6});
+  EXPECT_TRUE(cache.reorder(*context_, std::vector<int32_t>{4, 0, 0}));
+  EXPECT_EQ(cache.storage().raw(), before);
+  expect_rows(cache, {6, 3, 3});
+  // Five regions are not enough for six rows.
+  EXPECT_TRUE(cache.reorder(*context_, std::vector<int32_t>{2, 2, 0, -1, 1, 1}));
+  EXPECT_NE(cache.storage().raw(), before);
+  EXPECT_EQ(cache.regions(), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
+  expect_rows(cache, {3, 3, 6, 7, 3, 3});
+}
+
 TEST_F(KvCacheTest, LivesInAStorageThatIsGiven) {
   const nn::KvCacheOptions options{.layers = kLayers, .kv_width = kKvWidth};
-  const Tensor storage = context_->empty({13, kColumns}, DType::f32);
+  const Tensor storage = context_->empty({kLayers, 13, kColumns}, DType::f32);
   nn::KvCache cache(*context_, options, 3, 4, storage);
   EXPECT_EQ(cache.storage().raw(), storage.raw());
   append(cache, {3, 1, 4}, {1, 2, 3});
@@ -138,7 +163,7 @@ TEST_F(KvCacheTest, LivesInAStorageThatIsGiven) {
   EXPECT_FALSE(cache.move_to(*context_, storage));
   expect_rows(cache, {3, 1});
   EXPECT_EQ(error_text([&] { nn::KvCache(*context_, options, 4, 4, storage); }),
-            "SHAPE_MISMATCH: a storage of shape [13, 8] is not for 4 rows of 4 tokens");
+            "SHAPE_MISMATCH: a storage of shape [2, 13, 4] is not for 4 rows of 4 tokens");
 }
 
 TEST_F(KvCacheTest, RefusesWhatItHasNoRoomFor) {

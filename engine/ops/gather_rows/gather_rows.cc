@@ -21,7 +21,7 @@ void check(const Context& context, const Tensor& x, const Tensor& index) {
 }
 
 bool has_dense_rows(const Tensor& x) {
-  return x.rank() == 2 && (x.dim(1) <= 1 || x.strides()[1] == 1);
+  return x.rank() == 3 && (x.dim(2) <= 1 || x.strides()[2] == 1);
 }
 
 }  // namespace
@@ -29,35 +29,50 @@ bool has_dense_rows(const Tensor& x) {
 Tensor gather_rows(Context& context, const Tensor& x, const Tensor& index) {
   const OpRange range(context, kGatherRowsOp, x, index);
   check(context, x, index);
-  const Tensor from = contiguous(context, x);
+  const Tensor from = contiguous(context, x), numbers = contiguous(context, index);
   Shape shape = x.shape();
   shape[0] = index.dim(0);
   Tensor out = context.empty(shape, x.dtype());
   int64_t width = 1;
   for (int i = 1; i < shape.rank(); ++i) width *= shape[i];
-  gather_rows_into(context, from.reshaped({x.dim(0), width}), index,
-                   out.reshaped({index.dim(0), width}));
-  context.record(kGatherRowsOp, {from}, {&out}, {}, nullptr);
-  return out;
-}
-
-void gather_rows_into(Context& context, const Tensor& x, const Tensor& index, const Tensor& out) {
-  check(context, x, index);
-  require(has_dense_rows(x) && has_dense_rows(out) && out.dim(0) == index.dim(0) &&
-              out.dim(1) == x.dim(1) && out.dtype() == x.dtype(),
-          ErrorCode::shape_mismatch, kGatherRowsOp,
-          "x and out must be matrices of one dtype and width, out ",
-          "with a row for each number of index");
-  const Tensor numbers = contiguous(context, index);
   GatherRowsParams params{};
   params.dtype = x.dtype();
   params.x_rows = x.dim(0);
   params.rows = index.dim(0);
-  params.width = x.dim(1);
-  params.x_stride = x.strides()[0];
-  params.out_stride = out.strides()[0];
-  params.x = x.raw();
+  params.width = params.x_stride = params.out_stride = width;
+  params.x = from.raw();
   params.index = numbers.data<int32_t>();
+  params.out = out.raw();
+  launch(context, OpKernel::gather_rows, kGatherRowsOp, params);
+  context.record(kGatherRowsOp, {from}, {&out}, {}, nullptr);
+  return out;
+}
+
+void copy_rows(Context& context, const Tensor& x, const Tensor& index, const Tensor& out,
+               const Tensor& out_index) {
+  check(context, x, index);
+  check(context, out, out_index);
+  require(has_dense_rows(x) && has_dense_rows(out) && out.dim(0) == x.dim(0) &&
+              out.dim(2) == x.dim(2) && out.dtype() == x.dtype() &&
+              index.dim(0) == out_index.dim(0),
+          ErrorCode::shape_mismatch, kGatherRowsOp,
+          "x and out must be as many matrices of one dtype and width, with as many numbers of ",
+          "rows for both");
+  const Tensor from = contiguous(context, index), to = contiguous(context, out_index);
+  GatherRowsParams params{};
+  params.dtype = x.dtype();
+  params.x_rows = x.dim(1);
+  params.out_rows = out.dim(1);
+  params.rows = index.dim(0);
+  params.width = x.dim(2);
+  params.x_stride = x.strides()[1];
+  params.out_stride = out.strides()[1];
+  params.planes = x.dim(0);
+  params.x_plane_stride = x.strides()[0];
+  params.out_plane_stride = out.strides()[0];
+  params.x = x.raw();
+  params.index = from.data<int32_t>();
+  params.out_index = to.data<int32_t>();
   params.out = out.raw();
   out.mark_written();
   launch(context, OpKernel::gather_rows, kGatherRowsOp, params);
