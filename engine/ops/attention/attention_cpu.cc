@@ -6,6 +6,8 @@
 
 #include "hwy/foreach_target.h"
 
+#include "hwy/cache_control.h"
+
 #include "engine/backend/cpu/philox-inl.h"
 #include "engine/backend/cpu/simd-inl.h"
 #include "engine/ops/attention/attention_tiles-inl.h"
@@ -14,6 +16,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "engine/backend/cpu/scratch.h"
 #include "engine/backend/cpu/thread_pool.h"
@@ -53,14 +56,15 @@ class Arena {
 
 // One query head of one sequence.
 struct Item {
-  int64_t head, kv_head;
+  int64_t sequence, head, kv_head;
   int64_t query, queries, key, keys;  // first row and number of rows
 };
 
 template <class Params>
 Item item_of(const Params& p, int64_t index) {
   const int64_t sequence = index / p.heads, head = index % p.heads;
-  return {head,
+  return {sequence,
+          head,
           head / (p.heads / p.kv_heads),
           p.query_begin[sequence],
           p.query_end[sequence] - p.query_begin[sequence],
@@ -149,6 +153,40 @@ RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor,
   return {new_maximum, state.sum * shrink + reduce_sum(d, sum)};
 }
 
+// out[0 .. kVectors * lanes) = factor * sum over `keys` of weights[j] * v[j * stride + ..].
+template <int kVectors, class T>
+HWY_INLINE void weighted_sum(const T* weights, const T* v, int64_t stride, int64_t keys, T factor,
+                             T* out) {
+  const hn::ScalableTag<T> d;
+  hn::Vec<decltype(d)> sum[kVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < kVectors; ++i) sum[i] = hn::Zero(d);
+  for (int64_t j = 0; j < keys; ++j) {
+    const auto weight = hn::Set(d, weights[j]);
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i)
+      sum[i] = hn::MulAdd(weight, hn::LoadU(d, v + j * stride + i * lanes(d)), sum[i]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kVectors; ++i)
+    hn::StoreU(hn::Mul(sum[i], hn::Set(d, factor)), d, out + i * lanes(d));
+}
+
+// Asks for the keys and values of a sequence, which lie elsewhere than those of the one before.
+template <class T>
+void prefetch_keys_values(const AttentionForwardParams& p, int64_t sequence) {
+  if (sequence >= p.sequences) return;
+  constexpr int64_t kMostKeys = 64, kLine = 64 / sizeof(T);
+  const int64_t first = p.key_begin[sequence];
+  const int64_t end = std::min<int64_t>(p.key_end[sequence], first + kMostKeys);
+  const int64_t width = p.kv_heads * p.head_dim;
+  for (int64_t key = first; key < end; ++key)
+    for (int64_t c = 0; c < width; c += kLine) {
+      hwy::Prefetch(static_cast<const T*>(p.k) + key * p.k_stride + c);
+      hwy::Prefetch(static_cast<const T*>(p.v) + key * p.v_stride + c);
+    }
+}
+
 // A decode step: one query reads each key and value once, so no tile is worth its transposition.
 template <class T>
 void one_query(const AttentionForwardParams& p, const Item& item) {
@@ -159,6 +197,7 @@ void one_query(const AttentionForwardParams& p, const Item& item) {
   const T* k = static_cast<const T*>(p.k) + item.key * p.k_stride + kv_column;
   const T* v = static_cast<const T*>(p.v) + item.key * p.v_stride + kv_column;
   T* out = static_cast<T*>(p.out) + item.query * p.heads * width + column;
+  if (item.head == 0) prefetch_keys_values<T>(p, item.sequence + 1);
   const int64_t padded = round_up(item.keys, lanes(d));
   Arena<T> arena(Arena<T>::rounded(padded));
   T* scores = arena.take(padded);
@@ -168,31 +207,21 @@ void one_query(const AttentionForwardParams& p, const Item& item) {
       softmax_row(scores, item.keys, padded, static_cast<T>(p.scale),
                   RowState<T>{std::numeric_limits<T>::lowest(), T{0}}, shrink);
   if (state.sum == 0) return std::fill(out, out + width, T{0});
-  const auto normalise = hn::Set(d, T{1} / state.sum);
-  constexpr int kVectors = 4;
+  const T factor = T{1} / state.sum;
   int64_t c = 0;
-  for (; c + kVectors * lanes(d) <= width; c += kVectors * lanes(d)) {
-    hn::Vec<decltype(d)> sum[kVectors];
-#pragma GCC unroll 4
-    for (int i = 0; i < kVectors; ++i) sum[i] = hn::Zero(d);
-    for (int64_t j = 0; j < item.keys; ++j) {
-      const auto weight = hn::Set(d, scores[j]);
-      const T* row = v + j * p.v_stride + c;
-#pragma GCC unroll 4
-      for (int i = 0; i < kVectors; ++i)
-        sum[i] = hn::MulAdd(weight, hn::LoadU(d, row + i * lanes(d)), sum[i]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < kVectors; ++i)
-      hn::StoreU(hn::Mul(sum[i], normalise), d, out + c + i * lanes(d));
-  }
-  for (; c < width; c += lanes(d)) {
-    const int64_t count = std::min(lanes(d), width - c);
-    auto sum = hn::Zero(d);
-    for (int64_t j = 0; j < item.keys; ++j)
-      sum = hn::MulAdd(hn::Set(d, scores[j]), load_n(d, v + j * p.v_stride + c, count), sum);
-    store_n(hn::Mul(sum, normalise), d, out + c, count);
-  }
+  const auto whole = [&](auto vectors) {
+    constexpr int kVectors = decltype(vectors)::value;
+    for (; c + kVectors * lanes(d) <= width; c += kVectors * lanes(d))
+      weighted_sum<kVectors>(scores, v + c, p.v_stride, item.keys, factor, out + c);
+  };
+  whole(std::integral_constant<int, 4>());
+  whole(std::integral_constant<int, 2>());
+  whole(std::integral_constant<int, 1>());
+  if (c == width) return;
+  auto sum = hn::Zero(d);
+  for (int64_t j = 0; j < item.keys; ++j)
+    sum = hn::MulAdd(hn::Set(d, scores[j]), load_n(d, v + j * p.v_stride + c, width - c), sum);
+  store_n(hn::Mul(sum, hn::Set(d, factor)), d, out + c, width - c);
 }
 
 template <class T>

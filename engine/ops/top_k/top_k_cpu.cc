@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <vector>
 
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/ops/top_k/top_k.h"
@@ -31,8 +33,7 @@ struct Best {
   int64_t k;
   int64_t size = 0;
 
-  // A class must beat this to get in. Classes come in rising order, so an equal one stays out.
-  T threshold() const { return size < k ? -std::numeric_limits<T>::infinity() : values[k - 1]; }
+  // Classes come in rising order, so that of equal ones the lower come first.
   void insert(T value, int32_t id) {
     int64_t i = size < k ? size++ : k - 1;
     for (; i > 0 && values[i - 1] < value; --i) {
@@ -44,30 +45,52 @@ struct Best {
   }
 };
 
+// Classes of a block, of which the largest value is kept.
+constexpr int64_t kBlock = 128;
+
+// The largest value of each block of x, and of all.
 template <class T>
-void select(const TopKParams& p, const T* x, Best<T>& best) {
-  const hn::ScalableTag<T> d;
-  // Until the list is full every class is let in, whatever its value.
-  int64_t i = 0;
-  for (; i < p.classes && best.size < p.k; ++i)
-    if (!is_banned(p, i)) best.insert(x[i], static_cast<int32_t>(i));
-  T bar = best.threshold();
-  const auto scan = [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j)
-      if (x[j] > bar && !is_banned(p, j)) {
-        best.insert(x[j], static_cast<int32_t>(j));
-        bar = best.threshold();
-      }
-  };
-  // Almost no block holds a class that beats the bar once a few hundred have been seen.
-  const int64_t block = 4 * lanes(d);
-  for (; i + block <= p.classes; i += block) {
-    const auto high =
-        hn::Max(hn::Max(hn::LoadU(d, x + i), hn::LoadU(d, x + i + lanes(d))),
-                hn::Max(hn::LoadU(d, x + i + 2 * lanes(d)), hn::LoadU(d, x + i + 3 * lanes(d))));
-    if (!hn::AllFalse(d, hn::Gt(high, hn::Set(d, bar)))) scan(i, i + block);
+T block_maxima(const T* x, int64_t classes, T* maxima) {
+  T high = -std::numeric_limits<T>::infinity();
+  for (int64_t begin = 0; begin < classes; begin += kBlock) {
+    const T most = max(x + begin, std::min(kBlock, classes - begin));
+    *maxima++ = most;
+    high = std::max(high, most);
   }
-  scan(i, p.classes);
+  return high;
+}
+
+// No class below this is among the best: the largest value of a block that `count` - 1 others
+// reach, if there are so many.
+template <class T>
+T lower_bound_of_best(const T* maxima, int64_t blocks, int64_t count, std::vector<T>& scratch) {
+  if (blocks < count) return -std::numeric_limits<T>::infinity();
+  scratch.assign(maxima, maxima + blocks);
+  std::nth_element(scratch.begin(), scratch.begin() + (count - 1), scratch.end(),
+                   std::greater<T>());
+  return scratch[static_cast<size_t>(count - 1)];
+}
+
+// Of classes whose value is not below `bar`, in rising order.
+template <class T>
+void select(const TopKParams& p, const T* x, const T* maxima, T bar, Best<T>& best) {
+  const hn::ScalableTag<T> d;
+  const auto scan = [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) {
+      // Until the list is full, what is equal to the bar is let in.
+      if (x[j] < bar || (best.size == p.k && x[j] == bar) || is_banned(p, j)) continue;
+      best.insert(x[j], static_cast<int32_t>(j));
+      if (best.size == p.k) bar = std::max(bar, best.values[p.k - 1]);
+    }
+  };
+  for (int64_t begin = 0; begin < p.classes; begin += kBlock) {
+    if (maxima[begin / kBlock] < bar) continue;
+    const int64_t end = std::min(p.classes, begin + kBlock);
+    int64_t i = begin;
+    for (; i + lanes(d) <= end; i += lanes(d))
+      if (!hn::AllFalse(d, hn::Ge(hn::LoadU(d, x + i), hn::Set(d, bar)))) scan(i, i + lanes(d));
+    scan(i, end);
+  }
 }
 
 // Sum of e^(x - high).
@@ -88,11 +111,16 @@ T sum_exp(const T* x, int64_t count, T high) {
 }
 
 template <class T>
-void top_k_row(const TopKParams& p, int64_t row) {
+struct RowScratch {
+  std::vector<T> maxima, sorted;
+};
+
+template <class T>
+void top_k_row(const TopKParams& p, int64_t row, RowScratch<T>& scratch) {
   const T* x = static_cast<const T*>(p.logits) + row * p.classes;
   T* values = static_cast<T*>(p.log_probabilities) + row * p.k;
   int32_t* ids = p.ids + row * p.k;
-  const T high = max(x, p.classes);
+  const T high = block_maxima(x, p.classes, scratch.maxima.data());
   const T log_total = std::log(sum_exp(x, p.classes, high));
   if (!std::isfinite(log_total)) {
     for (int64_t i = 0, id = 0; i < p.k; ++id) {
@@ -103,7 +131,11 @@ void top_k_row(const TopKParams& p, int64_t row) {
     return;
   }
   Best<T> best{values, ids, p.k};
-  select(p, x, best);
+  // Banned classes may be in as many of the best blocks.
+  const auto blocks = static_cast<int64_t>(scratch.maxima.size());
+  const T bar =
+      lower_bound_of_best(scratch.maxima.data(), blocks, p.k + p.banned_count, scratch.sorted);
+  select(p, x, scratch.maxima.data(), bar, best);
   for (int64_t i = 0; i < p.k; ++i) values[i] = (values[i] - high) - log_total;
 }
 
@@ -112,7 +144,9 @@ void top_k_rows(ThreadPool& pool, const TopKParams& p) {
   constexpr int64_t kBlockElements = 16 << 10;
   const int64_t grain = std::max<int64_t>(1, kBlockElements / p.classes);
   parallel_for_range(pool, p.rows, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) top_k_row<T>(p, row);
+    RowScratch<T> scratch;
+    scratch.maxima.resize(static_cast<size_t>((p.classes + kBlock - 1) / kBlock));
+    for (int64_t row = begin; row < end; ++row) top_k_row<T>(p, row, scratch);
   });
 }
 
