@@ -236,7 +236,7 @@ void test_options(void) {
   OK(trafo_trainer_options_init(&trainer, sizeof trainer));
   CHECK(trainer.learning_rate == 2e-3 && trainer.batch_tokens == 4096 &&
         trainer.valid_metrics == 7 && trainer.optimizer_states == TRAFO_OPTIMIZER_STATES_FLOAT32 &&
-        trainer.communication_dtype == TRAFO_COMMUNICATION_FLOAT32 && trainer.autotune_gemm == 0 &&
+        trainer.communication_dtype == TRAFO_COMMUNICATION_FLOAT32 && trainer.autotune_gemm == 1 &&
         trainer.reserved == 0);
   trainer.warmup = 7;
   OK(trafo_trainer_options_preset(&trainer, "base", 4));
