@@ -6,17 +6,10 @@
 // as_left() turns results into left operands in registers.
 #pragma once
 
+#include "engine/backend/cuda/device/wgmma.cuh"
 #include "engine/ops/attention/attention_mma.cuh"
 
-// The instructions exist in machine code for 9.0a only. Other targets get kernels without a body,
-// which are never launched.
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define TRAFO_HAS_WGMMA 1
-#endif
-
 namespace trafo::cuda {
-
-inline constexpr int kWarpgroup = 128;
 
 // A tile [Rows, D] as panels of 64 columns, 128 bytes a row, whose 16-byte pieces change places
 // with the row's number as 128-byte swizzling does; a panel begins at a multiple of 1024 bytes.
@@ -50,91 +43,18 @@ __device__ __forceinline__ void copy_panels(const Panels<D, Rows>& tile, const b
 #ifdef TRAFO_HAS_WGMMA
 
 // 64 x 64 float32 sums of a warpgroup.
-using Sums = float[8][4];
+using Sums = SumsOf<64>;
 
-// What the tensor cores are told of a panel (PTX ISA, "Matrix descriptor"), in units of 16 bytes:
-// in the low word the address and a stride that operands no wider than a panel do not use, in the
-// high word, the same for all, the stride from eight rows to the next eight, 1024 bytes, and
-// 128-byte swizzling. Only the low word is passed on, so that another place is one addition away.
-#define TRAFO_DESCRIPTOR_HIGH "0x40000040"
-__device__ __forceinline__ uint32_t describe(uint32_t address) {
-  return address >> 4 | 1u << 16;
-}
-
-// Shared memory that this thread's copies and stores have written may be read by products after a
-// barrier.
-__device__ __forceinline__ void wgmma_publish() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-// Before the first product after registers of its operands were written.
-__device__ __forceinline__ void wgmma_begin() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// All but the newest `Open` groups are done.
-template <int Open>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Open) : "memory");
-}
-// Keeps the compiler from moving accesses of sums across the place of the call.
-__device__ __forceinline__ void pin(Sums& c) {
-#pragma unroll
-  for (int n = 0; n < 8; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(c[n][e])::"memory");
-}
-
-#define TRAFO_SUMS_ROW(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define TRAFO_SUMS                                                                               \
-  TRAFO_SUMS_ROW(0), TRAFO_SUMS_ROW(1), TRAFO_SUMS_ROW(2), TRAFO_SUMS_ROW(3), TRAFO_SUMS_ROW(4), \
-      TRAFO_SUMS_ROW(5), TRAFO_SUMS_ROW(6), TRAFO_SUMS_ROW(7)
-#define TRAFO_SUMS_PLACES                                                                   \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
-  "%24,%25,%26,%27,%28,%29,%30,%31}"
-
-// c (+)= a b^T: 16 columns of the 64 rows at descriptors `a` and `b`; without `add` c is
-// overwritten.
-__device__ __forceinline__ void multiply_rows(Sums& c, uint32_t a, uint32_t b, bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %34, 0;\n"
-      "mov.b64 a, {%32, " TRAFO_DESCRIPTOR_HIGH "};\nmov.b64 b, {%33, " TRAFO_DESCRIPTOR_HIGH
-      "};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
-      ", a, b, p, 1, 1, 0, 0;\n}\n"
-      : TRAFO_SUMS
-      : "r"(a), "r"(b), "r"(static_cast<int>(add))
-      : "memory");
-}
-// c (+)= a^T b: 16 rows of 64 columns at descriptors `a` and `b`; without `add` c is overwritten.
-__device__ __forceinline__ void multiply_transposed_rows(Sums& c, uint32_t a, uint32_t b,
-                                                         bool add) {
-  asm volatile(
-      "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %34, 0;\n"
-      "mov.b64 a, {%32, " TRAFO_DESCRIPTOR_HIGH "};\nmov.b64 b, {%33, " TRAFO_DESCRIPTOR_HIGH
-      "};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
-      ", a, b, p, 1, 1, 1, 1;\n}\n"
-      : TRAFO_SUMS
-      : "r"(a), "r"(b), "r"(static_cast<int>(add))
-      : "memory");
-}
 // c += a b: a in registers, 16 rows of 64 columns at descriptor `b`.
 __device__ __forceinline__ void multiply_columns(Sums& c, const Quad& a, uint32_t b) {
   asm volatile("{\n.reg .b64 b;\nmov.b64 b, {%36, " TRAFO_DESCRIPTOR_HIGH
                "};\n"
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " TRAFO_SUMS_PLACES
-               ", {%32,%33,%34,%35}, b, 1, 1, 1, 1;\n}\n"
-               : TRAFO_SUMS
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" TRAFO_PLACES_64
+               "}, {%32,%33,%34,%35}, b, 1, 1, 1, 1;\n}\n"
+               : TRAFO_SUMS_64
                : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b)
                : "memory");
 }
-
-#undef TRAFO_DESCRIPTOR_HIGH
-#undef TRAFO_SUMS_ROW
-#undef TRAFO_SUMS
-#undef TRAFO_SUMS_PLACES
 
 // c = 64 rows of a, from `row`, times the 64 rows of b.
 template <int D, int Rows>
@@ -143,8 +63,8 @@ __device__ __forceinline__ void multiply_tiles(Sums& c, const Panels<D, Rows>& a
   const uint32_t left = describe(a.base + row * 128), right = describe(b.base);
 #pragma unroll
   for (int k = 0; k < D / 16; ++k)
-    multiply_rows(c, left + k / 4 * (Panels<D, Rows>::kPanelBytes / 16) + k % 4 * 2,
-                  right + k / 4 * (Panels<D, 64>::kPanelBytes / 16) + k % 4 * 2, k > 0);
+    multiply<false, false>(c, left + k / 4 * (Panels<D, Rows>::kPanelBytes / 16) + k % 4 * 2,
+                           right + k / 4 * (Panels<D, 64>::kPanelBytes / 16) + k % 4 * 2, k > 0);
 }
 // c += a b, where a [64, 64] is in registers; a panel of 64 columns of b after the other.
 template <int D>

@@ -154,7 +154,7 @@ __device__ __forceinline__ void multiply_transposed(Sums& c, const Tile& a, cons
   const uint32_t left = describe(a.base), right = describe(b.base);
 #pragma unroll
   for (int k = 0; k < kRows / 16; ++k)
-    multiply_transposed_rows(c, left + k * (16 * 128 / 16), right + k * (16 * 128 / 16), k > 0);
+    multiply<true, true>(c, left + k * (16 * 128 / 16), right + k * (16 * 128 / 16), k > 0);
 }
 
 // One warp.

@@ -66,22 +66,22 @@ __device__ __forceinline__ void pin(float (&c)[N][4]) {
 }
 
 #define TRAFO_SUMS_ROW(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define TRAFO_SUMS_8(n)                                                                          \
-  TRAFO_SUMS_ROW(n), TRAFO_SUMS_ROW(n + 1), TRAFO_SUMS_ROW(n + 2), TRAFO_SUMS_ROW(n + 3),        \
+#define TRAFO_SUMS_8(n)                                                                   \
+  TRAFO_SUMS_ROW(n), TRAFO_SUMS_ROW(n + 1), TRAFO_SUMS_ROW(n + 2), TRAFO_SUMS_ROW(n + 3), \
       TRAFO_SUMS_ROW(n + 4), TRAFO_SUMS_ROW(n + 5), TRAFO_SUMS_ROW(n + 6), TRAFO_SUMS_ROW(n + 7)
 #define TRAFO_SUMS_64 TRAFO_SUMS_8(0)
 #define TRAFO_SUMS_128 TRAFO_SUMS_64, TRAFO_SUMS_8(8)
 #define TRAFO_SUMS_192 TRAFO_SUMS_128, TRAFO_SUMS_8(16)
 #define TRAFO_SUMS_256 TRAFO_SUMS_192, TRAFO_SUMS_8(24)
-#define TRAFO_PLACES_64                                                                     \
+#define TRAFO_PLACES_64                                                                    \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23," \
   "%24,%25,%26,%27,%28,%29,%30,%31"
-#define TRAFO_PLACES_128                                                                        \
-  TRAFO_PLACES_64                                                                               \
+#define TRAFO_PLACES_128                                                                      \
+  TRAFO_PLACES_64                                                                             \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53," \
   "%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define TRAFO_PLACES_192                                                                        \
-  TRAFO_PLACES_128                                                                              \
+#define TRAFO_PLACES_192                                                                      \
+  TRAFO_PLACES_128                                                                            \
   ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85," \
   "%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define TRAFO_PLACES_256                                                                         \
@@ -92,22 +92,21 @@ __device__ __forceinline__ void pin(float (&c)[N][4]) {
 // c (+)= a b of 16 columns of `a` and 16 rows of `b` at their descriptors; without `add` c is
 // overwritten. Lines of a panel of `a` are its rows, or its columns if it is stored transposed;
 // lines of `b` are its columns, or its rows if BRows.
-#define TRAFO_MULTIPLY(columns, first, second, third, fourth, fifth)                             \
-  template <bool AColumns, bool BRows>                                                           \
+#define TRAFO_MULTIPLY(columns, first, second, third, fourth, fifth)                               \
+  template <bool AColumns, bool BRows>                                                             \
   __device__ __forceinline__ void multiply(SumsOf<columns>& c, uint32_t a, uint32_t b, bool add) { \
-    asm volatile(                                                                                \
-        "{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %" third                              \
-        ", 0;\n"                                                                                 \
-        "mov.b64 a, {%" first ", " TRAFO_DESCRIPTOR_HIGH "};\nmov.b64 b, {%" second              \
-        ", " TRAFO_DESCRIPTOR_HIGH                                                               \
-        "};\n"                                                                                   \
-        "wgmma.mma_async.sync.aligned.m64n" #columns                                             \
-        "k16.f32.bf16.bf16 {" TRAFO_PLACES_##columns "}, a, b, p, 1, 1, %" fourth ", %" fifth    \
-        ";\n}\n"                                                                                 \
-        : TRAFO_SUMS_##columns                                                                   \
-        : "r"(a), "r"(b), "r"(static_cast<int>(add)), "n"(static_cast<int>(AColumns)),           \
-          "n"(static_cast<int>(BRows))                                                           \
-        : "memory");                                                                             \
+    asm volatile("{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %" third                       \
+                 ", 0;\n"                                                                          \
+                 "mov.b64 a, {%" first ", " TRAFO_DESCRIPTOR_HIGH "};\nmov.b64 b, {%" second       \
+                 ", " TRAFO_DESCRIPTOR_HIGH                                                        \
+                 "};\n"                                                                            \
+                 "wgmma.mma_async.sync.aligned.m64n" #columns                                      \
+                 "k16.f32.bf16.bf16 {" TRAFO_PLACES_##columns "}, a, b, p, 1, 1, %" fourth         \
+                                                              ", %" fifth ";\n}\n"                 \
+                 : TRAFO_SUMS_##columns                                                            \
+                 : "r"(a), "r"(b), "r"(static_cast<int>(add)), "n"(static_cast<int>(AColumns)),    \
+                   "n"(static_cast<int>(BRows))                                                    \
+                 : "memory");                                                                      \
   }
 TRAFO_MULTIPLY(64, "32", "33", "34", "35", "36")
 TRAFO_MULTIPLY(128, "64", "65", "66", "67", "68")
@@ -161,10 +160,10 @@ __device__ __forceinline__ void load_box_to(uint16_t blocks, uint32_t to, const 
 // Starts writing a box from shared memory, as part of the thread's next group of writes.
 __device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from, int column,
                                           int head, int row) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::
-                   "l"(&map),
-               "r"(from), "r"(column), "r"(head), "r"(row)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+      "r"(from), "r"(column), "r"(head), "r"(row)
+      : "memory");
 }
 __device__ __forceinline__ void commit_writes() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
