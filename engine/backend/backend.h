@@ -15,6 +15,7 @@
 #include "engine/backend/stream_device.h"
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
+#include "engine/core/philox.h"
 #include "engine/core/tensor.h"
 #include "engine/memory/arena.h"
 #include "engine/memory/memory_stats.h"
@@ -24,12 +25,13 @@ namespace trafo {
 class SideStream;
 class Tf32Device;
 
-// Computed on A B (+ bias) before it is written to C.
+// Computed on v = A B, rounded to bf16, before C is written: as bias_act_dropout computes it.
 enum class Epilogue : int32_t {
   none = 0,
-  relu = 1,   // C = max(0, v), v = A B + bias
-  gelu = 2,   // C = gelu(v), the tanh form; aux, if given, gets v
-  dgelu = 3,  // C = v gelu'(aux)
+  relu = 1,   // C = dropout(max(0, v + bias)); aux, if given, gets v
+  gelu = 2,   // C = dropout(gelu(v + bias)), the tanh form; aux, if given, gets v
+  drelu = 3,  // C = dropout(v) relu'(aux + bias)
+  dgelu = 4,  // C = dropout(v) gelu'(aux + bias)
 };
 
 // C[m,n] = A[m,k] B[k,n] (+ C) (+ bias[n]), row-major with leading dimensions, `batch` of them at
@@ -55,7 +57,10 @@ struct GemmParams {
   // Only if Backend::gemm_epilogues(), for bf16, batch 1 and a contiguous C [m, n] without
   // `accumulate`.
   Epilogue epilogue = Epilogue::none;
-  void* aux = nullptr;  // bf16 [m, n]
+  void* aux = nullptr;          // bf16 [m, n]
+  Dropout dropout;              // its elements are numbered as those of C
+  void* column_sums = nullptr;  // float32 [n]: (+)= the sums of the columns of C; drelu, dgelu
+  bool accumulate_column_sums = false;
 };
 
 // Returns 0, or a device error code that Backend::check turns into an Error.
@@ -95,8 +100,8 @@ class Backend : public MemoryOwner {
   virtual void synchronize() = 0;
 
   virtual void gemm(const GemmParams& params) = 0;
-  // Whether GEMMs of `dtype` support GemmParams::epilogue. If the device's library has no fused
-  // kernel for a shape, several kernels run instead, with one more rounding.
+  // Whether GEMMs of `dtype` support GemmParams::epilogue. Where the device has no fused kernel for
+  // a shape, GEMM and bias_act_dropout run one after the other.
   virtual bool gemm_epilogues(DType) const { return false; }
   // Null if there is no choice between kernels for a GEMM.
   virtual GemmTuner* gemm_tuner() { return nullptr; }

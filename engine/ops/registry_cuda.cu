@@ -7,8 +7,7 @@
 #include "engine/backend/cuda/gemm.h"
 #include "engine/backend/cuda/gemm_plans.h"
 #include "engine/core/version.h"
-#include "engine/ops/activation/activation.h"
-#include "engine/ops/reduce/reduce.h"
+#include "engine/ops/feed_forward/activation_gemm.h"
 
 namespace trafo {
 
@@ -75,15 +74,7 @@ constexpr KernelFn kKernels[] = {
 #undef TRAFO_UPDATE
 };
 
-constexpr GemmFallbacks kFallbacks{
-    [](DeviceState& device, Epilogue kind, int64_t count, const void* from, void* to) {
-      const auto activation = kind == Epilogue::relu ? Activation::relu : Activation::gelu;
-      return activation_forward_cuda(device, {DType::bf16, activation, count, from, to});
-    },
-    [](DeviceState& device, int64_t count, const void* x, const void* dy, void* to) {
-      return activation_backward_cuda(device,
-                                      {DType::bf16, Activation::gelu, false, count, x, dy, to});
-    }};
+constexpr GemmEpilogues kEpilogues{&activation_gemm, &activation_alone};
 
 int32_t device_count(int32_t* count, Why why) {
   *count = 0;
@@ -159,7 +150,7 @@ int32_t open_device(int32_t index, void** device, Why why) {
     close_device(state);
     return tell(why, kFailed, "cublasLtCreate failed");
   }
-  state->fallbacks = &kFallbacks;
+  state->epilogues = &kEpilogues;
   state->multiprocessors = properties.multiProcessorCount;
   state->compute_major = properties.major;
   state->shared_memory_per_block = properties.sharedMemPerBlockOptin;

@@ -21,12 +21,12 @@ struct RowSum {
   const GradTarget& target;  // without a buffer: not wanted
 };
 
-// Launches a backward kernel over rows [.., params.width] that writes these sums over the rows. In
-// a training step on an accelerator, its blocks leave partial sums. A second kernel adds them up
-// beside the main order (SideWork).
-template <class Params>
-void launch_with_row_sums(const Backward& backward, OpKernel kernel, const char* op,
-                          const Params& params, std::initializer_list<RowSum> sums) {
+// Calls `issue`, which launches a kernel over rows [.., width] that writes these sums over the
+// rows. In a training step on an accelerator, its blocks leave partial sums. A second kernel adds
+// them up beside the main order (SideWork).
+template <class Issue>
+void issue_with_row_sums(const Backward& backward, int64_t width,
+                         std::initializer_list<RowSum> sums, const Issue& issue) {
   // What a kernel may leave: four blocks for each of 160 multiprocessors. A kernel that leaves more
   // adds it up itself.
   constexpr int64_t kMostParts = 4 * 160;
@@ -38,11 +38,18 @@ void launch_with_row_sums(const Backward& backward, OpKernel kernel, const char*
     if (!is_bound_gradient(backward, sum.input, sum.target)) side = nullptr;
     buffers.push_back(sum.target.buffer);
   }
-  const auto issue = [&] { launch(context, kernel, op, params); };
   if (!side || buffers.empty()) return issue();
   const Tensor partials =
-      context.empty({kMostParts, static_cast<int64_t>(sums.size()), params.width}, DType::f32);
+      context.empty({kMostParts, static_cast<int64_t>(sums.size()), width}, DType::f32);
   side->run_sums(partials, buffers, issue);
+}
+
+// The same for a backward kernel over rows [.., params.width].
+template <class Params>
+void launch_with_row_sums(const Backward& backward, OpKernel kernel, const char* op,
+                          const Params& params, std::initializer_list<RowSum> sums) {
+  issue_with_row_sums(backward, params.width, sums,
+                      [&] { launch(backward.context(), kernel, op, params); });
 }
 
 }  // namespace trafo

@@ -94,8 +94,8 @@ class Context {
   // graph. The results are the same bits.
   bool graphs() const { return graphs_ && profiler_.keeps_graphs(); }
   void set_graphs(bool graphs) { graphs_ = graphs; }
-  // Whether GELU and its derivative run in the epilogue of the neighbouring GEMM where the backend
-  // supports it. Rounding differs, and Recompute::selective then repeats a GEMM.
+  // Whether the activation of a feed-forward block and its derivative are part of the neighbouring
+  // GEMMs where the backend supports it. What is rounded does not differ.
   bool gemm_epilogues() const { return gemm_epilogues_; }
   void set_gemm_epilogues(bool epilogues) { gemm_epilogues_ = epilogues; }
 
@@ -112,7 +112,7 @@ class Context {
   bool fused_ = true;
   bool graphs_ = true;
   Recompute recompute_ = Recompute::none;
-  bool gemm_epilogues_ = false;
+  bool gemm_epilogues_ = true;
   mutable Tensor ones_[kDTypeCount];
   Profiler profiler_;
   Profiler* active_profiler_ = nullptr;

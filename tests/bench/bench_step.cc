@@ -3,7 +3,7 @@
 //
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
-//              [--unfused] [--no-graphs] [--on-device] [--tune] [--epilogues]
+//              [--unfused] [--no-graphs] [--on-device] [--tune] [--no-epilogues]
 //              [--ranks N [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
 //              [--quantize-bits 8|4] [--layer-drop P] [--baseline FILE] [WORKLOAD ...]
 //
@@ -88,8 +88,8 @@ struct StepOptions {
   int steps = 0;  // 0: the default of the device
   bool fused = true, graphs = true;
   Recompute recompute = Recompute::none;
-  bool tune = false;       // TrainOptions::autotune_gemm
-  bool epilogues = false;  // Context::gemm_epilogues
+  bool tune = false;      // TrainOptions::autotune_gemm
+  bool epilogues = true;  // Context::gemm_epilogues
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
   int ranks = 1;
@@ -304,7 +304,7 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   row["fused"] = o.fused;
   row["recompute"] = static_cast<int>(o.recompute);
   if (o.tune) row["tuned"] = true;
-  if (o.epilogues) row["epilogues"] = true;
+  if (!o.epilogues) row["epilogues"] = false;
   if (o.on_cpu()) row["threads"] = o.threads;
   if (o.ranks > 1) row["ranks"] = o.ranks;
   if (o.communication != CommunicationDType::float32)
@@ -331,7 +331,7 @@ constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps"
     " N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--tune] [--epilogues] [--ranks N [--overlap]]"
+    " [--on-device] [--tune] [--no-epilogues] [--ranks N [--overlap]]"
     " [--communication-dtype fp32|bf16] [--quantize-bits 8|4] [--layer-drop P] [--profile FILE]"
     " [--baseline FILE] [WORKLOAD ...]\n";
 
@@ -376,8 +376,8 @@ int run(int argc, char** argv) {
       o.graphs = false;
     } else if (word == "--tune") {
       o.tune = true;
-    } else if (word == "--epilogues") {
-      o.epilogues = true;
+    } else if (word == "--no-epilogues") {
+      o.epilogues = false;
     } else if (word == "--recompute" && has_value) {
       const std::string policy = argv[++i];
       if (policy != "none" && policy != "selective" && policy != "full") {

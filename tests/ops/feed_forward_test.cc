@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/autograd/gradcheck.h"
+#include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "tests/ops/op_cases.h"
 #include "tests/train/accelerator.h"
 
@@ -19,20 +20,39 @@ class EpilogueDevice final : public Accelerator {
     GemmParams p = params;
     p.epilogue = Epilogue::none;
     p.aux = nullptr;
-    if (params.epilogue == Epilogue::gelu && params.aux) p.c = params.aux;
+    const bool backward = params.epilogue == Epilogue::drelu || params.epilogue == Epilogue::dgelu;
+    if (params.epilogue != Epilogue::none) p.bias = nullptr;
+    if (!backward && params.aux) p.c = params.aux;
     cpu().gemm(p);
     if (params.epilogue == Epilogue::none) return;
     ++epilogues;
-    const int64_t count = p.m * p.n;
-    if (params.epilogue == Epilogue::dgelu) {
-      const ActivationBackwardParams q{p.dtype,    Activation::gelu, false,   count,
-                                       params.aux, params.c,         params.c};
-      cpu().launch(static_cast<int>(OpKernel::activation_backward), "epilogue", &q);
+    const Activation kind = params.epilogue == Epilogue::relu || params.epilogue == Epilogue::drelu
+                                ? Activation::relu
+                                : Activation::gelu;
+    if (backward) {
+      BiasActDropoutBackwardParams q{};
+      q.dtype = p.dtype;
+      q.activation = kind;
+      q.dropout = params.dropout;
+      q.rows = p.m;
+      q.width = p.n;
+      q.accumulate_dbias = params.accumulate_column_sums;
+      q.x = params.aux;
+      q.bias = params.bias;
+      q.dy = q.dx = p.c;
+      q.dbias = params.column_sums;
+      cpu().launch(static_cast<int>(OpKernel::bias_act_dropout_backward), "epilogue", &q);
     } else {
-      const Activation kind =
-          params.epilogue == Epilogue::relu ? Activation::relu : Activation::gelu;
-      const ActivationForwardParams q{p.dtype, kind, count, p.c, params.c};
-      cpu().launch(static_cast<int>(OpKernel::activation_forward), "epilogue", &q);
+      BiasActDropoutForwardParams q{};
+      q.dtype = p.dtype;
+      q.activation = kind;
+      q.dropout = params.dropout;
+      q.rows = p.m;
+      q.width = p.n;
+      q.x = p.c;
+      q.bias = params.bias;
+      q.y = params.c;
+      cpu().launch(static_cast<int>(OpKernel::bias_act_dropout_forward), "epilogue", &q);
     }
   }
   int epilogues = 0;
@@ -40,7 +60,6 @@ class EpilogueDevice final : public Accelerator {
 
 class FeedForward : public ::testing::Test {
  protected:
-  FeedForward() { context_.set_gemm_epilogues(true); }
   std::vector<Tensor> inputs(DType dtype) {  // 5 rows, 6 wide, 9 inside, 4 out
     InputMaker make(context_, dtype, 3);
     return {make.uniform({5, 6}), make.uniform({9, 6}), make.uniform({9}), make.uniform({4, 9})};
@@ -49,11 +68,12 @@ class FeedForward : public ::testing::Test {
                const Dropout& dropout = {}) {
     return ops::feed_forward(context_, in[0], in[1], in[2], in[3], kind, dropout);
   }
-  std::vector<std::vector<float>> gradients(Recompute recompute) {
+  std::vector<std::vector<float>> gradients(Recompute recompute, Activation kind = Activation::gelu,
+                                            const Dropout& dropout = {}) {
     const RecomputeScope scope(context_, recompute);
     std::vector<Tensor> in = inputs(DType::f32);
     for (Tensor& tensor : in) set_requires_grad(tensor, true);
-    const Tensor y = block(in);
+    const Tensor y = block(in, kind, dropout);
     InputMaker make(context_, DType::f32, 9);
     context_.backward(y, make.uniform({5, 4}));
     std::vector<std::vector<float>> values{context_.values<float>(y.detach())};
@@ -66,16 +86,22 @@ class FeedForward : public ::testing::Test {
 };
 
 TEST_F(FeedForward, GradientsInProductsAreRight) {
-  const GradcheckResult result = gradcheck(
-      context_,
-      [](Context& context, const std::vector<Tensor>& in) {
-        return std::vector<Tensor>{
-            ops::feed_forward(context, in[0], in[1], in[2], in[3], Activation::gelu, {})};
-      },
-      inputs(DType::f64));
-  EXPECT_TRUE(result.ok) << result.message;
-  EXPECT_GT(result.checked, 0);
-  EXPECT_GT(device_->epilogues, 0);
+  for (const Activation kind : {Activation::relu, Activation::gelu}) {
+    for (const float p : {0.0f, 0.25f}) {
+      SCOPED_TRACE(enum_name(kind));
+      device_->epilogues = 0;
+      const GradcheckResult result = gradcheck(
+          context_,
+          [=](Context& context, const std::vector<Tensor>& in) {
+            return std::vector<Tensor>{
+                ops::feed_forward(context, in[0], in[1], in[2], in[3], kind, Dropout{p, 1, 2, 3})};
+          },
+          inputs(DType::f64));
+      EXPECT_TRUE(result.ok) << result.message;
+      EXPECT_GT(result.checked, 0);
+      EXPECT_GT(device_->epilogues, 0);
+    }
+  }
 }
 
 TEST_F(FeedForward, SomeGradientsAreWantedOnly) {
@@ -90,7 +116,9 @@ TEST_F(FeedForward, SomeGradientsAreWantedOnly) {
 }
 
 TEST_F(FeedForward, RecomputingChangesNoBit) {
-  EXPECT_EQ(gradients(Recompute::none), gradients(Recompute::selective));
+  for (const Activation kind : {Activation::relu, Activation::gelu})
+    EXPECT_EQ(gradients(Recompute::none, kind, {0.25f, 1, 2, 3}),
+              gradients(Recompute::selective, kind, {0.25f, 1, 2, 3}));
 }
 
 // What a checkpointed region computes first, and then once more with gradients.
@@ -100,7 +128,7 @@ TEST_F(FeedForward, ForwardIsTheSameWithoutGradients) {
   EXPECT_EQ(context_.values<float>(block(inputs(DType::f32))), recorded[0]);
 }
 
-TEST_F(FeedForward, OnlyGeluWithoutDropoutIsTakenIntoProducts) {
+TEST_F(FeedForward, ReluAndGeluAreTakenIntoProducts) {
   for (const bool dropping : {false, true}) {
     for (const Activation kind :
          {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {
@@ -110,15 +138,21 @@ TEST_F(FeedForward, OnlyGeluWithoutDropoutIsTakenIntoProducts) {
       const Tensor y = block(in, kind, Dropout{dropping ? 0.25f : 0.0f, 1, 2, 3});
       InputMaker make(context_, DType::f32, 9);
       context_.backward(y, make.uniform({5, 4}));
-      EXPECT_EQ(device_->epilogues > 0, kind == Activation::gelu && !dropping) << enum_name(kind);
+      EXPECT_EQ(device_->epilogues > 0, kind == Activation::relu || kind == Activation::gelu)
+          << enum_name(kind);
     }
   }
 }
 
 TEST_F(FeedForward, EpiloguesAreAChoice) {
-  context_.set_gemm_epilogues(false);
-  gradients(Recompute::none);
-  EXPECT_EQ(device_->epilogues, 0);
+  for (const Activation kind : {Activation::relu, Activation::gelu}) {
+    context_.set_gemm_epilogues(true);
+    const auto in_products = gradients(Recompute::none, kind, {0.25f, 1, 2, 3});
+    context_.set_gemm_epilogues(false);
+    device_->epilogues = 0;
+    EXPECT_EQ(gradients(Recompute::none, kind, {0.25f, 1, 2, 3}), in_products) << enum_name(kind);
+    EXPECT_EQ(device_->epilogues, 0);
+  }
 }
 
 TEST_F(FeedForward, RefusesShapesThatDoNotMeet) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/tf32.h"
 #include "engine/core/philox.h"
 #include "engine/ops/cast/cast.h"
@@ -92,7 +93,7 @@ Doubles biased_gemm(const Doubles& x, const Doubles& w, const Doubles& bias, con
   return out;
 }
 
-// The second halves have widths for which cuBLASLt has no epilogue.
+// Small ones: GEMM and activation apart.
 constexpr Shapes kShapes[] = {{128, 256, 64}, {200, 1024, 96}, {1, 64, 32}, {640, 8, 16},
                               {33, 7, 24},    {5, 30, 9},      {4, 16, 0}};
 
@@ -113,7 +114,7 @@ TEST_F(CudaGemm, Activations) {
       p.bias = with_bias ? dbias.raw() : nullptr;
       p.epilogue = Epilogue::relu;
       ASSERT_NO_THROW(context_->backend().gemm(p));
-      // A kernel may round the product before the bias and what follows: three roundings.
+      // The product is rounded before the bias and what follows.
       expect_close(download(y), relu, 0x1p-7, 0x1p-8);
       if (HasFatalFailure()) return;
       p.epilogue = Epilogue::gelu;
@@ -123,7 +124,7 @@ TEST_F(CudaGemm, Activations) {
         expect_close(download(y), gelus, 0x1p-7, 0x1p-8);
         if (HasFatalFailure()) return;
       }
-      expect_close(download(aux), v, 0x1p-7, 0x1p-8);
+      expect_close(download(aux), biased_gemm(x, w, {}, s), 0x1p-7, 0x1p-8);
       if (HasFatalFailure()) return;
     }
   }
@@ -147,6 +148,69 @@ TEST_F(CudaGemm, GeluGradients) {
     context_->backend().gemm(p);
     EXPECT_EQ(download(y), first);
     EXPECT_EQ(download(aux), h);
+  }
+}
+
+// The kernel that has the activation in it against the GEMM and the activation apart, which a card
+// without wgmma runs. Both round the same things, but add the products up in another order.
+TEST_F(CudaGemm, ActivationsInTheKernelAreThoseBehindIt) {
+  constexpr cuda::Card kOther{8, 0, 166'912};
+  constexpr Shapes kLarge[] = {{2500, 2696, 136}, {2304, 3072, 768}, {8192, 1032, 64}};
+  for (const Shapes& s : kLarge) {
+    for (const Epilogue epilogue :
+         {Epilogue::relu, Epilogue::gelu, Epilogue::drelu, Epilogue::dgelu}) {
+      for (const float dropout : {0.0f, 0.25f}) {
+        SCOPED_TRACE(concat(s.m, " x ", s.n, " x ", s.k, ", epilogue ", static_cast<int>(epilogue),
+                            ", dropout ", dropout));
+        const bool backward = epilogue == Epilogue::drelu || epilogue == Epilogue::dgelu;
+        const Tensor a = upload(random(s.m * s.k), {s.m, s.k}),
+                     b = upload(random(s.n * s.k, 0.3), {s.n, s.k}),
+                     bias = upload(random(s.n), {s.n}),
+                     h = upload(random(s.m * s.n, 4), {s.m, s.n});
+        struct Results {
+          Doubles c, aux, sums;
+        };
+        const auto results = [&] {
+          const Tensor c = half({s.m, s.n}), aux = half({s.m, s.n});
+          const Tensor sums =
+              context_->from_values<float>(std::vector<float>(static_cast<size_t>(s.n), 1), {s.n});
+          GemmParams p = params(a, b, c, s);
+          p.epilogue = epilogue;
+          p.dropout = {dropout, 5, 6, 7};
+          if (epilogue != Epilogue::drelu) p.bias = bias.raw();
+          if (backward) {
+            p.trans_b = false;
+            p.ldb = s.n;
+            p.aux = h.raw();
+            p.column_sums = sums.raw();
+            p.accumulate_column_sums = true;
+          } else if (epilogue == Epilogue::gelu) {
+            p.aux = aux.raw();
+          }
+          context_->backend().gemm(p);
+          Results found;
+          found.c = download(c);
+          if (p.aux && !backward) found.aux = download(aux);
+          for (const float sum : context_->values<float>(sums)) found.sums.push_back(sum);
+          return found;
+        };
+        const Results own = results();
+        EXPECT_EQ(results().c, own.c);
+        EXPECT_EQ(results().sums, own.sums);
+        choose_kernels_as_on(context_->backend(), &kOther);
+        const Results apart = results();
+        choose_kernels_as_on(context_->backend(), nullptr);
+        expect_close(own.c, apart.c, 0x1p-6, 0x1p-9);
+        expect_close(own.aux, apart.aux, 0x1p-7, 0x1p-9);
+        expect_close(own.sums, apart.sums, 0x1p-8, 0x1p-10);
+        if (HasFatalFailure()) return;
+        for (size_t i = 0; i < own.c.size(); ++i) {
+          if (!dropout_keeps({dropout, 5, 6, 7}, static_cast<int64_t>(i))) {
+            ASSERT_EQ(own.c[i], 0) << "element " << i;
+          }
+        }
+      }
+    }
   }
 }
 
@@ -274,7 +338,9 @@ TEST_F(CudaGemm, ChoicesWithAndWithoutTf32AreApart) {
 
 // The whole block in bfloat16: float32 on the same device is the reference.
 TEST_F(CudaGemm, FeedForward) {
-  for (const Shapes& s : {Shapes{96, 256, 64}, {33, 30, 12}}) {  // rows, ffn, width
+  // The last one runs the kernels with the activation in them.
+  for (const Shapes& s :
+       {Shapes{96, 256, 64}, {33, 30, 12}, {2304, 3072, 64}}) {  // rows, ffn, width
     SCOPED_TRACE(concat(s.m, " rows, ", s.n, ", ", s.k));
     const Doubles values[] = {random(s.m * s.k), random(s.n * s.k, 0.3), random(s.n),
                               random(s.k * s.n, 0.3)};

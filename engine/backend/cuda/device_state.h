@@ -17,11 +17,12 @@ namespace trafo::cuda {
 struct GemmPlans;  // gemm_plans.h
 struct DeviceState;
 
-// Kernels of ops, for epilogues that cuBLASLt does not have. bf16; `from` may be `to`.
-struct GemmFallbacks {
-  int32_t (*activate)(DeviceState&, Epilogue kind, int64_t count, const void* from, void* to);
-  // to = dy gelu'(x)
-  int32_t (*gelu_gradient)(DeviceState&, int64_t count, const void* x, const void* dy, void* to);
+// Kernels of ops for GEMMs with an epilogue, bf16.
+struct GemmEpilogues {
+  // All in one kernel, if `taken`.
+  int32_t (*fused)(DeviceState&, const GemmParams& p, bool& taken);
+  // The epilogue on its own, after a GEMM that has written A B to `product`, which may be C.
+  int32_t (*alone)(DeviceState&, const GemmParams& p, const void* product);
 };
 
 // The second stream, with memory of its own for the kernels that run there.
@@ -65,7 +66,7 @@ struct DeviceState {
   cublasLtHandle_t blas = nullptr;
   void* blas_workspace = nullptr;
   GemmPlans* gemm_plans = nullptr;
-  const GemmFallbacks* fallbacks = nullptr;
+  const GemmEpilogues* epilogues = nullptr;
   std::string error;  // newest failure, in words
 
   // Scratch for partial sums, reused by every kernel in stream order; grows when it must. Null if

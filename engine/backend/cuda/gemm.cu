@@ -142,27 +142,20 @@ int32_t dispatch(DeviceState& device, const GemmParams& params) {
 }
 
 int32_t with_epilogue(DeviceState& device, const GemmParams& p) {
+  const bool backward = p.epilogue == Epilogue::drelu || p.epilogue == Epilogue::dgelu;
   if (p.dtype != DType::bf16 || p.c_is_f32 || p.accumulate || p.batch != 1 || p.ldc != p.n ||
-      (p.epilogue == Epilogue::dgelu && (!p.aux || p.bias)) ||
-      (p.epilogue == Epilogue::relu && p.aux))
+      (backward ? !p.aux : p.column_sums != nullptr))
     return unsupported(device, "an epilogue belongs to one bfloat16 GEMM that overwrites C");
-  if (p.m == 0 || p.n == 0) return kSuccess;
-  // cuBLASLt takes aux in rows of whole 16 bytes.
-  if (p.k > 0 && p.n % 8 == 0 && aligned16(p.aux) && aligned16(p.bias)) {
-    bool found = false;
-    const int32_t result = run_cublaslt(device, normalised(p), found);
-    if (result != kSuccess || found) return result;
-  }
+  if (p.n == 0 || (p.m == 0 && !p.column_sums)) return kSuccess;
+  bool taken = false;
+  int32_t result = device.epilogues->fused(device, p, taken);
+  if (result != kSuccess || taken) return result;
   GemmParams q = p;
   q.epilogue = Epilogue::none;
-  q.aux = nullptr;
-  if (p.epilogue == Epilogue::gelu && p.aux) q.c = p.aux;
-  const int32_t result = dispatch(device, q);
-  if (result != kSuccess) return result;
-  const int64_t count = p.m * p.n;
-  if (p.epilogue == Epilogue::dgelu)
-    return device.fallbacks->gelu_gradient(device, count, p.aux, p.c, p.c);
-  return device.fallbacks->activate(device, p.epilogue, count, q.c, p.c);
+  q.bias = nullptr;
+  if (!backward && p.aux) q.c = p.aux;
+  result = dispatch(device, q);
+  return result == kSuccess ? device.epilogues->alone(device, p, q.c) : result;
 }
 
 }  // namespace

@@ -43,21 +43,6 @@ cudaDataType_t fp8_type(Fp8Format format) {
   return format == Fp8Format::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
 }
 
-cublasLtEpilogue_t epilogue_of(const GemmParams& p) {
-  switch (p.epilogue) {
-    case Epilogue::relu:
-      return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case Epilogue::gelu:
-      if (p.aux) return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-      return p.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    case Epilogue::dgelu:
-      return CUBLASLT_EPILOGUE_DGELU;
-    case Epilogue::none:
-      break;
-  }
-  return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-}
-
 }  // namespace
 
 GemmPlans& plans_of(DeviceState& device) {
@@ -97,8 +82,7 @@ PlanKey key_of(const GemmParams& p, bool tf32, Alignments& at, const Fp8Operands
       fp8 ? 1 | static_cast<int64_t>(fp8->a) << 1 | static_cast<int64_t>(fp8->b) << 2 : 0;
   const int64_t flags = (p.trans_a ? 1 : 0) | (p.trans_b ? 2 : 0) | (p.accumulate ? 4 : 0) |
                         (p.c_is_f32 ? 8 : 0) | (p.bias ? 16 : 0) |
-                        (p.dtype == DType::bf16 ? 32 : 0) | (p.aux ? 64 : 0) | (tf32 ? 128 : 0) |
-                        static_cast<int64_t>(p.epilogue) << 8 | formats << 16;
+                        (p.dtype == DType::bf16 ? 32 : 0) | (tf32 ? 128 : 0) | formats << 16;
   return {flags,   p.m,        p.n,        p.k,        p.lda, p.ldb, p.ldc,
           p.batch, p.stride_a, p.stride_b, p.stride_c, at.a,  at.b,  at.c};
 }
@@ -121,15 +105,10 @@ cublasStatus_t describe(const GemmParams& p, bool tf32, GemmPlan& plan, const Fp
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  const cublasLtEpilogue_t epilogue = epilogue_of(p);
-  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   if (p.bias) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
-  }
-  if (p.aux) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.n);
   }
   if (fp8) {
     // Fast accumulation leaves sums in the tensor core, with 14 bits or so. That is enough beside
@@ -298,14 +277,11 @@ GemmPlan* plan_of(DeviceState& device, const GemmParams& p, int32_t& result,
 }
 
 cublasStatus_t run_plan(DeviceState& device, const GemmParams& p, GemmPlan& plan) {
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  const auto point = [&](cublasLtMatmulDescAttributes_t attribute, const void* at) {
-    if (at && status == CUBLAS_STATUS_SUCCESS)
-      status = cublasLtMatmulDescSetAttribute(&plan.operation, attribute, &at, sizeof at);
-  };
-  point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (p.bias) {
+    const cublasStatus_t status = cublasLtMatmulDescSetAttribute(
+        &plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
   const float alpha = 1.0f, beta = p.accumulate ? 1.0f : 0.0f;
   return cublasLtMatmul(device.blas, &plan.operation, &alpha, p.b, &plan.a, p.a, &plan.b, &beta,
                         p.c, &plan.c, p.c, &plan.c, &plan.algorithm, device.blas_workspace,

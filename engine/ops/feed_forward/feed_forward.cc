@@ -9,6 +9,8 @@
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/matmul/weight_gradient.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/ops/row_op.h"
+#include "engine/ops/row_sums.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo::ops {
@@ -67,54 +69,48 @@ GemmParams product(const Tensor& x, const Tensor& weight, const Tensor& y, int64
   return p;
 }
 
-// GELU of h = x U^T + bias, which the product writes as well.
-Tensor activated(Context& context, const Tensor& x, const Tensor& up, const Tensor& bias,
-                 const Tensor& h, const Sizes& sizes) {
-  Tensor active = context.empty(h.shape(), h.dtype());
-  GemmParams p = product(x, up, active, sizes.rows, sizes.ffn, sizes.in);
-  p.bias = bias.raw();
-  p.epilogue = Epilogue::gelu;
-  p.aux = h.raw();
-  context.backend().gemm(p);
-  return active;
-}
-
 // What backward needs. x and `active` may have to be computed again.
 struct Saved {
   SavedTensor x;
-  Tensor up, bias, down, h, active;
+  Tensor up, bias, down;
+  Tensor h;       // x U^T; for ReLU undefined
+  Tensor active;  // dropout(activation(h + bias))
+  Activation kind;
+  Dropout dropout;
   Sizes sizes;
 };
 
 void backward_in_products(Backward& b, Saved& saved) {
   Context& context = b.context();
   const Sizes& sizes = saved.sizes;
+  const bool relu = saved.kind == Activation::relu;
   const Tensor dy = b.grad_output();
-  const bool wants_up = b.needs(0) || b.needs(1) || b.needs(2);
-  Tensor x;
-  const auto get_x = [&] {
-    if (!x.defined()) x = saved.x.get(context);
-    return x;
-  };
   if (b.needs(3)) {
-    Tensor active = std::move(saved.active);
-    if (!active.defined())
-      active = activated(context, get_x(), saved.up, saved.bias, saved.h, sizes);
+    const Tensor active = saved.active.defined() ? saved.active
+                                                 : bias_act_dropout(context, saved.h, saved.bias,
+                                                                    saved.kind, saved.dropout);
     weight_and_bias_gradient(
         b, 3, std::nullopt, dy, sizes.out,
         {active, false, std::max<int64_t>(sizes.ffn, 1), sizes.rows, sizes.ffn});
   }
+  // ReLU's result shows where its argument was positive.
+  const Tensor aux = relu ? saved.active : saved.h;
   saved.active = {};
-  if (!wants_up) return;
-  Tensor dh = context.empty(saved.h.shape(), saved.h.dtype());
+  if (!b.needs(0) && !b.needs(1) && !b.needs(2)) return;
+  Tensor dh = context.empty(aux.shape(), aux.dtype());
   GemmParams p = product(dy, saved.down, dh, sizes.rows, sizes.ffn, sizes.out, true);
-  p.epilogue = Epilogue::dgelu;
-  p.aux = saved.h.raw();
-  context.backend().gemm(p);
-  if (b.needs(1) || b.needs(2))
-    weight_and_bias_gradient(b, 1, 2, dh, sizes.ffn,
-                             {b.needs(1) ? get_x() : Tensor{}, false,
-                              std::max<int64_t>(sizes.in, 1), sizes.rows, sizes.in});
+  p.epilogue = relu ? Epilogue::drelu : Epilogue::dgelu;
+  p.aux = aux.raw();
+  if (!relu) p.bias = raw_or_null(saved.bias);
+  p.dropout = saved.dropout;
+  const GradTarget dbias = vector_target_if_needed(b, 2, aux);
+  p.column_sums = raw_or_null(dbias.buffer);
+  p.accumulate_column_sums = dbias.accumulate;
+  issue_with_row_sums(b, sizes.ffn, {{2, dbias}}, [&] { context.backend().gemm(p); });
+  if (b.needs(1))
+    weight_and_bias_gradient(
+        b, 1, std::nullopt, dh, sizes.ffn,
+        {saved.x.get(context), false, std::max<int64_t>(sizes.in, 1), sizes.rows, sizes.in});
   if (b.needs(0)) {
     const GradTarget dx = b.target(0, b.grad_dtype(0));
     GemmParams q = product(dh, saved.up, dx.buffer, sizes.rows, sizes.in, sizes.ffn, true);
@@ -132,38 +128,47 @@ Tensor feed_forward(Context& context, const Tensor& x, const Tensor& up, const T
   const Sizes sizes = check(context, x, up, up_bias, down);
   check_activation(kFeedForwardOp, kind);
   check_dropout(dropout, kFeedForwardOp);
-  // Whether gradients are wanted makes no difference: a checkpointed region runs without them
-  // first.
   const bool in_products = context.gemm_epilogues() && context.fused_kernels() &&
                            context.backend().gemm_epilogues(x.dtype()) &&
-                           kind == Activation::gelu && !dropout.active() && up_bias.defined();
+                           (kind == Activation::relu || kind == Activation::gelu);
   if (!in_products) {
     const Tensor wide = linear(context, x, up);
     return linear(context, bias_act_dropout(context, wide, up_bias, kind, dropout), down);
   }
 
   const Tensor input = contiguous(context, x), u = contiguous(context, up),
-               bias = contiguous(context, up_bias), d = contiguous(context, down);
-  Saved saved{SavedTensor(input),
-              u.detach(),
-              bias.detach(),
-              d.detach(),
-              context.empty(with_width(x, sizes.ffn), x.dtype()),
-              {},
-              sizes};
-  Tensor active = activated(context, input, u, bias, saved.h, sizes);
+               bias = up_bias.defined() ? contiguous(context, up_bias) : Tensor{},
+               d = contiguous(context, down);
+  const bool recorded = context.needs_grad({input, u, bias, d});
+  const bool keeps_h = recorded && kind != Activation::relu;
+  const Tensor h = keeps_h ? context.empty(with_width(x, sizes.ffn), x.dtype()) : Tensor{};
+  Tensor active = context.empty(with_width(x, sizes.ffn), x.dtype());
+  GemmParams p = product(input, u, active, sizes.rows, sizes.ffn, sizes.in);
+  p.bias = raw_or_null(bias);
+  p.epilogue = kind == Activation::relu ? Epilogue::relu : Epilogue::gelu;
+  p.aux = raw_or_null(h);
+  p.dropout = dropout;
+  context.backend().gemm(p);
   Tensor y = context.empty(with_width(x, sizes.out), x.dtype());
   context.backend().gemm(product(active, d, y, sizes.rows, sizes.out, sizes.ffn));
-  if (!context.needs_grad({input, u, bias, d})) return y;
-  if (context.recompute() != Recompute::selective) saved.active = active;
-  const bool again = !saved.active.defined() && requires_grad(d);  // `active` is recomputed
+  if (!recorded) return y;
   const bool inner = requires_grad(input) || requires_grad(u) || requires_grad(bias);
-  const bool reads_x = saved.x.is_kept() && (again || requires_grad(u));
+  const bool again = keeps_h && context.recompute() == Recompute::selective;
+  Saved saved{requires_grad(u) ? SavedTensor(input) : SavedTensor(),
+              u.detach(),
+              bias.defined() ? bias.detach() : bias,
+              d.detach(),
+              h,
+              again ? Tensor{} : active,
+              kind,
+              dropout,
+              sizes};
+  const bool keeps_x = saved.x.is_kept();
   context.record(
       kFeedForwardOp, {input, u, bias, d}, {&y},
-      {{"x", input, reads_x},
-       {"up", u, again || requires_grad(input)},
-       {"up_bias", bias, again},
+      {{"x", input, keeps_x},
+       {"up", u, requires_grad(input)},
+       {"up_bias", bias, keeps_h},
        {"down", d, inner}},
       [saved = std::move(saved)](Backward& b) mutable { backward_in_products(b, saved); });
   return y;

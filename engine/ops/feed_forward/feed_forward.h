@@ -2,10 +2,10 @@
 // the following bias_dropout_residual adds.
 //
 // x [.., C], up U [F, C], up_bias [F], down D [C', F] -> [.., C']. It is linear, bias_act_dropout
-// and linear. Where Context::gemm_epilogues() asks for it and the GEMMs of the backend have
-// epilogues, GELU without dropout is part of the GEMMs: the first writes GELU of
-// h = x U^T + bias and h, and the one that makes the activation's gradient multiplies it with
-// GELU's derivative before it is rounded.
+// and linear. Where the GEMMs of the backend have epilogues and Context::gemm_epilogues() is on,
+// ReLU and GELU are part of the GEMMs: the first writes h = x U^T (not for ReLU) and the result of
+// bias_act_dropout, and the one that makes the gradient of this result goes on to that of h and
+// sums it to the gradient of the bias.
 #pragma once
 
 #include "engine/core/philox.h"

@@ -38,6 +38,12 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
   return address >> 4 | panel_bytes >> 4 << 16;
 }
 
+// An address in the shared memory of this block without the block's rank in its cluster, which
+// descriptors have no place for.
+__device__ __forceinline__ uint32_t in_block(uint32_t address) {
+  return address & 0x3ffff;
+}
+
 // Shared memory that this thread's copies and stores have written may be read by products and the
 // copy engine after a barrier.
 __device__ __forceinline__ void wgmma_publish() {
@@ -183,11 +189,12 @@ __device__ __forceinline__ void arrive_with_copies(uint32_t at) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
 }
 
-// Arrives at the barrier at the place `at` of a block of the cluster.
+// Arrives at the barrier at the place `at` of a block of the cluster. What this thread wrote before
+// is published to its own block only: a release for the cluster would wait for all its writes.
 __device__ __forceinline__ void arrive_in(uint32_t block, uint32_t at) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}\n" ::"r"(at),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(at),
       "r"(block)
       : "memory");
 }
