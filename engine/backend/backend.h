@@ -100,9 +100,15 @@ class Backend : public MemoryOwner {
   virtual void synchronize() = 0;
 
   virtual void gemm(const GemmParams& params) = 0;
+  // GEMMs of which none reads or writes what another one writes: in any order, or at once.
+  virtual void grouped_gemm(std::span<const GemmParams> gemms) {
+    for (const GemmParams& params : gemms) gemm(params);
+  }
   // Whether GEMMs of `dtype` support GemmParams::epilogue. Where the device has no fused kernel for
   // a shape, GEMM and bias_act_dropout run one after the other.
   virtual bool gemm_epilogues(DType) const { return false; }
+  // Whether gradients of weights of this dtype are worth collecting for grouped_gemm().
+  virtual bool groups_gemms(DType) const { return false; }
   // Null if there is no choice between kernels for a GEMM.
   virtual GemmTuner* gemm_tuner() { return nullptr; }
   // Null if the device has no TF32 (engine/backend/tf32.h).

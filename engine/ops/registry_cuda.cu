@@ -6,6 +6,7 @@
 #include "engine/backend/cuda/device_state.h"
 #include "engine/backend/cuda/gemm.h"
 #include "engine/backend/cuda/gemm_plans.h"
+#include "engine/backend/cuda/weight_gradients.h"
 #include "engine/core/version.h"
 #include "engine/ops/feed_forward/activation_gemm.h"
 
@@ -206,6 +207,16 @@ int32_t gemm_entry(void* device, const GemmParams* params, Why why) {
   return result == kSuccess ? kSuccess : tell(why, result, state.error.c_str());
 }
 
+int32_t grouped_gemm_entry(void* device, const GemmParams* gemms, int64_t count, Why why) {
+  DeviceState& state = enter(device);
+  const int32_t result = grouped_gemm(state, {gemms, static_cast<size_t>(count)});
+  return result == kSuccess ? kSuccess : tell(why, result, state.error.c_str());
+}
+
+int32_t groups_gemms_entry(void* device) {
+  return groups_gemms(*static_cast<DeviceState*>(device)) ? 1 : 0;
+}
+
 void set_gemm_tf32(void* device, int32_t on) {
   plans_of(*static_cast<DeviceState*>(device)).tf32 = on != 0;
 }
@@ -294,6 +305,8 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->fill_zero = &fill_zero;
   table->synchronize = &synchronize;
   table->gemm = &gemm_entry;
+  table->grouped_gemm = &grouped_gemm_entry;
+  table->groups_gemms = &groups_gemms_entry;
   table->set_gemm_tf32 = &set_gemm_tf32;
   table->choose_as_on = &choose_as_on;
   table->last_error = &last_error;

@@ -10,7 +10,8 @@ namespace trafo {
 // kMostProducts lies between steps that gain on an H200 (1.2e12) and steps that do not (2.6e12 and
 // more, docs/performance-notes.md). In those each GEMM fills the card, and the power limit sets the
 // speed of whatever runs.
-SideWork::SideWork(Backend& backend, double products) {
+SideWork::SideWork(Backend& backend, double products, bool spare_memory)
+    : backend_(backend), spare_memory_(spare_memory) {
   if (products > kMostProducts) return;
   stream_ = backend.side_stream();
   if (!stream_) return;
@@ -46,12 +47,43 @@ void SideWork::wait(int64_t number) {
   pending_.erase(pending_.begin(), pending_.begin() + (number - oldest + 1));
 }
 
+bool SideWork::Pending::writes_to(const Tensor& tensor) const {
+  return tensor.defined() && std::any_of(writes.begin(), writes.end(), [&](const Tensor& written) {
+           return written.defined() && written.raw() == tensor.raw();
+         });
+}
+
 bool SideWork::writes(const Tensor& tensor) const {
-  if (!tensor.defined()) return false;
-  return std::any_of(pending_.begin(), pending_.end(), [&](const Pending& work) {
-    return std::any_of(work.writes.begin(), work.writes.end(), [&](const Tensor& written) {
-      return written.defined() && written.raw() == tensor.raw();
-    });
+  return collected_.tensors.writes_to(tensor) ||
+         std::any_of(pending_.begin(), pending_.end(),
+                     [&](const Pending& work) { return work.writes_to(tensor); });
+}
+
+bool SideWork::collects(const std::vector<Tensor>& writes) const {
+  return std::any_of(writes.begin(), writes.end(),
+                     [&](const Tensor& tensor) { return collected_.tensors.writes_to(tensor); });
+}
+
+void SideWork::add_gemm(const GemmParams& gemm, const std::vector<Tensor>& reads,
+                        const std::vector<Tensor>& writes, std::function<void()> rest) {
+  if (collects(writes)) issue_collected();
+  collected_.gemms.push_back(gemm);
+  if (rest) collected_.rest.push_back(std::move(rest));
+  Pending& tensors = collected_.tensors;
+  tensors.reads.insert(tensors.reads.end(), reads.begin(), reads.end());
+  tensors.writes.insert(tensors.writes.end(), writes.begin(), writes.end());
+  collected_.tiles +=
+      (gemm.m + kTileRows - 1) / kTileRows * ((gemm.n + kTileColumns - 1) / kTileColumns);
+  if (spare_memory_ || collected_.tiles >= kTiles || collected_.gemms.size() == kMostGemms)
+    issue_collected();
+}
+
+void SideWork::issue_collected() {
+  if (collected_.gemms.empty()) return;
+  const Collected work = std::exchange(collected_, {});
+  run(work.tensors.reads, work.tensors.writes, [&] {
+    backend_.grouped_gemm(work.gemms);
+    for (const auto& rest : work.rest) rest();
   });
 }
 

@@ -8,25 +8,30 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <vector>
 
+#include "engine/backend/backend.h"
 #include "engine/backend/side_stream.h"
 #include "engine/core/tensor.h"
 
 namespace trafo {
 
-class Backend;
 class Context;
 
 class SideWork {
  public:
   static constexpr size_t kMost = 3;
+  // Collected GEMMs are issued as soon as there are so many, or so many tiles of results.
+  static constexpr size_t kMostGemms = 16;
+  static constexpr int64_t kTiles = 64, kTileRows = 128, kTileColumns = 256;
   static_assert(kMost < SideStream::kSlots);
 
   // Until it is destroyed, ops on the backend may put work beside the main order. Does nothing if
   // the backend has no second stream, or if the step is too large for it to pay: `products` is the
-  // number of weights times the number of tokens.
-  SideWork(Backend& backend, double products);
+  // number of weights times the number of tokens. spare_memory: GEMMs are not collected, because
+  // their operands would be held. They give the same bits.
+  SideWork(Backend& backend, double products, bool spare_memory = false);
   static constexpr double kMostProducts = 1.5e12;
   // Leaves nothing pending. After an error the work may still run; its graph is then thrown away.
   ~SideWork();
@@ -42,6 +47,7 @@ class SideWork {
   // tensors. Returns the number of the work.
   template <class Issue>
   int64_t run(const std::vector<Tensor>& reads, const std::vector<Tensor>& writes, Issue&& issue) {
+    if (collects(writes)) issue_collected();
     begin();
     try {
       issue();
@@ -51,6 +57,11 @@ class SideWork {
     }
     return end(reads, writes);
   }
+
+  // A GEMM that reads and writes these tensors runs together with others (Backend::grouped_gemm) as
+  // soon as they fill the device, or something waits. `rest`, if given, is issued behind it.
+  void add_gemm(const GemmParams& gemm, const std::vector<Tensor>& reads,
+                const std::vector<Tensor>& writes, std::function<void()> rest);
 
   // Calls `issue`, which launches one kernel to the first stream. What this kernel leaves in
   // `partials` (SideStream::begin_partials) is added up to `sums` on the second stream.
@@ -69,7 +80,10 @@ class SideWork {
 
   // What is issued from now on runs after this work and all work before it.
   void wait(int64_t number);
-  void wait_all() { wait(next_ - 1); }
+  void wait_all() {
+    issue_collected();
+    wait(next_ - 1);
+  }
   // True if pending work writes to this tensor.
   bool writes(const Tensor& tensor) const;
   // Work issued from now on may use the tensor: waits if pending work of the context writes to it.
@@ -78,12 +92,24 @@ class SideWork {
  private:
   struct Pending {
     std::vector<Tensor> reads, writes;
+    bool writes_to(const Tensor& tensor) const;
   };
+  struct Collected {
+    std::vector<GemmParams> gemms;
+    std::vector<std::function<void()>> rest;
+    Pending tensors;
+    int64_t tiles = 0;
+  };
+  bool collects(const std::vector<Tensor>& writes) const;
+  void issue_collected();
   static int slot(int64_t number) { return static_cast<int>(number % SideStream::kSlots); }
   void begin();
   int64_t end(const std::vector<Tensor>& reads, const std::vector<Tensor>& writes);
 
+  Backend& backend_;
+  bool spare_memory_;
   SideStream* stream_ = nullptr;
+  Collected collected_;
   std::deque<Pending> pending_;  // oldest first; the last one has number next_ - 1
   int64_t next_ = 0;
 };

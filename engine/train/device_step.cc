@@ -27,7 +27,7 @@ DeviceStep::DeviceStep(Context& context, Model& model, const Objective& objectiv
       options_(options),
       sums_(sums),
       stream_(*context.backend().stream_device()),
-      meta_backend_(make_meta_backend(context.device(), kOpKernelCount)),
+      meta_backend_(make_meta_backend(context.device(), kOpKernelCount, &context.backend())),
       meta_context_(meta_backend_),
       staging_(kStagings) {
   // A context makes this constant on first use, which must not be inside an arena.

@@ -24,8 +24,9 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
   // behind.
   const TapeScope tape(context);
   const RecomputeScope recompute_scope(context, recompute);
-  SideWork side_work(context.backend(), static_cast<double>(model.parameters().parameter_count()) *
-                                            static_cast<double>(batch.target_in.numel()));
+  const double products = static_cast<double>(model.parameters().parameter_count()) *
+                          static_cast<double>(batch.target_in.numel());
+  SideWork side_work(context.backend(), products, recompute != Recompute::none);
   const Fp8Weights* fp8 = model.parameters().fp8_weights();
   const ops::Fp8Magnitudes magnitudes(context, fp8 && fp8->has_linear_layers());
   if (first) model.parameters().zero_grad();

@@ -257,6 +257,69 @@ TEST_F(CudaGemm, AddsToFloat32AndSumsTheRowsOfA) {
   }
 }
 
+// Weight gradients of several layers in one call: more than one launch takes, tiles that C fills
+// only in part, k that ends inside a block's part or before it begins, operands that only cuBLASLt
+// takes. The bits of each do not depend on the others.
+TEST_F(CudaGemm, GroupedWeightGradients) {
+  const std::vector<Shapes> shapes = {
+      {1024, 2048, 40}, {128, 256, 64}, {256, 512, 512}, {64, 8, 1},     {8, 64, 63},
+      {136, 264, 65},   {40, 24, 129},  {768, 256, 333}, {7, 5, 19},     {16, 8, 0},
+      {1024, 256, 200}, {256, 72, 700}, {128, 128, 127}, {200, 520, 96}, {512, 256, 160},
+      {8, 8, 8},        {64, 64, 64},   {72, 1032, 31},  {128, 16, 256}, {24, 40, 2048},
+      {384, 128, 100}};
+  std::vector<Tensor> dy, x, dw;
+  std::vector<Doubles> expected;
+  std::vector<GemmParams> gemms;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const Shapes& s = shapes[i];
+    const Doubles a = random(s.k * s.m), b = random(s.k * s.n);
+    dy.push_back(upload(a, {s.k, s.m}));
+    x.push_back(upload(b, {s.k, s.n}));
+    dw.push_back(context_->empty({s.m, s.n}, DType::f32));
+    const bool accumulate = i % 3 == 1;
+    Doubles product(static_cast<size_t>(s.m * s.n), accumulate ? 0.5 : 0);
+    for (int64_t l = 0; l < s.k; ++l)
+      for (int64_t row = 0; row < s.m; ++row)
+        for (int64_t column = 0; column < s.n; ++column)
+          product[static_cast<size_t>(row * s.n + column)] +=
+              a[static_cast<size_t>(l * s.m + row)] * b[static_cast<size_t>(l * s.n + column)];
+    expected.push_back(std::move(product));
+    GemmParams p = params(dy[i], x[i], dw[i], s);
+    p.trans_b = false;
+    p.trans_a = p.c_is_f32 = true;
+    p.accumulate = accumulate;
+    p.lda = s.m;
+    p.ldb = s.n;
+    gemms.push_back(p);
+  }
+  const auto fill = [&] {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const std::vector<float> old(static_cast<size_t>(shapes[i].m * shapes[i].n),
+                                   gemms[i].accumulate ? 0.5f : NAN);
+      context_->backend().copy_from_host(dw[i].raw(), old.data(), dw[i].bytes());
+    }
+  };
+  std::vector<Doubles> first;
+  for (int group = static_cast<int>(gemms.size()); group > 0; group = group / 2) {
+    SCOPED_TRACE(concat("groups of ", group));
+    fill();
+    const std::span<const GemmParams> all = gemms;
+    for (size_t i = 0; i < all.size(); i += static_cast<size_t>(group))
+      ASSERT_NO_THROW(context_->backend().grouped_gemm(
+          all.subspan(i, std::min(all.size() - i, static_cast<size_t>(group)))));
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      SCOPED_TRACE(concat(shapes[i].m, " x ", shapes[i].n, " x ", shapes[i].k));
+      const Doubles values = download(dw[i]);
+      if (first.size() == i) {
+        expect_close(values, expected[i], 1e-6, 1e-5);
+        if (HasFatalFailure()) return;
+        first.push_back(values);
+      }
+      ASSERT_EQ(values, first[i]);
+    }
+  }
+}
+
 // TF32 rounds the factors to 10 bits of mantissa. A sum of `k` products differs from that of
 // float32 by at most 2^-10 of the sum of their absolute values, and it does differ.
 TEST_F(CudaGemm, Tf32IsCloseToFloat32) {

@@ -130,6 +130,10 @@ int32_t own_device(int32_t version, PluginTable* table) {
   t.gemm = [](void* device, const GemmParams* params, Why why) -> int32_t {
     return guarded(why, [&] { of(device).gemm(*params); });
   };
+  t.grouped_gemm = [](void* device, const GemmParams* gemms, int64_t count, Why why) -> int32_t {
+    return guarded(why, [&] { of(device).grouped_gemm({gemms, static_cast<size_t>(count)}); });
+  };
+  t.groups_gemms = [](void*) -> int32_t { return 1; };
   t.set_gemm_tf32 = [](void*, int32_t) {};
   t.measure_gemm = [](void*, const GemmParams*, cuda::GemmTimes* times, Why) -> int32_t {
     times->count = 0;

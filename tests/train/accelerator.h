@@ -112,6 +112,7 @@ class StreamAccelerator : public Accelerator,
     gemms_in_tf32 += tf32;
     Accelerator::gemm(params);
   }
+  bool groups_gemms(DType) const override { return grouping; }
   StreamDevice* stream_device() override { return this; }
   void* allocate_pinned(size_t bytes) override {
     void* memory = std::malloc(bytes);
@@ -201,6 +202,7 @@ class StreamAccelerator : public Accelerator,
   void pop_name() noexcept override { --open_names; }
 
   bool tf32 = false;
+  bool grouping = false;  // groups_gemms()
   int64_t gemms = 0, gemms_in_tf32 = 0;
 
   bool on_side = false;

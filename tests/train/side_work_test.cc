@@ -64,6 +64,95 @@ TEST_F(SideWorkTest, TensorsAreHeldUntilTheWorkIsAwaited) {
   EXPECT_TRUE(device_->side_gemms.empty());
 }
 
+// A GEMM of 4 x 4 tensors.
+struct SmallGemm {
+  Tensor a, b, c;
+  explicit SmallGemm(const Context& context) {
+    for (Tensor* tensor : {&a, &b, &c}) *tensor = context.zeros({4, 4}, DType::f32);
+  }
+  GemmParams params() const {
+    GemmParams p;
+    p.m = p.n = p.k = p.lda = p.ldb = p.ldc = 4;
+    p.a = a.raw();
+    p.b = b.raw();
+    p.c = c.raw();
+    return p;
+  }
+};
+
+TEST_F(SideWorkTest, GemmsAreCollectedUntilThereAreEnough) {
+  SideWork work(*device_, 1);
+  std::vector<SmallGemm> small;
+  for (size_t i = 0; i < SideWork::kMostGemms; ++i) small.emplace_back(context_);
+  int64_t rests = 0;
+  for (size_t i = 0; i < small.size(); ++i) {
+    const SmallGemm& g = small[i];
+    EXPECT_EQ(device_->gemms, 0) << i;
+    work.add_gemm(g.params(), {g.a, g.b}, {g.c}, [&] {
+      ++rests;
+      EXPECT_TRUE(device_->on_side);
+      EXPECT_EQ(device_->gemms, static_cast<int64_t>(small.size()));
+    });
+    for (const Tensor* tensor : {&g.a, &g.b, &g.c}) EXPECT_TRUE(tensor->is_shared());
+    EXPECT_TRUE(work.writes(g.c));
+    EXPECT_FALSE(work.writes(g.a));
+  }
+  EXPECT_EQ(device_->gemms, static_cast<int64_t>(small.size()));
+  EXPECT_EQ(rests, device_->gemms);
+  EXPECT_EQ(device_->side_gemms.size(), 1u);
+  EXPECT_TRUE(small[0].a.is_shared()) << "held until the group is awaited";
+  work.wait_all();
+  for (const SmallGemm& g : small)
+    for (const Tensor* tensor : {&g.a, &g.b, &g.c}) EXPECT_FALSE(tensor->is_shared());
+}
+
+TEST_F(SideWorkTest, WhatNeedsACollectedGemmIssuesIt) {
+  const SmallGemm g(context_), other(context_);
+  const auto add = [&](SideWork& work) { work.add_gemm(g.params(), {g.a, g.b}, {g.c}, nullptr); };
+  const auto issued_by = [&](const std::function<void(SideWork&)>& what) {
+    SideWork work(*device_, 1);
+    device_->gemms = 0;
+    add(work);
+    EXPECT_EQ(device_->gemms, 0);
+    what(work);
+    const int64_t gemms = device_->gemms;
+    work.wait_all();
+    return gemms;
+  };
+  EXPECT_EQ(issued_by([](SideWork& work) { work.wait_all(); }), 1);
+  EXPECT_EQ(issued_by([&](SideWork&) { SideWork::settle(context_, g.c); }), 1);
+  EXPECT_EQ(issued_by([&](SideWork&) { SideWork::settle(context_, g.a); }), 0);
+  // Work that writes to the same gradient comes behind it.
+  EXPECT_EQ(issued_by([&](SideWork& work) {
+              work.run({}, {g.c}, [&] { EXPECT_EQ(device_->gemms, 1); });
+            }),
+            1);
+  EXPECT_EQ(issued_by(add), 1);
+  EXPECT_EQ(issued_by([&](SideWork& work) { work.run({g.a}, {other.c}, [] {}); }), 0);
+}
+
+TEST_F(SideWorkTest, ToSpareMemoryNothingIsCollected) {
+  SideWork work(*device_, 1, true);
+  const SmallGemm first(context_), second(context_);
+  int64_t gemms = 0;
+  for (const SmallGemm* g : {&first, &second}) {
+    work.add_gemm(g->params(), {g->a, g->b}, {g->c}, nullptr);
+    EXPECT_EQ(device_->gemms, ++gemms);
+  }
+  work.wait_all();
+}
+
+// A step that fails leaves nothing behind.
+TEST_F(SideWorkTest, ADestroyedOneDropsWhatItCollected) {
+  const SmallGemm g(context_);
+  {
+    SideWork work(*device_, 1);
+    work.add_gemm(g.params(), {g.a, g.b}, {g.c}, nullptr);
+  }
+  EXPECT_EQ(device_->gemms, 0);
+  EXPECT_FALSE(g.c.is_shared());
+}
+
 TEST_F(SideWorkTest, AnErrorLeavesTheSecondStream) {
   {
     SideWork work(*device_, 1);
@@ -98,11 +187,13 @@ TEST_F(SideWorkTest, AGradientIsCompleteBeforeTheMainOrderAddsToIt) {
   Tensor weight = random({8, 8}, 2);
   set_requires_grad(weight, true);
   std::vector<std::vector<float>> gradients;
-  for (const bool beside : {false, true}) {
+  enum class Products { in_main_order, beside, collected };
+  for (const Products products : {Products::in_main_order, Products::beside, Products::collected}) {
+    device_->grouping = products == Products::collected;
     const Tensor gradient = context_.zeros({8, 8}, DType::f32);
     bind_grad(weight, gradient);
     std::optional<SideWork> work;
-    if (beside) work.emplace(*device_, 1);
+    if (products != Products::in_main_order) work.emplace(*device_, 1);
     int early = 0, additions = 0;
     device_->on_launch = [&](OpKernel kernel, const void* params) {
       if (kernel != OpKernel::copy_strided ||
@@ -123,6 +214,7 @@ TEST_F(SideWorkTest, AGradientIsCompleteBeforeTheMainOrderAddsToIt) {
     gradients.push_back(context_.values<float>(gradient));
   }
   EXPECT_EQ(gradients[0], gradients[1]);
+  EXPECT_EQ(gradients[0], gradients[2]);
   EXPECT_GT(device_->most_pending, 0u);
   EXPECT_EQ(device_->overlaps, 0);
 }
@@ -139,20 +231,26 @@ INSTANTIATE_TEST_SUITE_P(Architectures, SideWorkOfSteps,
 
 TEST_P(SideWorkOfSteps, MemoryOfPendingWorkIsNotGivenAway) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    const auto device = std::make_shared<StreamAccelerator>();
-    Context context(device);
-    context.set_graphs(false);
-    ModelConfig config = tiny_config(GetParam(), 0.2);
-    config.encoder_layers = config.decoder_layers = 3;
-    const auto model = make_model(context, config, 5);
-    TrainOptions options = quick_options();
-    options.recompute = recompute;
-    Trainer trainer(context, *model, options);
-    const auto data = copy_batches(GetParam(), 4);
-    for (size_t i = 0; i < data.size(); i += 2) trainer.step(std::span(data).subspan(i, 2));
-    EXPECT_EQ(device->most_pending, SideWork::kMost);
-    EXPECT_TRUE(device->side_gemms.empty()) << "a step ends before its work";
-    EXPECT_EQ(device->overlaps, 0);
+    std::vector<std::vector<float>> gradients;
+    for (const bool grouping : {false, true}) {
+      const auto device = std::make_shared<StreamAccelerator>();
+      device->grouping = grouping;
+      Context context(device);
+      context.set_graphs(false);
+      ModelConfig config = tiny_config(GetParam(), 0.2);
+      config.encoder_layers = config.decoder_layers = 3;
+      const auto model = make_model(context, config, 5);
+      TrainOptions options = quick_options();
+      options.recompute = recompute;
+      Trainer trainer(context, *model, options);
+      const auto data = copy_batches(GetParam(), 4);
+      for (size_t i = 0; i < data.size(); i += 2) trainer.step(std::span(data).subspan(i, 2));
+      EXPECT_EQ(device->most_pending, SideWork::kMost);
+      EXPECT_TRUE(device->side_gemms.empty()) << "a step ends before its work";
+      EXPECT_EQ(device->overlaps, 0);
+      gradients.push_back(context.values<float>(model->parameters().flat_grad()));
+    }
+    EXPECT_EQ(gradients[0], gradients[1]) << "an operand changed before its GEMM was issued";
   }
 }
 

@@ -136,11 +136,19 @@ class CudaBackend final : public Backend,
     WhyText why;
     check(table_.gemm(device_, &params, why.why()), "gemm", why);
   }
+  void grouped_gemm(std::span<const GemmParams> gemms) override {
+    WhyText why;
+    check(table_.grouped_gemm(device_, gemms.data(), static_cast<int64_t>(gemms.size()), why.why()),
+          "gemm", why);
+  }
 
   int threads() const override { return 1; }
   void set_threads(int) override {}
 
   bool gemm_epilogues(DType dtype) const override { return dtype == DType::bf16; }
+  bool groups_gemms(DType dtype) const override {
+    return dtype == DType::bf16 && table_.groups_gemms(device_) != 0;
+  }
 
   // --- Tf32Device ---
   Tf32Device* tf32_device() override { return this; }

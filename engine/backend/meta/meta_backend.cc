@@ -72,8 +72,8 @@ class AddressRanges {
 
 class RecordingBackend final : public MetaBackend, public StreamDevice, public SideStream {
  public:
-  RecordingBackend(Device device, int kernels)
-      : device_(device), kernels_(static_cast<size_t>(kernels), &do_nothing) {
+  RecordingBackend(Device device, int kernels, const Backend* real)
+      : device_(device), real_(real), kernels_(static_cast<size_t>(kernels), &do_nothing) {
     set_kernels(kernels_);
   }
 
@@ -98,6 +98,9 @@ class RecordingBackend final : public MetaBackend, public StreamDevice, public S
   // As on the device that it stands in for.
   bool gemm_epilogues(DType dtype) const override {
     return device_.kind == DeviceKind::cuda && dtype == DType::bf16;
+  }
+  bool groups_gemms(DType dtype) const override {
+    return real_ ? real_->groups_gemms(dtype) : gemm_epilogues(dtype);
   }
   int threads() const override { return 1; }
   void set_threads(int) override {}
@@ -178,6 +181,7 @@ class RecordingBackend final : public MetaBackend, public StreamDevice, public S
   static constexpr size_t kIndexBytes = size_t{1} << 24;
 
   Device device_;
+  const Backend* real_;
   std::vector<KernelFn> kernels_;
   AddressRanges addresses_;
   AllocationTrace trace_;
@@ -187,8 +191,8 @@ class RecordingBackend final : public MetaBackend, public StreamDevice, public S
 
 }  // namespace
 
-std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels) {
-  return std::make_shared<RecordingBackend>(device, kernels);
+std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels, const Backend* real) {
+  return std::make_shared<RecordingBackend>(device, kernels, real);
 }
 
 }  // namespace trafo

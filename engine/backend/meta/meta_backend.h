@@ -18,7 +18,9 @@ class MetaBackend : public Backend {
 // Stands in for `device`: the CPU, or an accelerator with a StreamDevice but without graphs.
 // Kernels, GEMMs and fills do nothing. Reading back gives zeros or values that were copied from the
 // host. Memory statistics count as the device's own allocator does. `kernels` is the number of
-// kernels.
-std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels);
+// kernels. `real` is the device itself, if it is there, and must stay: steps do what it prefers, or
+// otherwise what takes most memory.
+std::shared_ptr<MetaBackend> make_meta_backend(Device device, int kernels,
+                                               const Backend* real = nullptr);
 
 }  // namespace trafo

@@ -8,60 +8,99 @@
 
 namespace trafo::ops {
 
+namespace {
+
+struct Targets {
+  GradTarget weight, bias;   // without a buffer: not wanted
+  SideWork* side = nullptr;  // null: they are computed in the main order
+
+  std::vector<Tensor> buffers() const { return {weight.buffer, bias.buffer}; }
+  template <class Issue>
+  void run(const std::vector<Tensor>& reads, Issue&& issue) const {
+    if (side)
+      side->run(reads, buffers(), issue);
+    else
+      issue();
+  }
+};
+
+Targets targets_of(Backward& backward, size_t weight, std::optional<size_t> bias, DType dtype) {
+  Targets to;
+  bool beside = true;  // nothing waits for these gradients
+  if (bias && backward.needs(*bias)) {
+    to.bias = backward.target(*bias, stat_dtype(dtype));
+    beside = is_bound_gradient(backward, *bias, to.bias);
+  }
+  if (backward.needs(weight)) {
+    to.weight = backward.target(weight, backward.grad_dtype(weight));
+    beside = beside && is_bound_gradient(backward, weight, to.weight);
+  }
+  if (beside) to.side = SideWork::of(backward.context());
+  return to;
+}
+
+// Null if the gradient of the bias is not wanted.
+std::function<void()> bias_sum(Context& context, const GradTarget& to, const Tensor& dy,
+                               int64_t rows, int64_t out) {
+  if (!to.buffer.defined()) return nullptr;
+  return [&context, to, dy, rows, out] {
+    launch(context, OpKernel::column_sum, "linear",
+           ColumnSumParams{dy.dtype(), to.accumulate, rows, out, dy.raw(), to.buffer.raw()});
+  };
+}
+
+GemmParams weight_gemm(const Tensor& dy, int64_t out, const GemmInput& x, const GradTarget& dw) {
+  GemmParams p;
+  p.dtype = dy.dtype();
+  p.trans_a = true;
+  p.trans_b = x.transposed;
+  p.accumulate = dw.accumulate;
+  p.c_is_f32 = p.dtype == DType::bf16 && dw.buffer.dtype() == DType::f32;
+  p.m = out;
+  p.n = x.width;
+  p.k = x.rows;
+  p.a = dy.raw();
+  p.lda = std::max<int64_t>(out, 1);
+  p.b = x.data.raw();
+  p.ldb = x.ld;
+  p.c = dw.buffer.raw();
+  p.ldc = x.width;
+  return p;
+}
+
+}  // namespace
+
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
                               const Tensor& dy, int64_t out, const GemmInput& x) {
-  const DType dtype = dy.dtype();
-  weight_and_bias_gradient(backward, weight, bias, dy, out, x.rows, {x.data},
-                           [&](const GradTarget& dw) {
-                             GemmParams p;
-                             p.dtype = dtype;
-                             p.trans_a = true;
-                             p.trans_b = x.transposed;
-                             p.accumulate = dw.accumulate;
-                             p.c_is_f32 = dtype == DType::bf16 && dw.buffer.dtype() == DType::f32;
-                             p.m = out;
-                             p.n = x.width;
-                             p.k = x.rows;
-                             p.a = dy.raw();
-                             p.lda = std::max<int64_t>(out, 1);
-                             p.b = x.data.raw();
-                             p.ldb = x.ld;
-                             p.c = dw.buffer.raw();
-                             p.ldc = x.width;
-                             backward.context().backend().gemm(p);
-                           });
+  Context& context = backward.context();
+  const Targets to = targets_of(backward, weight, bias, dy.dtype());
+  const auto sum_bias = bias_sum(context, to.bias, dy, x.rows, out);
+  if (!to.weight.buffer.defined()) {
+    if (sum_bias) to.run({dy}, sum_bias);
+    return;
+  }
+  const GemmParams gemm = weight_gemm(dy, out, x, to.weight);
+  const std::vector<Tensor> reads = {dy, x.data};
+  if (to.side && context.backend().groups_gemms(gemm.dtype))
+    return to.side->add_gemm(gemm, reads, to.buffers(), sum_bias);
+  to.run(reads, [&] {
+    context.backend().gemm(gemm);
+    if (sum_bias) sum_bias();
+  });
 }
 
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
                               const Tensor& dy, int64_t out, int64_t rows,
                               std::vector<Tensor> reads,
                               const std::function<void(const GradTarget& dw)>& product) {
-  Context& context = backward.context();
-  const DType dtype = dy.dtype();
-  const bool wants_weight = backward.needs(weight), wants_bias = bias && backward.needs(*bias);
-  if (!wants_weight && !wants_bias) return;
-  bool beside = true;  // nothing waits for these gradients
-  GradTarget dw, sums;
-  if (wants_bias) {
-    sums = backward.target(*bias, stat_dtype(dtype));
-    beside = is_bound_gradient(backward, *bias, sums);
-  }
-  if (wants_weight) {
-    dw = backward.target(weight, backward.grad_dtype(weight));
-    beside = beside && is_bound_gradient(backward, weight, dw);
-  }
-  const auto issue = [&] {
-    if (wants_weight) product(dw);
-    if (wants_bias)
-      launch(context, OpKernel::column_sum, "linear",
-             ColumnSumParams{dtype, sums.accumulate, rows, out, dy.raw(), sums.buffer.raw()});
-  };
-  SideWork* side = beside ? SideWork::of(context) : nullptr;
+  const Targets to = targets_of(backward, weight, bias, dy.dtype());
+  const auto sum_bias = bias_sum(backward.context(), to.bias, dy, rows, out);
+  if (!to.weight.buffer.defined() && !sum_bias) return;
   reads.push_back(dy);
-  if (side)
-    side->run(reads, {dw.buffer, sums.buffer}, issue);
-  else
-    issue();
+  to.run(reads, [&] {
+    if (to.weight.buffer.defined()) product(to.weight);
+    if (sum_bias) sum_bias();
+  });
 }
 
 }  // namespace trafo::ops

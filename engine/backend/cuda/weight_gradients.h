@@ -1,0 +1,17 @@
+#pragma once
+
+#include <span>
+
+#include "engine/backend/cuda/device_state.h"
+
+namespace trafo::cuda {
+
+// Whether the card has a kernel for them.
+bool groups_gemms(const DeviceState& device);
+
+// Backend::grouped_gemm. On compute capability 9.0 one launch computes those of the GEMMs that
+// weight gradients of bf16 are; cuBLASLt the others. Sums have a fixed order, and the bits of a
+// GEMM do not depend on the others.
+int32_t grouped_gemm(DeviceState& device, std::span<const GemmParams> gemms);
+
+}  // namespace trafo::cuda
