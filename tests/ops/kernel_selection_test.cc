@@ -112,7 +112,7 @@ std::string chosen_by_hand(const AttentionCase& c) {
   if (wgmma && c.backward) {
     const bool long_sequences = c.tensor_maps && c.queries > 192 && c.keys > 192;
     if (long_sequences && c.head_dim > 64) return "wgmma_pipeline";
-    const bool longer = c.tensor_maps && c.queries > 2047 && c.keys > 2047;
+    const bool longer = c.tensor_maps && c.queries > 1023 && c.keys > 1023;
     return longer && c.causal && c.head_dim == 64 ? "wgmma_ordered" : "wgmma";
   }
   return mma ? "mma" : "cuda_cores";
@@ -127,8 +127,8 @@ TEST(KernelSelection, EveryCombinationOfConditions) {
   for (const auto& [device, shared_memory] : devices)
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
       for (const int64_t head_dim : {1, 8, 20, 32, 36, 40, 64, 72, 100, 128, 136, 256, 257})
-        for (const int64_t queries : {0, 1, 2, 64, 65, 128, 129, 192, 193, 2047, 2048})
-          for (const int64_t keys : {0, 1, 64, 65, 128, 129, 192, 193, 2047, 2048})
+        for (const int64_t queries : {0, 1, 2, 64, 65, 128, 129, 192, 193, 1023, 1024})
+          for (const int64_t keys : {0, 1, 64, 65, 128, 129, 192, 193, 1023, 1024})
             for (uint32_t flags = 0; flags < 256; ++flags) {
               AttentionCase c;
               c.device = device;

@@ -94,8 +94,7 @@ inline constexpr int64_t kCudaHeadDim = 256, kMmaHeadDim = 128;
 inline constexpr int64_t kShortRows = 64;  // queries and keys that one block of short_mma holds
 inline constexpr int64_t kWgmmaShortRows = 128;  // that one of wgmma_short holds
 inline constexpr int64_t kPipelineRows = 193;    // fewer do not fill the pipeline's tiles
-inline constexpr int64_t kOrderedRows =
-    2048;  // below, what a block begins and ends with costs more
+inline constexpr int64_t kOrderedRows = 1024;    // below, two passes take less time
 
 // cuda_cores holds tiles of that many rows in shared memory: of q, k or v in float32, and of
 // scores. An odd number of float4s from row to row, so that eight threads reading one column of
