@@ -62,6 +62,20 @@ void Communicator::all_gather(void* whole, std::span<const size_t> begins) {
   exchange(sends, receives);
 }
 
+void Communicator::all_gather_after(int mark, void* whole, std::span<const ByteRange> ranges) {
+  auto* bytes = static_cast<std::byte*>(whole);
+  const auto [begin, end] = ranges[static_cast<size_t>(rank())];
+  std::vector<SendPiece> sends;
+  std::vector<ReceivePiece> receives;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const auto [first, past] = ranges[static_cast<size_t>(peer)];
+    if (end > begin) sends.push_back({peer, bytes + begin, end - begin});
+    if (past > first) receives.push_back({peer, bytes + first, past - first});
+  }
+  exchange_after(mark, sends, receives);
+}
+
 void Communicator::broadcast(void* data, size_t bytes, int root) {
   std::vector<SendPiece> sends;
   std::vector<ReceivePiece> receives;

@@ -75,9 +75,13 @@ class Communicator {
   // is captured, the mark is set anew by each run of the graph.
   virtual void set_mark(int) {}
   // exchange() on a second stream, once the mark has passed and earlier ones are done. What is
-  // issued to the device's stream runs beside it, until join().
+  // issued to the device's stream runs beside it, until join() has been called behind it.
   virtual void exchange_after(int, std::span<const SendPiece>, std::span<const ReceivePiece>) {}
   virtual void join() {}
+  // Fewer bytes between two ranks are not worth an exchange of their own.
+  virtual size_t least_part() const { return 0; }
+  // Whether exchanges beside a backward pass make a step faster. Only with marks.
+  virtual bool overlaps_backward() const { return false; }
 
   // The bytes of every rank, which may differ in length, by rank. Host memory.
   virtual std::vector<std::string> host_all_gather(std::string_view bytes) = 0;
@@ -101,6 +105,9 @@ class Communicator {
   // Each rank has its own part; afterwards each has all. Device memory. With several ranks a host,
   // a part goes to one rank of each other host, which passes it on.
   void all_gather(void* whole, std::span<const size_t> begins);
+  // Of each rank's part, these bytes [begin, end) of `whole` alone, with exchange_after().
+  using ByteRange = std::pair<size_t, size_t>;
+  void all_gather_after(int mark, void* whole, std::span<const ByteRange> ranges);
   // Device memory of rank `root` to all others.
   void broadcast(void* data, size_t bytes, int root);
   // Returns when every rank has called it.

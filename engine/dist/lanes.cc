@@ -28,4 +28,9 @@ ElementRange shard_of(int rank, int size, int64_t count) {
   return {begin(rank), begin(rank + int64_t{1})};
 }
 
+ElementRange part_of_shard(const ElementRange& shard, int part, int parts) {
+  const ElementRange inside = shard_of(part, parts, shard.count());
+  return {shard.begin + inside.begin, shard.begin + inside.end};
+}
+
 }  // namespace trafo

@@ -62,4 +62,8 @@ inline constexpr int64_t kShardElements = 32768;
 // The elements that a rank's optimizer updates, of a workspace of `count`. They may be none.
 ElementRange shard_of(int rank, int size, int64_t count);
 
+// Part `part` of `parts` of a shard. Parts begin at multiples of kShardElements too, and may be
+// empty.
+ElementRange part_of_shard(const ElementRange& shard, int part, int parts);
+
 }  // namespace trafo

@@ -43,12 +43,13 @@ std::string name_of_host() {
 class LinkedCommunicator final : public Communicator {
  public:
   LinkedCommunicator(std::unique_ptr<Communicator> host, std::unique_ptr<LinkMaker> links,
-                     const GroupTimeouts& timeouts, Overlap overlap)
+                     const GroupTimeouts& timeouts, Overlap overlap, size_t least_part)
       : Communicator(host->rank(), host->size()),
         host_(std::move(host)),
         links_(std::move(links)),
         timeouts_(timeouts),
-        overlap_(overlap) {}
+        overlap_(overlap),
+        least_part_(least_part) {}
   ~LinkedCommunicator() override { close(); }
 
   const char* transport() const override { return links_->name(); }
@@ -67,9 +68,10 @@ class LinkedCommunicator final : public Communicator {
     });
     id = host_all_gather(id).front();
     const std::vector<std::string> hosts = host_all_gather(name_of_host());
-    has_marks_ = overlap_ == Overlap::always ||
-                 std::any_of(hosts.begin(), hosts.end(),
-                             [&](const std::string& each) { return each != hosts.front(); });
+    overlaps_backward_ = overlap_ == Overlap::always ||
+                         std::any_of(hosts.begin(), hosts.end(), [&](const std::string& each) {
+                           return each != hosts.front();
+                         });
     ranks_per_host_ = ranks_per_host_of(hosts);
     agree_after(*host_, [&] { link_ = links_->open(backend, id, rank(), size()); });
     backend_ = &backend;
@@ -83,7 +85,9 @@ class LinkedCommunicator final : public Communicator {
     exchange(sends, receives, -1);
   }
   int ranks_per_host() const override { return ranks_per_host_; }
-  int marks() const override { return link_ != nullptr && has_marks_ ? link_->marks() : 0; }
+  int marks() const override { return link_ != nullptr ? link_->marks() : 0; }
+  size_t least_part() const override { return least_part_; }
+  bool overlaps_backward() const override { return link_ != nullptr && overlaps_backward_; }
   void set_mark(int mark) override {
     use_link([&] { link_->set_mark(mark); });
   }
@@ -303,7 +307,8 @@ class LinkedCommunicator final : public Communicator {
   const std::unique_ptr<LinkMaker> links_;
   const GroupTimeouts timeouts_;
   const Overlap overlap_;
-  bool has_marks_ = false;
+  const size_t least_part_;
+  bool overlaps_backward_ = false;
   int ranks_per_host_ = 1;
   Backend* backend_ = nullptr;
   std::mutex link_use_;
@@ -336,8 +341,10 @@ int ranks_per_host_of(const std::vector<std::string>& hosts) {
 
 std::unique_ptr<Communicator> join_linked_group(std::unique_ptr<Communicator> host,
                                                 std::unique_ptr<LinkMaker> links,
-                                                const GroupTimeouts& timeouts, Overlap overlap) {
-  return std::make_unique<LinkedCommunicator>(std::move(host), std::move(links), timeouts, overlap);
+                                                const GroupTimeouts& timeouts, Overlap overlap,
+                                                size_t least_part) {
+  return std::make_unique<LinkedCommunicator>(std::move(host), std::move(links), timeouts, overlap,
+                                              least_part);
 }
 
 }  // namespace trafo

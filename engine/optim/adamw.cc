@@ -117,31 +117,38 @@ void AdamW::set_groups(const UpdateGroups& groups) {
   groups_ = static_cast<int32_t>(groups.factors.size());
 }
 
-AdamWState AdamW::state() const {
-  const auto at_shard = [&](const Tensor& whole) -> void* {
-    if (!whole.defined()) return nullptr;
-    return static_cast<std::byte*>(whole.raw()) +
-           static_cast<size_t>(shard_.begin) * dtype_size(whole.dtype());
+AdamWState AdamW::state(const ElementRange& range) const {
+  const auto at = [](const Tensor& tensor, size_t bytes) -> void* {
+    return tensor.defined() ? static_cast<std::byte*>(tensor.raw()) + bytes : nullptr;
   };
+  const auto at_range = [&](const Tensor& whole) {
+    return at(whole,
+              whole.defined() ? static_cast<size_t>(range.begin) * dtype_size(whole.dtype()) : 0);
+  };
+  // In the moments, which are of the shard alone. Codes are one byte each.
+  const auto skipped = static_cast<size_t>(range.begin - shard_.begin);
+  const bool coded = m_scale_.defined();
+  const size_t moment_bytes = skipped * (coded ? 1 : dtype_size(m_.dtype()));
+  const size_t scale_bytes = skipped / state_code::kBlock * sizeof(float);
   AdamWState s{};
   s.dtype = parameters_.dtype();
-  s.count = shard_.count();
-  s.first = shard_.begin;
+  s.count = range.count();
+  s.first = range.begin;
   s.beta1 = options_.beta1;
   s.beta2 = options_.beta2;
   s.epsilon = options_.epsilon;
   s.weight_decay = options_.weight_decay;
-  s.param = at_shard(parameters_);
-  s.grad = at_shard(gradients_);
-  s.m = m_.raw();
-  s.v = v_.raw();
-  s.param_bf16 = at_shard(rounded_);
-  s.m_scale = static_cast<float*>(raw_or_null(m_scale_));
-  s.v_scale = static_cast<float*>(raw_or_null(v_scale_));
-  s.ema = at_shard(ema_);
+  s.param = at_range(parameters_);
+  s.grad = at_range(gradients_);
+  s.m = at(m_, moment_bytes);
+  s.v = at(v_, moment_bytes);
+  s.param_bf16 = at_range(rounded_);
+  s.m_scale = static_cast<float*>(at(m_scale_, scale_bytes));
+  s.v_scale = static_cast<float*>(at(v_scale_, scale_bytes));
+  s.ema = at_range(ema_);
   s.ema_alpha = options_.ema_alpha;
   if (group_of_.defined())
-    s.group_of = static_cast<const uint8_t*>(group_of_.raw()) + shard_.begin / kGroupElements;
+    s.group_of = static_cast<const uint8_t*>(group_of_.raw()) + range.begin / kGroupElements;
   s.factors = static_cast<const UpdateFactors*>(raw_or_null(factors_));
   s.groups = groups_;
   return s;

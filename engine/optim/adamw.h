@@ -44,7 +44,9 @@ class AdamW {
   // the moments would keep anything else for good.
   void step(double learning_rate, double grad_scale = 1);
 
-  AdamWState state() const;  // for the kernels
+  AdamWState state() const { return state(shard_); }  // for the kernels
+  // Of these elements of the shard, which begin at a multiple of kSquaresElements.
+  AdamWState state(const ElementRange& range) const;
   // The parameters have changed (Storage::version).
   void mark_written() const;
   const AdamWOptions& options() const { return options_; }

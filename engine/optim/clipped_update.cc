@@ -49,30 +49,33 @@ void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {
   past_rate_ = earliest + LearningRates::kCount;
 }
 
-void ClippedUpdate::run(const Tensor& loss, const Tensor& nll, const Tensor& partials) {
+void ClippedUpdate::run_part(const Tensor& loss, const Tensor& nll, const Tensor& partials,
+                             const ElementRange& range, bool continues) {
   require(past_rate_ > 0, ErrorCode::internal, kClippedUpdateOrigin,
           "no learning rate was prepared");
-  const UpdateRange range(context_, kClippedUpdateOrigin);
+  require(!continues || partials.defined(), ErrorCode::internal, kClippedUpdateOrigin,
+          "an update in parts has no norm of its own");
+  const UpdateRange update(context_, kClippedUpdateOrigin);
   for (const Tensor& sum : {loss, nll})
     require(sum.dtype() == optimizer_.dtype(), ErrorCode::dtype_mismatch, kClippedUpdateOrigin,
             "loss and nll are ", dtype_name(sum.dtype()), ", the parameters ",
             dtype_name(optimizer_.dtype()));
   launch(context_, OpKernel::clipped_adamw, kClippedUpdateOrigin,
-         ClippedAdamWParams{optimizer_.state(), max_norm_, loss.raw(), nll.raw(),
+         ClippedAdamWParams{optimizer_.state(range), max_norm_, loss.raw(), nll.raw(),
                             static_cast<const LearningRates*>(rates_.raw()),
                             static_cast<const double*>(raw_or_null(partials)),
                             partials.defined() ? partials.numel() : 0,
-                            static_cast<UpdateRecord*>(record_.raw())});
+                            static_cast<UpdateRecord*>(record_.raw()), continues});
   optimizer_.mark_written();
 }
 
-void ClippedUpdate::square(const Tensor& partials) {
-  const UpdateRange range(context_, "square_partials");
-  const AdamWState state = optimizer_.state();
-  launch(context_, OpKernel::square_partials, "square_partials",
-         SquarePartialsParams{
-             state.dtype, state.count, state.grad,
-             static_cast<double*>(partials.raw()) + optimizer_.shard().begin / kSquaresElements});
+void ClippedUpdate::square(const Tensor& partials, const ElementRange& range) {
+  const UpdateRange update(context_, "square_partials");
+  const AdamWState state = optimizer_.state(range);
+  launch(
+      context_, OpKernel::square_partials, "square_partials",
+      SquarePartialsParams{state.dtype, state.count, state.grad,
+                           static_cast<double*>(partials.raw()) + range.begin / kSquaresElements});
 }
 
 void ClippedUpdate::set_updates(int64_t updates) {

@@ -23,10 +23,18 @@ class ClippedUpdate {
   }
   // loss, nll: [1], of the gradients' dtype. `partials`: undefined, or those of all shards; the
   // norm is then theirs.
-  void run(const Tensor& loss, const Tensor& nll, const Tensor& partials = {});
-  // Writes the partial sums of squares of the optimizer's shard to its place in `partials`:
-  // float64, one for every kSquaresElements elements of the whole gradient.
-  void square(const Tensor& partials);
+  void run(const Tensor& loss, const Tensor& nll, const Tensor& partials = {}) {
+    run_part(loss, nll, partials, optimizer_.shard(), false);
+  }
+  // The update of these elements of the shard alone, which begin at a multiple of kSquaresElements.
+  // `continues`: an earlier call has made other elements of the same update; no other kernel may
+  // have run since.
+  void run_part(const Tensor& loss, const Tensor& nll, const Tensor& partials,
+                const ElementRange& range, bool continues);
+  // Writes the partial sums of squares of these elements of the optimizer's shard, which begin at a
+  // multiple of kSquaresElements, to their place in `partials`: float64, one for every
+  // kSquaresElements elements of the whole gradient.
+  void square(const Tensor& partials, const ElementRange& range);
   // As if `updates` had been applied; nothing may be in flight.
   void set_updates(int64_t updates);
 

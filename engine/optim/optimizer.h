@@ -112,7 +112,8 @@ struct LearningRates {
 
 // A whole update without the host: norm of the gradient, clipping (Pascanu et al., arXiv
 // 1211.5063), AdamW as above with the step and the learning rate of update record->updates + 1. The
-// update is skipped if loss or norm is not finite.
+// update is skipped if loss or norm is not finite. It may be made in several calls, each with its
+// own elements. Other kernels may not run between them.
 struct ClippedAdamWParams {
   AdamWState state;
   double max_norm;   // 0: no clipping
@@ -124,6 +125,8 @@ struct ClippedAdamWParams {
   const double* partials;
   int64_t partial_count;
   UpdateRecord* record;
+  // The call goes on with the update of the call before, as that one has decided. With `partials`.
+  bool continues = false;
 };
 
 }  // namespace trafo

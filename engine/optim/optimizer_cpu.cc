@@ -423,28 +423,30 @@ TRAFO_CPU_KERNEL(zero_pruned, ZeroPrunedParams)
 void clipped_adamw_cpu(ThreadPool& pool, const ClippedAdamWParams& p) {
   const AdamWState& s = p.state;
   UpdateRecord& record = *p.record;
-  double squares = 0;
-  if (p.partials)
-    for (int64_t i = 0; i < p.partial_count; ++i) squares += p.partials[i];
-  else
-    sum_of_squares_cpu(pool, {s.dtype, s.count, s.grad, &squares});
-  const auto value = [&](const void* at) {
-    return s.dtype == DType::f64 ? *static_cast<const double*>(at)
-                                 : static_cast<double>(*static_cast<const float*>(at));
-  };
-  record.loss = value(p.loss);
-  record.nll = value(p.nll);
-  record.norm = std::sqrt(squares);
-  const int64_t update = record.updates + 1;
-  record.learning_rate = p.rates->rates[update - p.rates->first];
-  const bool clipped = p.max_norm > 0 && record.norm > p.max_norm;
-  // float32 second moments would keep an infinite square for ever.
-  const double applied_norm = clipped ? p.max_norm : record.norm;
-  const bool squares_fit = s.dtype == DType::f64 || applied_norm < 1.8e19;
-  record.applied = std::isfinite(record.loss) && std::isfinite(record.norm) && squares_fit;
+  const auto is_clipped = [&] { return p.max_norm > 0 && record.norm > p.max_norm; };
+  if (!p.continues) {
+    double squares = 0;
+    if (p.partials)
+      for (int64_t i = 0; i < p.partial_count; ++i) squares += p.partials[i];
+    else
+      sum_of_squares_cpu(pool, {s.dtype, s.count, s.grad, &squares});
+    const auto value = [&](const void* at) {
+      return s.dtype == DType::f64 ? *static_cast<const double*>(at)
+                                   : static_cast<double>(*static_cast<const float*>(at));
+    };
+    record.loss = value(p.loss);
+    record.nll = value(p.nll);
+    record.norm = std::sqrt(squares);
+    record.learning_rate = p.rates->rates[record.updates + 1 - p.rates->first];
+    // float32 second moments would keep an infinite square for ever.
+    const double applied_norm = is_clipped() ? p.max_norm : record.norm;
+    const bool squares_fit = s.dtype == DType::f64 || applied_norm < 1.8e19;
+    record.applied = std::isfinite(record.loss) && std::isfinite(record.norm) && squares_fit;
+    if (record.applied) ++record.updates;
+  }
   if (!record.applied) return;
-  record.updates = update;
-  adamw_cpu(pool, {s, record.learning_rate, clipped ? p.max_norm / record.norm : 1.0, update});
+  adamw_cpu(pool, {s, record.learning_rate, is_clipped() ? p.max_norm / record.norm : 1.0,
+                   record.updates});
 }
 
 }  // namespace trafo

@@ -509,7 +509,8 @@ int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& 
   const AdamWState& s = p.state;
   if (s.dtype != DType::f32)
     return unsupported(device, "clipped_adamw: parameters and states are float32 on CUDA");
-  // Of the scratch memory: partial sums, the rates of the groups, the arguments of the update.
+  // Of the scratch memory: partial sums, the rates of the groups, the arguments of the update. A
+  // call that continues finds the last two where the one before has left them.
   const int64_t blocks = p.partials ? p.partial_count : square_blocks(s.count);
   const size_t partial_bytes = p.partials ? 0 : static_cast<size_t>(blocks) * sizeof(double);
   const size_t rates_bytes = static_cast<size_t>(s.groups) * sizeof(GroupRate);
@@ -520,10 +521,11 @@ int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& 
   auto* rates = reinterpret_cast<GroupRate*>(scratch + partial_bytes);
   auto* args = reinterpret_cast<AdamWArgs*>(scratch + partial_bytes + rates_bytes);
   if (!p.partials) launch_squares(device, static_cast<const float*>(s.grad), s.count, partial);
-  decide_update_kernel<<<1, kThreads, 0, device.stream>>>(
-      constants_of(s), p.max_norm, p.partials ? p.partials : partial, blocks,
-      static_cast<const float*>(p.loss), static_cast<const float*>(p.nll), p.rates, p.record, args,
-      s.factors, s.groups, rates);
+  if (!p.continues)
+    decide_update_kernel<<<1, kThreads, 0, device.stream>>>(
+        constants_of(s), p.max_norm, p.partials ? p.partials : partial, blocks,
+        static_cast<const float*>(p.loss), static_cast<const float*>(p.nll), p.rates, p.record,
+        args, s.factors, s.groups, rates);
   if (s.count == 0) return launched(device, "clipped_adamw");
   return launch_adamw(device, s, {}, args, {s.group_of, rates}, "clipped_adamw");
 }

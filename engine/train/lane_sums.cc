@@ -52,8 +52,9 @@ LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums&
       group_(group),
       own_(lanes_of(group.rank, group.size, lanes_)),
       shard_(shard_of(group.rank, group.size, parameters.flat().numel())),
-      nodes_(nodes_by_rank(group.size, lanes_)),
-      shard_tree_(context, node_count(nodes_)) {
+      nodes_(nodes_by_rank(group.size, lanes_)) {
+  for (int part = 0; part < kMostShardParts; ++part)
+    shard_trees_.emplace_back(context, node_count(nodes_));
   require(lanes_ >= group.size, ErrorCode::invalid_argument, kLaneSumsOrigin, "lanes is ", lanes_,
           " and the group has ", group.size, " ranks: each needs a lane of its own");
   const Tensor& gradient = parameters.flat_grad();
@@ -209,11 +210,12 @@ void LaneSums::add_lane(int64_t lane) {
   waiting_.push_back(node);
 }
 
-void LaneSums::reduce(Vote vote) {
+void LaneSums::reduce(Vote vote, const Added& added) {
   const UpdateRange range(context_, "lane_sums");
   if (group_.has_peers()) {
     reserve();  // the memory of the steps may have moved
     write_row(vote);
+    if (parts() > 1) return reduce_in_parts(added);
     exchange(vote);
     add_losses();
   } else {  // left halves whose right half ends with the last lane
@@ -224,6 +226,7 @@ void LaneSums::reduce(Vote vote) {
     }
   }
   add_shard();
+  if (added) added(shard_);
 }
 
 void LaneSums::write_row(Vote vote) {
@@ -347,6 +350,42 @@ void LaneSums::exchange(Vote vote) {
   group.exchange(pieces.sends, pieces.receives);
 }
 
+int LaneSums::parts() const {
+  if (marks_) return 1;  // parts of the gradient, each of them in one shard, are exchanged earlier
+  const size_t elements = static_cast<size_t>(parameters_.flat_grad().numel() / group_.size);
+  return group_.shard_parts(elements * element_of({0, 0}));
+}
+
+// The same part of every shard is exchanged while the one before is added and the next one is
+// rounded. All ranks send in both directions all the time.
+void LaneSums::reduce_in_parts(const Added& added) {
+  Communicator& group = *group_.communicator;
+  const int count = parts();
+  const auto shard_part = [&](int rank, int part) {
+    return part_of_shard(shard_of(rank, group_.size, parameters_.flat_grad().numel()), part, count);
+  };
+  for (int part = 0; part < count; ++part) {
+    for (int peer = 0; peer < group_.size; ++peer)
+      if (peer != group_.rank) pack(shard_part(peer, part));
+    group.set_mark(part);
+  }
+  for (int part = 0; part < count; ++part) {
+    const ElementRange mine = shard_part(group_.rank, part);
+    Pieces pieces;
+    for (int peer = 0; peer < group_.size; ++peer)
+      if (peer != group_.rank)
+        add_piece(peer, shard_part(peer, part), mine,
+                  static_cast<size_t>(mine.begin - shard_.begin), pieces);
+    if (part == 0) add_rows(pieces);
+    group.exchange_after(part, pieces.sends, pieces.receives);
+    group.join();
+    if (part == 0) add_losses();
+    add_nodes(shard_trees_[static_cast<size_t>(part)], {0, group_.size}, mine,
+              static_cast<size_t>(mine.begin - shard_.begin));
+    if (added) added(mine);
+  }
+}
+
 // Behind it the flat gradient has, in the shard, the sum of this host, and the staging memory those
 // of the others.
 void LaneSums::exchange_in_two_levels() {
@@ -452,7 +491,7 @@ void LaneSums::add_terms(ops::TreeSum& tree,
 
 void LaneSums::add_shard() {
   if (shard_.count() == 0) return;
-  if (per_host_ == 1) return add_nodes(shard_tree_, {0, group_.size}, shard_, 0);
+  if (per_host_ == 1) return add_nodes(shard_trees_[0], {0, group_.size}, shard_, 0);
   const size_t first =
       static_cast<size_t>(shard_.begin) * dtype_size(parameters_.flat_grad().dtype());
   std::vector<std::pair<LaneNode, TreeTerm>> sums;
@@ -460,7 +499,7 @@ void LaneSums::add_shard() {
   for (size_t host = 0; host < host_nodes_.size(); ++host)
     sums.push_back(
         {host_nodes_[host], {host == own ? home() + first : host_sum(host), TermKind::plain, 0}});
-  add_terms(shard_tree_, sums, shard_);
+  add_terms(shard_trees_[0], sums, shard_);
 }
 
 Vote LaneSums::highest_vote(const void* host_copy) const {

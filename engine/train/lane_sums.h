@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -56,8 +57,10 @@ class LaneSums {
   void add_lane(int64_t lane);
   // Collective, once all own lanes were added, or with Vote::failed at any time. The flat gradient
   // then has, in the shard, the sum of all lanes. The losses are the sums of all lanes, not a
-  // number if a rank has failed.
-  void reduce(Vote vote);
+  // number if a rank has failed. `added`: called for each part of the shard that has its sum, to
+  // issue work that may run beside the exchange of the next part.
+  using Added = std::function<void(const ElementRange&)>;
+  void reduce(Vote vote, const Added& added = {});
 
   // The votes of the newest reduce() as bytes in device memory, and the highest of them from a copy
   // in host memory.
@@ -89,6 +92,7 @@ class LaneSums {
   void add_rows(Pieces& pieces) const;
   void exchange(Vote vote);
   void exchange_in_two_levels();
+  void reduce_in_parts(const Added& added);
   std::byte* host_sum(size_t host) const;
   void add_losses();
   void add_nodes(ops::TreeSum& tree, const ElementRange& ranks, const ElementRange& range,
@@ -96,6 +100,8 @@ class LaneSums {
   void add_terms(ops::TreeSum& tree, const std::vector<std::pair<LaneNode, TreeTerm>>& nodes,
                  const ElementRange& range);
   void add_shard();
+  // In how many parts the shards are exchanged and added.
+  int parts() const;
 
   Context& context_;
   ParameterStore& parameters_;
@@ -115,8 +121,8 @@ class LaneSums {
   // gradient. Sum i is in buffer i.
   std::vector<LaneNode> waiting_;
   std::vector<Sum> buffers_;
-  std::vector<ops::TreeSum> lane_trees_;  // of add_lane(), by lane
-  ops::TreeSum shard_tree_;
+  std::vector<ops::TreeSum> lane_trees_;   // of add_lane(), by lane
+  std::vector<ops::TreeSum> shard_trees_;  // of the parts of the shard; the first one of all
   // With peers: a row for each rank, its vote and then loss and nll of each of its nodes.
   int64_t row_width_ = 0;
   Tensor rows_;

@@ -213,7 +213,7 @@ void Trainer::start(const StepResult& result, size_t batches, Vote vote,
     update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
     const PhaseRange phase(context_, "update", true);
     in_flight_.push_back({result, &record, passes_before});
-    if (lanes_) lanes_->reduce(failure_ ? Vote::failed : vote);
+    if (lanes_) lanes_->reduce(failure_ ? Vote::failed : vote, squares_of_parts());
     if (pruned_weights_) pruned_weights_->mask_gradient();
     if (group_.has_peers()) {
       update_shard();

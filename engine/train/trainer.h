@@ -149,7 +149,9 @@ class Trainer {
   using Accumulate = std::function<void(size_t batch, uint32_t pass, bool first)>;
   void start(const StepResult& result, size_t batches, Vote vote, const Accumulate& accumulate);
   void add_gradients(size_t batches, const Accumulate& accumulate);
+  LaneSums::Added squares_of_parts();
   void update_shard();
+  void update_in_parts(const Tensor& whole, int parts);
   bool may_leave_masters() const;
   void prepare_pruning();
   int64_t next_update() const;

@@ -50,23 +50,54 @@ void Trainer::add_gradients(size_t batches, const Accumulate& accumulate) {
   state_.forward_passes = passes + batches;
 }
 
+// What update_shard() needs of each part of the shard, where nothing changes the gradient before.
+LaneSums::Added Trainer::squares_of_parts() {
+  if (!group_.has_peers() || pruned_weights_) return {};
+  return [this](const ElementRange& range) { update_.square(partials_, range); };
+}
+
 // Every rank decides from the same partial sums, and so alike. Then it updates its shard.
 void Trainer::update_shard() {
   ParameterStore& parameters = model_.parameters();
   Communicator& group = *group_.communicator;
-  update_.square(partials_);
+  if (pruned_weights_) update_.square(partials_, optimizer_.shard());
   std::vector<size_t> partial_begins;
   for (const size_t begin : shard_bytes(parameters.flat_grad()))
     partial_begins.push_back(
         (begin / dtype_size(parameters.flat_grad().dtype()) + kSquaresElements - 1) /
         kSquaresElements * sizeof(double));
   group.all_gather(partials_.raw(), partial_begins);
-  update_.run(sums_.loss, sums_.nll, partials_);
   const Tensor& whole = may_leave_masters() ? parameters.flat() : parameters.master();
-  group.all_gather(whole.raw(), shard_bytes(whole));
+  const int parts = group_.shard_parts(whole.bytes() / static_cast<size_t>(group_.size));
+  if (parts == 1) {
+    update_.run(sums_.loss, sums_.nll, partials_);
+    group.all_gather(whole.raw(), shard_bytes(whole));
+  } else {
+    update_in_parts(whole, parts);
+  }
   whole.mark_written();
   masters_complete_ = !may_leave_masters();
   if (masters_complete_) parameters.follow_master(context_);
+}
+
+// A part of the shard is sent while the next one is updated.
+void Trainer::update_in_parts(const Tensor& whole, int parts) {
+  Communicator& group = *group_.communicator;
+  const size_t element = dtype_size(whole.dtype());
+  for (int part = 0; part < parts; ++part) {
+    update_.run_part(sums_.loss, sums_.nll, partials_,
+                     part_of_shard(optimizer_.shard(), part, parts), part > 0);
+    group.set_mark(part);
+    std::vector<Communicator::ByteRange> ranges;
+    for (int rank = 0; rank < group_.size; ++rank) {
+      const ElementRange of_rank =
+          part_of_shard(shard_of(rank, group_.size, whole.numel()), part, parts);
+      ranges.emplace_back(static_cast<size_t>(of_rank.begin) * element,
+                          static_cast<size_t>(of_rank.end) * element);
+    }
+    group.all_gather_after(part, whole.raw(), ranges);
+  }
+  group.join();
 }
 
 // Whether the next update needs no more than the shard of the masters: the optimizer rounds its

@@ -1,9 +1,15 @@
 // The ranks that train one model together.
 #pragma once
 
+#include <algorithm>
+
 #include "engine/dist/communicator.h"
 
 namespace trafo {
+
+// The most parts that shards are exchanged in. Computation on one part runs beside the exchange of
+// the next one.
+inline constexpr int kMostShardParts = 4;
 
 struct TrainingGroup {
   int rank = 0, size = 1;
@@ -25,7 +31,15 @@ struct TrainingGroup {
   }
   bool has_peers() const { return size > 1; }
   int ranks_per_host() const { return communicator ? communicator->ranks_per_host() : per_host; }
-  bool overlaps() const { return communicator ? communicator->marks() > 0 : overlap; }
+  // In how many parts shards are exchanged, of `bytes` each: the same on all ranks.
+  int shard_parts(size_t bytes) const {
+    if (communicator == nullptr || communicator->marks() < kMostShardParts ||
+        ranks_per_host() > 1 || communicator->least_part() == 0)
+      return 1;
+    return static_cast<int>(std::clamp<size_t>(bytes / communicator->least_part(), 1,
+                                               static_cast<size_t>(kMostShardParts)));
+  }
+  bool overlaps() const { return communicator ? communicator->overlaps_backward() : overlap; }
 };
 
 }  // namespace trafo

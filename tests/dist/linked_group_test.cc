@@ -63,7 +63,7 @@ class WireLink final : public PeerLink {
     return wire_.joined >= size_ && (wire_.asynchronous || finished_ == begun_);
   }
   // What a mark waits for is done already: the tests compute on the CPU.
-  int marks() const override { return 3; }
+  int marks() const override { return 6; }
   void set_mark(int mark) override { marked_.insert(mark); }
   void join() override {}
   void mark(uint64_t number, bool) override {
@@ -181,9 +181,9 @@ class LinkedGroup : public ::testing::TestWithParam<bool> {
       threads.emplace_back([&, rank] {
         const auto context = make_context({DeviceKind::cpu, 0}, 1);
         try {
-          const auto group = join_linked_group(join_group(id, rank, size, kGenerous),
-                                               std::make_unique<WireLinks>(wire_, rank), timeouts,
-                                               Overlap::always);
+          const auto group =
+              join_linked_group(join_group(id, rank, size, kGenerous),
+                                std::make_unique<WireLinks>(wire_, rank), timeouts, overlap_, 1);
           try {
             group->attach(context->backend());
             body(rank, group.get(), context->backend());
@@ -215,6 +215,7 @@ class LinkedGroup : public ::testing::TestWithParam<bool> {
   }
 
   Wire wire_;
+  Overlap overlap_ = Overlap::always;
 };
 
 TEST_P(LinkedGroup, PiecesArriveInTheirOrder) {
@@ -407,7 +408,8 @@ TEST_P(LinkedGroup, ANewBackendGetsANewLink) {
   }));
 }
 
-// With a lane for each rank, parts of the gradient are exchanged as they are complete.
+// With a lane for each rank, parts of the gradient are exchanged as they are complete, or the same
+// part of each shard behind the backward pass.
 TEST_P(LinkedGroup, TrainingHasTheBitsOfOneRank) {
   if (device_of_rank(0).kind != DeviceKind::cpu) GTEST_SKIP() << "these links copy host memory";
   const TrainingData data = copy_data();
@@ -418,15 +420,25 @@ TEST_P(LinkedGroup, TrainingHasTheBitsOfOneRank) {
   options.ema_alpha = 0.1;
   for (const auto communication : {CommunicationDType::float32, CommunicationDType::bfloat16}) {
     options.communication_dtype = communication;
-    const TemporaryDirectory one, three;
+    if (communication == CommunicationDType::bfloat16) {
+      options.optimizer_states = OptimizerStates::eight_bit;
+      options.weight_decay = 0.1;  // not of norms and biases: parameter groups
+      options.decay_norms_and_biases = false;
+    }
+    const TemporaryDirectory one;
     Rank(data, options, nullptr, one.path()).run->run();
-    expect_none(errors_of(3, [&](int, Communicator* group, Backend&) {
-      Rank rank(data, options, group, three.path());
-      EXPECT_EQ(rank.run->run().reason, StopReason::limit);
-      EXPECT_GT(group->marks(), 0);
-      group->barrier();
-    }));
-    expect_same_files(one.path(), three.path(), 9, enum_name(communication));
+    for (const Overlap overlap : {Overlap::always, Overlap::between_hosts}) {
+      overlap_ = overlap;
+      const TemporaryDirectory three;
+      expect_none(errors_of(3, [&](int, Communicator* group, Backend&) {
+        Rank rank(data, options, group, three.path());
+        EXPECT_EQ(rank.run->run().reason, StopReason::limit);
+        EXPECT_EQ(group->overlaps_backward(), overlap == Overlap::always);
+        EXPECT_GT(TrainingGroup(group).shard_parts(1 << 20), 1);
+        group->barrier();
+      }));
+      expect_same_files(one.path(), three.path(), 9, enum_name(communication));
+    }
   }
 }
 
