@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "capi/src/trainer_handles.h"
+#include "engine/backend/cuda/copy_link.h"
 #include "engine/backend/cuda/nccl_link.h"
 #include "engine/dist/linked_group.h"
 #include "engine/dist/local_group.h"
@@ -40,6 +41,14 @@ std::unique_ptr<Communicator> join_nccl_group(const Backend& backend, const Grou
   return join_linked_group(join(id, rank, size, timeouts), std::move(links), timeouts);
 }
 
+// Ranks on GPUs copy between these.
+std::unique_ptr<Communicator> join_threads(const Backend& backend, const GroupId& id, int rank,
+                                           int size, const GroupTimeouts& timeouts) {
+  auto group = join_local_group(id, rank, size, timeouts);
+  if (backend.device().kind == DeviceKind::cpu) return group;
+  return join_linked_group(std::move(group), make_copy_links(), timeouts);
+}
+
 template <auto Join>
 std::unique_ptr<Communicator> join_anywhere(const Backend&, const GroupId& id, int rank, int size,
                                             const GroupTimeouts& timeouts) {
@@ -56,8 +65,7 @@ struct Transport {
                                         int size, const GroupTimeouts& timeouts);
 };
 constexpr Transport kTransports[] = {
-    {TRAFO_TRANSPORT_LOCAL, "TRAFO_TRANSPORT_LOCAL", "local", new_local_group,
-     join_anywhere<join_local_group>},
+    {TRAFO_TRANSPORT_LOCAL, "TRAFO_TRANSPORT_LOCAL", "local", new_local_group, join_threads},
     {TRAFO_TRANSPORT_MPI, "TRAFO_TRANSPORT_MPI", "mpi", mpi_group_id,
      join_anywhere<join_mpi_group>},
     {TRAFO_TRANSPORT_NCCL, "TRAFO_TRANSPORT_NCCL", "nccl", new_nccl_group, join_nccl_group},

@@ -139,17 +139,17 @@ class LocalCommunicator final : public Communicator {
   ~LocalCommunicator() override { meeting_->abort(rank(), "its group was freed"); }
 
   const char* transport() const override { return "local"; }
-  void attach(Backend& backend) override { backend_ = &backend; }
+  void attach(Backend& backend) override {
+    require(backend.device().kind == DeviceKind::cpu, ErrorCode::internal, kLocalGroupOrigin,
+            "a local group moves memory of the CPU, and rank ", rank(), " trains on ",
+            device_name(backend.device()), ": links between the GPUs are missing");
+  }
 
-  // A GPU's memory may be read by another rank once its stream is idle. CUDA copies between the
-  // GPUs of a process by their unified addresses.
   void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives) override {
     std::vector<size_t> next(static_cast<size_t>(size()), 0);
-    if (backend_ != nullptr) backend_->synchronize();
     meeting_->offer(rank()).sends = sends;
     meeting_->meet_to_read(rank(), timeout_);
     std::string mismatch;
-    std::optional<Error> failed;
     for (const ReceivePiece& piece : receives) {
       const auto& offered = meeting_->offer(piece.from).sends;
       size_t& at = next[static_cast<size_t>(piece.from)];
@@ -158,20 +158,9 @@ class LocalCommunicator final : public Communicator {
         mismatch = concat("rank ", piece.from, " and rank ", rank(), " exchange different pieces");
         break;
       }
-      try {
-        copy(piece.data, offered[at++].data, piece.bytes);
-      } catch (const Error& error) {
-        failed = error;
-        break;
-      }
-    }
-    try {
-      if (backend_ != nullptr) backend_->synchronize();
-    } catch (const Error& error) {
-      failed = error;
+      std::memcpy(piece.data, offered[at++].data, piece.bytes);
     }
     meeting_->done_reading();
-    if (failed) throw *failed;  // the device is lost: this rank leaves the group
     meeting_->meet(rank(), timeout_);
     require(mismatch.empty(), ErrorCode::internal, kLocalGroupOrigin, mismatch);
   }
@@ -200,16 +189,8 @@ class LocalCommunicator final : public Communicator {
   int rank_behind(uint64_t exchange) override { return meeting_->rank_behind(exchange); }
 
  private:
-  void copy(void* target, const void* source, size_t bytes) {
-    if (backend_ != nullptr)
-      backend_->copy(target, source, bytes);
-    else
-      std::memcpy(target, source, bytes);
-  }
-
   std::shared_ptr<Meeting> meeting_;
   double timeout_;
-  Backend* backend_ = nullptr;  // null: memory of the host
 };
 
 // The groups that somebody is joining.

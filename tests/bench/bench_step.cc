@@ -4,7 +4,7 @@
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
 //              [--unfused] [--no-graphs] [--on-device] [--tune] [--no-epilogues]
-//              [--ranks N [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
+//              [--ranks N [--nccl] [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
 //              [--quantize-bits 8|4] [--layer-drop P] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
@@ -14,9 +14,9 @@
 // its batch from host memory, as training does, and where the trainer works ahead of the device so
 // does this; --on-device: the batch stands on the device before the first step, as the peer's does.
 // --ranks: N threads train one model, each with the batch of the workload; on GPUs each has
-// its own, from that of --device on, and NCCL moves bytes between them, with --overlap beside the
-// backward pass. tok_s is that of all. --communication-dtype: what gradients are rounded to, and
-// travel in. --quantize-bits and --layer-drop: as of train.
+// its own, from that of --device on. Copy engines move bytes between them, with --nccl NCCL does,
+// and with --overlap beside the backward pass. tok_s is that of all. --communication-dtype: what
+// gradients are rounded to, and travel in. --quantize-bits and --layer-drop: as of train.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
 // 10, else over five runs of steps. A JSON object a row on stdout, a table on stderr; on CUDA each
 // row has the clock and the power of the card during its timed steps, and why the driver held the
@@ -33,6 +33,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/backend/cuda/copy_link.h"
 #include "engine/backend/cuda/nccl_link.h"
 #include "engine/core/philox.h"
 #include "engine/dist/linked_group.h"
@@ -93,6 +94,7 @@ struct StepOptions {
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
   int ranks = 1;
+  bool nccl = false;
   Overlap overlap = Overlap::between_hosts;
   CommunicationDType communication = CommunicationDType::float32;
   int64_t quantize_bits = 0;
@@ -280,7 +282,8 @@ Json measure_ranks(const Workload& w, const StepOptions& o, CardState* card, con
         if (!o.on_cpu()) own.device.index += rank;
         std::unique_ptr<Communicator> group = join_local_group(id, rank, o.ranks, {});
         if (!o.on_cpu())
-          group = join_linked_group(std::move(group), make_nccl_links(), {}, o.overlap);
+          group = join_linked_group(std::move(group),
+                                    o.nccl ? make_nccl_links() : make_copy_links(), {}, o.overlap);
         rows[at] = measure(w, own, rank == 0 ? card : nullptr, row, group.get());
       } catch (...) {
         errors[at] = std::current_exception();
@@ -307,6 +310,7 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   if (!o.epilogues) row["epilogues"] = false;
   if (o.on_cpu()) row["threads"] = o.threads;
   if (o.ranks > 1) row["ranks"] = o.ranks;
+  if (o.ranks > 1 && o.nccl) row["nccl"] = true;
   if (o.communication != CommunicationDType::float32)
     row["communication"] = enum_name(o.communication);
   if (o.quantize_bits > 0) row["quantize_bits"] = o.quantize_bits;
@@ -331,7 +335,7 @@ constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps"
     " N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--tune] [--no-epilogues] [--ranks N [--overlap]]"
+    " [--on-device] [--tune] [--no-epilogues] [--ranks N [--nccl] [--overlap]]"
     " [--communication-dtype fp32|bf16] [--quantize-bits 8|4] [--layer-drop P] [--profile FILE]"
     " [--baseline FILE] [WORKLOAD ...]\n";
 
@@ -359,6 +363,8 @@ int run(int argc, char** argv) {
       o.quantize_bits = std::atoi(argv[++i]);
     } else if (word == "--layer-drop" && has_value) {
       o.layer_drop = std::atof(argv[++i]);
+    } else if (word == "--nccl") {
+      o.nccl = true;
     } else if (word == "--overlap") {
       o.overlap = Overlap::always;
     } else if (word == "--communication-dtype" && has_value) {

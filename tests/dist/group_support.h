@@ -7,6 +7,7 @@
 #include <regex>
 #include <thread>
 
+#include "engine/backend/cuda/copy_link.h"
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/cuda/nccl_link.h"
 #include "engine/dist/linked_group.h"
@@ -49,17 +50,20 @@ inline GroupId tcp_group(const std::string& master = "127.0.0.1:0", const std::s
   return tcp_group_id(master, token);
 }
 
-// With TRAFO_TEST_TRANSPORT=nccl, NCCL moves what is on GPUs, with TRAFO_TEST_OVERLAP=1 beside the
-// backward pass.
+// On GPUs copy engines move the bytes, and with TRAFO_TEST_TRANSPORT=nccl NCCL does. With
+// TRAFO_TEST_OVERLAP=1 that is beside the backward pass, with TRAFO_TEST_PARTS=1 in as many parts
+// as there may be, although models of tests are small.
 inline std::unique_ptr<Communicator> join_group(const GroupId& id, int rank, int size,
                                                 const GroupTimeouts& timeouts) {
   if (is_tcp_group_id(id)) return join_tcp_group(id, rank, size, timeouts);
   auto local = join_local_group(id, rank, size, timeouts);
+  if (device_of_rank(rank).kind == DeviceKind::cpu) return local;
   const char* wanted = std::getenv("TRAFO_TEST_TRANSPORT");
-  if (!wanted || std::string_view(wanted) != "nccl") return local;
+  const bool nccl = wanted && std::string_view(wanted) == "nccl";
   return join_linked_group(
-      std::move(local), make_nccl_links(), timeouts,
-      std::getenv("TRAFO_TEST_OVERLAP") ? Overlap::always : Overlap::between_hosts);
+      std::move(local), nccl ? make_nccl_links() : make_copy_links(), timeouts,
+      std::getenv("TRAFO_TEST_OVERLAP") ? Overlap::always : Overlap::between_hosts,
+      std::getenv("TRAFO_TEST_PARTS") ? 1 : kLeastPart);
 }
 
 // Runs body(rank, group) for each rank, and rethrows the first exception.

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <new>
 
-#include "engine/backend/cuda/device_state.h"
+#include "engine/backend/cuda/link_streams.h"
 #include "engine/backend/cuda/nccl_api.h"
 #include "engine/backend/cuda/nccl_functions.h"
 
@@ -21,34 +21,12 @@ nccl::Functions functions;
 bool is_loaded = false;
 int loaded_version = 0;
 
-struct Link {
-  DeviceState* device = nullptr;
-  int32_t index = 0;
+struct Link : LinkStreams {
   nccl::Communicator communicator = nullptr;
-  volatile uint64_t* done = nullptr;  // pinned host memory, which the device writes
-  // For exchanges beside the computation; made on first use.
-  cudaStream_t beside = nullptr;
-  cudaEvent_t marks[kNcclMarks] = {};
-  cudaEvent_t joined = nullptr;
 };
 
-cudaError_t make_event(cudaEvent_t& event) {
-  return event ? cudaSuccess : cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-}
-
-// Of the highest priority: its few blocks should not queue up behind those of large kernels.
-cudaError_t make_beside(Link& link) {
-  if (link.beside) return cudaSuccess;
-  int least = 0, greatest = 0;
-  cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-  if (error == cudaSuccess) error = make_event(link.joined);
-  if (error == cudaSuccess)
-    error = cudaStreamCreateWithPriority(&link.beside, cudaStreamNonBlocking, greatest);
-  return error;
-}
-
-__global__ void write_number(volatile uint64_t* to, uint64_t number) {
-  *to = number;
+Link& link_of(void* handle) {
+  return static_cast<Link&>(*static_cast<LinkStreams*>(handle));
 }
 
 int32_t fail_with(Why why, const char* call, nccl::Result result, nccl::Communicator communicator) {
@@ -123,35 +101,26 @@ int32_t open_link(void* device, const void* id, int32_t rank, int32_t size, void
   *out = nullptr;
   auto* link = new (std::nothrow) Link;
   if (!link) return tell(why, kOutOfMemory, "no host memory is left");
-  link->device = &state;
-  link->index = state.index;
-  void* done = nullptr;
-  const cudaError_t error = cudaMallocHost(&done, sizeof(uint64_t));
+  const cudaError_t error = open_streams(*link, state);
   if (error != cudaSuccess) {
     delete link;
     return checked(device, error, "cudaMallocHost", why);
   }
-  link->done = static_cast<volatile uint64_t*>(done);
-  *link->done = 0;
   nccl::UniqueId name;
   std::memcpy(&name, id, sizeof name);
   nccl::Config config;
   const nccl::Result result =
       functions.CommInitRankConfig(&link->communicator, size, name, rank, &config);
-  *out = link;
+  *out = static_cast<LinkStreams*>(link);
   return begun(result) ? kSuccess : fail_with(why, "ncclCommInitRankConfig", result, nullptr);
 }
 
 int32_t exchange(void* handle, const NcclPiece* pieces, int32_t count, int32_t after, Why why) {
-  Link& link = *static_cast<Link*>(handle);
+  Link& link = link_of(handle);
   DeviceState& device = enter(link.device);
-  cudaStream_t stream = device.stream;
-  if (after >= 0) {
-    cudaError_t error = make_beside(link);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(link.beside, link.marks[after]);
-    if (error != cudaSuccess) return checked(&device, error, "waiting for a gradient", why);
-    stream = link.beside;
-  }
+  cudaStream_t stream = nullptr;
+  const cudaError_t error = stream_of_exchange(link, after, stream);
+  if (error != cudaSuccess) return checked(&device, error, "waiting for a gradient", why);
   nccl::Result result = functions.GroupStart();
   const char* call = "ncclGroupStart";
   for (int32_t i = 0; i < count && begun(result); ++i) {
@@ -168,7 +137,7 @@ int32_t exchange(void* handle, const NcclPiece* pieces, int32_t count, int32_t a
 }
 
 int32_t link_state(void* handle, Why why) {
-  const Link& link = *static_cast<Link*>(handle);
+  const Link& link = link_of(handle);
   nccl::Result state = nccl::kSuccess;
   const nccl::Result result = functions.CommGetAsyncError(link.communicator, &state);
   if (result != nccl::kSuccess)
@@ -178,41 +147,8 @@ int32_t link_state(void* handle, Why why) {
                                  : fail_with(why, "communication failed", state, link.communicator);
 }
 
-int32_t set_mark(void* handle, int32_t mark, Why why) {
-  Link& link = *static_cast<Link*>(handle);
-  DeviceState& device = enter(link.device);
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  cudaError_t error = make_event(link.marks[mark]);
-  if (error == cudaSuccess) error = cudaStreamIsCapturing(device.stream, &status);
-  if (error == cudaSuccess)
-    error = cudaEventRecordWithFlags(
-        link.marks[mark], device.stream,
-        status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal);
-  return checked(&device, error, "marking a gradient", why);
-}
-
-int32_t join(void* handle, Why why) {
-  Link& link = *static_cast<Link*>(handle);
-  DeviceState& device = enter(link.device);
-  if (!link.beside) return kSuccess;
-  cudaError_t error = cudaEventRecord(link.joined, link.beside);
-  if (error == cudaSuccess) error = cudaStreamWaitEvent(device.stream, link.joined);
-  return checked(&device, error, "waiting for an exchange", why);
-}
-
-int32_t mark(void* handle, uint64_t number, int32_t beside, Why why) {
-  const Link& link = *static_cast<Link*>(handle);
-  DeviceState& device = enter(link.device);
-  write_number<<<1, 1, 0, beside ? link.beside : device.stream>>>(link.done, number);
-  return checked(&device, cudaGetLastError(), "marking an exchange", why);
-}
-
-uint64_t link_done(void* handle) {
-  return *static_cast<Link*>(handle)->done;
-}
-
 void abort_link(void* handle) {
-  Link& link = *static_cast<Link*>(handle);
+  Link& link = link_of(handle);
   if (!link.communicator) return;
   cudaSetDevice(link.index);
   functions.CommAbort(link.communicator);
@@ -221,13 +157,8 @@ void abort_link(void* handle) {
 
 void close_link(void* handle) {
   abort_link(handle);
-  Link* link = static_cast<Link*>(handle);
-  cudaSetDevice(link->index);
-  cudaFreeHost(const_cast<uint64_t*>(link->done));
-  if (link->beside) cudaStreamDestroy(link->beside);
-  if (link->joined) cudaEventDestroy(link->joined);
-  for (const cudaEvent_t event : link->marks)
-    if (event) cudaEventDestroy(event);
+  Link* link = &link_of(handle);
+  close_streams(*link);
   delete link;
 }
 
@@ -237,15 +168,12 @@ void close_link(void* handle) {
 extern "C" __attribute__((visibility("default"))) void trafo_cuda_nccl(
     trafo::cuda::NcclTable* table) {
   using namespace trafo::cuda;
+  table->streams = link_functions();
   table->load = &load;
   table->new_id = &new_id;
   table->open_link = &open_link;
   table->exchange = &exchange;
   table->link_state = &link_state;
-  table->set_mark = &set_mark;
-  table->join = &join;
-  table->mark = &mark;
-  table->link_done = &link_done;
   table->abort_link = &abort_link;
   table->close_link = &close_link;
 }

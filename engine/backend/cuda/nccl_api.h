@@ -2,12 +2,11 @@
 // and pointers only, as in plugin_api.h. TRAFO_KERNEL_ABI, compared there, covers both.
 #pragma once
 
-#include "engine/backend/cuda/plugin_api.h"
+#include "engine/backend/cuda/link_api.h"
 
 namespace trafo::cuda {
 
 inline constexpr size_t kNcclIdBytes = 128;
-inline constexpr int32_t kNcclMarks = 16;
 
 // Device memory that goes to rank `peer`, or comes from it.
 struct NcclPiece {
@@ -23,27 +22,19 @@ inline constexpr int32_t kNcclPending = 64;
 // A link is one rank's end of a communicator. No function waits, but for abort_link and close_link.
 // One call at a time for each link.
 struct NcclTable {
+  LinkFunctions streams;  // mark(): when the state is kSuccess after an exchange
   // Loads NCCL on the first call; `path` is for dlopen. The version is NCCL's: 22809 is 2.28.9.
   int32_t (*load)(const char* path, int32_t* version, Why why);
   int32_t (*new_id)(void* id, Why why);  // kNcclIdBytes
   // Begins to join as one rank. `device` is that of PluginTable::open.
   int32_t (*open_link)(void* device, const void* id, int32_t rank, int32_t size, void** link,
                        Why why);
-  // Begins an exchange in the order of the device's stream; with `after` from 0 to kNcclMarks - 1
+  // Begins an exchange in the order of the device's stream; with `after` from 0 to kLinkMarks - 1
   // in the order of a second stream, once that mark has passed.
   int32_t (*exchange)(void* link, const NcclPiece* pieces, int32_t count, int32_t after, Why why);
-  // The mark passes when the work issued to the device's stream so far is done, in each run of a
-  // graph that is being captured.
-  int32_t (*set_mark)(void* link, int32_t mark, Why why);
-  // The device's stream waits for the second one.
-  int32_t (*join)(void* link, Why why);
   // kSuccess: joined, and all exchanges are in the stream; kNcclPending: not yet; otherwise the
   // link has failed.
   int32_t (*link_state)(void* link, Why why);
-  // Call when the state is kSuccess after an exchange: link_done() is this number once the device
-  // has finished it. beside: 1 if it is in the second stream.
-  int32_t (*mark)(void* link, uint64_t number, int32_t beside, Why why);
-  uint64_t (*link_done)(void* link);
   // Ends what is in the stream, with whatever it has moved. Nothing can be exchanged afterwards.
   void (*abort_link)(void* link);
   void (*close_link)(void* link);  // aborts if that has not happened

@@ -8,17 +8,13 @@
 #include "engine/backend/backend.h"
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/cuda/nccl_api.h"
+#include "engine/backend/cuda/stream_link.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kNcclOrigin = "nccl";
 constexpr const char* kNcclLibrary = "libnccl.so.2";
-
-struct NcclWhy {
-  char text[1024] = "";
-  cuda::Why why() { return {text, sizeof text}; }
-};
 
 struct Nccl {
   cuda::NcclTable table{};
@@ -53,7 +49,7 @@ const cuda::NcclTable& nccl() {
     std::string reasons;
     int32_t version = 0;
     for (const std::string& path : nccl_candidates(found->plugin)) {
-      NcclWhy why;
+      LinkWhy why;
       if (found->table.load(path.c_str(), &version, why.why()) == cuda::kSuccess)
         return static_cast<const Nccl*>(found.release());
       reasons += concat("\n  ", path, ": ", why.text);
@@ -66,10 +62,11 @@ const cuda::NcclTable& nccl() {
   return loaded->table;
 }
 
-class NcclLink final : public PeerLink {
+class NcclLink final : public StreamLink {
  public:
-  NcclLink(Backend& backend, std::string_view id, int rank, int size) : table_(nccl()) {
-    NcclWhy why;
+  NcclLink(Backend& backend, std::string_view id, int rank, int size)
+      : StreamLink(nccl().streams, kNcclOrigin), table_(nccl()) {
+    LinkWhy why;
     const int32_t result =
         table_.open_link(backend.stream(), id.data(), rank, size, &link_, why.why());
     if (result != cuda::kSuccess && link_) table_.close_link(link_);
@@ -81,44 +78,22 @@ class NcclLink final : public PeerLink {
     pieces_.clear();
     for (const PeerPiece& piece : pieces)
       pieces_.push_back({piece.peer, piece.receive ? 1 : 0, piece.data, piece.bytes});
-    NcclWhy why;
+    LinkWhy why;
     check(table_.exchange(link_, pieces_.data(), static_cast<int32_t>(pieces_.size()), after,
                           why.why()),
           why);
   }
-  int marks() const override { return cuda::kNcclMarks; }
-  void set_mark(int mark) override {
-    NcclWhy why;
-    check(table_.set_mark(link_, mark, why.why()), why);
-  }
-  void join() override {
-    NcclWhy why;
-    check(table_.join(link_, why.why()), why);
-  }
   bool issued() override {
-    NcclWhy why;
+    LinkWhy why;
     const int32_t state = table_.link_state(link_, why.why());
     if (state == cuda::kNcclPending) return false;
     check(state, why);
     return true;
   }
-  void mark(uint64_t number, bool beside) override {
-    NcclWhy why;
-    check(table_.mark(link_, number, beside ? 1 : 0, why.why()), why);
-  }
-  uint64_t done() const override { return table_.link_done(link_); }
   void abort() noexcept override { table_.abort_link(link_); }
 
  private:
-  static void check(int32_t result, const NcclWhy& why) {
-    const ErrorCode code = result == cuda::kOutOfMemory  ? ErrorCode::out_of_device_memory
-                           : result == cuda::kDeviceLost ? ErrorCode::device_lost
-                                                         : ErrorCode::internal;
-    require(result == cuda::kSuccess, code, kNcclOrigin, why.text);
-  }
-
   const cuda::NcclTable& table_;
-  void* link_ = nullptr;
   std::vector<cuda::NcclPiece> pieces_;
 };
 
@@ -132,7 +107,7 @@ class NcclLinks final : public LinkMaker {
   }
   std::string new_id() override {
     std::string id(cuda::kNcclIdBytes, '\0');
-    NcclWhy why;
+    LinkWhy why;
     require(nccl().new_id(id.data(), why.why()) == cuda::kSuccess, ErrorCode::internal, kNcclOrigin,
             why.text);
     return id;
