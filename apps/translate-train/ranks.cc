@@ -105,19 +105,8 @@ void Ranks::choose_transport_of_job() {
 }
 
 void Ranks::choose_transport() {
-  if (names_[0] != "cpu") {
-    try {
-      check(trafo_group_id_new(TRAFO_TRANSPORT_NCCL, id_.data(), id_.size()));
-      transport_ = TRAFO_TRANSPORT_NCCL;
-      exchange_ = "ranks exchange over NCCL";
-      return;
-    } catch (const CliError& error) {
-      if (error.trafo_code() != TRAFO_UNSUPPORTED) throw;
-      exchange_ = std::string("ranks exchange by copies that they wait for: ") + error.what();
-      std::replace(exchange_.begin(), exchange_.end(), '\n', ' ');
-    }
-  }
   check(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id_.data(), id_.size()));
+  if (names_[0] != "cpu") exchange_ = "ranks exchange by copies between the GPUs";
 }
 
 Group Ranks::join(size_t index) const {

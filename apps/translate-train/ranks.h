@@ -17,7 +17,8 @@ namespace translate_train {
 
 class Ranks {
  public:
-  // Opens the devices of the settings. Several GPUs exchange over NCCL where it is there.
+  // Opens the devices of the settings. GPUs of one process copy from each other, those of several
+  // processes exchange over NCCL.
   Ranks(const Settings& settings, const Job& job);
 
   // Of this process.
