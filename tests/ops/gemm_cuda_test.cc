@@ -157,16 +157,15 @@ TEST_F(CudaGemm, ActivationsInTheKernelAreThoseBehindIt) {
   constexpr cuda::Card kOther{8, 0, 166'912};
   constexpr Shapes kLarge[] = {{2500, 2696, 136}, {2304, 3072, 768}, {8192, 1032, 64}};
   for (const Shapes& s : kLarge) {
+    const Tensor a = upload(random(s.m * s.k), {s.m, s.k}),
+                 b = upload(random(s.n * s.k, 0.3), {s.n, s.k}), bias = upload(random(s.n), {s.n}),
+                 h = upload(random(s.m * s.n, 4), {s.m, s.n});
     for (const Epilogue epilogue :
          {Epilogue::relu, Epilogue::gelu, Epilogue::drelu, Epilogue::dgelu}) {
       for (const float dropout : {0.0f, 0.25f}) {
         SCOPED_TRACE(concat(s.m, " x ", s.n, " x ", s.k, ", epilogue ", static_cast<int>(epilogue),
                             ", dropout ", dropout));
         const bool backward = epilogue == Epilogue::drelu || epilogue == Epilogue::dgelu;
-        const Tensor a = upload(random(s.m * s.k), {s.m, s.k}),
-                     b = upload(random(s.n * s.k, 0.3), {s.n, s.k}),
-                     bias = upload(random(s.n), {s.n}),
-                     h = upload(random(s.m * s.n, 4), {s.m, s.n});
         struct Results {
           Doubles c, aux, sums;
         };

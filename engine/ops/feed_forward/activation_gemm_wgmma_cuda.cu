@@ -22,14 +22,14 @@ enum class Pass {
   backward  // C = dropout(A B) act'(argument + bias), and sums of columns over the rows of a tile
 };
 
-inline constexpr int kRows = 128, kDepth = 64, kBlocks = 2;  // of a tile; of a cluster
-inline constexpr int kConsumers = 2, kThreads = (kConsumers + 1) * kWarpgroup;
-inline constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
-inline constexpr uint32_t kBoxBytes = 16 * 64 * 2;  // what a warp writes at once: 16 x 64
+constexpr int kRows = 128, kDepth = 64, kBlocks = 2;  // of a tile; of a cluster
+constexpr int kConsumers = 2, kThreads = (kConsumers + 1) * kWarpgroup;
+[[maybe_unused]] constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+constexpr uint32_t kBoxBytes = 16 * 64 * 2;  // what a warp writes at once: 16 x 64
 
 template <Pass pass, int Columns>
 struct Layout {
-  static constexpr int kPanels = Columns / 64, kStages = Columns == 192 ? 4 : 5;
+  static constexpr int kStages = 4;
   static constexpr uint32_t kABytes = kRows * kDepth * 2, kBBytes = Columns * kDepth * 2;
   static constexpr uint32_t kStageBytes = kABytes + kBBytes;
   static constexpr int kBoxes = pass == Pass::forward ? 4 : 3;  // of a warp
@@ -100,7 +100,7 @@ __device__ __forceinline__ void produce(const Problem& p, const Room<L>& room,
       if constexpr (BRows) {
         constexpr int kHalf = kDepth / kBlocks;
 #pragma unroll
-        for (int panel = 0; panel < L::kPanels; ++panel)
+        for (int panel = 0; panel < Columns / 64; ++panel)
           load_box_to(kBoth, room.b(stage) + panel * (kDepth * 128) + rank * (kHalf * 128), b_map,
                       full, tile.column + 64 * panel, 0,
                       step * kDepth + static_cast<int>(rank) * kHalf);
@@ -183,8 +183,8 @@ __device__ __forceinline__ void consume(const Problem& p, const Room<Layout<pass
   const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
   // This lane's row of eight in a box, for ldmatrix and stmatrix; pieces of 16 bytes by xor.
   const uint32_t place = MmaTile<64>::offset(lane % 16, lane / 16);
-  constexpr int kSteps = 2 * L::kPanels;  // boxes of a warp in a tile
-  uint32_t boxes = 0;                     // steps of this warp so far
+  constexpr int kSteps = 2 * Columns / 64;  // boxes of a warp in a tile
+  uint32_t boxes = 0;                       // steps of this warp so far
   if (group == 1) arrive_threads(1, kConsumers * kWarpgroup);
 
   for (int count = group;; count += kConsumers) {
@@ -285,7 +285,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Room<Layout<pass
     };
     if constexpr (pass == Pass::forward) {
 #pragma unroll
-      for (int panel = 0; panel < L::kPanels; ++panel) {
+      for (int panel = 0; panel < Columns / 64; ++panel) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const uint32_t first = boxes++ % 2 * 2;
@@ -442,6 +442,12 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
+#ifdef TRAFO_CUDA_90A
+constexpr bool kHasKernels = true;
+#else
+constexpr bool kHasKernels = false;  // the kernels of this file have no body
+#endif
+
 constexpr int kColumns = 192;
 // Column tiles that are done for a row tile before the next: their part of B stays in the cache.
 constexpr int kMostGroup = 16;
@@ -485,11 +491,11 @@ int32_t activation_gemm_wgmma(DeviceState& device, const GemmParams& g, bool& ta
   const int64_t row_tiles = (g.m + kBlocks * kRows - 1) / (kBlocks * kRows),
                 column_tiles = (g.n + kColumns - 1) / kColumns;
   // A tile for every multiprocessor, and whole pieces of 16 bytes. ReLU's argument is not kept.
-  const bool fits = !g.trans_a && g.trans_b != backward && (backward || !relu || !g.aux) &&
-                    g.k > 0 && (g.n | g.k | g.lda | g.ldb) % 8 == 0 && aligned16(g.a) &&
-                    aligned16(g.b) && aligned16(g.c) && aligned16(g.aux) && aligned16(g.bias) &&
-                    row_tiles * column_tiles >= device.multiprocessors &&
-                    row_tiles * column_tiles < 1 << 20;
+  const bool fits =
+      kHasKernels && !g.trans_a && g.trans_b != backward && (backward || !relu || !g.aux) &&
+      g.k > 0 && (g.n | g.k | g.lda | g.ldb) % 8 == 0 && aligned16(g.a) && aligned16(g.b) &&
+      aligned16(g.c) && aligned16(g.aux) && aligned16(g.bias) &&
+      row_tiles * column_tiles >= device.multiprocessors && row_tiles * column_tiles < 1 << 20;
   if (!fits) return kSuccess;
   Problem p{};
   p.m = static_cast<int>(g.m);
