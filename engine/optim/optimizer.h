@@ -125,7 +125,7 @@ struct ClippedAdamWParams {
   const double* partials;
   int64_t partial_count;
   UpdateRecord* record;
-  // The call goes on with the update of the call before, as that one has decided. With `partials`.
+  // The call continues the update of the call before, as that one has decided. With `partials`.
   bool continues = false;
 };
 

@@ -22,7 +22,7 @@ class Context;
 class SideWork {
  public:
   static constexpr size_t kMost = 3;
-  // Collected GEMMs are issued as soon as there are so many, or so many tiles of results.
+  // Collected GEMMs are issued as soon as there are this many, or this many tiles of results.
   static constexpr size_t kMostGemms = 16;
   static constexpr int64_t kTiles = 64, kTileRows = 128, kTileColumns = 256;
   static_assert(kMost < SideStream::kSlots);

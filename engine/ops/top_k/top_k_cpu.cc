@@ -61,7 +61,7 @@ T block_maxima(const T* x, int64_t classes, T* maxima) {
 }
 
 // No class below this is among the best: the largest value of a block that `count` - 1 others
-// reach, if there are so many.
+// reach, if there are that many.
 template <class T>
 T lower_bound_of_best(const T* maxima, int64_t blocks, int64_t count, std::vector<T>& scratch) {
   if (blocks < count) return -std::numeric_limits<T>::infinity();
