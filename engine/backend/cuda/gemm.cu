@@ -143,8 +143,9 @@ int32_t dispatch(DeviceState& device, const GemmParams& params) {
 
 int32_t with_epilogue(DeviceState& device, const GemmParams& p) {
   const bool backward = p.epilogue == Epilogue::drelu || p.epilogue == Epilogue::dgelu;
+  const bool empty = p.m == 0 || p.n == 0;  // then no tensor has an address
   if (p.dtype != DType::bf16 || p.c_is_f32 || p.accumulate || p.batch != 1 || p.ldc != p.n ||
-      (backward ? !p.aux : p.column_sums != nullptr))
+      (backward ? !p.aux && !empty : p.column_sums != nullptr))
     return unsupported(device, "an epilogue belongs to one bfloat16 GEMM that overwrites C");
   if (p.n == 0 || (p.m == 0 && !p.column_sums)) return kSuccess;
   bool taken = false;
