@@ -430,7 +430,7 @@ Action add_distill(CLI::App& app) {
   };
   constexpr const char* kText = "Text";
   in_group(kText, app.add_option("-t,--train-sets", a.input,
-                                 "the text to translate, plain or .gz; --pick bleu and chrf want "
+                                 "the text to translate, plain or gzip; --pick bleu and chrf want "
                                  "its translation as well")
                       ->required()
                       ->expected(1, 2)

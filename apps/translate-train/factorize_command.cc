@@ -132,7 +132,7 @@ Action add_factorize(CLI::App& app) {
                  "those of all linear layers)")
       ->type_name("PATTERN ...");
   app.add_option("--valid-sets", arguments->valid,
-                 "measures cross-entropy and BLEU before and after on these pairs, plain or .gz")
+                 "measures cross-entropy and BLEU before and after on these pairs, plain or gzip")
       ->expected(2)
       ->type_name("SRC TRG");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");

@@ -136,11 +136,11 @@ Action add_quantize(CLI::App& app) {
       ->check(CLI::IsMember({"nearest", "gptq"}))
       ->type_name("NAME");
   app.add_option("--calibration", arguments->calibration,
-                 "pairs like those that will be translated, plain or .gz (default --valid-sets)")
+                 "pairs like those that will be translated, plain or gzip (default --valid-sets)")
       ->expected(2)
       ->type_name("SRC TRG");
   app.add_option("--valid-sets", arguments->valid,
-                 "measures cross-entropy and BLEU before and after on these pairs, plain or .gz")
+                 "measures cross-entropy and BLEU before and after on these pairs, plain or gzip")
       ->expected(2)
       ->type_name("SRC TRG");
   app.add_option("--max-loss", arguments->max_loss,

@@ -120,7 +120,7 @@ int score(const ScoreArguments& arguments) {
 Action add_score(CLI::App& app) {
   auto arguments = std::make_shared<ScoreArguments>();
   add_model_arguments(app, arguments->model);
-  app.add_option("-t,--train-sets", arguments->files, "the pairs, plain or .gz")
+  app.add_option("-t,--train-sets", arguments->files, "the pairs, plain or gzip")
       ->expected(2)
       ->type_name("SRC TRG");
   app.add_option("--tsv", arguments->tsv, "instead: SOURCE<tab>TARGET lines, - is standard input")

@@ -11,7 +11,7 @@ namespace {
 
 constexpr SettingSpec kSpecs[] = {
     {"train-sets", "-t", "", "Data", "SRC TRG ...",
-     "training files, a sentence a line; plain or .gz; again for more corpora; one file alone is text for a decoder-lm",
+     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm",
      "", 1, 64, true, false, nullptr},
     {"tsv", "", "", "Data", "FILE|- ...",
      "instead: files of SRC<tab>TRG lines, - is standard input",
@@ -53,7 +53,7 @@ constexpr SettingSpec kSpecs[] = {
      "corpora with more text stay on disk, and the results are the same (default 256MiB)",
      "", 1, 1, true, false, "256MiB"},
     {"tempdir", "-T", "", "Data", "DIR",
-     "where .gz files and standard input are unpacked if they stay on disk (default: the run directory)",
+     "where gzip files and standard input are unpacked if they stay on disk (default: the run directory)",
      "", 1, 1, true, false, nullptr},
     {"task", "", "", "Model", "NAME",
      "tiny, student-tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",

@@ -47,7 +47,7 @@ int learn(const ShortlistArguments& arguments) {
 
 Action add_shortlist(CLI::App& app) {
   auto arguments = std::make_shared<ShortlistArguments>();
-  app.add_option("-t,--train-sets", arguments->files, "the training text, plain or .gz")
+  app.add_option("-t,--train-sets", arguments->files, "the training text, plain or gzip")
       ->required()
       ->expected(2)
       ->type_name("SRC TRG");

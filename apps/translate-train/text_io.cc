@@ -28,20 +28,6 @@ std::string reason() {
 
 }  // namespace
 
-// zlib's own reader waits for a full buffer, which a pipe may take minutes to give.
-struct LineReader::Gzip {
-  Gzip() : input(kChunk) {
-    if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  }
-  ~Gzip() { inflateEnd(&stream); }
-  Gzip(const Gzip&) = delete;
-  Gzip& operator=(const Gzip&) = delete;
-
-  z_stream stream{};
-  std::vector<char> input;
-  bool in_member = true;
-};
-
 LineReader::LineReader(const std::string& path, bool crop)
     : name_(path == "-" ? "standard input" : path), crop_(crop) {
   struct stat info {};
@@ -73,45 +59,12 @@ size_t LineReader::read_raw(char* to, size_t room) {
 }
 
 size_t LineReader::read_some(char* to, size_t room) {
-  if (!begun_) {
-    begun_ = true;
-    size_t count = read_raw(to, room);
-    // The two bytes that begin a gzip file (RFC 1952, section 2.3.1).
-    if (count == 1 && to[0] == '\x1f') count += read_raw(to + 1, room - 1);
-    if (count < 2 || to[0] != '\x1f' || to[1] != '\x8b') return count;
-    gzip_ = std::make_unique<Gzip>();
-    std::memcpy(gzip_->input.data(), to, count);
-    gzip_->stream.next_in = reinterpret_cast<Bytef*>(gzip_->input.data());
-    gzip_->stream.avail_in = static_cast<uInt>(count);
-  }
-  if (!gzip_) return read_raw(to, room);
-  z_stream& stream = gzip_->stream;
-  stream.next_out = reinterpret_cast<Bytef*>(to);
-  stream.avail_out = static_cast<uInt>(room);
-  while (stream.avail_out == room) {
-    if (stream.avail_in == 0) {
-      stream.next_in = reinterpret_cast<Bytef*>(gzip_->input.data());
-      stream.avail_in = static_cast<uInt>(read_raw(gzip_->input.data(), gzip_->input.size()));
-      if (stream.avail_in == 0) {
-        // A file that ends inside its stream would read as a short one.
-        if (gzip_->in_member) failed("damaged gzip: unexpected end of file");
-        return 0;
-      }
-    }
-    if (!gzip_->in_member) {  // several files in one, as cat makes them
-      while (stream.avail_in > 0 && *stream.next_in == 0) ++stream.next_in, --stream.avail_in;
-      if (stream.avail_in == 0) continue;  // zeros behind it, as tapes have them
-      if (*stream.next_in != 0x1f) failed("damaged gzip: something else follows its data");
-      inflateReset(&stream);
-      gzip_->in_member = true;
-    }
-    const int code = inflate(&stream, Z_NO_FLUSH);
-    if (code == Z_STREAM_END)
-      gzip_->in_member = false;
-    else if (code != Z_OK && code != Z_BUF_ERROR)
-      failed(std::string("damaged gzip: ") + (stream.msg ? stream.msg : "no such stream"));
-  }
-  return room - stream.avail_out;
+  const size_t count =
+      bytes_.read(to, room, [this](char* raw, size_t size) { return read_raw(raw, size); });
+  if (count == 0 && !bytes_.fault().empty()) failed(std::string(bytes_.fault()));
+  if (name_.ends_with(".gz") && !bytes_.is_gzip())
+    usage_error(name_ + ": is named .gz but holds no gzip data");
+  return count;
 }
 
 // Adds to what is buffered; false at the end.
@@ -139,8 +92,7 @@ bool LineReader::ready(int milliseconds) {
     if (at_end_ || size > kLongestLine) return true;
     searched = size;
     pollfd wanted{file_, POLLIN, 0};
-    const bool packed = gzip_ && gzip_->stream.avail_in > 0;
-    if (!packed && poll(&wanted, 1, milliseconds) <= 0) return false;
+    if (!bytes_.has_input() && poll(&wanted, 1, milliseconds) <= 0) return false;
     fill();
   }
 }
@@ -178,11 +130,8 @@ bool LineReader::next(std::string& line) {
   }
   ++line_;
   if (cut_from_ == 0 && !line.empty() && line.back() == '\r') line.pop_back();
-  const std::string_view hint = line_ == 1 ? trafo::other_format_hint(line) : std::string_view();
-  if (const size_t bad = trafo::find_invalid_utf8(line); bad != trafo::kValidUtf8)
-    usage_error(fmt::format("{}:{} invalid UTF-8 at byte {}{}", name_, line_, bad + 1, hint));
-  if (const size_t nul = line.find('\0'); nul != std::string::npos)
-    usage_error(fmt::format("{}:{} NUL byte at byte {}{}", name_, line_, nul + 1, hint));
+  if (const std::string fault = trafo::text_fault(line, line_); !fault.empty())
+    usage_error(fmt::format("{}:{} {}", name_, line_, fault));
   return true;
 }
 

@@ -7,12 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/gzip_stream.h"
+
 namespace translate_train {
 
 class LineReader {
  public:
-  // "-" is standard input. Plain or gzip. Throws a usage error that names the file. `crop`: a line
-  // over 1 MiB is cut, between two characters, instead of being an error.
+  // "-" is standard input. Plain or gzip, whatever its name; named .gz it must be gzip. Throws a
+  // usage error that names the file. `crop`: a line over 1 MiB is cut, between two characters,
+  // instead of being an error.
   explicit LineReader(const std::string& path, bool crop = false);
   ~LineReader();
   LineReader(const LineReader&) = delete;
@@ -29,7 +32,6 @@ class LineReader {
   size_t cut_from() const { return cut_from_; }
 
  private:
-  struct Gzip;
   bool fill();
   size_t read_raw(char* to, size_t room);
   size_t read_some(char* to, size_t room);
@@ -38,8 +40,8 @@ class LineReader {
   std::string name_;
   bool crop_;
   int file_ = -1;
-  std::unique_ptr<Gzip> gzip_;  // null: plain
-  bool begun_ = false, at_end_ = false;
+  trafo::GzipStream bytes_;
+  bool at_end_ = false;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;
   int64_t line_ = 0;

@@ -237,8 +237,9 @@ Action add_translate(CLI::App& app) {
   add_model_arguments(app, a.model);
   const auto in_group = [&](const char* group, CLI::Option* option) { option->group(group); };
   constexpr const char* kText = "Text";
-  in_group(kText, app.add_option("-i,--input", a.input, "plain or .gz (default - : standard input)")
-                      ->type_name("FILE"));
+  in_group(kText,
+           app.add_option("-i,--input", a.input, "plain or gzip (default - : standard input)")
+               ->type_name("FILE"));
   in_group(kText, app.add_option("-o,--output", a.output,
                                  "plain, or gzip if it is named .gz (default - : standard output)")
                       ->type_name("FILE"));

@@ -60,7 +60,7 @@ int vocab(const VocabArguments& arguments) {
 Action add_vocab(CLI::App& app) {
   auto arguments = std::make_shared<VocabArguments>();
   app.add_option("-t,--train-sets", arguments->files,
-                 "text of every language, plain, .gz, TSV, or - for standard input")
+                 "text of every language, plain, gzip, TSV, or - for standard input")
       ->required()
       ->type_name("FILE");
   app.add_option("-o,--output", arguments->output, "(default vocab.spm)")->type_name("FILE.spm");

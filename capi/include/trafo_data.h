@@ -12,11 +12,11 @@ extern "C" {
 
 typedef struct trafo_corpus_options {
   size_t struct_size;
-  /* Bytes. A larger file (.gz: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory
+  /* Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory
    * a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does not change
    * training. Default 256 MiB; 0: all text stays on disk */
   int64_t memory_bytes;
-  /* Directory for .gz files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.
+  /* Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.
    * Default: empty, the system's directory for temporary files */
   trafo_string_view unpack_directory;
   int32_t monolingual; /* 1: one file of text without a source, for a decoder-lm; default 0 */

@@ -65,12 +65,12 @@ TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
 
 typedef struct trafo_corpus trafo_corpus;
 
-/* Two files of equal line count, plain or .gz. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and
+/* Two files of equal line count, plain or gzip. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and
  * reason. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load(const char *source_path, size_t source_length,
                                                         const char *target_path, size_t target_length,
                                                         trafo_corpus **out);
-/* One file with lines of source, TAB, target, plain or .gz; "-" is standard input. since 0.1 */
+/* One file with lines of source, TAB, target, plain or gzip; "-" is standard input. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, trafo_corpus **out);
 /* Pairs from memory, which are copied. They are checked like files; messages count lines from 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,

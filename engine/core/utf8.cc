@@ -29,6 +29,31 @@ size_t sequence_length(const unsigned char* p, size_t left) {
   return 4;
 }
 
+// What a file is that begins with this line, and what to do about it. Empty if its first bytes tell
+// nothing.
+std::string_view other_format_hint(std::string_view first_line) {
+  using namespace std::string_view_literals;
+  struct Format {
+    std::string_view begin, hint;
+  };
+  static constexpr Format kFormats[] = {
+      {"\xff\xfe"sv, "; it is UTF-16: iconv -f UTF-16 -t UTF-8 converts it"sv},
+      {"\xfe\xff"sv, "; it is UTF-16: iconv -f UTF-16 -t UTF-8 converts it"sv},
+      {"\xfd"
+       "7zXZ"sv,
+       "; it is xz: xz -d unpacks it"sv},
+      {"\x28\xb5\x2f\xfd"sv, "; it is zstd: zstd -d unpacks it"sv},
+      {"BZh"sv, "; it is bzip2: bunzip2 unpacks it"sv},
+      {"PK\x03\x04"sv, "; it is a zip archive: unzip unpacks it"sv},
+  };
+  for (const Format& format : kFormats)
+    if (first_line.starts_with(format.begin)) return format.hint;
+  // Text of the Latin alphabet in UTF-16 has a zero in each character.
+  if (first_line.size() >= 2 && (first_line[0] == '\0') != (first_line[1] == '\0'))
+    return "; it may be UTF-16 without a byte order mark: iconv -f UTF-16LE -t UTF-8 converts it"sv;
+  return {};
+}
+
 }  // namespace
 
 size_t find_invalid_utf8(std::string_view text) noexcept {
@@ -50,6 +75,29 @@ size_t find_invalid_utf8(std::string_view text) noexcept {
   return kValidUtf8;
 }
 
+std::string text_fault(std::string_view text, int64_t line) {
+  const size_t bad = find_invalid_utf8(text);
+  const size_t nul = bad == kValidUtf8 ? text.find('\0') : std::string_view::npos;
+  if (bad == kValidUtf8 && nul == std::string_view::npos) return {};
+  std::string fault;
+  if (bad != kValidUtf8) {
+    constexpr char digits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(text[bad]);
+    fault = "invalid UTF-8 at byte " + std::to_string(bad + 1) + " (0x" + digits[byte >> 4] +
+            digits[byte & 15] + ")";
+  } else {
+    fault = "NUL byte at byte " + std::to_string(nul + 1);
+  }
+  const std::string_view format = line == 1 ? other_format_hint(text) : std::string_view();
+  if (!format.empty())
+    fault += format;
+  else if (line > 0 && bad != kValidUtf8)
+    // Windows-1252 has the characters of Latin-1, and more where Latin-1 has none.
+    fault +=
+        "; the file is not UTF-8: if it is Latin-1, iconv -f WINDOWS-1252 -t UTF-8 converts it";
+  return fault;
+}
+
 char32_t next_code_point(std::string_view text, size_t& position) noexcept {
   const auto* p = reinterpret_cast<const unsigned char*>(text.data()) + position;
   const size_t length = sequence_length(p, text.size() - position);
@@ -67,30 +115,6 @@ char32_t next_code_point(std::string_view text, size_t& position) noexcept {
     default:
       return 0xfffd;
   }
-}
-
-std::string_view other_format_hint(std::string_view first_line) noexcept {
-  using namespace std::string_view_literals;
-  struct Format {
-    std::string_view begin, hint;
-  };
-  static constexpr Format kFormats[] = {
-      {"\xff\xfe"sv, "; it is UTF-16: iconv -f UTF-16 -t UTF-8 converts it"sv},
-      {"\xfe\xff"sv, "; it is UTF-16: iconv -f UTF-16 -t UTF-8 converts it"sv},
-      {"\x1f\x8b"sv, "; it is gzip: name it .gz"sv},
-      {"\xfd"
-       "7zXZ"sv,
-       "; it is xz: xz -d unpacks it"sv},
-      {"\x28\xb5\x2f\xfd"sv, "; it is zstd: zstd -d unpacks it"sv},
-      {"BZh"sv, "; it is bzip2: bunzip2 unpacks it"sv},
-      {"PK\x03\x04"sv, "; it is a zip archive: unzip unpacks it"sv},
-  };
-  for (const Format& format : kFormats)
-    if (first_line.starts_with(format.begin)) return format.hint;
-  // Text of the Latin alphabet in UTF-16 has a zero in each character.
-  if (first_line.size() >= 2 && (first_line[0] == '\0') != (first_line[1] == '\0'))
-    return "; it may be UTF-16 without a byte order mark: iconv -f UTF-16LE -t UTF-8 converts it"sv;
-  return {};
 }
 
 std::vector<char32_t> to_code_points(std::string_view text) {

@@ -19,9 +19,11 @@ inline bool is_valid_utf8(std::string_view text) noexcept {
   return find_invalid_utf8(text) == kValidUtf8;
 }
 
-// For the error about the first line of a file that is not UTF-8 or has NUL bytes: what the file is
-// instead, and what to do, as "; it is gzip: name it .gz". Empty if its first bytes tell nothing.
-std::string_view other_format_hint(std::string_view first_line) noexcept;
+// What is wrong with a line of text, for messages: "invalid UTF-8 at byte 5 (0xdf)" or "NUL byte at
+// byte 5", counted from 1, and for a line of a file what the file may be instead and what converts
+// it. `line`: the number of the line in its file, from 1; 0: the text comes from no file. Empty if
+// nothing is wrong.
+std::string text_fault(std::string_view text, int64_t line);
 
 // Returns the code point at `position` and advances `position` past it. Ill-formed input gives
 // U+FFFD and advances by one byte.

@@ -3,15 +3,14 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 
+#include "engine/core/gzip_stream.h"
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
@@ -25,78 +24,6 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 }  // namespace
 
-// Decompresses a gzip file (RFC 1952) as a stream: one member or several, as `cat` joins them, and
-// zeros after them, as tapes have. zlib's own reader takes anything else after the first member for
-// the end of the file, so damage there would silently lose lines.
-class GzipStream {
- public:
-  enum class State { reading, ended, no_gzip, truncated, damaged, goes_on };
-
-  GzipStream() : input_(kBufferBytes) {
-    require(inflateInit2(&stream_, 16 + MAX_WBITS) == Z_OK, ErrorCode::out_of_memory, kCorpusOrigin,
-            "no memory for decompression");
-  }
-  ~GzipStream() { inflateEnd(&stream_); }
-  GzipStream(const GzipStream&) = delete;
-  GzipStream& operator=(const GzipStream&) = delete;
-
-  State state() const { return state_; }
-
-  // Returns the bytes written to `out`; 0: see state(). more(buffer, size) reads the file, 0 at its
-  // end.
-  template <class More>
-  size_t read(char* out, size_t size, More more) {
-    stream_.next_out = reinterpret_cast<Bytef*>(out);
-    stream_.avail_out = static_cast<uInt>(size);
-    while (stream_.avail_out == size && state_ == State::reading) {
-      if (stream_.avail_in == 0) {
-        stream_.next_in = reinterpret_cast<Bytef*>(input_.data());
-        stream_.avail_in = static_cast<uInt>(more(input_.data(), input_.size()));
-      }
-      if (stream_.avail_in == 0) {
-        state_ = !any_ ? State::no_gzip : in_member_ ? State::truncated : State::ended;
-      } else if (in_member_) {
-        inflate_some();
-      } else {
-        between_members();
-      }
-    }
-    return size - stream_.avail_out;
-  }
-
- private:
-  void inflate_some() {
-    const int code = inflate(&stream_, Z_NO_FLUSH);
-    if (code == Z_STREAM_END)
-      any_ = true, in_member_ = false;
-    else if (code == Z_OK)
-      any_ = any_ || stream_.total_in >= 2;
-    else if (code == Z_MEM_ERROR)
-      throw std::bad_alloc();
-    else if (code != Z_BUF_ERROR)
-      state_ = any_ || stream_.total_in > 2 ? State::damaged : State::no_gzip;
-  }
-  void between_members() {
-    if (!padding_ && *stream_.next_in == 0x1f) {
-      inflateReset(&stream_);
-      in_member_ = true;
-    } else if (*stream_.next_in == 0) {
-      padding_ = true;
-      ++stream_.next_in;
-      --stream_.avail_in;
-    } else {
-      state_ = State::goes_on;
-    }
-  }
-
-  z_stream stream_{};
-  std::vector<char> input_;
-  State state_ = State::reading;
-  bool any_ = false;  // the beginning was gzip
-  bool in_member_ = true;
-  bool padding_ = false;
-};
-
 // The bytes of a plain file, a gzip file or standard input.
 class ByteSource {
  public:
@@ -107,6 +34,7 @@ class ByteSource {
       return;
     }
     name_ = path;
+    must_be_gzip_ = path.ends_with(".gz");
     descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) fail_to_open(kCorpusOrigin, name_, errno);
     owned_ = true;
@@ -115,8 +43,6 @@ class ByteSource {
       close_all();
       fail(ErrorCode::invalid_argument, kCorpusOrigin, name_, ": is a directory");
     }
-    if (!path.ends_with(".gz")) return;
-    gzip_ = std::make_unique<GzipStream>();
   }
   ~ByteSource() { close_all(); }
   ByteSource(const ByteSource&) = delete;
@@ -126,32 +52,23 @@ class ByteSource {
 
   // Returns the bytes read, 0 at the end. `line` is for messages.
   size_t read(char* buffer, size_t size, int64_t line) {
-    return gzip_ != nullptr ? read_gzip(buffer, size, line) : read_plain(buffer, size, line);
+    const size_t got = bytes_.read(
+        buffer, size, [&](char* raw, size_t room) { return read_raw(raw, room, line); });
+    if (!bytes_.fault().empty() && got == 0)
+      fail(ErrorCode::corrupt_file, kCorpusOrigin, name_, ":", line, ": ", bytes_.fault());
+    if (must_be_gzip_ && !bytes_.is_gzip())
+      fail(ErrorCode::corrupt_file, kCorpusOrigin, name_, ": is named .gz but holds no gzip data");
+    return got;
   }
 
  private:
-  size_t read_plain(char* buffer, size_t size, int64_t line) {
+  size_t read_raw(char* buffer, size_t size, int64_t line) {
     while (true) {
       const ssize_t got = ::read(descriptor_, buffer, size);
       if (got >= 0) return static_cast<size_t>(got);
       require(errno == EINTR, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io,
               kCorpusOrigin, name_, ":", line, ": cannot be read: ", std::strerror(errno));
     }
-  }
-
-  size_t read_gzip(char* buffer, size_t size, int64_t line) {
-    const size_t got = gzip_->read(
-        buffer, size, [&](char* raw, size_t room) { return read_plain(raw, room, line); });
-    using State = GzipStream::State;
-    const State state = gzip_->state();
-    if (got > 0 || state == State::ended) return got;
-    // A file with this name must be gzip.
-    if (state == State::no_gzip)
-      fail(ErrorCode::corrupt_file, kCorpusOrigin, name_, ": is named .gz but holds no gzip data");
-    fail(ErrorCode::corrupt_file, kCorpusOrigin, name_, ":", line, ": the gzip file is ",
-         state == State::truncated ? "truncated"
-         : state == State::damaged ? "damaged"
-                                   : "damaged: something else follows its data");
   }
 
   void close_all() {
@@ -162,26 +79,19 @@ class ByteSource {
   std::string name_;
   int descriptor_ = -1;
   bool owned_ = false;
-  std::unique_ptr<GzipStream> gzip_;  // if the file is named .gz
+  bool must_be_gzip_ = false;  // its name says so
+  GzipStream bytes_;
 };
 
 namespace {
 
-// `where` names the line or sentence. `first`: the text is the first line of a file.
+// `where` names the line or sentence. `line`: its number in its file; 0: it comes from no file.
 void check_line(std::string_view text, std::string_view where, const CorpusOptions& options,
-                bool first = false) {
+                int64_t line = 0) {
   require(text.size() <= options.max_line_bytes, ErrorCode::invalid_argument, kCorpusOrigin, where,
           ": the line is longer than ", options.max_line_bytes, " bytes");
-  const size_t bad = find_invalid_utf8(text);
-  if (bad != kValidUtf8) {
-    constexpr char digits[] = "0123456789abcdef";
-    const auto byte = static_cast<unsigned char>(text[bad]);
-    fail(ErrorCode::invalid_argument, kCorpusOrigin, where, ": invalid UTF-8 at byte ", bad + 1,
-         " (0x", digits[byte >> 4], digits[byte & 15], ")", first ? other_format_hint(text) : "");
-  }
-  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
-    fail(ErrorCode::invalid_argument, kCorpusOrigin, where, ": NUL byte at byte ", nul + 1,
-         first ? other_format_hint(text) : "");
+  if (const std::string fault = text_fault(text, line); !fault.empty())
+    fail(ErrorCode::invalid_argument, kCorpusOrigin, where, ": ", fault);
 }
 
 // Adds pairs and counts the memory that they take.
@@ -268,6 +178,17 @@ void check_usable(const CorpusReport& report, std::string_view name) {
           ": no usable sentence pair: each of the ", report.lines, " lines has an empty side");
 }
 
+bool is_gzip_file(const std::string& path) noexcept {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  char begin[2];
+  const ssize_t got = pread(descriptor, begin, sizeof begin, 0);
+  close(descriptor);
+  return got == sizeof begin && GzipStream::begins_gzip({begin, sizeof begin});
+}
+
 struct LineReader::Impl {
   Impl(const std::string& path, const CorpusOptions& reader_options)
       : source(path), options(reader_options), buffer(kBufferBytes) {}
@@ -347,7 +268,7 @@ bool LineReader::next(std::string& line) {
     line.erase(0, kByteOrderMark.size());
     in.offset += kByteOrderMark.size();
   }
-  check_line(line, concat(name(), ":", in.line_number), in.options, in.line_number == 1);
+  check_line(line, concat(name(), ":", in.line_number), in.options, in.line_number);
   return true;
 }
 

@@ -7,8 +7,9 @@
 //   INVALID_ARGUMENT  a directory; invalid UTF-8 (line and byte); a NUL byte; a long line;
 //                     files with different line counts (both are named); a TSV line without exactly
 //                     one tab; a file without lines; a corpus without a usable pair
-//   CORRUPT_FILE      truncated or damaged gzip
-// "-" is standard input, which can be read once. Both sides may be the same file (a copying task).
+//   CORRUPT_FILE      truncated or damaged gzip; a file named .gz that is not gzip
+// gzip is known by its first bytes, whatever the name of the file. "-" is standard input, which can
+// be read once. Both sides may be the same file (a copying task).
 #pragma once
 
 #include <cstddef>
@@ -64,6 +65,9 @@ struct ParallelCorpus {
   bool monolingual = false;  // text without sources
   uint64_t fingerprint = 0;  // of all lines, dropped pairs included
 };
+
+// True for a regular file that begins as gzip does.
+bool is_gzip_file(const std::string& path) noexcept;
 
 // Streams one file. Needs memory for one line and a fixed buffer.
 class LineReader {

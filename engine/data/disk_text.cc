@@ -113,8 +113,8 @@ std::unique_ptr<LineReader> open_side(const std::string& path, const std::string
                                       Side& side) {
   auto reader = std::make_unique<LineReader>(path);
   struct stat info {};
-  const bool plain = path != "-" && !path.ends_with(".gz") && stat(path.c_str(), &info) == 0 &&
-                     S_ISREG(info.st_mode);
+  const bool plain =
+      path != "-" && stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && !is_gzip_file(path);
   if (plain)
     side.file.open_path(path);
   else

@@ -9,7 +9,7 @@
 
 namespace trafo {
 
-// Errors as in corpus.h. Files named .gz and standard input are unpacked into an unnamed file in
+// Errors as in corpus.h. gzip and standard input are unpacked into an unnamed file in
 // options.unpack_directory, which is created if it is missing.
 std::shared_ptr<const PairText> open_parallel(const std::string& source_path,
                                               const std::string& target_path,

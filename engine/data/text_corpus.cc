@@ -56,8 +56,8 @@ int64_t expected_bytes(const std::string& path) {
   if (stat(path.c_str(), &info) != 0) return 0;  // opening it will say why
   if (S_ISDIR(info.st_mode)) return 0;
   if (!S_ISREG(info.st_mode)) return -1;
-  return path.ends_with(".gz") ? checked_mul(int64_t{info.st_size}, int64_t{4}, kTextCorpusOrigin)
-                               : info.st_size;
+  return is_gzip_file(path) ? checked_mul(int64_t{info.st_size}, int64_t{4}, kTextCorpusOrigin)
+                            : info.st_size;
 }
 
 bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& options) {

@@ -124,6 +124,18 @@ TEST_F(Cli, OtherFormsOfTextAreNamed) {
   expect_refused(run({"train", "--model", "never", "-t", "utf16.de", "t.en"}),
                  "utf16.de:1: invalid UTF-8 at byte 1 (0xff); it is UTF-16: iconv");
   expect_refused(run({"eval", "--ref", "t.en", "--hyp", "utf16.de"}), "it is UTF-16: iconv");
+  write_file(file("latin1.de"),
+             "Stra\xdf"
+             "e\n");
+  const std::string hint =
+      "invalid UTF-8 at byte 5 (0xdf); the file is not UTF-8: if it is Latin-1, iconv";
+  expect_refused(run({"train", "--model", "never", "-t", "latin1.de", "t.en"}), hint);
+  expect_refused(run({"eval", "--ref", "t.en", "--hyp", "latin1.de"}), hint);
+  // A text that is named .gz is one that was not fetched, or not packed.
+  write_file(file("text.gz"), "a\n");
+  const std::string no_gzip = "text.gz: is named .gz but holds no gzip data";
+  expect_refused(run({"train", "--model", "never", "-t", "text.gz", "t.en"}), no_gzip);
+  expect_refused(run({"eval", "--ref", "t.en", "--hyp", "text.gz"}), no_gzip);
   EXPECT_FALSE(std::filesystem::exists(file("never")));
 }
 

@@ -169,19 +169,22 @@ TEST_F(Cli, StandardInputGzipHoldOutAndJson) {
 
   for (const char* name : {"t.de", "t.en"}) {
     const std::string text = read_file(file(name));
-    gzFile out = gzopen((file(name) + ".gz").c_str(), "wb");
+    // The name does not matter.
+    gzFile out = gzopen((file(name) + ".packed").c_str(), "wb");
     ASSERT_EQ(gzwrite(out, text.data(), static_cast<unsigned>(text.size())),
               static_cast<int>(text.size()));
     gzclose(out);
   }
   Arguments zipped = small("zipped", "20u");
-  zipped[2] = "t.de.gz";
-  zipped[3] = "t.en.gz";
+  zipped[2] = "t.de.packed";
+  zipped[3] = "t.en.packed";
   ASSERT_EQ(run(zipped).exit_code, 0);
   EXPECT_EQ(read_file(file("zipped/ckpt/20/model.safetensors")),
             read_file(file("run/ckpt/20/model.safetensors")));
-  fs::resize_file(file("t.en.gz"), fs::file_size(file("t.en.gz")) / 2);
-  expect_refused(run({"train", "-t", "t.de.gz", "t.en.gz", "--model", "never"}), "t.en.gz");
+  EXPECT_EQ(run({"eval", "--ref", "t.en", "--hyp", "t.en.packed"}).exit_code, 0);
+  fs::resize_file(file("t.en.packed"), fs::file_size(file("t.en.packed")) / 2);
+  expect_refused(run({"train", "-t", "t.de.packed", "t.en.packed", "--model", "never"}),
+                 "t.en.packed");
 }
 
 // What lies in the run directory is the last thing a run makes; whether it can be made is asked

@@ -98,7 +98,6 @@ TEST_F(CorpusTest, InvalidUtf8NamesLineAndByte) {
   expect_bad_lines("good\nb\xc3\n", {"bad.txt:2: invalid UTF-8 at byte 2 (0xc3)"});
   // What else a file may be.
   expect_bad_lines("\xff\xfeG\0u\0\n", {":1: invalid UTF-8", "it is UTF-16: iconv"});
-  expect_bad_lines("\x1f\x8b\x08", {":1: invalid UTF-8", "it is gzip: name it .gz"});
   expect_bad_lines(
       "\xfd"
       "7zXZ",
@@ -116,8 +115,9 @@ TEST_F(CorpusTest, InvalidUtf8NamesLineAndByte) {
   expect_bad_lines("\xf4\x90\x80\x80\n", {"byte 1 (0xf4)"});         // above U+10FFFF
   expect_bad_lines("\xf5\x80\x80\x80\n", {"byte 1 (0xf5)"});
   expect_bad_lines("0123456789\xe4\xbd\n", {"byte 11 (0xe4)"});  // cut by the line end
-  expect_bad_lines("caf\xe9\n", {"byte 4 (0xe9)"});              // Latin-1
-  expect_bad_lines("\xff\xfeh\x00i\x00", {"byte 1 (0xff)"});     // UTF-16
+  expect_bad_lines("caf\xe9\n", {":1: invalid UTF-8 at byte 4 (0xe9); the file is not UTF-8",
+                                 "Latin-1, iconv -f WINDOWS-1252 -t UTF-8"});
+  expect_bad_lines("\xff\xfeh\x00i\x00", {"byte 1 (0xff)"});  // UTF-16
 }
 
 TEST_F(CorpusTest, NulByteNamesLineAndByte) {
@@ -183,6 +183,21 @@ TEST_F(CorpusTest, GzipDamage) {
   const std::string plain = write("plain.gz", "no gzip\n");
   expect_error([&] { read_lines(plain); }, ErrorCode::corrupt_file, {"plain.gz", "no gzip data"});
   EXPECT_EQ(read_lines(write_gzip("empty.gz", "")), Lines{});
+}
+
+TEST_F(CorpusTest, GzipIsKnownByItsFirstBytes) {
+  EXPECT_EQ(read_lines(write_gzip("unnamed", "a\nb\n")), (Lines{"a", "b"}));
+  const std::string cut = bytes_of((folder_ / "unnamed").string()).substr(0, 2);
+  expect_error([&] { read_lines(write("cut", cut)); }, ErrorCode::corrupt_file,
+               {"cut:1: the gzip file is truncated"});
+  EXPECT_EQ(read_lines(write("unit separator", "\x1f")), Lines{"\x1f"});
+  EXPECT_FALSE(is_gzip_file(write("text", "\x1f")));
+  EXPECT_FALSE(is_gzip_file((folder_ / "no such file").string()));
+}
+
+TEST_F(CorpusTest, SentencesInMemoryAreNoFile) {
+  const std::string fault = error_of([] { make_parallel({"caf\xe9"}, {"a"}); }).message();
+  EXPECT_TRUE(fault.ends_with("source sentence 1: invalid UTF-8 at byte 4 (0xe9)")) << fault;
 }
 
 TEST_F(CorpusTest, GzipMembersAndPadding) {
@@ -302,11 +317,20 @@ TEST(Utf8, IterationAndTruncation) {
   EXPECT_FALSE(is_unicode_space(0x200b));
 }
 
-TEST(Utf8, OneByteHasNoFormat) {
-  EXPECT_EQ(other_format_hint("\xff"), "");
-  EXPECT_NE(other_format_hint(std::string_view("\0a", 2)), "");
-  EXPECT_NE(other_format_hint(std::string_view("a\0", 2)), "");
-  EXPECT_EQ(other_format_hint(std::string_view("\0\0", 2)), "");
+TEST(Utf8, FaultsNameWhatTheFileIsOnItsFirstLineAlone) {
+  EXPECT_EQ(text_fault("aä€", 1), "");
+  EXPECT_EQ(text_fault("a\xff", 0), "invalid UTF-8 at byte 2 (0xff)");
+  EXPECT_EQ(text_fault({"a\0", 2}, 0), "NUL byte at byte 2");
+  // One byte tells no format.
+  EXPECT_TRUE(contains(text_fault("\xff", 1), "(0xff); the file is not UTF-8"))
+      << text_fault("\xff", 1);
+  EXPECT_TRUE(contains(text_fault("\xff\xfe", 1), "it is UTF-16: iconv"));
+  EXPECT_TRUE(contains(text_fault("\xff\xfe", 2), "the file is not UTF-8"));
+  for (const std::string_view half : {std::string_view("\0a", 2), std::string_view("a\0", 2)}) {
+    EXPECT_TRUE(contains(text_fault(half, 1), "may be UTF-16 without")) << text_fault(half, 1);
+    EXPECT_FALSE(contains(text_fault(half, 2), "UTF")) << text_fault(half, 2);
+  }
+  EXPECT_EQ(text_fault(std::string_view("\0\0", 2), 1), "NUL byte at byte 1");
 }
 
 TEST(Utf8, ACharacterThatTheEndCutsIsInvalid) {

@@ -87,7 +87,7 @@ class TextFormsTest : public ::testing::Test {
 
 TEST_F(TextFormsTest, WithoutADirectoryToUnpackInTheTemporaryOneIsTaken) {
   const std::string text = pairs_of_lines(0, 20);
-  const TextCorpus corpus = load_tsv(write_gzip("a.gz", text), on_disk());
+  const TextCorpus corpus = load_tsv(write_gzip("packed", text), on_disk());
   EXPECT_TRUE(corpus.is_large());
   PairBuffers buffers;
   EXPECT_EQ(corpus.view(3, buffers).source, "source 3 word3");

@@ -35,7 +35,7 @@ func NewCorpus(source, target []string) (*Corpus, error) {
 	return newCorpus(out, e)
 }
 
-// LoadCorpus reads two files of equal line count, plain or .gz. Errors name file, line and reason.
+// LoadCorpus reads two files of equal line count, plain or gzip. Errors name file, line and reason.
 func LoadCorpus(sourcePath, targetPath string) (*Corpus, error) {
 	source, sourceLength := chars(sourcePath)
 	target, targetLength := chars(targetPath)
@@ -44,7 +44,7 @@ func LoadCorpus(sourcePath, targetPath string) (*Corpus, error) {
 	return newCorpus(out, e)
 }
 
-// LoadCorpusTSV reads one file of source, tab, target, plain or .gz; "-" is standard input.
+// LoadCorpusTSV reads one file of source, tab, target, plain or gzip; "-" is standard input.
 func LoadCorpusTSV(path string) (*Corpus, error) {
 	data, length := chars(path)
 	var out *C.trafo_corpus

@@ -9,7 +9,7 @@ type CorpusOptions struct {
 	// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is
 	// trained. Default 256 MiB.
 	MemoryBytes int64
-	// Where .gz files and standard input that stay on disk are unpacked; default "", the system's
+	// Where gzip files and standard input that stay on disk are unpacked; default "", the system's
 	// directory for temporary files.
 	UnpackDirectory string
 	Monolingual     bool // one file of text without a source, for a decoder-lm; default false

@@ -1803,7 +1803,7 @@ pub struct trafo_corpus {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Two files of equal line count, plain or .gz. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and\n reason. since 0.1"]
+    #[doc = " Two files of equal line count, plain or gzip. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and\n reason. since 0.1"]
     pub fn trafo_corpus_load(
         source_path: *const ::core::ffi::c_char,
         source_length: usize,
@@ -1814,7 +1814,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One file with lines of source, TAB, target, plain or .gz; \"-\" is standard input. since 0.1"]
+    #[doc = " One file with lines of source, TAB, target, plain or gzip; \"-\" is standard input. since 0.1"]
     pub fn trafo_corpus_load_tsv(
         path: *const ::core::ffi::c_char,
         path_length: usize,
@@ -3674,9 +3674,9 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_corpus_options {
     pub struct_size: usize,
-    #[doc = " Bytes. A larger file (.gz: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory\n a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does not change\n training. Default 256 MiB; 0: all text stays on disk"]
+    #[doc = " Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory\n a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does not change\n training. Default 256 MiB; 0: all text stays on disk"]
     pub memory_bytes: i64,
-    #[doc = " Directory for .gz files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.\n Default: empty, the system's directory for temporary files"]
+    #[doc = " Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.\n Default: empty, the system's directory for temporary files"]
     pub unpack_directory: trafo_string_view,
     #[doc = " 1: one file of text without a source, for a decoder-lm; default 0"]
     pub monolingual: i32,

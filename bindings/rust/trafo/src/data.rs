@@ -36,7 +36,7 @@ impl CorpusOptions {
         self.memory_bytes = bytes;
         self
     }
-    /// Where `.gz` files and standard input that stay on disk are unpacked; default the system's directory for temporary
+    /// Where gzip files and standard input that stay on disk are unpacked; default the system's directory for temporary
     /// files.
     pub fn unpack_directory(mut self, directory: impl AsRef<Path>) -> Self {
         self.unpack_directory = directory.as_ref().to_owned();

@@ -232,7 +232,7 @@ unsafe impl Send for RawCorpus {}
 unsafe impl Sync for RawCorpus {}
 
 impl Corpus {
-    /// Two files of equal line count, plain or `.gz`. Errors name file, line and reason.
+    /// Two files of equal line count, plain or gzip. Errors name file, line and reason.
     pub fn load(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Self> {
         check_abi()?;
         let (source, source_length) = path_view(source.as_ref());
@@ -242,7 +242,7 @@ impl Corpus {
             sys::trafo_corpus_load(source, source_length, target, target_length, out)
         })
     }
-    /// One file of `source TAB target` lines, plain or `.gz`; `-` is standard input.
+    /// One file of `source TAB target` lines, plain or gzip; `-` is standard input.
     pub fn load_tsv(path: impl AsRef<Path>) -> Result<Self> {
         check_abi()?;
         let (data, length) = path_view(path.as_ref());
