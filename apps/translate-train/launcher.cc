@@ -121,6 +121,13 @@ Job torchrun_job(const LaunchArguments& arguments) {
   return job;
 }
 
+// Steps that run on one host at a time need different ports: 99 jobs in a row with up to 101 steps
+// each have them. Of other steps, one pair in 10,000 shares one by chance.
+int64_t port_of_step(int64_t job, int64_t step) {
+  constexpr int64_t kFirstPort = 20000, kPorts = 10000, kStepsOfAJob = 101;
+  return kFirstPort + (job % kPorts * kStepsOfAJob + step) % kPorts;
+}
+
 Job slurm_job(const LaunchArguments& arguments) {
   Job job{.kind = Job::Kind::tcp, .launcher = "slurm"};
   job.rank = wanted_number("SLURM_PROCID", job.launcher);
@@ -138,11 +145,8 @@ Job slurm_job(const LaunchArguments& arguments) {
         fmt::format("--launcher slurm: SLURM_STEP_NODELIST is '{}', which names no host; give "
                     "--master HOST:PORT",
                     list.value_or("")));
-  // Jobs that share a host have different ports, unless their numbers are 10,000 apart.
-  constexpr int64_t kFirstPort = 20000, kPorts = 10000;
-  const int64_t step = number_in("SLURM_STEP_ID").value_or(0);
-  job.master =
-      master_at(host, kFirstPort + (wanted_number("SLURM_JOB_ID", job.launcher) + step) % kPorts);
+  job.master = master_at(host, port_of_step(wanted_number("SLURM_JOB_ID", job.launcher),
+                                            number_in("SLURM_STEP_ID").value_or(0)));
   return job;
 }
 

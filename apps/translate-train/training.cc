@@ -266,11 +266,14 @@ int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
     else if (!run_profiled(profile, run_for, reporter))
       exit_code = kFailed;
   } catch (const CliError& error) {
-    if (error.trafo_code() != TRAFO_CANCELLED) records.fail(error.trafo_code() == TRAFO_NON_FINITE);
-    if (!session.problem.empty()) throw CliError(kFailed, session.problem);
-    if (error.trafo_code() != TRAFO_CANCELLED) throw;
+    if (error.trafo_code() != TRAFO_CANCELLED) {
+      records.fail(error.trafo_code() == TRAFO_NON_FINITE);
+      if (session.problem.empty()) throw;
+    }
     exit_code = exit_code_of(&signals);
   }
+  // Also of the last events, after which a run cannot be stopped.
+  if (!session.problem.empty()) throw CliError(kFailed, session.problem);
   reporter.status("");
   return exit_code;
 }
@@ -279,15 +282,24 @@ int run_other_rank(trafo_trainer* trainer, const ProfileRequest& profile, bool i
   const auto cancel = make<Cancel>(trafo_cancel_new);
   std::optional<SignalCancel> signals;
   if (is_process) signals.emplace(cancel.get());
+  int32_t why = TRAFO_STOP_NONE;
+  const auto remember = [](void* user_data, const trafo_event* event) -> int32_t {
+    if (event->kind == TRAFO_EVENT_STOPPED) *static_cast<int32_t*>(user_data) = event->stop;
+    return 0;
+  };
+  const auto run_for = [&](int64_t updates) {
+    int32_t stop = TRAFO_STOP_NONE;
+    check(trafo_trainer_run(trainer, updates, cancel.get(), remember, &why, &stop));
+    return stop;
+  };
   try {
-    run_in_step(profile, [&](int64_t updates) {
-      int32_t stop = TRAFO_STOP_NONE;
-      check(trafo_trainer_run(trainer, updates, cancel.get(), nullptr, nullptr, &stop));
-      return stop;
-    });
+    run_in_step(profile, run_for);
     return kDone;
   } catch (const CliError& error) {
     if (error.trafo_code() != TRAFO_CANCELLED) throw;
+    // The callback of rank 0 has failed. Rank 0 leaves the group and says why, which is the error
+    // of the next call here.
+    if (why == TRAFO_STOP_CALLBACK) run_for(1);
     return exit_code_of(signals ? &*signals : nullptr);
   }
 }

@@ -371,6 +371,17 @@ def terminated(runs, launcher):
     runs.compare(uncut, run, max(saved) + 2, "a run that SIGTERM has stopped")
 
 
+def failed_callback(runs, launcher):
+    """Rank 0 alone writes the records of a run. If it cannot, all ranks end with its error, not as if someone had stopped them."""
+    run = f"unrecorded-{launcher}"
+    job = runs.start(2, run, "--after 100000u --tensorboard train.a/events", launcher)
+    code, said = runs.finish(job, 30)
+    codes = {process.returncode for process in job.processes} if isinstance(job, Job) else {code}
+    reasons = [line for line in said.splitlines() if "error: " in line and "train.a/events: Not a directory" in line]
+    if codes != {1} or {"[rank 1]" in line for line in reasons} != {False, True}:
+        fail(f"a callback of rank 0 that fails ends the ranks of {launcher} with {codes}: {said[-2000:]}")
+
+
 def mismatches(runs, long):
     different = {"--seed 2": "seed is 2, on rank 0 it is 1"}
     if long:
@@ -405,7 +416,9 @@ def refusals(runs):
         ({**torchrun, "MASTER_PORT": "70000"}, "", "HOST:PORT"),
         (torchrun, "--devices cpu,cpu", "under torchrun each process is one rank"),
         ({"RANK": "0"}, "--launcher torchrun", "the environment has no WORLD_SIZE"),
-        (slurm, "--launcher slurm", "ranks meet at node1:20007, and TRAFO_JOB_TOKEN is not set"),
+        (slurm, "--launcher slurm", "ranks meet at node1:20707, and TRAFO_JOB_TOKEN is not set"),
+        ({**slurm, "SLURM_STEP_ID": "1"}, "--launcher slurm", "ranks meet at node1:20708"),
+        ({**slurm, "SLURM_JOB_ID": "8"}, "--launcher slurm", "ranks meet at node1:20808"),
         ({**slurm, "SLURM_STEP_NODELIST": "node[1-2"}, "--launcher slurm", "names no host"),
         ({}, "--launcher slurm", "the environment has no SLURM_PROCID: start the processes with srun"),
         ({**slurm, "SLURM_STEP_NUM_TASKS": "2"}, "", "srun has started 2 tasks: --launcher slurm makes them the ranks of one run"),
@@ -456,6 +469,7 @@ def main():
         for launcher in runs.launchers:
             terminated(runs, launcher)
             hung(runs, launcher)
+            failed_callback(runs, launcher)
         killed(runs)
         mismatches(runs, arguments.long)
         kills(runs, count, random.Random(arguments.seed))
