@@ -497,6 +497,31 @@ TEST_F(CudaAttention, EqualsFloat64WhereManyBlocksAddInTurn) {
   check(p, {});
 }
 
+// Bounds below a length are a broken promise. The rows beyond are left out: nobody waits for them,
+// and the other sequences get their gradients.
+TEST_F(CudaAttention, BoundsBelowALengthEndAndSpareTheOthers) {
+  constexpr int32_t kLong = kOrderedRows + 176;
+  for (const SequenceLengths& longest :
+       {SequenceLengths{kLong, kLong}, {kLong, 300}, {300, kLong}}) {
+    AttentionProblem p = problem_of({longest, {300, 300}, {1, 129}}, 1 << 20);
+    p.head_dim = 64;
+    p.causal = true;
+    p.max_queries = p.max_keys = kLong;
+    const Reference r = reference_of(p, random_);
+    const Result expected = run(p, r, {}, 0);
+    p.max_queries = p.max_keys = kOrderedRows;
+    const Result actual = run(p, r, {}, 0);
+    for (size_t i = 0; i < 3; ++i) {
+      const auto others = [&](const Result& result) {
+        const Doubles& all = result.gradients[i];
+        const int64_t skipped = (i == 0 ? longest.queries : longest.keys) * p.width();
+        return Doubles(all.begin() + skipped, all.end());
+      };
+      EXPECT_EQ(others(actual), others(expected)) << p.text() << ", gradient " << i;
+    }
+  }
+}
+
 // Scores so far apart that the maxima of most rows grow by much from tile to tile.
 TEST_F(CudaAttention, EqualsFloat64InALongSequence) {
   for (const int64_t head_dim : {64, 128})

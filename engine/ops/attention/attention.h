@@ -34,7 +34,10 @@ struct AttentionForwardParams {
   double scale;
   bool causal;
   int64_t sequences, heads, kv_heads, head_dim, query_rows, key_rows;  // kv_heads divides heads
-  int64_t max_queries, max_keys;  // longest sequence of each side
+  // The longest sequence of each side, on an accelerator or more. With less, results and gradients
+  // of that sequence are undefined. No kernel reads or writes outside the tensors, or waits for
+  // ever.
+  int64_t max_queries, max_keys;
   const int32_t* query_begin;  // [sequences]; a packed batch passes cu_seqlens and cu_seqlens + 1
   const int32_t* query_end;
   const int32_t* key_begin;
@@ -55,7 +58,7 @@ struct AttentionBackwardParams {
   double scale;
   bool causal;
   int64_t sequences, heads, kv_heads, head_dim, query_rows, key_rows;  // kv_heads divides heads
-  int64_t max_queries, max_keys;
+  int64_t max_queries, max_keys;                                       // as in forward
   const int32_t* query_begin;
   const int32_t* query_end;
   const int32_t* key_begin;
@@ -97,9 +100,11 @@ struct AttentionOptions {
   bool causal = false;
   double scale = 0;  // 0: 1 / sqrt(head_dim)
   Dropout dropout;
-  // Longest sequence of each side; 0: unknown. With both given, an accelerator does not copy
-  // cu_seqlens (or the key ranges) back to the host to validate them, which would wait for the
-  // device. attention_decode uses max_keys only.
+  // Longest sequence of each side; 0: unknown. INVALID_ARGUMENT on the CPU if it is not. With both
+  // given, an accelerator does not copy cu_seqlens (or the key ranges) back to the host to validate
+  // them, which would wait for the device. There they are upper bounds, and the caller answers for
+  // them: BatchBucket takes them from the lengths on the host. attention_decode uses max_keys only,
+  // an upper bound on the CPU, too.
   int64_t max_queries = 0, max_keys = 0;
   // [sequences, heads, queries, keys], each 1 or the number of sequences, heads, and the lengths of
   // the longest sequences; undefined: no mask. int32: what is not 0 is masked. Of the dtype of q:

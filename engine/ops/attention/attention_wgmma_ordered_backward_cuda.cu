@@ -127,8 +127,11 @@ __device__ __forceinline__ void produce(const AttentionProblem& a, const Schedul
       const int sequence = head / static_cast<int>(a.heads);
       place.query = a.query_begin[sequence];
       place.key = a.key_begin[sequence];
-      place.queries = a.query_end[sequence] - place.query;
-      place.keys = a.key_end[sequence] - place.key;
+      // A sequence longer than max_queries and max_keys is a broken promise of the caller. The rows
+      // beyond have no items, so the other items must not wait for any.
+      place.queries =
+          min(a.query_end[sequence] - place.query, static_cast<int>(workspace.query_tiles) * kRows);
+      place.keys = min(a.key_end[sequence] - place.key, schedule.tiles * kRows);
     }
     const Work work(a, schedule, place);
     if (exists && work.own <= 0 && work.item.tile > 0) continue;
