@@ -61,6 +61,11 @@ struct GemmParams {
   Dropout dropout;              // its elements are numbered as those of C
   void* column_sums = nullptr;  // float32 [n]: (+)= the sums of the columns of C; drelu, dgelu
   bool accumulate_column_sums = false;
+
+  // Only for grouped_gemm() and where Backend::sums_in_gemm(): float32 [m], (+)= the sums over k of
+  // A, the gradient of a bias beside that of its weight.
+  void* a_sums = nullptr;
+  bool accumulate_a_sums = false;
 };
 
 // Returns 0, or a device error code that Backend::check turns into an Error.
@@ -109,6 +114,9 @@ class Backend : public MemoryOwner {
   virtual bool gemm_epilogues(DType) const { return false; }
   // Whether gradients of weights of this dtype are worth collecting for grouped_gemm().
   virtual bool groups_gemms(DType) const { return false; }
+  // Whether grouped_gemm() also computes GemmParams::a_sums of this GEMM. alone: the GEMM runs by
+  // itself, so it must also fill the device as well as gemm() does.
+  virtual bool sums_in_gemm(const GemmParams&, bool /*alone*/) const { return false; }
   // Null if there is no choice between kernels for a GEMM.
   virtual GemmTuner* gemm_tuner() { return nullptr; }
   // Null if the device has no TF32 (engine/backend/tf32.h).

@@ -217,6 +217,10 @@ int32_t groups_gemms_entry(void* device) {
   return groups_gemms(*static_cast<DeviceState*>(device)) ? 1 : 0;
 }
 
+int32_t sums_in_gemm_entry(void* device, const GemmParams* params, int32_t alone) {
+  return sums_in_gemm(*static_cast<DeviceState*>(device), *params, alone != 0) ? 1 : 0;
+}
+
 void set_gemm_tf32(void* device, int32_t on) {
   plans_of(*static_cast<DeviceState*>(device)).tf32 = on != 0;
 }
@@ -307,6 +311,7 @@ extern "C" __attribute__((visibility("default"))) int32_t trafo_cuda_plugin(
   table->gemm = &gemm_entry;
   table->grouped_gemm = &grouped_gemm_entry;
   table->groups_gemms = &groups_gemms_entry;
+  table->sums_in_gemm = &sums_in_gemm_entry;
   table->set_gemm_tf32 = &set_gemm_tf32;
   table->choose_as_on = &choose_as_on;
   table->last_error = &last_error;

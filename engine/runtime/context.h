@@ -98,6 +98,10 @@ class Context {
   // GEMMs where the backend supports it. What is rounded does not differ.
   bool gemm_epilogues() const { return gemm_epilogues_; }
   void set_gemm_epilogues(bool epilogues) { gemm_epilogues_ = epilogues; }
+  // Whether the gradient of a bias is summed up in the GEMM for its weight where the backend
+  // supports it (Backend::sums_in_gemm). The order of the sums differs.
+  bool bias_sums_in_gemms() const { return bias_sums_in_gemms_; }
+  void set_bias_sums_in_gemms(bool in_gemms) { bias_sums_in_gemms_ = in_gemms; }
 
   void launch(int kernel, const char* op, const void* params) const {
     backend_->launch(kernel, op, params);
@@ -113,6 +117,7 @@ class Context {
   bool graphs_ = true;
   Recompute recompute_ = Recompute::none;
   bool gemm_epilogues_ = true;
+  bool bias_sums_in_gemms_ = true;
   mutable Tensor ones_[kDTypeCount];
   Profiler profiler_;
   Profiler* active_profiler_ = nullptr;

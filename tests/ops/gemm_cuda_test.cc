@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/backend/tf32.h"
 #include "engine/core/philox.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/feed_forward/feed_forward.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
+#include "engine/runtime/side_work.h"
 #include "tests/ops/cuda_test.h"
 
 namespace trafo::testing {
@@ -258,7 +261,8 @@ TEST_F(CudaGemm, AddsToFloat32AndSumsTheRowsOfA) {
 
 // Weight gradients of several layers in one call: more than one launch takes, tiles that C fills
 // only in part, k that ends inside a block's part or before it begins, operands that only cuBLASLt
-// takes. The bits of each do not depend on the others.
+// takes. The bits of each do not depend on the others. With them the gradients of biases, where
+// the launch makes these.
 TEST_F(CudaGemm, GroupedWeightGradients) {
   const std::vector<Shapes> shapes = {
       {1024, 2048, 40}, {128, 256, 64}, {256, 512, 512}, {64, 8, 1},     {8, 64, 63},
@@ -266,9 +270,10 @@ TEST_F(CudaGemm, GroupedWeightGradients) {
       {1024, 256, 200}, {256, 72, 700}, {128, 128, 127}, {200, 520, 96}, {512, 256, 160},
       {8, 8, 8},        {64, 64, 64},   {72, 1032, 31},  {128, 16, 256}, {24, 40, 2048},
       {384, 128, 100}};
-  std::vector<Tensor> dy, x, dw;
-  std::vector<Doubles> expected;
+  std::vector<Tensor> dy, x, dw, db;
+  std::vector<Doubles> expected, expected_sums;
   std::vector<GemmParams> gemms;
+  const Backend& backend = context_->backend();
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Shapes& s = shapes[i];
     const Doubles a = random(s.k * s.m), b = random(s.k * s.n);
@@ -283,22 +288,39 @@ TEST_F(CudaGemm, GroupedWeightGradients) {
           product[static_cast<size_t>(row * s.n + column)] +=
               a[static_cast<size_t>(l * s.m + row)] * b[static_cast<size_t>(l * s.n + column)];
     expected.push_back(std::move(product));
+    const bool accumulate_sums = i % 4 == 2;
+    Doubles sums(static_cast<size_t>(s.m), accumulate_sums ? 0.5 : 0);
+    for (int64_t l = 0; l < s.k; ++l)
+      for (int64_t row = 0; row < s.m; ++row)
+        sums[static_cast<size_t>(row)] += a[static_cast<size_t>(l * s.m + row)];
+    expected_sums.push_back(std::move(sums));
+    db.push_back(context_->empty({s.m}, DType::f32));
     GemmParams p = params(dy[i], x[i], dw[i], s);
     p.trans_b = false;
     p.trans_a = p.c_is_f32 = true;
     p.accumulate = accumulate;
     p.lda = s.m;
     p.ldb = s.n;
+    const bool sums_too = backend.sums_in_gemm(p, false);
+    EXPECT_EQ(sums_too,
+              backend.groups_gemms(DType::bf16) && s.m % 8 == 0 && s.n % 8 == 0 && s.k > 0);
+    if (sums_too && i % 5 != 4) {
+      p.a_sums = db[i].raw();
+      p.accumulate_a_sums = accumulate_sums;
+    }
     gemms.push_back(p);
   }
   const auto fill = [&] {
     for (size_t i = 0; i < shapes.size(); ++i) {
+      const std::vector<float> sums(static_cast<size_t>(shapes[i].m),
+                                    gemms[i].accumulate_a_sums ? 0.5f : NAN);
+      context_->backend().copy_from_host(db[i].raw(), sums.data(), db[i].bytes());
       const std::vector<float> old(static_cast<size_t>(shapes[i].m * shapes[i].n),
                                    gemms[i].accumulate ? 0.5f : NAN);
       context_->backend().copy_from_host(dw[i].raw(), old.data(), dw[i].bytes());
     }
   };
-  std::vector<Doubles> first;
+  std::vector<Doubles> first, first_sums;
   for (int group = static_cast<int>(gemms.size()); group > 0; group = group / 2) {
     SCOPED_TRACE(concat("groups of ", group));
     fill();
@@ -309,13 +331,66 @@ TEST_F(CudaGemm, GroupedWeightGradients) {
     for (size_t i = 0; i < shapes.size(); ++i) {
       SCOPED_TRACE(concat(shapes[i].m, " x ", shapes[i].n, " x ", shapes[i].k));
       const Doubles values = download(dw[i]);
+      const Doubles sums = gemms[i].a_sums ? download(db[i]) : Doubles{};
       if (first.size() == i) {
         expect_close(values, expected[i], 1e-6, 1e-5);
+        if (gemms[i].a_sums) expect_close(sums, expected_sums[i], 1e-6, 2e-6);
         if (HasFatalFailure()) return;
         first.push_back(values);
+        first_sums.push_back(sums);
       }
       ASSERT_EQ(values, first[i]);
+      ASSERT_EQ(sums, first_sums[i]);
     }
+  }
+}
+
+// The gradient of the output bias from the GEMM for the gradient of the output weight. The classes
+// are a tile for each multiprocessor, so that this GEMM runs in the kernel that sums. Chunks of 40
+// rows fill no tile.
+TEST_F(CudaGemm, SumsOfLogitsInTheirGemm) {
+  constexpr int64_t kRows = 100, kWidth = 256, kChunk = 40, kTiles = 132;
+  constexpr int64_t kClasses = kTiles * 128;
+  const Doubles x = random(kRows * kWidth, 0.5), w = random(kClasses * kWidth, 0.1),
+                bias = random(kClasses);
+  std::vector<int32_t> labels;
+  for (int64_t t = 0; t < kRows; ++t) labels.push_back(static_cast<int32_t>(t * 97 % kClasses));
+  const Tensor label_tensor = context_->from_values<int32_t>(labels, {kRows});
+  // dx, dweight and dbias.
+  const auto run = [&](bool in_gemms, bool beside, double old) {
+    context_->set_bias_sums_in_gemms(in_gemms);
+    std::vector<Tensor> in{upload(x, {kRows, kWidth}), upload(w, {kClasses, kWidth}),
+                           upload(bias, {kClasses})};
+    for (size_t i = 0; i < in.size(); ++i) {
+      set_requires_grad(in[i], true);
+      if (i == 0) continue;
+      const std::vector<float> before(static_cast<size_t>(in[i].numel()), static_cast<float>(old));
+      bind_grad(in[i], context_->from_values<float>(before, in[i].shape()));
+      if (old != 0) keep_grad(in[i]);
+    }
+    std::optional<SideWork> work;
+    if (beside) work.emplace(context_->backend(), 1);
+    ops::LinearCrossEntropyOptions options;
+    options.chunk_bytes = kChunk * kClasses * 2;
+    options.gradients_at_once = true;
+    options.loss.reduction = Reduction::sum;
+    context_->backward(
+        ops::linear_cross_entropy(*context_, in[0], in[1], in[2], label_tensor, options).loss);
+    if (work) work->wait_all();
+    context_->set_bias_sums_in_gemms(true);
+    std::vector<Doubles> gradients;
+    for (const Tensor& tensor : in) gradients.push_back(download(grad_of(tensor)));
+    return gradients;
+  };
+  for (const double old : {0.0, 0.25}) {
+    const auto apart = run(false, false, old), in_gemms = run(true, false, old);
+    for (size_t i = 0; i < apart.size(); ++i) {
+      SCOPED_TRACE(concat("gradient ", i, ", added to ", old));
+      expect_close(in_gemms[i], apart[i], 1e-6, 1e-5);
+      if (HasFatalFailure()) return;
+    }
+    EXPECT_EQ(run(true, false, old), in_gemms);
+    EXPECT_EQ(run(true, true, old), in_gemms);
   }
 }
 

@@ -134,6 +134,7 @@ int32_t own_device(int32_t version, PluginTable* table) {
     return guarded(why, [&] { of(device).grouped_gemm({gemms, static_cast<size_t>(count)}); });
   };
   t.groups_gemms = [](void*) -> int32_t { return 1; };
+  t.sums_in_gemm = [](void*, const GemmParams*, int32_t) -> int32_t { return 0; };
   t.set_gemm_tf32 = [](void*, int32_t) {};
   t.measure_gemm = [](void*, const GemmParams*, cuda::GemmTimes* times, Why) -> int32_t {
     times->count = 0;

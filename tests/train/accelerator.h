@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,6 +114,23 @@ class StreamAccelerator : public Accelerator,
     Accelerator::gemm(params);
   }
   bool groups_gemms(DType) const override { return grouping; }
+  bool sums_in_gemm(const GemmParams& params, bool /*alone*/) const override {
+    return summing && params.dtype == DType::f32 && params.trans_a;
+  }
+  void grouped_gemm(std::span<const GemmParams> group) override {
+    for (const GemmParams& params : group) {
+      gemm(params);
+      if (!params.a_sums) continue;
+      ++sums_in_gemms;
+      const auto* a = static_cast<const float*>(params.a);
+      auto* sums = static_cast<float*>(params.a_sums);
+      for (int64_t i = 0; i < params.m; ++i) {
+        float sum = params.accumulate_a_sums ? sums[i] : 0;
+        for (int64_t l = 0; l < params.k; ++l) sum += a[l * params.lda + i];
+        sums[i] = sum;
+      }
+    }
+  }
   StreamDevice* stream_device() override { return this; }
   void* allocate_pinned(size_t bytes) override {
     void* memory = std::malloc(bytes);
@@ -203,6 +221,8 @@ class StreamAccelerator : public Accelerator,
 
   bool tf32 = false;
   bool grouping = false;  // groups_gemms()
+  bool summing = false;   // sums_in_gemm()
+  int64_t sums_in_gemms = 0;
   int64_t gemms = 0, gemms_in_tf32 = 0;
 
   bool on_side = false;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/ops/binary/binary.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/view/view.h"
 #include "tests/train/accelerator.h"
@@ -217,6 +218,51 @@ TEST_F(SideWorkTest, AGradientIsCompleteBeforeTheMainOrderAddsToIt) {
   EXPECT_EQ(gradients[0], gradients[2]);
   EXPECT_GT(device_->most_pending, 0u);
   EXPECT_EQ(device_->overlaps, 0);
+}
+
+// Gradients of biases from the GEMMs for the weights, where the device sums in them: those of
+// linear layers and of the vocabulary loss in chunks, the second time added to those of the first.
+TEST_F(SideWorkTest, BiasesAreSummedInTheGemms) {
+  const Tensor x = random({11, 8}, 1),
+               labels = context_.from_values<int32_t>(
+                   std::vector<int32_t>{0, 3, 1, 4, 2, 0, 3, 3, 1, 2, 4}, {11});
+  Tensor weight = random({6, 8}, 2), bias = random({6}, 3), head = random({5, 6}, 4),
+         head_bias = random({5}, 5);
+  for (Tensor* parameter : {&weight, &bias, &head, &head_bias}) set_requires_grad(*parameter, true);
+  device_->grouping = true;
+  std::vector<std::vector<float>> gradients;
+  for (const bool in_gemms : {false, true}) {
+    device_->summing = true;
+    context_.set_bias_sums_in_gemms(in_gemms);
+    for (Tensor* parameter : {&weight, &bias, &head, &head_bias})
+      bind_grad(*parameter, context_.zeros(parameter->shape(), DType::f32));
+    int64_t column_sums = 0;
+    device_->on_launch = [&](OpKernel kernel, const void*) {
+      column_sums += kernel == OpKernel::column_sum;
+    };
+    device_->sums_in_gemms = 0;
+    for (int step = 0; step < 2; ++step) {
+      SideWork work(*device_, 1);
+      ops::LinearCrossEntropyOptions options;
+      options.chunk_bytes = 4 * 5 * sizeof(float);
+      options.gradients_at_once = true;
+      const Tensor hidden = ops::linear(context_, x, weight, bias);
+      context_.backward(
+          ops::linear_cross_entropy(context_, hidden, head, head_bias, labels, options).loss);
+      work.wait_all();
+    }
+    device_->on_launch = nullptr;
+    constexpr int64_t kSums = 2 * (3 + 1);  // chunks and the layer
+    EXPECT_EQ(column_sums, in_gemms ? 0 : kSums);
+    EXPECT_EQ(device_->sums_in_gemms, in_gemms ? kSums : 0);
+    gradients.emplace_back();
+    for (const Tensor& parameter : {weight, bias, head, head_bias})
+      for (const float value : context_.values<float>(grad_of(parameter)))
+        gradients.back().push_back(value);
+  }
+  ASSERT_EQ(gradients[0].size(), gradients[1].size());
+  for (size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_NEAR(gradients[0][i], gradients[1][i], 1e-6) << i;
 }
 
 // Every step of a model: nothing that pending work reads or writes is given away.

@@ -149,6 +149,9 @@ class CudaBackend final : public Backend,
   bool groups_gemms(DType dtype) const override {
     return dtype == DType::bf16 && table_.groups_gemms(device_) != 0;
   }
+  bool sums_in_gemm(const GemmParams& params, bool alone) const override {
+    return table_.sums_in_gemm(device_, &params, alone ? 1 : 0) != 0;
+  }
 
   // --- Tf32Device ---
   Tf32Device* tf32_device() override { return this; }

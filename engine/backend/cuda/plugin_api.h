@@ -17,7 +17,7 @@
 namespace trafo::cuda {
 
 // Raised with every change of this header.
-inline constexpr int32_t kPluginVersion = 7;
+inline constexpr int32_t kPluginVersion = 8;
 
 // Result codes of the plugin's functions and kernels.
 inline constexpr int32_t kSuccess = 0;
@@ -74,6 +74,7 @@ struct PluginTable {
   int32_t (*gemm)(void* device, const GemmParams* params, Why why);
   int32_t (*grouped_gemm)(void* device, const GemmParams* gemms, int64_t count, Why why);
   int32_t (*groups_gemms)(void* device);  // 1: of bf16
+  int32_t (*sums_in_gemm)(void* device, const GemmParams* params, int32_t alone);
 
   // While on, GEMMs of float32 run in TF32 (engine/backend/tf32.h).
   void (*set_gemm_tf32)(void* device, int32_t on);

@@ -14,4 +14,7 @@ bool groups_gemms(const DeviceState& device);
 // GEMM do not depend on the others.
 int32_t grouped_gemm(DeviceState& device, std::span<const GemmParams> gemms);
 
+// Backend::sums_in_gemm.
+bool sums_in_gemm(const DeviceState& device, const GemmParams& params, bool alone);
+
 }  // namespace trafo::cuda

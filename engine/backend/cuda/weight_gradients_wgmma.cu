@@ -3,7 +3,9 @@
 //
 // A block owns a tile of C and sums over all of k, so the order of the sums depends on nothing. The
 // tensor cores read both operands as they are stored. A producer warp has tiles of 64 k brought by
-// TMA; two warpgroups multiply, 64 rows each.
+// TMA; two warpgroups multiply, 64 rows each. In the blocks of the first column tile two more warps
+// sum up the columns of A from the same tiles: the gradient of a bias without reading A again.
+#include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device/tensor_map.cuh"
 #include "engine/backend/cuda/device/wgmma.cuh"
 #include "engine/backend/cuda/gemm.h"
@@ -14,7 +16,8 @@ namespace {
 
 constexpr int kMost = 16;  // GEMMs of a launch
 constexpr int kTileRows = 128, kTileDepth = 64;
-constexpr int kConsumers = 2 * kWarpgroup, kThreads = kConsumers + 32;
+constexpr int kConsumers = 2 * kWarpgroup, kSumWarps = kTileRows / 64;
+constexpr int kProducerWarp = kConsumers / 32, kThreads = (kProducerWarp + 1 + kSumWarps) * 32;
 constexpr uint32_t kPanelBytes = kTileDepth * 128;  // 64 columns of an operand
 
 struct Problem {
@@ -23,7 +26,8 @@ struct Problem {
   int64_t ldc;
   int m, n, k;
   int column_tiles, first_tile;
-  bool accumulate;
+  bool accumulate, accumulate_sums;
+  float* sums;  // of the columns of A; or null
 };
 struct Group {
   Problem problems[kMost];
@@ -39,6 +43,47 @@ struct Shape {
   static constexpr size_t kSharedBytes = kBarriers + kStages * 16;
   static_assert(kSharedBytes <= kHopperSharedMemory);
 };
+
+#ifdef TRAFO_HAS_WGMMA
+// Sums over k of 64 columns of A, one panel of a stage, by one warp. A lane has 8 columns of every
+// fourth k; parts of a stage are added up first.
+class PanelSums {
+ public:
+  __device__ explicit PanelSums(int lane) : piece_(lane % 8), line_(lane / 8) {}
+  __device__ __forceinline__ void add(const unsigned char* panel) {
+    float part[8] = {};
+#pragma unroll
+    for (int line = 0; line < kTileDepth; line += 4) {
+      const int swizzled = piece_ ^ (line % 8 + line_);
+      float x[8];
+      to_floats<bf16>(*reinterpret_cast<const uint4*>(panel + (line + line_) * 128 + swizzled * 16),
+                      x);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) part[e] += x[e];
+    }
+#pragma unroll
+    for (int e = 0; e < 8; ++e) sum_[e] += part[e];
+  }
+  // `columns`: how many of the 64 there are, a multiple of 8.
+  __device__ void store(float* to, int columns, bool accumulate) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      sum_[e] += __shfl_xor_sync(0xffffffffu, sum_[e], 8);
+      sum_[e] += __shfl_xor_sync(0xffffffffu, sum_[e], 16);
+    }
+    if (line_ > 0 || 8 * piece_ >= columns) return;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      float& sum = to[8 * piece_ + e];
+      sum = accumulate ? sum + sum_[e] : sum_[e];
+    }
+  }
+
+ private:
+  int piece_, line_;
+  float sum_[8] = {};
+};
+#endif
 
 template <int Columns>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -57,18 +102,35 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int row0 = (tile - p.first_tile) / p.column_tiles * kTileRows;
   const int column0 = (tile - p.first_tile) % p.column_tiles * Columns;
   const int steps = (p.k + kTileDepth - 1) / kTileDepth;  // behind the last k come zeros
+  const bool summing = p.sums && column0 == 0;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < S::kStages; ++stage) {
       init_barrier(full(stage), 1);
-      init_barrier(empty(stage), kConsumers / 32);
+      init_barrier(empty(stage), kConsumers / 32 + (summing ? kSumWarps : 0));
     }
     publish_barriers();
   }
   __syncthreads();
 
-  const int warpgroup = uniform(static_cast<int>(threadIdx.x) / kWarpgroup);
-  if (warpgroup == kConsumers / kWarpgroup) {
-    if (threadIdx.x != kConsumers) return;
+  const int warp = uniform(static_cast<int>(threadIdx.x) / 32);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (warp > kProducerWarp) {
+    if (!summing) return;
+    const int panel = warp - kProducerWarp - 1;
+    PanelSums sums(lane);
+    for (int step = 0; step < steps; ++step) {
+      const int stage = step % S::kStages;
+      wait_barrier(full(stage), step / S::kStages % 2);
+      sums.add(shared + stage * S::kStageBytes + panel * kPanelBytes);
+      __syncwarp();
+      if (lane == 0) arrive(empty(stage));
+    }
+    const int first = row0 + panel * 64;
+    sums.store(p.sums + first, p.m - first, p.accumulate_sums);
+    return;
+  }
+  if (warp == kProducerWarp) {
+    if (lane > 0) return;
     for (int step = 0; step < steps; ++step) {
       const int stage = step % S::kStages, k = step * kTileDepth;
       wait_barrier(empty(stage), (step / S::kStages + 1) % 2);
@@ -85,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warpgroup = warp / (kWarpgroup / 32);
   SumsOf<Columns> c;
   for (int step = 0; step < steps; ++step) {
     const int stage = step % S::kStages;
@@ -102,22 +164,30 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   wgmma_wait<0>();
   pin(c);
+  constexpr int kAtOnce = 16;  // old values of C on their way
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = row0 + static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4 + 8 * half;
+    const int row = row0 + warp * 16 + lane / 4 + 8 * half;
     if (row >= p.m) return;
-    float* to = p.c + row * p.ldc;
+    float* to = p.c + row * p.ldc + column0 + lane % 4 * 2;
+    const int columns = p.n - column0 - lane % 4 * 2;
 #pragma unroll
-    for (int n = 0; n < Columns / 8; ++n) {
-      const int column = column0 + 8 * n + lane % 4 * 2;
-      if (column >= p.n) break;
-      float2 sum = {c[n][2 * half], c[n][2 * half + 1]};
-      if (p.accumulate) {
-        const float2 old = *reinterpret_cast<const float2*>(to + column);
-        sum.x += old.x;
-        sum.y += old.y;
+    for (int first = 0; first < Columns / 8; first += kAtOnce) {
+      float2 old[kAtOnce];
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n) {
+        const int column = 8 * (first + n);
+        old[n] = p.accumulate && column < columns ? *reinterpret_cast<const float2*>(to + column)
+                                                  : float2{};
       }
-      *reinterpret_cast<float2*>(to + column) = sum;
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n) {
+        const int column = 8 * (first + n);
+        const float(&sum)[4] = c[first + n];
+        if (column < columns)
+          *reinterpret_cast<float2*>(to + column) = {old[n].x + sum[2 * half],
+                                                     old[n].y + sum[2 * half + 1]};
+      }
     }
   }
 #endif
@@ -154,6 +224,14 @@ int32_t launch_group(DeviceState& device, Group& group) {
   return launch_tiles<128>(device, group, lay_out(group, 128));
 }
 
+// Whether wide tiles of one GEMM leave at most a tenth of the multiprocessors' time and of their
+// own elements unused.
+bool fills_device(const DeviceState& device, const GemmParams& p) {
+  const int64_t tiles = (p.m + kTileRows - 1) / kTileRows * ((p.n + 255) / 256);
+  const int64_t waves = (tiles + device.multiprocessors - 1) / device.multiprocessors;
+  return 10 * p.m * p.n >= 9 * waves * device.multiprocessors * (kTileRows * 256);
+}
+
 bool whole_pieces(const void* x, int64_t width, int64_t ld) {
   return reinterpret_cast<uintptr_t>(x) % 16 == 0 && width % 8 == 0 && ld % 8 == 0;
 }
@@ -176,6 +254,10 @@ bool groups_gemms(const DeviceState& device) {
 #endif
 }
 
+bool sums_in_gemm(const DeviceState& device, const GemmParams& params, bool alone) {
+  return takes(device, params) && (!alone || fills_device(device, params));
+}
+
 int32_t grouped_gemm(DeviceState& device, std::span<const GemmParams> gemms) {
   Group group;
   group.count = 0;
@@ -184,6 +266,7 @@ int32_t grouped_gemm(DeviceState& device, std::span<const GemmParams> gemms) {
     int32_t result = kSuccess;
     if (!takes(device, p) || !make_tensor_map(to.a, p.a, p.lda, p.k, 1, p.m, kTileDepth) ||
         !make_tensor_map(to.b, p.b, p.ldb, p.k, 1, p.n, kTileDepth)) {
+      if (p.a_sums) return unsupported(device, "sums of A in a GEMM that cuBLASLt computes");
       result = gemm(device, p);
     } else {
       to.c = static_cast<float*>(p.c);
@@ -192,6 +275,8 @@ int32_t grouped_gemm(DeviceState& device, std::span<const GemmParams> gemms) {
       to.n = static_cast<int>(p.n);
       to.k = static_cast<int>(p.k);
       to.accumulate = p.accumulate;
+      to.sums = static_cast<float*>(p.a_sums);
+      to.accumulate_sums = p.accumulate_a_sums;
       if (++group.count == kMost) {
         result = launch_group(device, group);
         group.count = 0;

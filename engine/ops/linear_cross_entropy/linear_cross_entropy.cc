@@ -8,6 +8,7 @@
 #include "engine/ops/cross_entropy/loss_inputs.h"
 #include "engine/ops/fp8/fp8.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/ops/matmul/weight_gradient.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/unary/unary.h"
@@ -249,9 +250,9 @@ struct Work {
     SideWork* side = dx.defined() ? SideWork::of(context) : nullptr;
     int64_t number = -1;
     if (side)
-      number = side->run({}, {}, [&] { chunk_parameter_gradients(begin, rows); });
+      number = side->run({}, {}, [&] { chunk_parameter_gradients(begin, rows, true); });
     else
-      chunk_parameter_gradients(begin, rows);
+      chunk_parameter_gradients(begin, rows, false);
     if (!dx.defined()) return;
     if (fp8 && fp8->dlogits.defined())
       fp8_dx(begin, rows);
@@ -291,7 +292,8 @@ struct Work {
     return p;
   }
 
-  void chunk_parameter_gradients(int64_t begin, int64_t rows) const {
+  // beside: while dx is computed.
+  void chunk_parameter_gradients(int64_t begin, int64_t rows, bool beside) const {
     const DType dtype = x.dtype();
     const int64_t classes = weight.dim(0);
     if (dweight.buffer.defined()) {
@@ -303,6 +305,9 @@ struct Work {
       p.k = rows;
       p.b = at_row<const void>(x.raw(), begin, x.dim(1), dtype);
       p.c = dweight.buffer.raw();
+      const GradTarget sums{dbias.buffer, dbias.accumulate || begin > 0};
+      if (sum_bias_in_gemm(context, p, sums, !beside))
+        return context.backend().grouped_gemm({&p, 1});
       context.backend().gemm(p);
     }
     if (!dbias.buffer.defined()) return;

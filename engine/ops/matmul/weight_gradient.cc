@@ -79,13 +79,19 @@ void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<s
     if (sum_bias) to.run({dy}, sum_bias);
     return;
   }
-  const GemmParams gemm = weight_gemm(dy, out, x, to.weight);
+  GemmParams gemm = weight_gemm(dy, out, x, to.weight);
   const std::vector<Tensor> reads = {dy, x.data};
-  if (to.side && context.backend().groups_gemms(gemm.dtype))
-    return to.side->add_gemm(gemm, reads, to.buffers(), sum_bias);
+  Backend& backend = context.backend();
+  const bool collected = to.side && backend.groups_gemms(gemm.dtype);
+  const bool summed = sum_bias_in_gemm(context, gemm, to.bias, !collected);
+  const auto rest = summed ? std::function<void()>() : sum_bias;
+  if (collected) return to.side->add_gemm(gemm, reads, to.buffers(), rest);
   to.run(reads, [&] {
-    context.backend().gemm(gemm);
-    if (sum_bias) sum_bias();
+    if (summed)
+      backend.grouped_gemm({&gemm, 1});
+    else
+      backend.gemm(gemm);
+    if (rest) rest();
   });
 }
 
@@ -101,6 +107,16 @@ void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<s
     if (to.weight.buffer.defined()) product(to.weight);
     if (sum_bias) sum_bias();
   });
+}
+
+bool sum_bias_in_gemm(const Context& context, GemmParams& gemm, const GradTarget& bias,
+                      bool alone) {
+  if (!bias.buffer.defined() || !context.bias_sums_in_gemms() ||
+      !context.backend().sums_in_gemm(gemm, alone))
+    return false;
+  gemm.a_sums = bias.buffer.raw();
+  gemm.accumulate_a_sums = bias.accumulate;
+  return true;
 }
 
 }  // namespace trafo::ops

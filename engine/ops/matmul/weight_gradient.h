@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/backend/backend.h"
 #include "engine/runtime/context.h"
 
 namespace trafo::ops {
@@ -28,5 +29,9 @@ void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<s
                               const Tensor& dy, int64_t out, int64_t rows,
                               std::vector<Tensor> reads,
                               const std::function<void(const GradTarget& dw)>& product);
+
+// Whether Backend::grouped_gemm can sum up dy for `bias` while it computes dW = dy^T x, `gemm`,
+// which then does. `bias` without a buffer is not wanted. alone: see Backend::sums_in_gemm.
+bool sum_bias_in_gemm(const Context& context, GemmParams& gemm, const GradTarget& bias, bool alone);
 
 }  // namespace trafo::ops
