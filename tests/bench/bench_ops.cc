@@ -4,13 +4,13 @@
 //   bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]
 //             [--no-reference] [--quick] [SECTION ...]
 //
-// Sections: softmax layernorm dropout cross_entropy attention flce seed gemm adamw llama fp8;
-// default: all. A JSON object a row on stdout, a table on stderr. Shapes are those of the PyTorch
-// comparison script, `seed` has those of the assignment this project grew from. --baseline FILE
-// (rows of an earlier run): says what got more than 5 % slower, and the exit status is then 1.
-// Times are medians of samples of calls back to back; on a device the host waits before and after a
-// sample only. Backward is timed alone, over graphs that are recorded before. --quick: small
-// shapes, few samples.
+// Sections: softmax layernorm dropout cross_entropy attention flce seed gemm weight_gradients adamw
+// llama fp8; default: all. A JSON object a row on stdout, a table on stderr. Shapes are those of
+// the PyTorch comparison script, `seed` has those of the assignment this project grew from.
+// --baseline FILE (rows of an earlier run): says what got more than 5 % slower, and the exit status
+// is then 1. Times are medians of samples of calls back to back; on a device the host waits before
+// and after a sample only. Backward is timed alone, over graphs that are recorded before. --quick:
+// small shapes, few samples.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +36,7 @@ constexpr Section kSections[] = {
     {"flce", bench_linear_cross_entropy},
     {"seed", bench_seed},
     {"gemm", bench_gemms},
+    {"weight_gradients", bench_weight_gradients},
     {"adamw", bench_adamw},
     {"llama", bench_llama},
     {"fp8", bench_fp8},
@@ -44,7 +45,8 @@ constexpr Section kSections[] = {
 constexpr const char* kUsage =
     "usage: bench_ops [--device cpu|cuda|cuda:N] [--dtype f32,bf16] [--threads N] [--baseline FILE]"
     " [--no-reference] [--quick] [SECTION ...]\n"
-    "sections: softmax layernorm dropout cross_entropy attention flce seed gemm adamw llama fp8\n";
+    "sections: softmax layernorm dropout cross_entropy attention flce seed gemm weight_gradients"
+    " adamw llama fp8\n";
 
 std::string number(const Json& row, const char* key, const char* format) {
   if (!row.contains(key) || !row[key].is_number()) return "-";

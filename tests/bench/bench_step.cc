@@ -4,6 +4,7 @@
 //   bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps N]
 //              [--recompute none|selective|full] [--optimizer-states fp32|8bit]
 //              [--unfused] [--no-graphs] [--on-device] [--tune] [--no-epilogues]
+//              [--no-bias-sums] [--no-output-bias]
 //              [--ranks N [--nccl] [--overlap]] [--communication-dtype fp32|bf16] [--profile FILE]
 //              [--quantize-bits 8|4] [--layer-drop P] [--baseline FILE] [WORKLOAD ...]
 //
@@ -17,6 +18,7 @@
 // its own, from that of --device on. Copy engines move bytes between them, with --nccl NCCL does,
 // and with --overlap beside the backward pass. tok_s is that of all. --communication-dtype: what
 // gradients are rounded to, and travel in. --quantize-bits and --layer-drop: as of train.
+// --no-output-bias: models without one, as GPT-2 and the models of the comparison script are.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
 // 10, else over five runs of steps. A JSON object a row on stdout, a table on stderr; on CUDA each
 // row has the clock and the power of the card during its timed steps, and why the driver held the
@@ -91,6 +93,8 @@ struct StepOptions {
   Recompute recompute = Recompute::none;
   bool tune = false;      // TrainOptions::autotune_gemm
   bool epilogues = true;  // Context::gemm_epilogues
+  bool bias_sums = true;  // Context::bias_sums_in_gemms
+  bool output_bias = true;
   OptimizerStates states = OptimizerStates::float32;
   bool resident = false;  // the batch stands on the device
   int ranks = 1;
@@ -145,7 +149,7 @@ PackedBatchHost make_batch(const Workload& w) {
   return batch;
 }
 
-ModelConfig model_config(const Workload& w) {
+ModelConfig model_config(const Workload& w, bool output_bias) {
   ModelConfig config;
   config.architecture = w.architecture;
   config.vocabulary = w.vocabulary;
@@ -158,6 +162,7 @@ ModelConfig model_config(const Workload& w) {
   const bool lm = w.architecture == Architecture::decoder_lm;
   config.ffn_dropout = lm ? 0 : w.dropout;
   config.activation = lm ? Activation::gelu : Activation::relu;
+  config.output_bias = output_bias;
   return config;
 }
 
@@ -195,8 +200,9 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   const auto context = make_context(o.device, o.threads);
   context->set_fused_kernels(o.fused);
   context->set_gemm_epilogues(o.epilogues);
+  context->set_bias_sums_in_gemms(o.bias_sums);
   context->set_graphs(o.graphs);
-  const auto model = make_model(*context, model_config(w), 1, o.precision);
+  const auto model = make_model(*context, model_config(w, o.output_bias), 1, o.precision);
   const bool lm = w.architecture == Architecture::decoder_lm;
   TrainOptions options;
   options.learning_rate = 1e-4;
@@ -308,6 +314,8 @@ void run(const Workload& w, const StepOptions& o, CardState* card, Report& repor
   row["recompute"] = static_cast<int>(o.recompute);
   if (o.tune) row["tuned"] = true;
   if (!o.epilogues) row["epilogues"] = false;
+  if (!o.bias_sums) row["bias_sums"] = false;
+  if (!o.output_bias) row["output_bias"] = false;
   if (o.on_cpu()) row["threads"] = o.threads;
   if (o.ranks > 1) row["ranks"] = o.ranks;
   if (o.ranks > 1 && o.nccl) row["nccl"] = true;
@@ -335,7 +343,8 @@ constexpr const char* kUsage =
     "usage: bench_step [--device cpu|cuda|cuda:N] [--precision f32|bf16|fp8] [--threads N] [--steps"
     " N]"
     " [--recompute none|selective|full] [--optimizer-states fp32|8bit] [--unfused] [--no-graphs]"
-    " [--on-device] [--tune] [--no-epilogues] [--ranks N [--nccl] [--overlap]]"
+    " [--on-device] [--tune] [--no-epilogues] [--no-bias-sums] [--no-output-bias]"
+    " [--ranks N [--nccl] [--overlap]]"
     " [--communication-dtype fp32|bf16] [--quantize-bits 8|4] [--layer-drop P] [--profile FILE]"
     " [--baseline FILE] [WORKLOAD ...]\n";
 
@@ -384,6 +393,10 @@ int run(int argc, char** argv) {
       o.tune = true;
     } else if (word == "--no-epilogues") {
       o.epilogues = false;
+    } else if (word == "--no-bias-sums") {
+      o.bias_sums = false;
+    } else if (word == "--no-output-bias") {
+      o.output_bias = false;
     } else if (word == "--recompute" && has_value) {
       const std::string policy = argv[++i];
       if (policy != "none" && policy != "selective" && policy != "full") {

@@ -61,5 +61,6 @@ void bench_linear_cross_entropy(OpBench& bench);
 void bench_fp8(OpBench& bench);
 void bench_adamw(OpBench& bench);
 void bench_gemms(OpBench& bench);
+void bench_weight_gradients(OpBench& bench);
 
 }  // namespace trafo::bench
