@@ -11,6 +11,7 @@
 
 #include "engine/core/philox.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "engine/ops/op_kernel.h"
 #include "tests/ops/cuda_test.h"
 
@@ -199,8 +200,33 @@ TEST_F(CrossEntropyOnCuda, HugeLogits) {
       }
 }
 
+// The same where the blocks of a cluster share the row and write over it.
+TEST_F(CrossEntropyOnCuda, HugeLogitsOfLongRows) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const double huge : {2048.0, 0x1p100, -0x1p100}) {
+      constexpr int64_t kMany = 60000, kRows = 3;
+      const auto count = static_cast<double>(kMany);
+      Tensor bias = context_->from_doubles(Doubles(kMany, huge), {kMany}, dtype);
+      set_requires_grad(bias, true);
+      const auto out = ops::linear_cross_entropy(
+          *context_, context_->zeros({kRows, 8}, dtype), context_->zeros({kMany, 8}, dtype), bias,
+          context_->from_values<int32_t>(std::vector<int32_t>{1, 1, 1}, {kRows}),
+          {.loss = {.label_smoothing = kSmoothing, .reduction = Reduction::mean}});
+      EXPECT_NEAR(context_->item(out.loss), std::log(count), 1e-5) << huge;
+      EXPECT_NEAR(context_->item(out.nll), std::log(count), 1e-5) << huge;
+      context_->backward(out.loss);
+      const Doubles gradient = download(grad_of(bias));
+      for (size_t c = 0; c < gradient.size(); ++c) {
+        const double wanted = (1 - kSmoothing) / count - (c == 1 ? 1 - kSmoothing : 0);
+        ASSERT_NEAR(gradient[c], wanted, std::abs(wanted) * (dtype == DType::f32 ? 1e-5 : 0x1p-8))
+            << huge << ", class " << c;
+      }
+    }
+}
+
 // Blocks of 128, 256 and 512 threads; a ring of eight packs a thread that is not filled, filled,
-// and filled again; rows that shared memory holds, and longer ones.
+// and filled again; rows that shared memory holds, that clusters of two, four and eight blocks
+// share, and longer ones.
 TEST_F(CrossEntropyOnCuda, WidthsAndAlignments) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int64_t classes :

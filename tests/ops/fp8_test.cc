@@ -634,10 +634,11 @@ TEST_P(Fp8Loss, ATeacherGoesWithPaddingToo) {
   }
 }
 
-// Rows of 128,256 logits do not fit into the shared memory of a block: another kernel.
+// Rows of 128,256 logits do not fit into the shared memory of a block, and those of 960,016 not
+// into that of a cluster: other kernels.
 TEST_P(Fp8Loss, RowsThatAreTooLargeForABlock) {
   if (context_->device().kind == DeviceKind::cpu) GTEST_SKIP() << "the CPU has one kernel";
-  for (const int64_t classes : {128'256, 128'247}) {
+  for (const int64_t classes : {128'256, 128'247, 960'016}) {
     const Fp8LossCase c{5, 16, classes, 0.1, false, true};
     const Inputs in = inputs(c);
     const Fp8LossRun expected = definition(c, in);

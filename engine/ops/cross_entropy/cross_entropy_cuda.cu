@@ -1,8 +1,9 @@
-// CUDA kernels of cross-entropy: a block for each row. Whole 16-byte packs of the row are copied
-// ahead into the thread's own slots of shared memory, several in flight, without a barrier; the
-// elements before and after them go one by one.
+// CUDA kernels of cross-entropy: a block for each row, or a cluster of blocks that share a long
+// one. Whole 16-byte packs of the row are copied ahead into the thread's own slots of shared
+// memory, several in flight, without a barrier; the elements before and after them go one by one.
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
+#include "engine/backend/cuda/device/cluster.cuh"
 #include "engine/backend/cuda/device/fp8.cuh"
 #include "engine/backend/cuda/device/rows.cuh"
 #include "engine/backend/cuda/shared_memory.h"
@@ -17,6 +18,11 @@ constexpr int kAhead = 4;  // groups in flight
 constexpr float kLog2E = 1.4426950408889634f;
 // More must be asked for: 48 KB with what a kernel declares itself.
 constexpr int64_t kPlainSharedMemory = 47 << 10;
+// A row whose gradient is wanted stays in shared memory. A longer one than this is shared by the
+// blocks of a cluster. A multiprocessor then has four blocks or more, of which some read while
+// others compute and write.
+constexpr int64_t kShareBytes = 52 << 10;
+constexpr int kShareThreads = 256, kMostShares = 8;  // clusters of eight run on every card
 
 // e^(x - shift - rest). In float32 within an ulp or two; `rest` is what the shift lacks. bfloat16
 // takes powers of two from the special function unit, where the rest costs nothing. The difference
@@ -140,6 +146,25 @@ struct RowSums {
     total = shared[2][lane % kWarps];
     combine<kWarps>();
   }
+
+  // Of the cluster, from those of its blocks. All threads have arrived once before: the shared
+  // memory of a block is there only once it runs. Behind this all blocks have read their shares.
+  __device__ __forceinline__ void combine_cluster(float (&shared)[3][kMostShares], int block,
+                                                  int blocks) {
+    wait_cluster();
+    if (const int to = static_cast<int>(threadIdx.x); to < blocks) {
+      put_in_block(static_cast<uint32_t>(to), &shared[0][block], maximum);
+      put_in_block(static_cast<uint32_t>(to), &shared[1][block], sum_exp);
+      put_in_block(static_cast<uint32_t>(to), &shared[2][block], total);
+    }
+    arrive_cluster();
+    wait_cluster();
+    const int from = static_cast<int>(threadIdx.x) % kMostShares;
+    maximum = from < blocks ? shared[0][from] : ShiftedExp<T>::kLowest;
+    sum_exp = from < blocks ? shared[1][from] : 0.0f;
+    total = from < blocks ? shared[2][from] : 0.0f;
+    combine<kMostShares>();
+  }
 };
 
 struct LossArgs {
@@ -220,38 +245,46 @@ __device__ __noinline__ double sum_below(const T* row, int64_t classes, double b
 }
 
 // The row is read once. kGradient: it stays in shared memory, and its gradient is written at once;
-// logits and dlogits then have the same alignment.
-template <class T, int Threads, bool kGradient, bool kFp8 = false>
-__global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
+// logits and dlogits then have the same alignment. kShared: by a cluster.
+template <class T, int Threads, bool kGradient, bool kFp8, bool kShared>
+__device__ __forceinline__ void forward_row(const ForwardArgs<T>& a) {
   constexpr int W = kPackWidth<T>;
   extern __shared__ uint4 slots[];
   __shared__ float shared[3][Threads / 32];
   __shared__ double wide[Threads / 32];
   const LossArgs& args = a.loss_args;
+  const int64_t number = kShared ? blockIdx.x / blocks_in_cluster() : blockIdx.x;
+  const int64_t rows = kShared ? gridDim.x / blocks_in_cluster() : gridDim.x;
   // Gradients from the last row on: what the product before this has written last may still be in
   // the cache, and the one behind it reads the first rows first.
-  const int64_t t = kGradient ? static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x : blockIdx.x;
+  const int64_t t = kGradient ? rows - 1 - number : number;
   const int32_t label = a.labels[t];
+  const T* row = a.logits + t * args.stride;
+  const RowParts<T> parts(row, args.classes);
+  const RowShare<T, kShared> share(parts);
+  const bool first_block = share.block == 0;
   if (label == args.ignore_label) {
-    if (threadIdx.x == 0) {
+    if (first_block && threadIdx.x == 0) {
       a.loss[t] = a.nll[t] = a.lse[t] = 0;
       if (a.lse_rest) a.lse_rest[t] = 0;
     }
     if constexpr (kGradient)
-      clear_row<T, Threads>(a.dlogits + t * args.stride, kFp8 ? args.stride : args.classes);
-    if constexpr (kFp8) clear_bytes<Threads>(a.fp8.values + t * args.stride, args.stride);
+      if (first_block)
+        clear_row<T, Threads>(a.dlogits + t * args.stride, kFp8 ? args.stride : args.classes);
+    if constexpr (kFp8)
+      if (first_block) clear_bytes<Threads>(a.fp8.values + t * args.stride, args.stride);
     return;
   }
-  const T* row = a.logits + t * args.stride;
-  const RowParts<T> parts(row, args.classes);
-  const PackStream<Threads, kGradient> stream(row + parts.head, parts.packs, slots);
+  const int64_t body = parts.head + int64_t{share.first} * W;
+  const PackStream<Threads, kGradient> stream(row + body, share.packs, slots);
   // Before any thread can write a gradient over it: the barrier of the sums comes later.
   const float at_label = to_float(row[label]);
   const float weight_of_row = a.weights ? a.weights[t] : 1.0f;
   // Fewer edges than threads.
-  const bool has_edge = threadIdx.x < parts.edges;
+  const bool has_edge = threadIdx.x < share.edges;
   float edge[1] = {0};
   if (has_edge) edge[0] = to_float(row[parts.edge(threadIdx.x)]);
+  if constexpr (kShared) arrive_cluster_unordered();
 
   RowSums<T> sums;
   stream.for_each([&](int, const uint4& pack) {
@@ -261,6 +294,10 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   });
   if (has_edge) sums.add(edge);
   sums.template combine_block<Threads>(shared);
+  if constexpr (kShared) {
+    __shared__ float of_blocks[3][kMostShares];
+    sums.combine_cluster(of_blocks, share.block, share.blocks);
+  }
 
   const float log_exp = logf(sums.sum_exp);
   auto base = static_cast<double>(sums.maximum);  // base + rest: the log-sum
@@ -268,7 +305,14 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   const bool large = !(fabsf(sums.maximum) < kLargeLogit);
   double spread = 0;  // base less the mean of the logits, times the number of classes
   if (large) {
-    if (args.smoothing > 0) spread = sum_below<T, Threads>(row, args.classes, base, wide);
+    if (args.smoothing > 0) {
+      if (first_block) spread = sum_below<T, Threads>(row, args.classes, base, wide);
+      // No block writes to the row before it was read.
+      if constexpr (kShared) {
+        arrive_cluster();
+        wait_cluster();
+      }
+    }
   } else {
     base += rest;
     // The log is rounded at its own size, about 10: log s = y + log(s e^-y), of something near 1.
@@ -280,7 +324,7 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   const auto lse_rest =
       sizeof(T) == 4 || large ? static_cast<float>((base - static_cast<double>(lse)) + rest) : 0.0f;
   const auto weight = static_cast<double>(weight_of_row);
-  if (threadIdx.x == 0) {
+  if (first_block && threadIdx.x == 0) {
     const double hit = (base - static_cast<double>(at_label)) + rest;
     const double kept = (1 - args.smoothing) * hit;
     const double loss = args.smoothing == 0 ? hit
@@ -295,29 +339,39 @@ __global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
   if constexpr (kGradient) {
     const RowGradient<T> gradient(args, lse, lse_rest, a.dloss * weight);
     T* out = a.dlogits + t * args.stride;
-    auto* body = out + parts.head;
     float factor = 0;
     if constexpr (kFp8) factor = a.fp8.scale[1];
 #pragma unroll 2
-    for (int i = threadIdx.x; i < parts.packs; i += Threads) {
+    for (int i = threadIdx.x; i < share.packs; i += Threads) {
       float v[W];
       gradient.of_pack(slots[i], v);
-      store_floats<T, W>(body + int64_t{i} * W, v);
-      if constexpr (kFp8) a.fp8.put(t * args.stride + parts.head + int64_t{i} * W, v, factor);
+      store_floats<T, W>(out + body + int64_t{i} * W, v);
+      if constexpr (kFp8) a.fp8.put(t * args.stride + body + int64_t{i} * W, v, factor);
     }
     if (has_edge) {
       const float d = gradient.of(edge[0]);
       out[parts.edge(threadIdx.x)] = from_float<T>(d);
       if constexpr (kFp8) a.fp8.put(t * args.stride + parts.edge(threadIdx.x), d, factor);
     }
-    if constexpr (kFp8) a.fp8.clear_behind(out, t, args);
+    if constexpr (kFp8)
+      if (first_block) a.fp8.clear_behind(out, t, args);
     // By the thread that has written it without the label, so in this order.
-    if (static_cast<int>(threadIdx.x) == parts.owner(label, Threads)) {
+    if (share.owns(parts, label, Threads)) {
       const float d = gradient.of(at_label) - gradient.hit;
       out[label] = from_float<T>(d);
       if constexpr (kFp8) a.fp8.put(t * args.stride + label, d, factor);
     }
   }
+}
+
+template <class T, int Threads, bool kGradient, bool kFp8 = false>
+__global__ void __launch_bounds__(Threads) forward_kernel(ForwardArgs<T> a) {
+  forward_row<T, Threads, kGradient, kFp8, false>(a);
+}
+// Of clusters, with gradient.
+template <class T, bool kFp8>
+__global__ void __launch_bounds__(kShareThreads) shared_forward_kernel(ForwardArgs<T> a) {
+  if constexpr (kHasClusters) forward_row<T, kShareThreads, true, kFp8, true>(a);
 }
 
 template <class T>
@@ -401,16 +455,37 @@ int32_t with_threads(int64_t packs, const Run& run) {
   return with(std::integral_constant<int, 512>{});
 }
 
-template <class Kernel, class Args>
-int32_t launch_rows(DeviceState& device, Kernel kernel, int64_t rows, int threads, int64_t bytes,
-                    const Args& args, const char* name) {
+// `blocks`: of a row, a cluster if there are more than one.
+template <class Args>
+int32_t launch_rows(DeviceState& device, void (*kernel)(Args), int64_t rows, int threads,
+                    int64_t bytes, const Args& args, const char* name, int blocks = 1) {
   if (bytes > kPlainSharedMemory) {
     const cudaError_t error =
         raise_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
     if (error != cudaSuccess) return report(device, error, name);
   }
-  kernel<<<static_cast<unsigned>(rows), threads, static_cast<size_t>(bytes), device.stream>>>(args);
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(rows * blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.stream = device.stream;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = static_cast<unsigned>(blocks);
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  config.attrs = &cluster;
+  config.numAttrs = blocks > 1 ? 1 : 0;
+  cudaLaunchKernelEx(&config, kernel, args);
   return launched(device, name);
+}
+
+// The blocks that share a row of so many packs.
+int blocks_of_row(const DeviceState& device, int64_t packs) {
+  int blocks = 1;
+  while (device.compute_major >= 9 && blocks < kMostShares &&
+         share_of_packs(packs, blocks) * 16 > kShareBytes)
+    blocks *= 2;
+  return blocks;
 }
 
 LossArgs loss_args(double smoothing, int32_t ignore_label, int64_t classes, int64_t stride) {
@@ -452,19 +527,27 @@ int32_t forward(DeviceState& device, const CrossEntropyForwardParams& p) {
                        "cross_entropy: FP8 gradients are of aligned bfloat16 rows, whose distance "
                        "is the next multiple of 16 classes");
   const int64_t packs = p.classes / kPackWidth<T>;
+  const int blocks = blocks_of_row(device, packs);
+  const int64_t kept = share_of_packs(packs, blocks) * 16;
   // Some is the sums'.
-  const bool fits = packs * 16 + 2048 <= static_cast<int64_t>(device.shared_memory_per_block);
+  const bool fits = kept + 2048 <= static_cast<int64_t>(device.shared_memory_per_block);
   const bool aligned_alike =
       (reinterpret_cast<uintptr_t>(p.logits) - reinterpret_cast<uintptr_t>(p.dlogits)) % 16 == 0;
   constexpr const char* kName = "cross_entropy_forward";
+  if (p.dlogits && fits && aligned_alike && blocks > 1) {
+    auto* kernel = shared_forward_kernel<T, false>;
+    if constexpr (sizeof(T) == 2)
+      if (args.fp8.values) kernel = shared_forward_kernel<T, true>;
+    return launch_rows(device, kernel, p.rows, kShareThreads, kept, args, kName, blocks);
+  }
   return with_threads(packs, [&](auto threads, int64_t ring) {
     if constexpr (sizeof(T) == 2)
       if (args.fp8.values && fits)
         return launch_rows(device, forward_kernel<T, threads(), true, true>, p.rows, threads(),
-                           packs * 16, args, kName);
+                           kept, args, kName);
     if (p.dlogits && fits && aligned_alike)
-      return launch_rows(device, forward_kernel<T, threads(), true>, p.rows, threads(), packs * 16,
-                         args, kName);
+      return launch_rows(device, forward_kernel<T, threads(), true>, p.rows, threads(), kept, args,
+                         kName);
     if (p.dlogits && !args.lse_rest) {
       args.lse_rest =
           static_cast<float*>(device.scratch(static_cast<size_t>(p.rows) * sizeof(float)));

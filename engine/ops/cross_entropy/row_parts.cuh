@@ -1,6 +1,7 @@
 // A row of logits as 16-byte packs and the elements around them.
 #pragma once
 
+#include "engine/backend/cuda/device/cluster.cuh"
 #include "engine/backend/cuda/device/rows.cuh"
 
 namespace trafo::cuda {
@@ -33,6 +34,42 @@ struct RowParts {
                           : in_packs < 0                    ? c
                                                             : c - count;
     return static_cast<int>(place % threads);
+  }
+};
+
+// Packs of a row for each of `blocks`, in whole lines of the cache.
+__host__ __device__ __forceinline__ int64_t share_of_packs(int64_t packs, int blocks) {
+  return ((packs + blocks - 1) / blocks + 7) / 8 * 8;
+}
+
+// What a block has of a row. kShared: the row is divided among the blocks of a cluster, and the
+// first has the edges.
+template <class T, bool kShared>
+struct RowShare {
+  int block = 0, blocks = 1;
+  int first = 0, packs;
+  int64_t edges;
+  __device__ __forceinline__ explicit RowShare(const RowParts<T>& row)
+      : packs(row.packs), edges(row.edges) {
+    if constexpr (kShared) {
+      block = static_cast<int>(block_in_cluster());
+      blocks = static_cast<int>(blocks_in_cluster());
+      const auto share = static_cast<int>(share_of_packs(row.packs, blocks));
+      first = min(block * share, row.packs);
+      packs = min(share, row.packs - first);
+      if (block > 0) edges = 0;
+    }
+  }
+  // Whether this thread of `threads` has element `c`.
+  __device__ __forceinline__ bool owns(const RowParts<T>& row, int64_t c, int threads) const {
+    if constexpr (kShared) {
+      const int64_t in_packs = c - row.head;
+      const bool is_edge = in_packs < 0 || in_packs >= int64_t{row.packs} * RowParts<T>::W;
+      const auto pack = static_cast<int>(in_packs / RowParts<T>::W);
+      if (is_edge ? block > 0 : pack < first || pack >= first + packs) return false;
+      if (!is_edge) return (pack - first) % threads == static_cast<int>(threadIdx.x);
+    }
+    return row.owner(c, threads) == static_cast<int>(threadIdx.x);
   }
 };
 

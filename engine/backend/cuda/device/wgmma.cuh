@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "engine/backend/cuda/device/cluster.cuh"
+
 // The instructions exist in machine code for 9.0a only. Other targets get kernels without a body,
 // which are never launched.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -197,14 +199,6 @@ __device__ __forceinline__ void arrive_in(uint32_t block, uint32_t at) {
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(at),
       "r"(block)
       : "memory");
-}
-__device__ __forceinline__ uint32_t block_in_cluster() {
-  uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 // Barriers of threads, by number (0 is __syncthreads).
