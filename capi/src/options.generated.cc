@@ -375,7 +375,7 @@ constexpr Preset kPresets[] = {
    [](trafo_trainer_options& c) {
      c.early_stopping = 10;
      c.log_first = 5;
-     c.learning_rate = 0.002;
+     c.learning_rate = 0.003;
      c.warmup = 1000;
      c.ema_alpha = 0.0001;
    }},
