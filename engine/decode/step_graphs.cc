@@ -30,11 +30,7 @@ StepGraphs::~StepGraphs() {
 }
 
 void StepGraphs::release_graphs() noexcept {
-  for (auto& [rows, step] : steps_) {
-    stream_.release_graph(step.graph);
-    step.graph = nullptr;
-    step.runs = 0;
-  }
+  for (auto& [rows, step] : steps_) step.release(stream_);
 }
 
 bool StepGraphs::usable(const Context& context, const Model& model) {
@@ -90,21 +86,16 @@ StepGraphs::Best StepGraphs::step(DecodeState& state, std::span<const int32_t> i
     best_ = {};
     best_ = context_.empty({2 * count}, DType::i32);
   }
-  Step& step = steps_[state.rows()];
+  PlannedGraph& step = steps_[state.rows()];
   if (!step.planned) plan(step, state, k, banned);
   prepare_arena(step.plan.bytes);
-  // One-time setup inside a kernel or a library must not be captured.
+  const auto issue = [&] { run(context_, state, on_device, k, banned); };
   if (step.runs > 0) {
-    if (!step.graph) capture(step, state, on_device, k, banned);
-    const PhaseRange phase(context_, "graph replay", true);
-    stream_.launch_graph(step.graph);
+    step.replay(context_, kStepGraphsOrigin, issue);
     ++replays_;
   } else {
-    Arena arena(arena_, step.plan);
-    const ArenaScope scope(context_.backend(), arena);
-    run(context_, state, on_device, k, banned);
+    step.launch(context_, issue);
   }
-  ++step.runs;
   state.cache.end_append();
 
   const auto size = static_cast<size_t>(count);
@@ -152,7 +143,7 @@ void StepGraphs::run(Context& context, const DecodeState& state, const Tensor& i
 }
 
 // Plans the arena of a step by a dry run on the meta device.
-void StepGraphs::plan(Step& step, const DecodeState& state, int64_t k,
+void StepGraphs::plan(PlannedGraph& step, const DecodeState& state, int64_t k,
                       std::span<const int32_t> banned) {
   const int64_t rows = state.rows();
   const auto numbers = [&] { return meta_context_.zeros({rows}, DType::i32); };
@@ -172,25 +163,6 @@ void StepGraphs::plan(Step& step, const DecodeState& state, int64_t k,
   run(meta_context_, dry, ids, k, banned);
   step.plan = plan_arena(meta_backend_->take_trace());
   step.planned = true;
-}
-
-void StepGraphs::capture(Step& step, const DecodeState& state, const Tensor& ids, int64_t k,
-                         std::span<const int32_t> banned) {
-  const PhaseRange phase(context_, "graph capture", false);
-  const Profiler::NoDeviceTimes no_device_times(context_.profiler());
-  char reason[256] = "a kernel could not be recorded";
-  Arena arena(arena_, step.plan);
-  stream_.begin_capture();
-  try {
-    const ArenaScope scope(context_.backend(), arena);
-    run(context_, state, ids, k, banned);
-  } catch (...) {
-    stream_.release_graph(stream_.end_capture(reason, sizeof reason));
-    throw;
-  }
-  step.graph = stream_.end_capture(reason, sizeof reason);
-  require(step.graph != nullptr, ErrorCode::unsupported, kStepGraphsOrigin,
-          "the step could not be recorded as a graph (", reason, "); turn graphs off");
 }
 
 // Graphs hold addresses in the arena, so they are captured again if somebody has moved it.

@@ -14,6 +14,7 @@
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/models/model.h"
+#include "engine/runtime/planned_graph.h"
 
 namespace trafo {
 
@@ -51,18 +52,11 @@ class StepGraphs {
   int64_t replays() const { return replays_; }
 
  private:
-  struct Step {
-    ArenaPlan plan;
-    bool planned = false;
-    int64_t runs = 0;
-    void* graph = nullptr;
-  };
   Tensor upload_inputs(DecodeState& state, std::span<const int32_t> ids);
-  void plan(Step& step, const DecodeState& state, int64_t k, std::span<const int32_t> banned);
+  void plan(PlannedGraph& step, const DecodeState& state, int64_t k,
+            std::span<const int32_t> banned);
   void run(Context& context, const DecodeState& state, const Tensor& ids, int64_t k,
            std::span<const int32_t> banned) const;
-  void capture(Step& step, const DecodeState& state, const Tensor& ids, int64_t k,
-               std::span<const int32_t> banned);
   void prepare_arena(size_t bytes);
   void release_graphs() noexcept;
 
@@ -78,7 +72,7 @@ class StepGraphs {
   void* arena_ = nullptr;
   int64_t k_ = 0;
   std::vector<int32_t> banned_;
-  std::map<int64_t, Step> steps_;  // by rows
+  std::map<int64_t, PlannedGraph> steps_;  // by rows
   int64_t replays_ = 0;
 };
 

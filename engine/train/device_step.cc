@@ -45,11 +45,7 @@ DeviceStep::~DeviceStep() {
 }
 
 void DeviceStep::release_graphs() noexcept {
-  for (auto& [key, bucket] : buckets_) {
-    stream_.release_graph(bucket.graph);
-    bucket.graph = nullptr;
-    bucket.runs = 0;
-  }
+  for (auto& [key, bucket] : buckets_) bucket.release(stream_);
 }
 
 // Makes room: buckets that came once go first, then all of them.
@@ -86,24 +82,16 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   const BatchLayout layout = this->layout(exact);
   if (buckets_.size() >= kMaxBuckets && !buckets_.contains({layout.bucket(), dropout.skipped}))
     forget_buckets();
-  Bucket& bucket = plan(layout, dropout.skipped);
+  PlannedGraph& bucket = plan(layout, dropout.skipped);
   prepare_memory(bucket.plan.bytes, layout.words());
   upload_async(batch, layout, labels, pass);
 
-  // The first run of a bucket launches kernel by kernel: one-time setup inside a kernel or a
-  // library must not be captured, and a bucket that comes once is not worth a graph.
   const Batch on_device = layout.view(block_);
-  if (context_.graphs() && bucket.runs > 0) {
-    if (!bucket.graph) capture(on_device, first, dropout.skipped, bucket);
-    const PhaseRange phase(context_, "graph replay", true);
-    stream_.launch_graph(bucket.graph);
-  } else {
-    Arena arena(context_.backend().arena_memory(), bucket.plan);
-    const ArenaScope scope(context_.backend(), arena);
-    const TuningScope tuning(options_.autotune_gemm ? context_.backend().gemm_tuner() : nullptr);
-    run(context_, on_device, first, dropout.skipped, sums_);
-  }
-  ++bucket.runs;
+  const auto issue = [&] { run(context_, on_device, first, dropout.skipped, sums_); };
+  if (context_.graphs() && bucket.runs > 0)
+    return bucket.replay(context_, kDeviceStepOrigin, issue);
+  const TuningScope tuning(options_.autotune_gemm ? context_.backend().gemm_tuner() : nullptr);
+  bucket.launch(context_, issue);
 }
 
 void DeviceStep::reserve(std::span<const BatchBucket> buckets) {
@@ -119,8 +107,8 @@ void DeviceStep::reserve(std::span<const BatchBucket> buckets) {
 }
 
 // Plans the arena of a bucket by a dry run on the meta device.
-DeviceStep::Bucket& DeviceStep::plan(const BatchLayout& layout, const std::vector<bool>& skipped) {
-  Bucket& bucket = buckets_[{layout.bucket(), skipped}];
+PlannedGraph& DeviceStep::plan(const BatchLayout& layout, const std::vector<bool>& skipped) {
+  PlannedGraph& bucket = buckets_[{layout.bucket(), skipped}];
   if (bucket.planned) return bucket;
   const PhaseRange phase(context_, "planning", false);
   meta_context_.set_gemm_epilogues(context_.gemm_epilogues());
@@ -162,25 +150,6 @@ void DeviceStep::upload_async(const PackedBatchHost& batch, const BatchLayout& l
   layout.write(batch, host, labels);
   stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words()) * sizeof(int32_t));
   stream_.record(static_cast<int>(slot));
-}
-
-void DeviceStep::capture(const Batch& batch, bool first, const std::vector<bool>& skipped,
-                         Bucket& bucket) {
-  const PhaseRange phase(context_, "graph capture", false);
-  const Profiler::NoDeviceTimes no_device_times(context_.profiler());
-  char reason[256] = "a kernel could not be recorded";
-  Arena arena(arena_, bucket.plan);
-  stream_.begin_capture();
-  try {
-    const ArenaScope scope(context_.backend(), arena);
-    run(context_, batch, first, skipped, sums_);
-  } catch (...) {
-    stream_.release_graph(stream_.end_capture(reason, sizeof reason));
-    throw;
-  }
-  bucket.graph = stream_.end_capture(reason, sizeof reason);
-  require(bucket.graph != nullptr, ErrorCode::unsupported, kDeviceStepOrigin,
-          "the step could not be recorded as a graph (", reason, "); turn graphs off");
 }
 
 void DeviceStep::run(Context& context, const Batch& batch, bool first,

@@ -8,6 +8,7 @@
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/models/upload.h"
+#include "engine/runtime/planned_graph.h"
 #include "engine/train/micro_batch.h"
 #include "engine/train/options.h"
 
@@ -31,21 +32,13 @@ class DeviceStep final : public GradientStep {
   void accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first) override;
 
  private:
-  struct Bucket {
-    ArenaPlan plan;
-    bool planned = false;
-    int64_t runs = 0;
-    void* graph = nullptr;
-  };
-
   BatchLayout layout(const BatchBucket& exact) const;
-  Bucket& plan(const BatchLayout& layout, const std::vector<bool>& skipped);
+  PlannedGraph& plan(const BatchLayout& layout, const std::vector<bool>& skipped);
   void run(Context& context, const Batch& batch, bool first, const std::vector<bool>& skipped,
            const LossSums& sums);
   void prepare_memory(size_t arena_bytes, int64_t block_words);
   void upload_async(const PackedBatchHost& batch, const BatchLayout& layout, double labels,
                     uint32_t pass);
-  void capture(const Batch& batch, bool first, const std::vector<bool>& skipped, Bucket& bucket);
   void forget_buckets();
   void release_graphs() noexcept;
   int32_t* staging(int64_t words);
@@ -60,7 +53,7 @@ class DeviceStep final : public GradientStep {
   Context meta_context_;
 
   // By the sizes and by the layers that layer drop skips. A graph holds the kernels of the others.
-  std::map<std::pair<BatchBucket, std::vector<bool>>, Bucket> buckets_;
+  std::map<std::pair<BatchBucket, std::vector<bool>>, PlannedGraph> buckets_;
   void* arena_ = nullptr;  // the backend's arena in which the graphs were captured
   Tensor block_;           // the number of the forward pass, then the batch
 
