@@ -1,11 +1,14 @@
 // Checkpoints that are written while training continues.
 #include "engine/train/background_save.h"
 
+#include <algorithm>
 #include <map>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
 #include "tests/support/errors.h"
+#include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -119,6 +122,67 @@ TEST_F(BackgroundSaves, TheNextOneSavesWhatAFailedOneLost) {
   const int64_t update = process.run->state().trainer.update;
   EXPECT_GE(update, 5);
   EXPECT_EQ(CheckpointDirectory(run).newest_valid().update, update);
+}
+
+// A device without host memory left, from when `runs_out` is set.
+class OutOfHostMemory final : public StreamAccelerator {
+ public:
+  void* allocate_pinned(size_t bytes) override {
+    if (!runs_out) return StreamAccelerator::allocate_pinned(bytes);
+    ++refused;
+    throw std::bad_alloc();
+  }
+  bool runs_out = false;
+  int refused = 0;
+};
+
+TEST_F(BackgroundSaves, WithoutMemoryForACopyTheSaveIsInPlace) {
+  options_.log_freq = {1, PeriodUnit::updates};
+  const std::vector<int64_t> expected{5, 7, 10, 14, 15, 20, 21, 23};  // every fifth, and new bests
+  const TemporaryDirectory without, with;
+  for (const bool runs_out : {false, true}) {
+    const fs::path run = runs_out ? without.path() : with.path();
+    const auto device = std::make_shared<OutOfHostMemory>();
+    Context context(device);
+    context.set_graphs(false);
+    const auto model = make_model(context, tiny_config(), 5);
+    std::vector<int64_t> saved;
+    TrainingRun(context, *model, data_, options_, run).run([&](const TrainEvent& event) {
+      // Of an update with a save: between its log and the event of the save nothing else needs it.
+      if (event.kind == TrainEventKind::log)
+        device->runs_out = runs_out && std::ranges::count(expected, event.update) > 0;
+      if (event.kind != TrainEventKind::saved) return 0;
+      device->runs_out = false;
+      saved.push_back(event.update);
+      CheckpointDirectory(run).verify(event.update);
+      return 0;
+    });
+    EXPECT_EQ(saved, expected);
+    EXPECT_EQ(device->refused, runs_out ? static_cast<int>(expected.size()) : 0);
+  }
+  EXPECT_EQ(files_of(without.path()), files_of(with.path()));
+}
+
+// The run ends by another error while the save is in flight, which fails as well.
+TEST_F(BackgroundSaves, TheErrorThatEndsTheRunTellsWhatWasNotSaved) {
+  options_.log_freq = {1, PeriodUnit::updates};
+  const fs::path elsewhere = directory_ / "elsewhere", run = directory_ / "run";
+  Process process(data_, options_, run);
+  const Error error = error_of([&] {
+    process.run->run([&](const TrainEvent& event) -> int {
+      if (event.update == 4 && fs::exists(run)) fs::rename(run, elsewhere);
+      if (event.update == 6) fail(ErrorCode::non_finite, "test", "the loss is not finite");
+      return 0;
+    });
+  });
+  EXPECT_EQ(error.code(), ErrorCode::non_finite) << error.what();
+  EXPECT_TRUE(error.message().starts_with(
+      "the loss is not finite; the checkpoint of update 5 was not saved: "))
+      << error.what();
+  EXPECT_TRUE(mentions(error, "was moved or removed")) << error.what();
+  fs::rename(elsewhere, run);
+  process.run->save();
+  EXPECT_EQ(CheckpointDirectory(run).newest_valid().update, process.run->state().trainer.update);
 }
 
 // The run ends while a checkpoint may still be in flight.
