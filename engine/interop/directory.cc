@@ -135,6 +135,14 @@ ConfigReader ConfigReader::inside(const char* field) const {
   return {concat(label_, ": ", field), value};
 }
 
+void validate_read(const ModelConfig& config, const ConfigReader& json) {
+  try {
+    validate(config);
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
+  }
+}
+
 int64_t ConfigReader::integer(const char* field, int64_t low, int64_t high) const {
   const Json& value = at(field);
   require(value.is_integer() && value.number() >= static_cast<double>(low) &&

@@ -75,6 +75,9 @@ class ConfigReader {
   Json json_;
 };
 
+// CORRUPT_FILE, naming the file of `json`, if no model can have the configuration read from it.
+void validate_read(const ModelConfig& config, const ConfigReader& json);
+
 // Reads the tensors of the table into a model. Before it allocates, it checks that every tensor of
 // the table is in the file with its shape, as F32, F64, BF16 or F16, and that all other tensors of
 // the file satisfy `surplus`. `name` returns the name of a tensor in the file, or "" for one that

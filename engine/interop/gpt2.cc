@@ -99,11 +99,7 @@ Imported read_gpt2(const fs::path& directory) {
   config.output_bias = false;
   ReadTokenizer read = read_lm_tokenizer(directory, json, stored);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
-  try {
-    validate(config);
-  } catch (const Error& error) {
-    fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
-  }
+  validate_read(config, json);
 
   const WeightFiles weights = WeightFiles::open(directory);
   const auto name = [&](const MappedTensor& tensor) { return stored_name(weights, tensor.name); };

@@ -211,11 +211,7 @@ Imported read_llama(const fs::path& directory) {
   const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
   ReadTokenizer read = read_lm_tokenizer(directory, json, stored);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
-  try {
-    validate(config);
-  } catch (const Error& error) {
-    fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
-  }
+  validate_read(config, json);
 
   const WeightFiles weights = WeightFiles::open(directory);
   const auto name = [](const MappedTensor& tensor) { return tensor.name; };

@@ -447,11 +447,7 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   ReadTokenizer read = form.pre_norm ? read_pegasus_tokenizer(directory, json, stored)
                                      : read_marian_tokenizer(directory, json, stored);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
-  try {
-    validate(config);
-  } catch (const Error& error) {
-    fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
-  }
+  validate_read(config, json);
 
   const WeightFiles weights = WeightFiles::open(directory);
   const auto name = [&](const MappedTensor& tensor) {

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <set>
 
-#include "tests/dist/group_support.h"
+#include "tests/dist/linked_cases.h"
 
 namespace trafo {
 namespace {
@@ -84,66 +84,39 @@ const cuda::CopyTable& host_table() {
   return table;
 }
 
-// The error of each rank, attached to a backend of its own.
 std::vector<std::optional<Error>> errors_over_copies(
     int size, const std::function<void(int, Communicator*)>& body,
     const GroupTimeouts& timeouts = kGenerous) {
-  std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
   const GroupId id = new_local_group();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank)
-    threads.emplace_back([&, rank] {
-      const auto context = make_context({DeviceKind::cpu, 0}, 1);
-      const auto group =
-          join_linked_group(join_local_group(id, rank, size, kGenerous),
-                            make_copy_links(host_table()), timeouts, Overlap::between_hosts, 1);
-      try {
-        group->attach(context->backend());
-        body(rank, group.get());
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::peer_lost) group->abort(error.what());
-        errors[static_cast<size_t>(rank)] = error;
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  const auto errors = errors_over_links(
+      size,
+      [&](int rank) {
+        return join_linked_group(join_local_group(id, rank, size, kGenerous),
+                                 make_copy_links(host_table()), timeouts, Overlap::between_hosts,
+                                 1);
+      },
+      [&](int rank, Communicator* group, Backend&) { body(rank, group); });
   EXPECT_EQ(host_copies.open, 0);
   return errors;
 }
 
 TEST(CopyLinks, PiecesArriveInTheirOrder) {
-  const auto errors = errors_over_copies(3, [](int rank, Communicator* group) {
+  expect_none(errors_over_copies(3, [](int rank, Communicator* group) {
     EXPECT_STREQ(group->transport(), "local");
-    for (int round = 0; round < 200; ++round) {
-      const int first = 1000 * rank + round, second = -first;
-      int received[3][2] = {};
-      std::vector<SendPiece> sends;
-      std::vector<ReceivePiece> receives;
-      for (int peer = 0; peer < 3; ++peer) {
-        if (peer == rank) continue;
-        for (const int* number : {&first, &second}) sends.push_back({peer, number, sizeof(int)});
-        for (int& place : received[peer]) receives.push_back({peer, &place, sizeof(int)});
-      }
-      if (round % 2 == 0) {
-        group->exchange(sends, receives);
-      } else {
-        group->set_mark(round % 3);
-        group->exchange_after(round % 3, sends, receives);
-        group->join();
-      }
-      group->check();
-      for (int peer = 0; peer < 3; ++peer) {
-        if (peer == rank) continue;
-        EXPECT_EQ(received[peer][0], 1000 * peer + round);
-        EXPECT_EQ(received[peer][1], -1000 * peer - round);
-      }
-    }
-    // Not all ranks send.
-    std::vector<int> values(100, rank);
-    group->broadcast(values.data(), values.size() * sizeof(int), 2);
-    EXPECT_EQ(values, std::vector<int>(100, 2));
-    group->barrier();  // nothing is exchanged once a rank has left
-  });
-  for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
+    for (int round = 0; round < 200; ++round)
+      expect_pieces_in_order(rank, 3, round, [&](const auto& sends, const auto& receives) {
+        if (round % 2 == 0) {
+          group->exchange(sends, receives);
+        } else {
+          group->set_mark(round % 3);
+          group->exchange_after(round % 3, sends, receives);
+          group->join();
+        }
+        group->check();
+      });
+    expect_broadcast(rank, group, 2);  // not all ranks send
+    group->barrier();                  // nothing is exchanged once a rank has left
+  }));
   EXPECT_GT(host_copies.finished, 0);
 }
 
@@ -155,13 +128,8 @@ TEST(CopyLinks, ARankThatLeavesEndsTheOthers) {
       group->broadcast(values.data(), sizeof(int), 0);
     }
   });
-  for (const int rank : {0, 1}) {
-    const auto& error = errors[static_cast<size_t>(rank)];
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::peer_lost);
-    EXPECT_NE(error->message().find("rank 2 has left: [test] the disk is full"), std::string::npos)
-        << error->message();
-  }
+  for (const size_t rank : {size_t{0}, size_t{1}})
+    expect_lost(errors[rank], "rank 2 has left: [test] the disk is full");
 }
 
 TEST(CopyLinks, ARankThatDoesNotComeIsNamed) {
@@ -177,12 +145,7 @@ TEST(CopyLinks, ARankThatDoesNotComeIsNamed) {
                            group->check();
                          },
                          {.start = 60, .wait = 0.5});
-  for (const auto& error : errors) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::peer_lost);
-    EXPECT_NE(error->message().find("rank 1 has not come within 0.5 seconds"), std::string::npos)
-        << error->message();
-  }
+  for (const auto& error : errors) expect_lost(error, "rank 1 has not come within 0.5 seconds");
 }
 
 TEST(CopyLinks, ACopyThatFailsEndsAllRanks) {
@@ -227,7 +190,7 @@ TEST(CopyLinks, TrainingHasTheBitsOfOneRank) {
         EXPECT_GT(TrainingGroup(group).shard_parts(1 << 20), 1);
         group->barrier();
       });
-      for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
+      expect_none(errors);
       expect_same_files(one.path(), many.path(), 9,
                         concat(size, " ranks, ", enum_name(communication)));
     }

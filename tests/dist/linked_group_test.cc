@@ -9,7 +9,7 @@
 #include <set>
 
 #include "engine/backend/cuda/nccl_link.h"
-#include "tests/dist/group_support.h"
+#include "tests/dist/linked_cases.h"
 
 namespace trafo {
 namespace {
@@ -169,44 +169,16 @@ class LinkedGroup : public ::testing::TestWithParam<bool> {
  protected:
   static GroupId new_group() { return GetParam() ? tcp_group() : new_local_group(); }
 
-  using Body = std::function<void(int, Communicator*, Backend&)>;
-
-  // The error of each rank, attached to a backend of its own.
-  std::vector<std::optional<Error>> errors_of(int size, const Body& body,
+  std::vector<std::optional<Error>> errors_of(int size, const LinkedBody& body,
                                               const GroupTimeouts& timeouts = kGenerous) {
-    std::vector<std::optional<Error>> errors(static_cast<size_t>(size));
     const GroupId id = new_group();
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size; ++rank)
-      threads.emplace_back([&, rank] {
-        const auto context = make_context({DeviceKind::cpu, 0}, 1);
-        try {
-          const auto group =
-              join_linked_group(join_group(id, rank, size, kGenerous),
-                                std::make_unique<WireLinks>(wire_, rank), timeouts, overlap_, 1);
-          try {
-            group->attach(context->backend());
-            body(rank, group.get(), context->backend());
-          } catch (const AgreedError& error) {
-            errors[static_cast<size_t>(rank)] = error;
-          } catch (const Error& error) {
-            if (error.code() != ErrorCode::peer_lost) group->abort(error.what());
-            errors[static_cast<size_t>(rank)] = error;
-          }
-        } catch (const Error& error) {
-          ADD_FAILURE() << error.what();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  }
-  static void expect_none(const std::vector<std::optional<Error>>& errors) {
-    for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
-  }
-  static void expect_lost(const std::optional<Error>& error, const std::string& words) {
-    ASSERT_TRUE(error) << words;
-    EXPECT_EQ(error->code(), ErrorCode::peer_lost);
-    EXPECT_NE(error->message().find(words), std::string::npos) << error->message();
+    return errors_over_links(
+        size,
+        [&](int rank) {
+          return join_linked_group(join_group(id, rank, size, kGenerous),
+                                   std::make_unique<WireLinks>(wire_, rank), timeouts, overlap_, 1);
+        },
+        body);
   }
   static void swap_numbers(int rank, Communicator* group, int& mine, int& theirs) {
     const SendPiece send{1 - rank, &mine, sizeof mine};
@@ -221,27 +193,12 @@ class LinkedGroup : public ::testing::TestWithParam<bool> {
 TEST_P(LinkedGroup, PiecesArriveInTheirOrder) {
   expect_none(errors_of(3, [](int rank, Communicator* group, Backend&) {
     EXPECT_STREQ(group->transport(), "wire");
-    for (int round = 0; round < 50; ++round) {
-      const int first = 100 * rank + round, second = -first;
-      int received[3][2] = {};
-      std::vector<SendPiece> sends;
-      std::vector<ReceivePiece> receives;
-      for (int peer = 0; peer < 3; ++peer) {
-        if (peer == rank) continue;
-        for (const int* number : {&first, &second}) sends.push_back({peer, number, sizeof(int)});
-        for (int& place : received[peer]) receives.push_back({peer, &place, sizeof(int)});
-      }
-      group->exchange(sends, receives);
-      group->check();
-      for (int peer = 0; peer < 3; ++peer) {
-        if (peer == rank) continue;
-        EXPECT_EQ(received[peer][0], 100 * peer + round);
-        EXPECT_EQ(received[peer][1], -100 * peer - round);
-      }
-    }
-    std::vector<int> values(100, rank);
-    group->broadcast(values.data(), values.size() * sizeof(int), 2);
-    EXPECT_EQ(values, std::vector<int>(100, 2));
+    for (int round = 0; round < 50; ++round)
+      expect_pieces_in_order(rank, 3, round, [&](const auto& sends, const auto& receives) {
+        group->exchange(sends, receives);
+        group->check();
+      });
+    expect_broadcast(rank, group, 2);
     group->exchange({}, {});
     EXPECT_EQ(group->host_all_gather("x").size(), 3u);
   }));

@@ -9,6 +9,7 @@
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
+#include "tests/train/recompute_case.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -254,7 +255,7 @@ TEST_P(LlamaOnDevice, EqualsTheCpu) {
   }
 }
 
-TEST_P(LlamaOnDevice, UpdatesUnderWayAndRecordedAreTheSameBits) {
+TEST_P(LlamaOnDevice, UpdatesInFlightAndCapturedAreTheSameBits) {
   const bool on_gpu = context_->graphs();
   for (const DType dtype : {DType::f32, DType::bf16}) {
     if (dtype == DType::bf16 && !on_gpu) continue;  // the stand-in computes with the CPU's kernels
@@ -275,20 +276,7 @@ TEST_P(LlamaOnDevice, UpdatesUnderWayAndRecordedAreTheSameBits) {
 TEST_P(LlamaOnDevice, RecomputingSavesMemoryAndChangesNoBit) {
   ModelConfig large = tiny_llama(1);
   large.decoder_layers = 4;
-  std::vector<std::byte> weights;
-  size_t most = SIZE_MAX;
-  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    const auto context = GetParam().make();
-    const auto model = make_model(*context, large, 5);
-    TrainOptions options = quick_options();
-    options.recompute = recompute;
-    Trainer trainer(*context, *model, options);
-    for (const PackedBatchHost& batch : batches(3)) trainer.step({&batch, 1});
-    if (weights.empty()) weights = weight_bytes(*context, *model);
-    EXPECT_EQ(weight_bytes(*context, *model), weights);
-    EXPECT_LT(context->backend().arena_bytes(), most);
-    most = context->backend().arena_bytes();
-  }
+  expect_recompute_saves_memory(GetParam().make, large, batches(3));
 }
 
 TEST_P(LlamaOnDevice, ThePlanIsWhatTrainingTakes) {

@@ -9,6 +9,7 @@
 #include "engine/train/memory_plan.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/train/accelerator.h"
+#include "tests/train/recompute_case.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -298,20 +299,7 @@ TEST_P(DeviceStepTest, ReferenceOpsTrainToo) {
 TEST_P(DeviceStepTest, RecomputingSavesMemoryAndChangesNoBit) {
   ModelConfig large = config();
   large.encoder_layers = large.decoder_layers = 4;
-  std::vector<std::byte> weights;
-  size_t most = SIZE_MAX;
-  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    const auto context = std::get<0>(GetParam()).make();
-    const auto model = make_model(*context, large, 5);
-    TrainOptions options = quick_options();
-    options.recompute = recompute;
-    Trainer trainer(*context, *model, options);
-    for (const PackedBatchHost& batch : batches(3)) trainer.step({&batch, 1});
-    if (weights.empty()) weights = weight_bytes(*context, *model);
-    EXPECT_EQ(weight_bytes(*context, *model), weights);
-    EXPECT_LT(context->backend().arena_bytes(), most);
-    most = context->backend().arena_bytes();
-  }
+  expect_recompute_saves_memory(std::get<0>(GetParam()).make, large, batches(3));
 }
 
 TEST_P(DeviceStepTest, NonFiniteUpdatesAreSkippedWhileOthersAreInFlight) {

@@ -8,6 +8,7 @@
 #include "engine/train/memory_plan.h"
 #include "engine/train/micro_batch.h"
 #include "tests/ops/cuda_test.h"
+#include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -38,21 +39,6 @@ ModelConfig wide_fp8_config() {
   return config;
 }
 
-template <class Run>
-Error fp8_error(const Run& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "there was no error";
-  return Error(ErrorCode::internal, "test", "no error");
-}
-
-bool fp8_says(const Error& error, const std::string& part) {
-  return error.message().find(part) != std::string::npos;
-}
-
 TEST(Fp8Training, IsOffByDefault) {
   EXPECT_FALSE(TrainOptions().fp8);
 }
@@ -60,9 +46,9 @@ TEST(Fp8Training, IsOffByDefault) {
 TEST(Fp8Training, TheCpuRefusesIt) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, fp8_config(), 5);
-  const Error error = fp8_error([&] { Trainer(*context, *model, fp8_options()); });
+  const Error error = error_of([&] { Trainer(*context, *model, fp8_options()); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_TRUE(fp8_says(error, "compute capability 8.9 or newer")) << error.what();
+  EXPECT_TRUE(mentions(error, "compute capability 8.9 or newer")) << error.what();
 }
 
 MemoryPlan fp8_plan(const ModelConfig& config, DType dtype, const TrainOptions& options) {
@@ -70,9 +56,9 @@ MemoryPlan fp8_plan(const ModelConfig& config, DType dtype, const TrainOptions& 
 }
 
 TEST(Fp8Training, AFloat32ModelRefusesIt) {
-  const Error error = fp8_error([&] { fp8_plan(fp8_config(), DType::f32, fp8_options()); });
+  const Error error = error_of([&] { fp8_plan(fp8_config(), DType::f32, fp8_options()); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-  EXPECT_TRUE(fp8_says(error, "fp8 is for models in bfloat16")) << error.what();
+  EXPECT_TRUE(mentions(error, "fp8 is for models in bfloat16")) << error.what();
 }
 
 TEST(Fp8Training, AWidthThatDoesNotFitIsRefusedByTheFirstPlan) {
@@ -80,9 +66,9 @@ TEST(Fp8Training, AWidthThatDoesNotFitIsRefusedByTheFirstPlan) {
   config.width = 24;
   config.heads = 2;
   EXPECT_NO_THROW(fp8_plan(config, DType::bf16, fp8_options(false)));
-  const Error error = fp8_error([&] { fp8_plan(config, DType::bf16, fp8_options()); });
+  const Error error = error_of([&] { fp8_plan(config, DType::bf16, fp8_options()); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-  EXPECT_TRUE(fp8_says(error, "the width of the model, got 24")) << error.what();
+  EXPECT_TRUE(mentions(error, "the width of the model, got 24")) << error.what();
 }
 
 TEST(Fp8Training, AnyVocabularyHasAPlan) {
@@ -162,8 +148,8 @@ TEST(Fp8Training, ARunKeepsIt) {
   RunIdentity before, now;
   before.options = fixed_options_json(fp8_options(false));
   now.options = fixed_options_json(fp8_options());
-  const Error error = fp8_error([&] { check_identity(before, now, "a run"); });
-  EXPECT_TRUE(fp8_says(error, "fp8 was false and is true now")) << error.what();
+  const Error error = error_of([&] { check_identity(before, now, "a run"); });
+  EXPECT_TRUE(mentions(error, "fp8 was false and is true now")) << error.what();
   // State files of a release that had no such option.
   const std::string field = R"("fp8":false)";
   const size_t at = before.options.find(field);

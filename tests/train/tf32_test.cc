@@ -2,6 +2,7 @@
 #include "engine/backend/tf32.h"
 
 #include "engine/train/memory_plan.h"
+#include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
@@ -14,21 +15,6 @@ TrainOptions tf32_options(bool tf32 = true) {
   TrainOptions options = quick_options();
   options.tf32 = tf32;
   return options;
-}
-
-template <class Run>
-Error error_of_running(const Run& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "there was no error";
-  return Error(ErrorCode::internal, "test", "no error");
-}
-
-bool says(const Error& error, const std::string& part) {
-  return error.message().find(part) != std::string::npos;
 }
 
 // A process on the stand-in device.
@@ -54,10 +40,10 @@ TEST(Tf32, IsOffByDefault) {
 TEST(Tf32, TheCpuRefusesIt) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, tiny_config(), 5);
-  const Error error = error_of_running([&] { Trainer(*context, *model, tf32_options()); });
+  const Error error = error_of([&] { Trainer(*context, *model, tf32_options()); });
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
-  EXPECT_TRUE(says(error, "tf32 is for CUDA")) << error.what();
-  const Error scope = error_of_running([&] { Tf32Scope(context->backend(), true); });
+  EXPECT_TRUE(mentions(error, "tf32 is for CUDA")) << error.what();
+  const Error scope = error_of([&] { Tf32Scope(context->backend(), true); });
   EXPECT_EQ(scope.code(), ErrorCode::unsupported);
   EXPECT_NO_THROW(Tf32Scope(context->backend(), false));
 }
@@ -68,9 +54,9 @@ TEST(Tf32, ABfloat16ModelRefusesIt) {
                          BatchSizes{4, 20, 20});
   };
   EXPECT_NO_THROW(plan(DType::bf16, tf32_options(false)));
-  const Error error = error_of_running([&] { plan(DType::bf16, tf32_options()); });
+  const Error error = error_of([&] { plan(DType::bf16, tf32_options()); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-  EXPECT_TRUE(says(error, "tf32 is for models in float32")) << error.what();
+  EXPECT_TRUE(mentions(error, "tf32 is for models in float32")) << error.what();
   // Weights, activations and moments are float32 in any case.
   const MemoryPlan with = plan(DType::f32, tf32_options()),
                    without = plan(DType::f32, tf32_options(false));
@@ -106,10 +92,10 @@ TEST(Tf32, ARunKeepsIt) {
     EXPECT_EQ(resumed.run->run().state.trainer.update, 9);
     resumed.run.reset();
     options.tf32 = !first;
-    const Error error = error_of_running([&] { DeviceProcess(options, directory.path()); });
+    const Error error = error_of([&] { DeviceProcess(options, directory.path()); });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_TRUE(
-        says(error, first ? "tf32 was true and is false now" : "tf32 was false and is true now"))
+    EXPECT_TRUE(mentions(
+        error, first ? "tf32 was true and is false now" : "tf32 was false and is true now"))
         << error.what();
   }
 }
@@ -125,8 +111,8 @@ TEST(Tf32, OlderStatesHaveNone) {
   before.options.erase(last ? at - 1 : at, field.size() + 1);
   check_identity(before, now, "a run");
   now.options = fixed_options_json(tf32_options());
-  const Error error = error_of_running([&] { check_identity(before, now, "a run"); });
-  EXPECT_TRUE(says(error, "tf32 was false and is true now")) << error.what();
+  const Error error = error_of([&] { check_identity(before, now, "a run"); });
+  EXPECT_TRUE(mentions(error, "tf32 was false and is true now")) << error.what();
 }
 
 }  // namespace

@@ -10,43 +10,32 @@ import (
 
 func TestFactorize(t *testing.T) {
 	c := newContext(t)
-	source, target := sentences()
-	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
-	defer corpus.Close()
-	options := trafo.DefaultTokenizerOptions()
-	options.Vocabulary, options.SoftLimit = 200, true
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
-	defer tokenizer.Close()
-	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
-	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
-	config.EncoderLayers, config.DecoderLayers = 1, 1
-	model := must[*trafo.Model](t)(c.NewModel(config, 3))
-	defer model.Close()
+	u := newUntrained(t, c, 1, 1)
 	ctx := context.Background()
 
-	given := trafo.FactorizeOptions{Rank: 8, Calibration: corpus, Tokenizer: tokenizer}
+	given := trafo.FactorizeOptions{Rank: 8, Calibration: u.corpus, Tokenizer: u.tokenizer}
 	for _, wrong := range []trafo.FactorizeOptions{
-		{Calibration: corpus, Tokenizer: tokenizer},
-		{Ratio: 1, Calibration: corpus, Tokenizer: tokenizer},
-		{Rank: -1, Calibration: corpus, Tokenizer: tokenizer},
-		{Rank: 8, Ratio: 0.5, Calibration: corpus, Tokenizer: tokenizer},
-		{Rank: 1 << 40, Calibration: corpus, Tokenizer: tokenizer},
-		{Rank: 8, Calibration: corpus},
-		{Rank: 8, Tokenizer: tokenizer},
+		{Calibration: u.corpus, Tokenizer: u.tokenizer},
+		{Ratio: 1, Calibration: u.corpus, Tokenizer: u.tokenizer},
+		{Rank: -1, Calibration: u.corpus, Tokenizer: u.tokenizer},
+		{Rank: 8, Ratio: 0.5, Calibration: u.corpus, Tokenizer: u.tokenizer},
+		{Rank: 1 << 40, Calibration: u.corpus, Tokenizer: u.tokenizer},
+		{Rank: 8, Calibration: u.corpus},
+		{Rank: 8, Tokenizer: u.tokenizer},
 	} {
-		_, err := model.Factorize(ctx, wrong)
+		_, err := u.model.Factorize(ctx, wrong)
 		wantError(t, err, trafo.ErrInvalidArgument)
 	}
 	given.Layers = []string{"no.such.*"}
-	_, err := model.Factorize(ctx, given)
+	_, err := u.model.Factorize(ctx, given)
 	wantError(t, err, trafo.ErrNotFound)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	given.Layers = []string{"*.ffn.*"}
-	_, err = model.Factorize(ended, given)
+	_, err = u.model.Factorize(ended, given)
 	wantError(t, err, trafo.ErrCancelled, context.Canceled)
 
-	small := must[*trafo.Model](t)(model.Factorize(ctx, given))
+	small := must[*trafo.Model](t)(u.model.Factorize(ctx, given))
 	defer small.Close()
 	factors := 0
 	for _, info := range must[[]trafo.ParameterInfo](t)(small.ParameterInfos()) {
@@ -73,14 +62,14 @@ func TestFactorize(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	ok(t, small.Save(path))
-	whole := must[*trafo.Model](t)(c.NewModel(config, 3))
+	whole := must[*trafo.Model](t)(c.NewModel(u.config, 3))
 	defer whole.Close()
-	wantError(t, whole.LoadWeights(tokenizer, path), trafo.ErrInvalidArgument)
-	like := must[*trafo.Model](t)(c.NewModelLike(config, 3, path))
+	wantError(t, whole.LoadWeights(u.tokenizer, path), trafo.ErrInvalidArgument)
+	like := must[*trafo.Model](t)(c.NewModelLike(u.config, 3, path))
 	defer like.Close()
-	ok(t, like.LoadWeights(tokenizer, path))
+	ok(t, like.LoadWeights(u.tokenizer, path))
 	training := trafo.DefaultTrainerOptions()
-	trainer := must[*trafo.Trainer](t)(like.NewTrainer(tokenizer, corpus, nil, &training))
+	trainer := must[*trafo.Trainer](t)(like.NewTrainer(u.tokenizer, u.corpus, nil, &training))
 	defer trainer.Close()
 	must[trafo.StepResult](t)(trainer.Step())
 }

@@ -117,6 +117,32 @@ func sentences() (source, target []string) {
 	return source, target
 }
 
+// untrained is a tiny translation model with its vocabulary and a corpus that it could be trained on.
+type untrained struct {
+	config    trafo.ModelConfig
+	model     *trafo.Model
+	tokenizer *trafo.Tokenizer
+	corpus    *trafo.Corpus
+	source    []string
+}
+
+func newUntrained(t testing.TB, c *trafo.Context, encoderLayers, decoderLayers int) untrained {
+	t.Helper()
+	source, target := sentences()
+	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
+	t.Cleanup(func() { corpus.Close() })
+	options := trafo.DefaultTokenizerOptions()
+	options.Vocabulary, options.SoftLimit = 200, true
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	t.Cleanup(func() { tokenizer.Close() })
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = encoderLayers, decoderLayers
+	model := must[*trafo.Model](t)(c.NewModel(config, 3))
+	t.Cleanup(func() { model.Close() })
+	return untrained{config, model, tokenizer, corpus, source}
+}
+
 // lesson is all that a training run needs.
 type lesson struct {
 	context      *trafo.Context

@@ -9,18 +9,7 @@ import (
 
 func TestSparsify(t *testing.T) {
 	c := newContext(t)
-	source, target := sentences()
-	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
-	defer corpus.Close()
-	options := trafo.DefaultTokenizerOptions()
-	options.Vocabulary, options.SoftLimit = 200, true
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
-	defer tokenizer.Close()
-	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
-	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
-	config.EncoderLayers, config.DecoderLayers = 1, 1
-	model := must[*trafo.Model](t)(c.NewModel(config, 3))
-	defer model.Close()
+	u := newUntrained(t, c, 1, 1)
 	zeros := func(m *trafo.Model, name string) float64 {
 		for i, info := range must[[]trafo.ParameterInfo](t)(m.ParameterInfos()) {
 			if info.Name == name {
@@ -32,24 +21,24 @@ func TestSparsify(t *testing.T) {
 	}
 	const matrix = "encoder.0.ffn.up.weight"
 
-	_, err := model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 1})
+	_, err := u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 1})
 	wantError(t, err, trafo.ErrInvalidArgument)
-	_, err = model.Sparsify(context.Background(), trafo.SparsifyOptions{Wanda: true})
+	_, err = u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Wanda: true})
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = model.Sparsify(ended, trafo.SparsifyOptions{Sparsity: 0.8})
+	_, err = u.model.Sparsify(ended, trafo.SparsifyOptions{Sparsity: 0.8})
 	wantError(t, err, trafo.ErrCancelled, context.Canceled)
-	if _, err = model.Zeros(-1); err == nil {
+	if _, err = u.model.Zeros(-1); err == nil {
 		t.Error("there is no parameter -1")
 	}
 
-	plain := must[*trafo.Model](t)(model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 0.75}))
+	plain := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 0.75}))
 	defer plain.Close()
-	wanda := must[*trafo.Model](t)(model.Sparsify(context.Background(), trafo.SparsifyOptions{
-		Wanda: true, TwoOfFour: true, Calibration: corpus, Tokenizer: tokenizer}))
+	wanda := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{
+		Wanda: true, TwoOfFour: true, Calibration: u.corpus, Tokenizer: u.tokenizer}))
 	defer wanda.Close()
-	if before, of, half := zeros(model, matrix), zeros(plain, matrix), zeros(wanda, matrix); before != 0 || of != 0.75 || half != 0.5 {
+	if before, of, half := zeros(u.model, matrix), zeros(plain, matrix), zeros(wanda, matrix); before != 0 || of != 0.75 || half != 0.5 {
 		t.Error(before, of, half)
 	}
 	if embedding := zeros(plain, "embedding.weight"); embedding != 0 {
@@ -59,7 +48,7 @@ func TestSparsify(t *testing.T) {
 	// Gradually in training, and kept.
 	training := trafo.DefaultTrainerOptions()
 	training.PruneSparsity, training.PruneStart, training.PruneEnd, training.PruneEvery = 0.8, 1, 3, 1
-	trainer := must[*trafo.Trainer](t)(wanda.NewTrainer(tokenizer, corpus, nil, &training))
+	trainer := must[*trafo.Trainer](t)(wanda.NewTrainer(u.tokenizer, u.corpus, nil, &training))
 	defer trainer.Close()
 	for range 4 {
 		must[trafo.StepResult](t)(trainer.Step())

@@ -15,35 +15,29 @@ int32_t activation_gemm(DeviceState& device, const GemmParams& p, bool& taken) {
 }
 
 int32_t activation_alone(DeviceState& device, const GemmParams& p, const void* product) {
-  const bool backward = p.epilogue == Epilogue::drelu || p.epilogue == Epilogue::dgelu;
-  const Activation kind = p.epilogue == Epilogue::relu || p.epilogue == Epilogue::drelu
-                              ? Activation::relu
-                              : Activation::gelu;
-  if (!backward) {
-    BiasActDropoutForwardParams q{};
+  const auto params = [&]<class Params>(Params q) {
     q.dtype = p.dtype;
-    q.activation = kind;
+    q.activation = p.epilogue == Epilogue::relu || p.epilogue == Epilogue::drelu ? Activation::relu
+                                                                                 : Activation::gelu;
     q.dropout = p.dropout;
     q.rows = p.m;
     q.width = p.n;
-    q.x = product;
     q.bias = p.bias;
-    q.y = p.c;
-    return bias_act_dropout_forward_cuda(device, q);
+    return q;
+  };
+  if (p.epilogue == Epilogue::drelu || p.epilogue == Epilogue::dgelu) {
+    auto q = params(BiasActDropoutBackwardParams{});
+    q.accumulate_dbias = p.accumulate_column_sums;
+    q.x = p.aux;
+    q.dy = product;
+    q.dx = p.c;
+    q.dbias = p.column_sums;
+    return bias_act_dropout_backward_cuda(device, q);
   }
-  BiasActDropoutBackwardParams q{};
-  q.dtype = p.dtype;
-  q.activation = kind;
-  q.dropout = p.dropout;
-  q.rows = p.m;
-  q.width = p.n;
-  q.accumulate_dbias = p.accumulate_column_sums;
-  q.x = p.aux;
-  q.bias = p.bias;
-  q.dy = product;
-  q.dx = p.c;
-  q.dbias = p.column_sums;
-  return bias_act_dropout_backward_cuda(device, q);
+  auto q = params(BiasActDropoutForwardParams{});
+  q.x = product;
+  q.y = p.c;
+  return bias_act_dropout_forward_cuda(device, q);
 }
 
 }  // namespace cuda
