@@ -193,14 +193,15 @@ Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, 
   const Shape shape{positions, width};
   std::vector<double> wide(static_cast<size_t>(element_count(shape)));
   const int64_t sines = (width + 1) / 2;
-  for (int64_t t = 0; t < positions; ++t)
-    for (int64_t c = 0; c < width; ++c) {
-      const int64_t i = c < sines ? c : c - sines;
-      const double angle =
-          static_cast<double>(t) *
-          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+  for (int64_t c = 0; c < width; ++c) {
+    const int64_t i = c < sines ? c : c - sines;
+    const double frequency =
+        std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+    for (int64_t t = 0; t < positions; ++t) {
+      const double angle = static_cast<double>(t) * frequency;
       wide[static_cast<size_t>(t * width + c)] = c < sines ? std::sin(angle) : std::cos(angle);
     }
+  }
   return context.from_doubles(wide, shape, dtype);
 }
 
