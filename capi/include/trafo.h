@@ -619,7 +619,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_new(trafo_context *context, tr
  * clipping. NON_FINITE: the norm is NaN or infinite; no parameter has changed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_step(trafo_adamw *optimizer, double learning_rate,
                                                        double *out_grad_norm);
-/* Writes what training goes on from to a safetensors file with checksums, which appears whole or not at all: of each parameter i, in
+/* Writes what training resumes from to a safetensors file with checksums, which appears whole or not at all: of each parameter i, in
  * the order of trafo_adamw_new, "parameter.i", "first_moment.i", "second_moment.i" and "updates.i". since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_save(const trafo_adamw *optimizer, const char *path, size_t path_length);
 /* Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are

@@ -544,7 +544,7 @@ typedef struct trafo_trainer_options {
   /* The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1. */
   double teacher_temperature;
   /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
-   * saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as
+   * saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as
    * unsmoothed.safetensors. Default 0: no EMA. */
   double ema_alpha;
   /* Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1. */

@@ -27,9 +27,9 @@ struct RowSum {
 template <class Issue>
 void issue_with_row_sums(const Backward& backward, int64_t width,
                          std::initializer_list<RowSum> sums, const Issue& issue) {
-  // What a kernel may leave: four blocks for each of 160 multiprocessors. A kernel that leaves more
-  // adds it up itself.
-  constexpr int64_t kMostParts = 4 * 160;
+  // Room for four blocks on each of 160 multiprocessors, above the 132 of an H100 or H200 and the
+  // 148 of a B200. A kernel with more blocks adds its partial sums up itself.
+  constexpr int64_t kMaxPartials = 4 * 160;
   const Context& context = backward.context();
   SideWork* side = SideWork::of(context);
   std::vector<Tensor> buffers;
@@ -40,7 +40,7 @@ void issue_with_row_sums(const Backward& backward, int64_t width,
   }
   if (!side || buffers.empty()) return issue();
   const Tensor partials =
-      context.empty({kMostParts, static_cast<int64_t>(sums.size()), width}, DType::f32);
+      context.empty({kMaxPartials, static_cast<int64_t>(sums.size()), width}, DType::f32);
   side->run_sums(partials, buffers, issue);
 }
 

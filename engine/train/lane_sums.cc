@@ -211,7 +211,7 @@ void LaneSums::add_lane(int64_t lane) {
 }
 
 void LaneSums::reduce(Vote vote, const Added& added) {
-  const UpdateRange range(context_, "lane_sums");
+  const UpdateRange range(context_, "reduce_gradients");
   if (group_.has_peers()) {
     reserve();  // the memory of the steps may have moved
     write_row(vote);

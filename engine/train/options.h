@@ -80,7 +80,7 @@ struct TrainOptions {
   // divergence.
   double teacher_temperature = 1;
   // EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA
-  // is what is validated and saved as model.safetensors. Training goes on from the weights
+  // is what is validated and saved as model.safetensors. Training continues from the weights
   // themselves, which the model keeps and checkpoints hold as unsmoothed.safetensors. 0: no EMA.
   double ema_alpha = 0;
   // Batches whose gradients are accumulated for an update. The last update of an epoch may have

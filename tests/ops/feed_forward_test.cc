@@ -85,7 +85,7 @@ class FeedForward : public ::testing::Test {
   Context context_{device_};
 };
 
-TEST_F(FeedForward, GradientsInProductsAreRight) {
+TEST_F(FeedForward, GradientsInGemmsAreRight) {
   for (const Activation kind : {Activation::relu, Activation::gelu}) {
     for (const float p : {0.0f, 0.25f}) {
       SCOPED_TRACE(enum_name(kind));
@@ -128,7 +128,7 @@ TEST_F(FeedForward, ForwardIsTheSameWithoutGradients) {
   EXPECT_EQ(context_.values<float>(block(inputs(DType::f32))), recorded[0]);
 }
 
-TEST_F(FeedForward, ReluAndGeluAreTakenIntoProducts) {
+TEST_F(FeedForward, ReluAndGeluAreEpilogues) {
   for (const bool dropping : {false, true}) {
     for (const Activation kind :
          {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf}) {

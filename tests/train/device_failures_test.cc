@@ -28,7 +28,7 @@ class DeviceFailures : public ::testing::Test {
 };
 
 // A kernel that fails leaves the trainer as it was, with the updates before it in flight.
-TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotUnderWay) {
+TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotInFlight) {
   const auto one = model(), two = model();
   Trainer a(context_, *one, quick_options()), b(context_, *two, quick_options());
   a.submit({&data_[0], 1});

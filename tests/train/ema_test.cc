@@ -139,7 +139,7 @@ TEST_P(EmaTest, TheModelComputesWithTheMeanForAWhile) {
   EXPECT_EQ(bytes_of(*context_, trainer.ema_weights()), mean);
 }
 
-TEST_P(EmaTest, UpdatesUnderWayAreTheSameBits) {
+TEST_P(EmaTest, UpdatesInFlightAreTheSameBits) {
   const auto data = copy_batches(Architecture::encoder_decoder, 8);
   const auto one = new_model(), two = new_model();
   Trainer a(*context_, *one, ema_options(0.2)), b(*context_, *two, ema_options(0.2));

@@ -102,7 +102,7 @@ func (a *AdamW) Step(learningRate float64) (gradNorm float64, err error) {
 	return float64(norm), err
 }
 
-// Save writes what training goes on from to a safetensors file with checksums, which appears whole or
+// Save writes what training resumes from to a safetensors file with checksums, which appears whole or
 // not at all: the parameters, their moments and the number of updates.
 func (a *AdamW) Save(path string) error {
 	return a.in("AdamW.Save", func() *C.trafo_error {

@@ -57,7 +57,7 @@ const (
 // what is on by default, begin with DefaultTrainerOptions, whose fields are taken as they are.
 type TrainerOptions struct {
 	// RunDirectory holds checkpoints and logs; empty: nothing is written. If it holds a checkpoint,
-	// training goes on from the newest whole one, bit for bit.
+	// training resumes from the newest whole one, bit for bit.
 	RunDirectory string
 	// Group is the rank that trains; nil: the model is trained alone. All ranks give the same options, and
 	// the same run directory, which rank 0 alone reads and writes.
@@ -131,7 +131,7 @@ type TrainerOptions struct {
 	// Default 1.
 	TeacherTemperature float64
 	// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
-	// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model
+	// validated and saved as model.safetensors. Training continues from the weights themselves, which the model
 	// keeps and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
 	EmaAlpha float64
 	// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default

@@ -43,7 +43,7 @@ struct PluginTable {
   void (*free_listener)(Listener* listener);
   // Meets the other ranks and connects to each.
   int32_t (*open)(const Setup* setup, Wire** out, Why why);
-  // Sends what is under way, for a short time, and closes the connections.
+  // Sends what is in flight, for a short time, and closes the connections.
   void (*close)(Wire* wire);
   // Begins to send or to receive. The memory must stay until test() says that it is done, or until
   // abandon().

@@ -219,7 +219,7 @@ void prepare_for_messages(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
-// The probes above are for connections on which nothing is under way. This is for the others. A
+// The probes above are for connections with nothing in flight. This is for the others. A
 // process that is slow or stopped is not silent: its kernel acknowledges.
 bool is_silent(const Socket& socket) {
   tcp_info info{};

@@ -27,7 +27,7 @@ class Wire {
  public:
   // No connection at the own rank.
   explicit Wire(std::vector<Socket> peers);
-  ~Wire();  // sends what is under way, for a short time
+  ~Wire();  // sends what is in flight, for a short time
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 

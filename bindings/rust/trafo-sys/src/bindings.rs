@@ -1581,7 +1581,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes what training goes on from to a safetensors file with checksums, which appears whole or not at all: of each parameter i, in\n the order of trafo_adamw_new, \"parameter.i\", \"first_moment.i\", \"second_moment.i\" and \"updates.i\". since 0.1"]
+    #[doc = " Writes what training resumes from to a safetensors file with checksums, which appears whole or not at all: of each parameter i, in\n the order of trafo_adamw_new, \"parameter.i\", \"first_moment.i\", \"second_moment.i\" and \"updates.i\". since 0.1"]
     pub fn trafo_adamw_save(
         optimizer: *const trafo_adamw,
         path: *const ::core::ffi::c_char,
@@ -2656,7 +2656,7 @@ pub struct trafo_trainer_options {
     pub teacher_weight: f64,
     #[doc = " The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1."]
     pub teacher_temperature: f64,
-    #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training goes on from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
+    #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
     pub gradient_accumulation: i64,

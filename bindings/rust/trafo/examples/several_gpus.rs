@@ -23,8 +23,8 @@ pub fn run(
 ) -> Result<()> {
     let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(8000).soft_limit(true))?;
     let config = &config.clone().vocabulary(tokenizer.vocabulary()?);
-    let on_gpus = devices.iter().all(|device| *device != Device::Cpu);
-    let id = if on_gpus { GroupId::nccl()? } else { GroupId::local()? };
+    // GPUs of one process copy from each other. NCCL is for several processes.
+    let id = GroupId::local()?;
     let rank = &|number: usize| {
         // A model and its trainer stay on the thread that made them.
         let context = ContextOptions::new().device(devices[number]);

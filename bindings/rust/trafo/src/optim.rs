@@ -91,7 +91,7 @@ impl AdamW {
         check(unsafe { sys::trafo_adamw_step(self.raw.as_ptr(), learning_rate, &mut norm) })?;
         Ok(norm)
     }
-    /// Writes what training goes on from to a safetensors file with checksums, which appears whole or not at all: the
+    /// Writes what training resumes from to a safetensors file with checksums, which appears whole or not at all: the
     /// parameters, their moments and the number of updates.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let (data, length) = path_view(path.as_ref());

@@ -183,7 +183,7 @@ setters! {
     /// The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1.
     teacher_temperature: f64 = same;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
-    /// validated and saved as model.safetensors. Training goes on from the weights themselves, which the model keeps
+    /// validated and saved as model.safetensors. Training continues from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
     ema_alpha: f64 = same;
     /// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1.

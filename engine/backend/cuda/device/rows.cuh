@@ -28,8 +28,8 @@ __device__ __forceinline__ Held<T, N> load_once(const T* p) {
   }
 }
 
-// A tensor from this size on is streamed: L2 does not hold it until the next kernel reads it, so
-// its lines are the first to go.
+// A tensor from this size on is streamed, so that its lines are the first to leave L2: it does not
+// stay there until the next kernel reads it. H100 and H200 have 50 MB of L2.
 inline constexpr int64_t kStreamedBytes = int64_t{64} << 20;
 
 // As load_once, of a tensor that may be streamed.

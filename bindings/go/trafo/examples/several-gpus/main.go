@@ -35,11 +35,8 @@ func run(ctx context.Context, places []place, corpus *trafo.Corpus, config trafo
 	if config.Vocabulary, err = tokenizer.Vocabulary(); err != nil {
 		return err
 	}
-	transport, name := trafo.TransportNCCL, trafo.NewNCCLGroup
-	if places[0].device == trafo.CPU {
-		transport, name = trafo.TransportLocal, trafo.NewLocalGroup
-	}
-	id, err := name()
+	// GPUs of one process copy from each other. NCCL is for several processes.
+	id, err := trafo.NewLocalGroup()
 	if err != nil {
 		return err
 	}
@@ -54,7 +51,7 @@ func run(ctx context.Context, places []place, corpus *trafo.Corpus, config trafo
 			return err
 		}
 		defer model.Close()
-		group, err := trafo.JoinGroup(c, id, trafo.GroupOptions{Rank: number, Size: len(places), Transport: transport})
+		group, err := trafo.JoinGroup(c, id, trafo.GroupOptions{Rank: number, Size: len(places)})
 		if err != nil {
 			return err
 		}
