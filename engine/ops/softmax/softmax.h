@@ -40,8 +40,8 @@ struct SoftmaxOptions {
 
 Tensor softmax(Context& context, const Tensor& x, const SoftmaxOptions& options = {});
 Tensor softmax_reference(Context& context, const Tensor& x, const SoftmaxOptions& options);
-// Of the same from simpler ops, where `visible` (undefined, or broadcastable against x, its last
-// dimension that of x) is not 0 but 1.
+// softmax(x) over the last dimension from simpler ops. `visible` is broadcastable against x, with
+// the last dimension of x: 1 where an element counts, 0 where it is masked. Undefined: all count.
 Tensor masked_softmax(Context& context, const Tensor& x, const Tensor& visible);
 
 }  // namespace ops
