@@ -1,6 +1,9 @@
 #include "engine/models/int8_weights.h"
 
-#include <bit>
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
@@ -61,21 +64,43 @@ const TensorInfo& checked_tensor(const SafetensorsReader& reader, const std::str
   return info;
 }
 
-// Every tensor is one of the model's parameters, or the scales of one that has codes.
+bool is_vector(const ParameterStore& parameters, ParamId id) {
+  return parameters.shape(id).rank() == 1;
+}
+
+// Norms, biases and learned positions.
+bool is_rounded(const ParameterStore& parameters, ParamId id) {
+  return !parameters.is_int8(id) && !parameters.kept_float(id) &&
+         parameters.group(id).name != kAdapter;
+}
+
+bool has_int8_codes(const SafetensorsReader& reader, const std::string& matrix) {
+  const TensorInfo* codes = reader.find(matrix);
+  return codes != nullptr && has_type(*codes, kInt8Type);
+}
+
+// Every tensor is one of the model's parameters, the scales of one that has codes, or holds several
+// of these, which then have no tensor of their own.
 void require_known(const SafetensorsReader& reader, const ParameterStore& parameters,
                    StoredWeights stored) {
+  const bool quantized = stored != StoredWeights::floats;
+  const bool scales = quantized && reader.find(kScalesName) != nullptr;
+  const bool vectors = quantized && reader.find(kVectorsName) != nullptr;
   for (const TensorInfo& info : reader.tensors()) {
-    if (parameters.find(info.name) != kNoParam) continue;
+    if ((scales && info.name == kScalesName) || (vectors && info.name == kVectorsName)) continue;
+    const ParamId own = parameters.find(info.name);
+    if (own != kNoParam && !(vectors && is_vector(parameters, own))) continue;
     const std::string_view name = info.name;
-    const bool scale = stored != StoredWeights::floats && name.ends_with(kScaleSuffix);
+    const bool scale = quantized && name.ends_with(kScaleSuffix);
     const std::string matrix(scale ? name.substr(0, name.rfind('.')) : "");
     const ParamId id = scale ? parameters.find(matrix) : kNoParam;
     const TensorInfo* codes = scale ? reader.find(matrix) : nullptr;
     const bool is_float =
         stored == StoredWeights::mixed && codes != nullptr && has_type(*codes, kFloatType);
-    require(id != kNoParam && parameters.is_int8(id) && !is_float, ErrorCode::corrupt_file,
-            kInt8WeightsOrigin, reader.label(), " has the tensor ", info.name,
-            ", which the model does not know");
+    const bool elsewhere = scales && scale && has_int8_codes(reader, matrix);
+    require(id != kNoParam && parameters.is_int8(id) && !is_float && !elsewhere,
+            ErrorCode::corrupt_file, kInt8WeightsOrigin, reader.label(), " has the tensor ",
+            info.name, ", which the model does not know");
   }
 }
 
@@ -98,26 +123,79 @@ void in_matrix(const SafetensorsReader& reader, const std::string& name, ErrorCo
   }
 }
 
-// The scales of int8 rows. Files of before have them as float32.
-std::vector<float> read_int8_scales(const SafetensorsReader& reader, const std::string& name,
-                                    int64_t rows) {
+std::vector<float> read_bfloat16(const SafetensorsReader& reader, const TensorInfo& info) {
+  std::vector<float> values;
+  for (const BFloat16 value : read_values<BFloat16>(reader, info))
+    values.push_back(value.to_float());
+  return values;
+}
+
+// As bfloat16, or as float32 in a file of before.
+std::vector<float> read_rounded(const SafetensorsReader& reader, const std::string& name,
+                                const std::vector<int64_t>& shape) {
   if (has_type(known_tensor(reader, name), kFloatType))
-    return read_values<float>(reader, checked_tensor(reader, name, kFloatType, {rows}));
-  const auto halves =
-      read_values<uint16_t>(reader, checked_tensor(reader, name, kBfloatType, {rows}));
-  std::vector<float> scales;
-  for (const uint16_t half : halves)
-    scales.push_back(std::bit_cast<float>(static_cast<uint32_t>(half) << 16));
-  return scales;
+    return read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape));
+  return read_bfloat16(reader, checked_tensor(reader, name, kBfloatType, shape));
+}
+
+// Those of the parameters that belong together in one tensor of a file, in its order.
+template <class Belongs>
+std::vector<ParamId> by_name(const ParameterStore& parameters, Belongs&& belongs) {
+  std::vector<ParamId> ids;
+  for (size_t i = 0; i < parameters.count(); ++i)
+    if (belongs(static_cast<ParamId>(i))) ids.push_back(static_cast<ParamId>(i));
+  std::sort(ids.begin(), ids.end(),
+            [&](ParamId a, ParamId b) { return parameters.name(a) < parameters.name(b); });
+  return ids;
+}
+
+// The parts of the tensor `name`, one value for each row of the parameters `ids`; nothing if a file
+// of before has a tensor for each.
+std::map<ParamId, std::vector<float>> read_parts(const SafetensorsReader& reader,
+                                                 const std::string& name,
+                                                 const ParameterStore& parameters,
+                                                 std::span<const ParamId> ids) {
+  if (reader.find(name) == nullptr) return {};
+  int64_t rows = 0;
+  for (const ParamId id : ids) rows += parameters.shape(id)[0];
+  const std::vector<float> values =
+      read_bfloat16(reader, checked_tensor(reader, name, kBfloatType, {rows}));
+  std::map<ParamId, std::vector<float>> parts;
+  auto begin = values.begin();
+  for (const ParamId id : ids) {
+    const auto end = begin + parameters.shape(id)[0];
+    parts[id] = {begin, end};
+    begin = end;
+  }
+  return parts;
+}
+
+// What the tensors of several parameters hold.
+struct Parts {
+  std::map<ParamId, std::vector<float>> scales, vectors;
+};
+
+Parts read_parts(const SafetensorsReader& reader, const ParameterStore& parameters,
+                 StoredWeights stored) {
+  if (stored == StoredWeights::floats) return {};
+  const auto matrices = by_name(parameters, [&](ParamId id) {
+    return parameters.is_int8(id) && has_type(known_tensor(reader, parameters.name(id)), kInt8Type);
+  });
+  const auto vectors = by_name(parameters, [&](ParamId id) { return is_vector(parameters, id); });
+  return {read_parts(reader, kScalesName, parameters, matrices),
+          read_parts(reader, kVectorsName, parameters, vectors)};
 }
 
 void read_int8_matrix(ThreadPool& pool, const SafetensorsReader& reader, ParameterStore& parameters,
-                      ParamId id) {
+                      ParamId id, const Parts& parts) {
   const std::string& name = parameters.name(id);
   const Shape& shape = parameters.shape(id);
   const auto codes =
       read_values<int8_t>(reader, checked_tensor(reader, name, kInt8Type, shape_dims(shape)));
-  const std::vector<float> scales = read_int8_scales(reader, name + kScaleSuffix, shape[0]);
+  const auto found = parts.scales.find(id);
+  const std::vector<float> scales = found != parts.scales.end()
+                                        ? found->second
+                                        : read_rounded(reader, name + kScaleSuffix, {shape[0]});
   in_matrix(reader, name, ErrorCode::corrupt_file, [&] {
     parameters.set_int8(id, Int8Matrix::from_codes(pool, codes, scales, shape[1]));
   });
@@ -139,7 +217,7 @@ void read_int4_matrix(Context& context, const SafetensorsReader& reader, Paramet
 }
 
 void read_matrix(Context& context, ThreadPool& pool, const SafetensorsReader& reader,
-                 ParameterStore& parameters, ParamId id, StoredWeights stored) {
+                 ParameterStore& parameters, ParamId id, StoredWeights stored, const Parts& parts) {
   const std::string& name = parameters.name(id);
   const Shape& shape = parameters.shape(id);
   const TensorInfo& info = known_tensor(reader, name);
@@ -153,12 +231,29 @@ void read_matrix(Context& context, ThreadPool& pool, const SafetensorsReader& re
           reader.label(), ": ", name, " has rows of ", shape[1],
           " elements, int8 weights have at most ", Int8Matrix::kMaxColumns);
   if (mixed && has_type(info, kInt4Type)) return read_int4_matrix(context, reader, parameters, id);
-  if (stored != StoredWeights::floats) return read_int8_matrix(pool, reader, parameters, id);
+  if (stored != StoredWeights::floats) return read_int8_matrix(pool, reader, parameters, id, parts);
   const auto values =
       read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape_dims(shape)));
   in_matrix(reader, name, ErrorCode::invalid_argument, [&] {
     parameters.set_int8(id, Int8Matrix::quantized(pool, values.data(), shape[0], shape[1]));
   });
+}
+
+// A parameter that has no codes.
+void read_float(Context& context, const SafetensorsReader& reader, ParameterStore& parameters,
+                ParamId id, StoredWeights stored, const Parts& parts) {
+  const std::string& name = parameters.name(id);
+  const std::vector<int64_t> shape = shape_dims(parameters.shape(id));
+  if (const auto found = parts.vectors.find(id); found != parts.vectors.end())
+    return set_rounded(context, parameters, id, found->second);
+  if (stored == StoredWeights::floats && is_rounded(parameters, id))
+    return set_rounded(context, parameters, id,
+                       read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape)));
+  const std::vector<float> values =
+      stored != StoredWeights::floats && is_rounded(parameters, id) && !is_vector(parameters, id)
+          ? read_rounded(reader, name, shape)
+          : read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape));
+  parameters.set_value(context, id, values.data(), values.size() * sizeof(float));
 }
 
 template <class T>
@@ -168,19 +263,58 @@ std::span<const std::byte> kept(std::vector<std::vector<std::byte>>& storage,
   return storage.emplace_back(bytes.begin(), bytes.end());
 }
 
-// As bfloat16, or as float32 if the model was read from a file with such scales.
-TensorEntry int8_scale_entry(std::string name, std::span<const float> scales,
-                             std::vector<std::vector<std::byte>>& storage) {
-  const auto rows = static_cast<int64_t>(scales.size());
-  std::vector<uint16_t> halves;
-  for (const float scale : scales) {
-    const auto bits = std::bit_cast<uint32_t>(scale);
-    if ((bits & 0xffffu) != 0)
-      return {std::move(name), DType::f32, {rows}, kept(storage, scales), {}};
-    halves.push_back(static_cast<uint16_t>(bits >> 16));
+// nullopt: bfloat16 does not hold these values.
+std::optional<std::vector<BFloat16>> as_bfloat16(std::span<const float> values) {
+  std::vector<BFloat16> halves;
+  for (const float value : values) {
+    halves.push_back(BFloat16::from_float(value));
+    if (std::bit_cast<uint32_t>(value) != std::bit_cast<uint32_t>(halves.back().to_float()))
+      return std::nullopt;
   }
-  return {
-      std::move(name), DType::bf16, {rows}, kept(storage, std::span<const uint16_t>(halves)), {}};
+  return halves;
+}
+
+// As bfloat16, or as float32 if the model was read from a file of before.
+TensorEntry rounded_entry(std::string name, std::vector<int64_t> shape,
+                          std::span<const float> values,
+                          std::vector<std::vector<std::byte>>& storage) {
+  if (const auto halves = as_bfloat16(values))
+    return {std::move(name),
+            DType::bf16,
+            std::move(shape),
+            kept(storage, std::span<const BFloat16>(*halves)),
+            {}};
+  return {std::move(name), DType::f32, std::move(shape), kept(storage, values), {}};
+}
+
+std::vector<float> float_values(Context& context, const ParameterStore& parameters, ParamId id) {
+  std::vector<float> values(static_cast<size_t>(element_count(parameters.shape(id))));
+  parameters.get_value(context, id, values.data(), values.size() * sizeof(float));
+  return values;
+}
+
+std::span<const float> int8_scales(const ParameterStore& parameters, ParamId id) {
+  return parameters.weight(id).int8->scales();
+}
+
+// The tensors `scales` and `vectors`, or neither: one of their values is not bfloat16.
+std::vector<TensorEntry> entries_of_parts(Context& context, const ParameterStore& parameters,
+                                          std::vector<std::vector<std::byte>>& storage) {
+  std::vector<float> scales, vectors;
+  const auto add = [](std::vector<float>& to, std::span<const float> values) {
+    to.insert(to.end(), values.begin(), values.end());
+  };
+  for (const ParamId id : by_name(parameters, [](ParamId) { return true; })) {
+    if (parameters.is_int8(id) && !parameters.int4(id)) add(scales, int8_scales(parameters, id));
+    if (is_vector(parameters, id)) add(vectors, float_values(context, parameters, id));
+  }
+  if (!as_bfloat16(scales) || !as_bfloat16(vectors)) return {};
+  std::vector<TensorEntry> entries;
+  for (const auto& [name, values] : {std::pair{kScalesName, &scales}, {kVectorsName, &vectors}})
+    if (!values->empty())
+      entries.push_back(
+          rounded_entry(name, {static_cast<int64_t>(values->size())}, *values, storage));
+  return entries;
 }
 
 }  // namespace
@@ -206,17 +340,26 @@ void read_int8_weights(Context& context, const SafetensorsReader& reader, Model&
   ParameterStore& parameters = model.parameters();
   const StoredWeights stored = stored_weights(reader);
   require_known(reader, parameters, stored);
+  const Parts parts = read_parts(reader, parameters, stored);
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (parameters.is_int8(id)) {
-      read_matrix(context, *pool, reader, parameters, id, stored);
-      continue;
-    }
-    const TensorInfo& info =
-        checked_tensor(reader, parameters.name(id), kFloatType, shape_dims(parameters.shape(id)));
-    const std::vector<float> values = read_values<float>(reader, info);
-    parameters.set_value(context, id, values.data(), values.size() * sizeof(float));
+    if (parameters.is_int8(id))
+      read_matrix(context, *pool, reader, parameters, id, stored, parts);
+    else
+      read_float(context, reader, parameters, id, stored, parts);
   }
+}
+
+void set_rounded(Context& context, ParameterStore& parameters, ParamId id,
+                 std::vector<float> values) {
+  for (float& value : values) {
+    const float rounded = BFloat16::from_float(value).to_float();
+    require(std::isfinite(rounded) || !std::isfinite(value), ErrorCode::invalid_argument,
+            kInt8WeightsOrigin, parameters.name(id), " has the value ", value,
+            ", which is too large for bfloat16");
+    value = rounded;
+  }
+  parameters.set_value(context, id, values.data(), values.size() * sizeof(float));
 }
 
 void add_int8_entries(Context& context, const ParameterStore& parameters,
@@ -224,12 +367,22 @@ void add_int8_entries(Context& context, const ParameterStore& parameters,
                       std::vector<TensorEntry>& entries, SafetensorsMetadata& metadata) {
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::internal, kInt8WeightsOrigin, "int8 weights are on the CPU");
+  const std::vector<TensorEntry> parts = entries_of_parts(context, parameters, storage);
+  const auto replace = [&](TensorEntry entry) {
+    std::erase_if(entries, [&](const TensorEntry& other) { return other.name == entry.name; });
+    entries.push_back(std::move(entry));
+  };
   bool all_int8 = true;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::string& name = parameters.name(id);
     if (!parameters.is_int8(id)) {
       all_int8 = all_int8 && !parameters.kept_float(id);
+      if (is_rounded(parameters, id) && !is_vector(parameters, id))
+        replace(rounded_entry(name, shape_dims(parameters.shape(id)),
+                              float_values(context, parameters, id), storage));
+      else if (is_vector(parameters, id) && !parts.empty())
+        std::erase_if(entries, [&](const TensorEntry& entry) { return entry.name == name; });
     } else if (const auto int4 = parameters.int4(id)) {
       all_int8 = false;
       entries.push_back({name,
@@ -249,9 +402,12 @@ void add_int8_entries(Context& context, const ParameterStore& parameters,
       matrix.read_codes(*pool, codes);
       entries.push_back({name, DType::f32, shape_dims(parameters.shape(id)),
                          kept(storage, std::span<const int8_t>(codes)), kInt8Type});
-      entries.push_back(int8_scale_entry(name + kScaleSuffix, matrix.scales(), storage));
+      if (parts.empty())
+        entries.push_back(
+            rounded_entry(name + kScaleSuffix, {matrix.rows()}, matrix.scales(), storage));
     }
   }
+  entries.insert(entries.end(), parts.begin(), parts.end());
   metadata[kQuantizationKey] = all_int8 ? kInt8 : kMixed;
 }
 

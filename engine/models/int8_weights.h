@@ -1,15 +1,22 @@
 // Quantized weights in model files. The metadata say which matrices have codes, of those that a
 // model reads as int8:
 //
-//   {"quantization": "int8"}    all of them: NAME is I8 [rows, columns], NAME.scale BF16 [rows],
-//                               or F32 [rows] if bfloat16 does not hold the scales
+//   {"quantization": "int8"}    all of them: NAME is I8 [rows, columns]
 //   {"quantization": "mixed"}   each has int8 codes as above, or int4 codes, NAME U8 [rows,
-//   (columns
-//                               + 1) / 2] with NAME.scale F16 [rows, (columns + 31) / 32], or is
-//                               F32 [rows, columns]
+//                               (columns + 1) / 2] with NAME.scale F16 [rows, (columns + 31) / 32],
+//                               or is F32 [rows, columns]
 //
-// Everything else is F32, as in a float file. backend/cpu/int8_matrix.h and int4_matrix.h have the
-// formulas.
+// Two tensors hold what many small ones would, in the order of their names, one after another:
+//
+//   scales    BF16, the scales of the rows of every matrix with int8 codes
+//   vectors   BF16, every parameter of one dimension: norms and biases
+//
+// Learned positions are BF16, adapters F32. Quantization rounds norms, biases and positions to
+// bfloat16, and the model computes with the rounded values. A model with values that bfloat16 does
+// not hold, from a file of before, is written as it was: NAME.scale BF16 or F32 [rows] for each
+// matrix, and every other parameter F32 by its name.
+//
+// backend/cpu/int8_matrix.h and int4_matrix.h have the formulas.
 #pragma once
 
 #include <string>
@@ -21,6 +28,8 @@
 namespace trafo {
 
 inline constexpr const char* kQuantizationKey = "quantization";
+inline constexpr const char* kScalesName = "scales";
+inline constexpr const char* kVectorsName = "vectors";
 
 enum class StoredWeights { floats, int8, mixed };
 
@@ -34,8 +43,14 @@ StoredWeights stored_weights(const SafetensorsReader& reader);
 // rows that are too long for int8.
 void read_int8_weights(Context& context, const SafetensorsReader& reader, Model& model);
 
-// Adds the codes and scales of a model's quantized weights to the entries of its file, and the pair
-// to the metadata. The entries point into `storage`.
+// Sets a norm, a bias or positions of a quantized model: rounded to bfloat16. INVALID_ARGUMENT,
+// naming the parameter: a finite value that is too large for bfloat16.
+void set_rounded(Context& context, ParameterStore& parameters, ParamId id,
+                 std::vector<float> values);
+
+// Makes `entries`, the float32 parameters of a model with quantized weights, those of its file:
+// adds codes and scales, and rounds what bfloat16 holds. Adds the pair to the metadata. The entries
+// point into `storage`.
 void add_int8_entries(Context& context, const ParameterStore& parameters,
                       std::vector<std::vector<std::byte>>& storage,
                       std::vector<TensorEntry>& entries, SafetensorsMetadata& metadata);

@@ -58,10 +58,10 @@ void read_weights(Context& context, const SafetensorsReader& reader, ParameterSt
 
 // A file of a few kilobytes must not make us allocate what its configuration claims: the weights
 // of every configuration are at least these, and the file has to contain them. Only the table of
-// sinusoidal positions is in no file; it may take 64 MiB more than the file. `matrix_element`:
-// bytes of an element of a matrix in the file.
+// sinusoidal positions is in no file; it may take 64 MiB more than the file. `matrix_element`,
+// `position_element`: bytes of an element of a matrix and of learned positions in the file.
 void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& config, DType dtype,
-                        double matrix_element) {
+                        double matrix_element, double position_element) {
   constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
   double payload = 0;
   for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
@@ -84,7 +84,7 @@ void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& conf
                           : rows_of(config, config.decoder_sharing().set_count) +
                                 rows_of(config.encoder_side(), config.encoder_sharing().set_count);
   const double weights = matrix_element * width * (static_cast<double>(config.vocabulary) + rows) +
-                         (is_lm ? table : 0);
+                         (is_lm ? table / element * position_element : 0);
   require(weights <= payload, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " holds ",
           payload, " bytes of tensors, its configuration needs at least ", weights);
   require(is_lm || table <= payload + kTableAllowance, ErrorCode::corrupt_file, kModelIoOrigin,
@@ -119,8 +119,10 @@ void check_factorized(const SafetensorsReader& reader, const ModelConfig& config
     fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
   }
   const ParameterStore& parameters = model->parameters();
+  const bool vectors = reader.find(kVectorsName) != nullptr;  // of a quantized file
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
+    if (vectors && parameters.shape(id).rank() == 1) continue;
     const TensorInfo* info = reader.find(parameters.name(id));
     require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
             " lacks the tensor ", parameters.name(id));
@@ -409,7 +411,9 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
                                 : kind == StoredWeights::int8
                                     ? 1.0
                                     : static_cast<double>(dtype_size(stored));
-  check_claimed_size(reader, config, stored, matrix_element);
+  const double position_element =
+      has_codes ? sizeof(BFloat16) : static_cast<double>(dtype_size(stored));
+  check_claimed_size(reader, config, stored, matrix_element, position_element);
   if (!config.factor_ranks.empty()) check_factorized(reader, config, stored);
   const std::optional<AdapterConfig> adapter = read_adapter_config(reader, config);
   std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored), int8);

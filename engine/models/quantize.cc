@@ -8,6 +8,7 @@
 #include "engine/models/adapter.h"
 #include "engine/models/calibration.h"
 #include "engine/models/gptq.h"
+#include "engine/models/int8_weights.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
 
@@ -148,6 +149,8 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
       to.set_signal_to_noise(id, weight_noise(pool, *to.weight(id).int8, values));
     } else if (to.is_int8(id)) {
       to.keep_float(context, id, values);
+    } else if (to.group(id).name != kAdapter) {
+      set_rounded(context, to, id, values);
     } else {
       to.set_value(context, id, values.data(), values.size() * sizeof(float));
     }

@@ -26,7 +26,8 @@ struct QuantizeOptions {
   int32_t start_id = 0;  // what the decoder begins with
 };
 
-// A model with the same values, quantized; an adapter stays float32. `model` is unchanged at the
+// A model with the same values, quantized; norms, biases and learned positions are rounded to
+// bfloat16, an adapter stays float32. `model` is unchanged at the
 // end. ParameterStore::signal_to_noise of a quantized matrix W, with calibration pairs: 10 log10
 // (sum y^2 / sum (y - q)^2) of what its layer gives, y = x W^T, and of what the quantized one gives
 // for the same x, q; where no layer has multiplied with W, and without pairs, the same of the

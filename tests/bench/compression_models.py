@@ -4,13 +4,18 @@ import os
 import re
 import shutil
 import sys
+import time
 from typing import NamedTuple
 
 from program import TranslateTrain
 
 TEACHER, TINY, STUDENT = "teacher", "tiny", "student"
-SAMPLED_TEACHER = "teacher, sampled"
-ORIGINAL, DISTILLED, BOTH = "original", "distilled", "original and distilled"
+SAMPLED_TEACHER, SECOND_TEACHER = "teacher, sampled", "teacher, seed 2"
+ORIGINAL, DISTILLED, BOTH, OF_THREE = "original", "distilled", "original and distilled", "original and distilled by three teachers"
+# The translations of the training text, by who made them.
+DISTILLATIONS = {DISTILLED: TEACHER, "distilled, sampled": SAMPLED_TEACHER, "distilled, seed 2": SECOND_TEACHER}
+# The parts of a text that a recipe names.
+TEXTS = {ORIGINAL: [ORIGINAL], DISTILLED: [DISTILLED], BOTH: [ORIGINAL, DISTILLED], OF_THREE: [ORIGINAL, *DISTILLATIONS]}
 CODES = {"int8": [], "int4": ["--bits", "4"], "int4, GPTQ": ["--bits", "4", "--method", "gptq"]}
 PLAIN = ["float32", "int8"]
 TUNED = "--learn-rate 0.0005 --lr-warmup 100"  # the default of --tuning-flags
@@ -23,7 +28,7 @@ class Recipe(NamedTuple):
 
     In `flags`, {task} is the preset of the teacher, {tuned} what --tuning-flags says, {teacher} and {sampled} the runs of the teacher and
     of the teacher with sampled segmentations, which the recipe then needs. `text` is what is trained on. `forms` are the weights that are measured. `timed`: its speed is measured; models of one shape
-    have one speed. factorize: `base` with matrices of low rank.
+    have one speed. factorize: `base` with matrices of low rank. `share`: of the updates of --after or --tuning.
     """
     name: str
     how: str
@@ -32,21 +37,37 @@ class Recipe(NamedTuple):
     text: str = ORIGINAL
     forms: list = PLAIN
     timed: bool = False
+    share: float = 1
+
+
+def students(name, flags, text=ORIGINAL):
+    """Three seeds: how much training by chance differs decides about small gains."""
+    return [Recipe(name + seed.replace(" --", ", "), "train", "", f"--task student-tiny{flags}{seed}", text)
+            for seed in ("", " --seed 2", " --seed 3")]
 
 
 # The order is that of the work: what others wait for comes first.
 RECIPES = [
     Recipe(TEACHER, "train", "", "--task {task}", forms=["float32", *CODES], timed=True),
     Recipe(SAMPLED_TEACHER, "train", "", "--task {task}" + SAMPLED),
+    Recipe(SECOND_TEACHER, "train", "", "--task {task} --seed 2"),
+    *students("student, sampled, three teachers by words", SAMPLED + " --teacher {sampled}", OF_THREE),
+    *students("student, sampled", SAMPLED),
+    *(Recipe(f"teacher, seed {seed}", "train", "", f"--task {{task}} --seed {seed}") for seed in (3, 4, 5)),
     Recipe(TINY, "train", "", "--task tiny", forms=["float32", *CODES], timed=True),
     Recipe("tiny, tuned", "tune", TINY, "{tuned}", forms=["float32", *CODES]),
     Recipe("tiny, --quantize-bits 8", "tune", TINY, "{tuned} --quantize-bits 8"),
     Recipe("tiny, --quantize-bits 4", "tune", TINY, "{tuned} --quantize-bits 4", forms=["float32", "int4"]),
+    Recipe("tiny, --quantize-bits 4 from the start", "train", "", "--task tiny --quantize-bits 4", forms=["float32", "int4"]),
     Recipe(STUDENT, "train", "", "--task student-tiny", timed=True),
     Recipe("student, distilled", "train", "", "--task student-tiny", BOTH, forms=["float32", *CODES]),
     Recipe("student, distilled text alone", "train", "", "--task student-tiny", DISTILLED),
     Recipe("teacher, ffn 33 %", "prune", TEACHER, "--ffn 0.33"),
     Recipe("teacher, ffn 33 %, tuned", "tune", "teacher, ffn 33 %", "{tuned}", timed=True),
+    Recipe("teacher, ffn 66 %", "prune", TEACHER, "--ffn 0.66"),
+    Recipe("teacher, ffn 66 %, tuned", "tune", "teacher, ffn 66 %", "{tuned}", share=0.5),
+    Recipe("teacher, ffn 33 % in two steps", "prune", "teacher, ffn 66 %, tuned", "--ffn 0.5"),
+    Recipe("teacher, ffn 33 % in two steps, tuned", "tune", "teacher, ffn 33 % in two steps", "{tuned}"),
     Recipe("teacher, ffn 33 %, distilled", "tune", "teacher, ffn 33 %", "{tuned}", BOTH),
     Recipe("teacher, ffn 33 %, by the teacher", "tune", "teacher, ffn 33 %", "{tuned} --teacher {teacher}"),
     Recipe("student, distilled, ffn 50 %", "prune", "student, distilled", "--ffn 0.5"),
@@ -76,10 +97,8 @@ RECIPES = [
     Recipe("tiny, layer drop", "train", "", "--task tiny --layer-drop 0.1"),
     Recipe("tiny, layer drop, half the decoder", "prune", "tiny, layer drop", "--layers {encoder} {half_decoder}"),
     Recipe("tiny, half the decoder", "prune", TINY, "--layers {encoder} {half_decoder}"),
-    Recipe("teacher, seed 2", "train", "", "--task {task} --seed 2"),
-    Recipe("teacher, seed 3", "train", "", "--task {task} --seed 3"),
+    *students("student, sampled, three teachers", SAMPLED, OF_THREE),
     Recipe("teacher, --quantize-bits 8", "tune", TEACHER, "{tuned} --quantize-bits 8"),
-    Recipe("student, sampled", "train", "", "--task student-tiny" + SAMPLED),
     Recipe("student, sampled, by words", "train", "", "--task student-tiny" + SAMPLED + " --teacher {sampled}"),
 ]
 
@@ -91,7 +110,11 @@ COMPARED = [
     (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "float32")),
     (("tiny, --quantize-bits 4", "int4"), ("tiny, tuned", "int4")),
     (("teacher, --quantize-bits 8", "int8"), (TEACHER, "float32")),
+    (("tiny, --quantize-bits 4 from the start", "int4"), (TINY, "float32")),
+    (("tiny, --quantize-bits 4 from the start", "int4"), (TINY, "int4")),
     (("student, sampled, by words", "int8"), ("student, sampled", "int8")),
+    *(((f"student, sampled, {how}{seed}", "int8"), (f"student, sampled{seed}", "int8"))
+      for how in ("three teachers", "three teachers by words") for seed in ("", ", seed 2", ", seed 3")),
     (("tiny, shared decoder layers", "float32"), (TINY, "float32")),
     (("tiny, shared layers", "float32"), (TINY, "float32")),
     (("tiny, layer drop", "float32"), (TINY, "float32")),
@@ -108,6 +131,7 @@ class Models(TranslateTrain):
     def __init__(self, arguments):
         super().__init__(arguments.build)
         self.arguments = arguments
+        self.making_ends = time.monotonic() + arguments.making_seconds if arguments.making_seconds else None
         os.makedirs(arguments.work, exist_ok=True)
         self.text = {}
         for name in ("train", "val", "test_2016_flickr"):
@@ -145,17 +169,18 @@ class Models(TranslateTrain):
         return target
 
     def corpus(self, text):
-        return [self.text[f"train.{side}"] if text == ORIGINAL else self.path(f"distilled.{side}") for side in ("de", "en")]
+        return [self.text[f"train.{side}"] if text == ORIGINAL else self.path(f"{text.replace(', ', '-').replace(' ', '-')}.{side}")
+                for side in ("de", "en")]
 
-    def distill(self):
-        """The teacher's translations of the training text; of its 8 best, the nearest to the reference."""
-        if not all(os.path.exists(path) for path in self.corpus(DISTILLED)):
-            self.run("distill", "-m", self.folder(TEACHER), "--train-sets", *self.corpus(ORIGINAL), "-o", *self.corpus(DISTILLED),
-                     "--pick", "bleu", "--beam-size", "8", "--mini-batch-words", "16384", "--device", self.arguments.device, "--quiet")
+    def distill(self, text):
+        """A teacher's translations of the training text; of its 8 best, the nearest to the reference."""
+        if not all(os.path.exists(path) for path in self.corpus(text)):
+            self.make_run("distill", "-m", self.folder(DISTILLATIONS[text]), "--train-sets", *self.corpus(ORIGINAL), "-o",
+                          *self.corpus(text), "--pick", "bleu", "--beam-size", "8", "--mini-batch-words", "16384", "--device",
+                          self.arguments.device, "--quiet")
 
     def train_sets(self, text):
-        texts = [ORIGINAL, DISTILLED] if text == BOTH else [text]
-        return [word for one in texts for word in ("--train-sets", *self.corpus(one))]
+        return [word for one in TEXTS[text] for word in ("--train-sets", *self.corpus(one))]
 
     # ---- models ----
 
@@ -167,35 +192,46 @@ class Models(TranslateTrain):
 
     @staticmethod
     def needs(recipe):
-        """Names of what must be there before; DISTILLED is the distilled text."""
+        """Names of the models and distilled texts that must be there before."""
         teachers = [name for key, name in TEACHERS.items() if f"{{{key}}}" in recipe.flags]
-        return {name for name in (recipe.base, DISTILLED if recipe.text != ORIGINAL else "", *teachers) if name}
+        return {name for name in (recipe.base, *TEXTS[recipe.text], *teachers) if name and name != ORIGINAL}
+
+    def make_run(self, *words):
+        """A command of making, which is ended with --making-seconds."""
+        self.run(*words, seconds=max(0.0, self.making_ends - time.monotonic()) if self.making_ends else None)
+
+    def updates(self, recipe):
+        """Where its training ends, as --after wants it."""
+        end = self.arguments.tuning if recipe.how == "tune" else self.arguments.after
+        if recipe.flags.startswith("--task student") and self.arguments.student_after:
+            end = self.arguments.student_after
+        return end if recipe.share == 1 else f"{round(recipe.share * int(end.removesuffix('u')))}u"
 
     def make(self, recipe):
-        folder = self.folder(recipe.name)
+        folder, begin = self.folder(recipe.name), time.monotonic()
         if self.is_made(recipe):
             return
         if recipe.how in ("prune", "factorize"):
             shutil.rmtree(folder, ignore_errors=True)
-            self.run(recipe.how, "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder,
+            self.make_run(recipe.how, "-m", self.folder(recipe.base), "-t", self.text["sample.de"], self.text["sample.en"], "-o", folder,
                      "--device", self.arguments.device, "--quiet", *recipe.flags.format(**self.depths(recipe.base)).split())
         else:
             teachers = {key: self.folder(name) for key, name in TEACHERS.items()}
             flags = recipe.flags.format(task=self.arguments.task, tuned=self.arguments.tuning_flags, **teachers).split()
             if recipe.how == "tune":
-                after, often = self.arguments.tuning, self.arguments.tuning_valid_freq
+                often = self.arguments.tuning_valid_freq
                 start = ["--pretrained-model", self.folder(recipe.base), "--task", self.task_of(recipe.base)]
             else:
-                after, often, start = self.arguments.after, self.arguments.valid_freq, ["--vocabs", self.vocabulary()]
+                often, start = self.arguments.valid_freq, ["--vocabs", self.vocabulary()]
             machine = ["--device", self.arguments.device, "--cpu-threads", str(self.arguments.cpu_threads)]
-            self.run("train", *self.train_sets(recipe.text), "--valid-sets", self.text["val.de"], self.text["val.en"], "--model", folder,
-                     *machine, "--after", after, "--valid-freq", often, "--save-freq", often, "--quiet", *start, *flags,
+            self.make_run("train", *self.train_sets(recipe.text), "--valid-sets", self.text["val.de"], self.text["val.en"], "--model", folder,
+                     *machine, "--after", self.updates(recipe), "--valid-freq", often, "--save-freq", often, "--quiet", *start, *flags,
                      *self.arguments.train_flags.split())
             info = self.json("info", folder)
             chosen = model_file(folder, info)
             shutil.copyfile(chosen, os.path.join(folder, "chosen.safetensors"))
         open(os.path.join(folder, "done"), "w").close()
-        print(f"made {recipe.name}", file=sys.stderr, flush=True)
+        print(f"made {recipe.name} in {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
 
     def task_of(self, name):
         """The preset of the model that `name` came from."""
@@ -239,7 +275,7 @@ def chosen(pattern):
 
     def add(recipe):
         names.add(recipe.name)
-        for name in (TEACHER if need == DISTILLED else need for need in Models.needs(recipe)):
+        for name in (DISTILLATIONS.get(need, need) for need in Models.needs(recipe)):
             if name not in names:
                 add(by_name[name])
 

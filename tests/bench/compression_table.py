@@ -26,7 +26,7 @@ import time
 import zlib
 
 import compression_models
-from compression_models import DISTILLED, RECIPES, TEACHER, TUNED
+from compression_models import DISTILLATIONS, RECIPES, TEACHER, TUNED
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -43,6 +43,7 @@ def parse_arguments():
     making.add_argument("--task", default="small", help="preset of the teacher (default small)")
     making.add_argument("--dim-vocabs", type=int, default=8000)
     making.add_argument("--after", default="0u", help="end of training (default 0u: early stopping)")
+    making.add_argument("--student-after", help="end of training of students (default: --after)")
     making.add_argument("--valid-freq", default="1ku", help="of training (default 1ku)")
     making.add_argument("--tuning", default="4000u", help="end of fine-tuning (default 4000u)")
     making.add_argument("--tuning-valid-freq", default="500u")
@@ -51,6 +52,7 @@ def parse_arguments():
     making.add_argument("--calibration", type=int, default=500, help="pairs that prune, factorize and GPTQ measure on (default 500)")
     making.add_argument("--jobs", type=int, default=1, help="models that are made at once (default 1)")
     making.add_argument("--cpu-threads", type=int, default=0, help="of each of them (default 0: every core)")
+    making.add_argument("--making-seconds", type=float, help="then what is not made is given up (default: no end)")
     measuring = parser.add_argument_group("measuring")
     measuring.add_argument("--beam", type=int, default=5, help="of the translations (default 5)")
     measuring.add_argument("--speed-beam", type=int, default=1, help="of the speeds (default 1)")
@@ -211,10 +213,12 @@ def make_and_measure(models, measurements, recipes, phases, arguments):
                     made.add(todo.name)
                     lock.notify_all()
                 measure(todo)
-                if todo.name == TEACHER and any(DISTILLED in models.needs(recipe) for recipe in recipes):
-                    models.distill()
-                    with lock:
-                        made.add(DISTILLED)
+                for text in (text for text, teacher in DISTILLATIONS.items() if teacher == todo.name):
+                    if any(text in models.needs(recipe) for recipe in recipes):
+                        models.distill(text)
+                        with lock:
+                            made.add(text)
+                            lock.notify_all()
             except (RuntimeError, OSError) as error:
                 failures.append(f"{todo.name}: {error}")
             finally:
