@@ -179,7 +179,9 @@ Parts read_parts(const SafetensorsReader& reader, const ParameterStore& paramete
                  StoredWeights stored) {
   if (stored == StoredWeights::floats) return {};
   const auto matrices = by_name(parameters, [&](ParamId id) {
-    return parameters.is_int8(id) && has_type(known_tensor(reader, parameters.name(id)), kInt8Type);
+    return parameters.is_int8(id) &&
+           (stored == StoredWeights::int8 ||
+            has_type(known_tensor(reader, parameters.name(id)), kInt8Type));
   });
   const auto vectors = by_name(parameters, [&](ParamId id) { return is_vector(parameters, id); });
   return {read_parts(reader, kScalesName, parameters, matrices),

@@ -221,6 +221,7 @@ def make_and_measure(models, measurements, recipes, phases, arguments):
                             lock.notify_all()
             except (RuntimeError, OSError) as error:
                 failures.append(f"{todo.name}: {error}")
+                print(f"failed: {todo.name}", file=sys.stderr, flush=True)
             finally:
                 with lock:
                     running[0] -= 1

@@ -29,6 +29,30 @@ std::unique_ptr<Model> load(Context& context, const std::vector<std::byte>& byte
       {}, int8_weights);
 }
 
+// random_model leaves norms and biases at ones and zeros.
+std::unique_ptr<Model> trained_like(Context& context, const ModelConfig& config, uint64_t seed) {
+  auto model = random_model(context, config, seed, DType::f32);
+  const ParameterStore& parameters = model->parameters();
+  for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
+    if (parameters.shape(id).rank() != 1) continue;
+    PhiloxStream random(seed, static_cast<uint64_t>(id));
+    std::vector<double> values(static_cast<size_t>(element_count(parameters.shape(id))));
+    for (double& v : values)
+      v = (parameters.name(id).ends_with("norm.weight") ? 1 : 0) + random.normal() * 0.1;
+    set_values(context, *model, id, values);
+  }
+  return model;
+}
+
+std::vector<float> floats_of(Context& context, const Model& model, ParamId id) {
+  return context.values<float>(model.parameters().value(id));
+}
+
+std::vector<float> as_bfloat16(std::vector<float> values) {
+  for (float& value : values) value = BFloat16::from_float(value).to_float();
+  return values;
+}
+
 struct Int8Form {
   const char* name;
   ModelConfig config;
@@ -70,11 +94,11 @@ std::vector<double> log_probabilities(Context& context, const Model& model) {
   return values;
 }
 
-TEST(Int8Model, MatricesAreInt8AndTheRestIsFloat) {
+TEST(Int8Model, MatricesAreInt8AndTheRestIsRoundedToBfloat16) {
   const auto context = cpu_context();
   for (const Int8Form& form : int8_forms()) {
     SCOPED_TRACE(form.name);
-    const auto floats = random_model(*context, form.config, 5, DType::f32);
+    const auto floats = trained_like(*context, form.config, 5);
     const auto model = load(*context, file_of(*context, *floats), true);
     const ParameterStore& parameters = model->parameters();
     EXPECT_TRUE(parameters.has_int8());
@@ -84,9 +108,9 @@ TEST(Int8Model, MatricesAreInt8AndTheRestIsFloat) {
       const bool matrix = parameters.shape(id).rank() == 2 && name != "positions.weight";
       EXPECT_EQ(parameters.is_int8(id), matrix) << name;
       if (!matrix) {
-        EXPECT_EQ(bytes_of(*context, parameters.value(id)),
-                  bytes_of(*context, floats->parameters().value(id)))
-            << name;
+        const std::vector<float> exact = floats_of(*context, *floats, id);
+        EXPECT_NE(floats_of(*context, *model, id), exact) << name;
+        EXPECT_EQ(floats_of(*context, *model, id), as_bfloat16(exact)) << name;
         continue;
       }
       expect_error(ErrorCode::unsupported, name, [&] { parameters.value(id); });
@@ -119,11 +143,15 @@ TEST(Int8Model, AStoredModelIsTheOneThatWasQuantizedAtLoad) {
   const auto context = cpu_context();
   for (const Int8Form& form : int8_forms()) {
     SCOPED_TRACE(form.name);
-    const auto floats = random_model(*context, form.config, 5, DType::f32);
+    const auto floats = trained_like(*context, form.config, 5);
     const auto bytes = file_of(*context, *floats);
     const auto quantized = load(*context, bytes, true);
     const auto stored = file_of(*context, *quantized);
     EXPECT_LT(stored.size(), bytes.size());
+    const auto reader =
+        SafetensorsReader::from_memory(stored, "m.safetensors", ElementTypes::ours_and_codes);
+    for (const TensorInfo& info : reader.tensors())
+      EXPECT_TRUE(info.foreign == "I8" || info.dtype == DType::bf16) << info.name;
     // int8_weights makes no difference to such a file.
     for (const bool wanted : {false, true}) {
       const auto again = load(*context, stored, wanted);
@@ -182,27 +210,62 @@ TEST(Int8Model, AShortlistTakesRowsOfTheOutput) {
 class Int8File : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto floats =
-        random_model(*context_, decode_config(Architecture::encoder_decoder), 5, DType::f32);
+    const auto floats = trained_like(*context_, decode_config(Architecture::encoder_decoder), 5);
     float_file_ = file_of(*context_, *floats);
     model_ = load(*context_, float_file_, true);
-    storage_.clear();
-    SafetensorsMetadata ignored;
-    add_int8_entries(*context_, model_->parameters(), storage_, codes_, ignored);
-    rest_ = workspace_entries(*context_, model_->parameters(), model_->parameters().master(), "",
-                              values_);
+    file_ = copy_model(*context_, *model_, model_->parameters().master(), {});
   }
-  TensorEntry& code(const std::string& name) {
-    return *std::find_if(codes_.begin(), codes_.end(),
+  TensorEntry& entry(const std::string& name) {
+    return *std::find_if(file_.entries.begin(), file_.entries.end(),
                          [&](const TensorEntry& entry) { return entry.name == name; });
+  }
+  void erase(const std::string& name) {
+    std::erase_if(file_.entries, [&](const TensorEntry& entry) { return entry.name == name; });
+  }
+  template <class T>
+  void add(const std::string& name, DType dtype, std::vector<int64_t> shape,
+           std::span<const T> values) {
+    const auto bytes = std::as_bytes(values);
+    file_.entries.push_back(
+        {name, dtype, std::move(shape), storage_.emplace_back(bytes.begin(), bytes.end())});
+  }
+  // The file as it was written before: a tensor for each parameter, float32, and scales for each
+  // matrix, bfloat16 or float32.
+  void make_file_of_before(DType scales) {
+    erase(kScalesName);
+    erase(kVectorsName);
+    const auto exact = SafetensorsReader::from_memory(float_file_, "f");
+    const ParameterStore& parameters = model_->parameters();
+    for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
+      const std::string& name = parameters.name(id);
+      if (!parameters.is_int8(id)) {
+        std::vector<float> values(exact.at(name).bytes / sizeof(float));
+        exact.read(name, std::as_writable_bytes(std::span(values)));
+        add<float>(name, DType::f32, exact.at(name).shape, values);
+        continue;
+      }
+      const auto rounded = parameters.weight(id).int8->scales();
+      std::vector<float> wide(rounded.begin(), rounded.end());
+      std::vector<BFloat16> narrow;
+      for (float& scale : wide) {
+        narrow.push_back(BFloat16::from_float(scale));
+        scale *= 1.001f;
+      }
+      if (scales == DType::f32)
+        add<float>(name + ".scale", scales, {parameters.shape(id)[0]}, wide);
+      else
+        add<BFloat16>(name + ".scale", scales, {parameters.shape(id)[0]}, narrow);
+    }
+  }
+  std::vector<std::byte> bytes() {
+    return safetensors_to_memory(
+        file_.entries, {{kModelConfigKey, to_json(model_->config())}, {kQuantizationKey, "int8"}});
   }
   // What loading says of a file with these tensors.
   void refused(ErrorCode code, const char* text, const std::string& quantization = "int8") {
     SafetensorsMetadata metadata = {{kModelConfigKey, to_json(model_->config())}};
     if (!quantization.empty()) metadata[kQuantizationKey] = quantization;
-    std::vector<TensorEntry> all = codes_;
-    all.insert(all.end(), rest_.begin(), rest_.end());
-    const auto bytes = safetensors_to_memory(all, metadata);
+    const auto bytes = safetensors_to_memory(file_.entries, metadata);
     const Error error = error_of([&] { load(*context_, bytes, false); });
     EXPECT_EQ(error.code(), code) << error.what();
     EXPECT_TRUE(mentions(error, text)) << error.what();
@@ -213,84 +276,85 @@ class Int8File : public ::testing::Test {
   std::unique_ptr<Context> context_ = cpu_context();
   std::unique_ptr<Model> model_;
   std::vector<std::byte> float_file_;
-  HostBuffer values_;
+  TensorFile file_;
   std::vector<std::vector<std::byte>> storage_;
-  std::vector<TensorEntry> codes_, rest_;
 };
 
 TEST_F(Int8File, TensorsThatAreMissingOrSurplusAreNamed) {
-  const auto all = codes_;
-  std::erase_if(codes_, [](const auto& entry) { return entry.name == kName; });
+  const auto all = file_.entries;
+  erase(kName);
   refused(ErrorCode::corrupt_file, "lacks the tensor encoder.1.ffn.up.weight");
-  codes_ = all;
-  std::erase_if(codes_,
-                [](const auto& entry) { return entry.name == std::string(kName) + ".scale"; });
-  refused(ErrorCode::corrupt_file, "lacks the tensor encoder.1.ffn.up.weight.scale");
-  codes_ = all;
-  rest_.pop_back();
-  refused(ErrorCode::corrupt_file, "lacks the tensor");
-  rest_.push_back(codes_[1]);
-  rest_.back().name = "encoder.norm.weight.scale";
-  refused(ErrorCode::corrupt_file, "has the tensor encoder.norm.weight.scale");
+  file_.entries = all;
+  erase(kScalesName);
+  refused(ErrorCode::corrupt_file, ".weight.scale");
+  file_.entries = all;
+  erase(kVectorsName);
+  refused(ErrorCode::corrupt_file, "lacks the tensor ");
+  for (const char* name : {"encoder.norm.weight.scale", "encoder.1.ffn.up.weight.scale",
+                           "encoder.norm.weight", "something"}) {
+    file_.entries = all;
+    add<float>(name, DType::f32, {1}, std::vector<float>{1});
+    refused(ErrorCode::corrupt_file, concat("has the tensor ", name).c_str());
+  }
 }
 
 TEST_F(Int8File, PartsInAnotherTypeOrShapeAreNamed) {
-  const TensorEntry whole = code(kName);
-  const std::vector<std::byte> wide(whole.data.size() * 4);
-  code(kName).foreign.clear();
-  code(kName).data = wide;
+  const auto all = file_.entries;
+  const std::vector<std::byte> wide(entry(kName).data.size() * 4);
+  entry(kName).foreign.clear();
+  entry(kName).data = wide;
   refused(ErrorCode::corrupt_file, "encoder.1.ffn.up.weight is float32, the model needs int8");
-  code(kName) = whole;
-  std::swap(code(kName).shape[0], code(kName).shape[1]);
+  file_.entries = all;
+  std::swap(entry(kName).shape[0], entry(kName).shape[1]);
   refused(ErrorCode::corrupt_file, "encoder.1.ffn.up.weight has the shape");
-  code(kName) = whole;
-  const TensorEntry norm = rest_.front();
-  const std::vector<std::byte> narrow(norm.data.size() / 4);
-  rest_.front().foreign = "I8";
-  rest_.front().data = narrow;
-  refused(ErrorCode::corrupt_file, "is int8, the model needs float32");
+  for (const std::string name : {kScalesName, kVectorsName}) {
+    file_.entries = all;
+    const std::vector<float> values(static_cast<size_t>(entry(name).shape[0]), 1.0f);
+    entry(name).dtype = DType::f32;
+    entry(name).data = std::as_bytes(std::span(values));
+    refused(ErrorCode::corrupt_file, (name + " is float32, the model needs bfloat16").c_str());
+    file_.entries = all;
+    --entry(name).shape[0];
+    entry(name).data = entry(name).data.subspan(2);
+    refused(ErrorCode::corrupt_file, (name + " has the shape").c_str());
+  }
 }
 
 TEST_F(Int8File, CodesAndScalesThatCannotBeAreNamed) {
-  std::vector<std::byte> codes(code(kName).data.begin(), code(kName).data.end());
+  std::vector<std::byte> codes(entry(kName).data.begin(), entry(kName).data.end());
   codes[20] = std::byte{0x80};
-  const auto whole = code(kName);
-  code(kName).data = codes;
+  const auto all = file_.entries;
+  entry(kName).data = codes;
   refused(ErrorCode::corrupt_file, "encoder.1.ffn.up.weight: row 1 has the code -128");
-  code(kName) = whole;
-  TensorEntry& scale = code(std::string(kName) + ".scale");
-  scale.dtype = DType::f32;
-  std::vector<float> scales(scale.data.size() / 2, 1.0f);
-  scales[3] = -2;
-  scale.data = std::as_bytes(std::span(scales));
+  file_.entries = all;
+  // Scales lie in the order of the names of their matrices.
+  int64_t row = 3;
+  for (const TensorEntry& other : all)
+    if (other.foreign == "I8" && other.name < kName) row += other.shape[0];
+  std::vector<BFloat16> scales(static_cast<size_t>(entry(kScalesName).shape[0]),
+                               BFloat16::from_float(1));
+  scales[static_cast<size_t>(row)] = BFloat16::from_float(-2);
+  entry(kScalesName).data = std::as_bytes(std::span(scales));
   refused(ErrorCode::corrupt_file, "encoder.1.ffn.up.weight: row 3 has the scale -2");
 }
 
-// A file of before: scales are float32, and not rounded to bfloat16.
-TEST_F(Int8File, ScalesInFloatAreReadAndWrittenAsTheyAre) {
-  TensorEntry& scale = code(std::string(kName) + ".scale");
-  EXPECT_EQ(scale.dtype, DType::bf16);
-  std::vector<float> exact(scale.data.size() / 2, 0.01f);
-  scale.dtype = DType::f32;
-  scale.data = std::as_bytes(std::span(exact));
-  std::vector<TensorEntry> all = codes_;
-  all.insert(all.end(), rest_.begin(), rest_.end());
-  const auto bytes = safetensors_to_memory(
-      all, {{kModelConfigKey, to_json(model_->config())}, {kQuantizationKey, "int8"}});
-  const auto read = load(*context_, bytes, false);
-  const ParameterStore& parameters = read->parameters();
-  const auto scales = parameters.weight(parameters.find(kName)).int8->scales();
-  EXPECT_EQ(std::vector<float>(scales.begin(), scales.end()), exact);
-  const auto stored = file_of(*context_, *read);
-  const auto reader =
-      SafetensorsReader::from_memory(stored, "m.safetensors", ElementTypes::ours_and_codes);
-  EXPECT_EQ(reader.at(std::string(kName) + ".scale").dtype, DType::f32);
-  EXPECT_EQ(reader.at("encoder.0.ffn.up.weight.scale").dtype, DType::bf16);
-  EXPECT_EQ(file_of(*context_, *load(*context_, stored, false)), stored);
+TEST_F(Int8File, FilesOfBeforeAreReadAndWrittenAsTheyAre) {
+  const auto floats = load(*context_, float_file_, false);
+  for (const DType scales : {DType::bf16, DType::f32}) {
+    SCOPED_TRACE(dtype_name(scales));
+    file_ = copy_model(*context_, *model_, model_->parameters().master(), {});
+    make_file_of_before(scales);
+    const auto before = bytes();
+    const auto read = load(*context_, before, false);
+    const ParamId bias = read->parameters().find("encoder.1.ffn.up.bias");
+    EXPECT_EQ(floats_of(*context_, *read, bias), floats_of(*context_, *floats, bias));
+    EXPECT_EQ(file_of(*context_, *read), before);
+  }
 }
 
 TEST_F(Int8File, ScalesOfAnotherTypeAreNamed) {
-  TensorEntry& scale = code(std::string(kName) + ".scale");
+  make_file_of_before(DType::bf16);
+  TensorEntry& scale = entry(std::string(kName) + ".scale");
   const std::vector<double> wide(scale.data.size() / 2, 0.01);
   scale.dtype = DType::f64;
   scale.data = std::as_bytes(std::span(wide));
@@ -298,11 +362,20 @@ TEST_F(Int8File, ScalesOfAnotherTypeAreNamed) {
           "encoder.1.ffn.up.weight.scale is float64, the model needs bfloat16");
 }
 
+TEST_F(Int8File, ABiasThatBfloat16CannotHoldIsNamed) {
+  const auto floats = load(*context_, float_file_, false);
+  const ParamId id = floats->parameters().find("encoder.1.ffn.up.bias");
+  std::vector<double> values(static_cast<size_t>(floats->parameters().value(id).numel()), 1.0);
+  values[2] = 3.4e38;
+  set_values(*context_, *floats, id, values);
+  expect_error(ErrorCode::invalid_argument, "encoder.1.ffn.up.bias has the value 3.4e+38",
+               [&] { load(*context_, file_of(*context_, *floats), true); });
+}
+
 TEST_F(Int8File, TheMetadataSaysWhatTheFileIs) {
   refused(ErrorCode::corrupt_file, "the metadata has no 'quantization'", "");
   refused(ErrorCode::unsupported, "has the quantization 'int4'", "int4");
-  codes_.clear();
-  rest_.clear();
+  file_.entries.clear();
   refused(ErrorCode::corrupt_file, "its configuration needs at least");
 }
 

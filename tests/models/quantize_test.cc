@@ -185,11 +185,8 @@ class MixedFile : public QuantizeModel {
     options_.bits = 4;
     options_.keep_float = {"decoder.*"};
     coded_ = quantize_model(*context_, *model_, options_);
-    SafetensorsMetadata ignored;
-    add_int8_entries(*context_, coded_->parameters(), storage_, entries_, ignored);
-    const auto rest = workspace_entries(*context_, coded_->parameters(),
-                                        coded_->parameters().master(), "", values_);
-    entries_.insert(entries_.end(), rest.begin(), rest.end());
+    file_ = copy_model(*context_, *coded_, coded_->parameters().master(), {});
+    entries_ = file_.entries;
   }
   TensorEntry& entry(const std::string& name) {
     return *std::find_if(entries_.begin(), entries_.end(),
@@ -202,8 +199,7 @@ class MixedFile : public QuantizeModel {
   }
 
   std::unique_ptr<Model> coded_;
-  HostBuffer values_;
-  std::vector<std::vector<std::byte>> storage_;
+  TensorFile file_;
   std::vector<TensorEntry> entries_;
 };
 
