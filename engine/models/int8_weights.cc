@@ -1,6 +1,7 @@
 #include "engine/models/int8_weights.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
