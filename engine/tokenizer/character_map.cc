@@ -33,6 +33,12 @@ bool has_label(uint32_t unit, uint32_t label) {
 uint32_t leaf_value(uint32_t unit) {
   return unit & 0x7fffffffu;
 }
+// The first label >= `label` that leads on from `base`, or 256. Label 0 is never followed: texts
+// have no NUL. A pointer: without an optimizer the index of a vector is a call.
+uint32_t next_label(const uint32_t* units, uint32_t base, uint32_t label) {
+  while (label < 256 && !has_label(units[base ^ label], label)) ++label;
+  return label;
+}
 
 size_t escaped_bytes(std::string_view text) {
   const auto spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' '));
@@ -75,7 +81,7 @@ void CharacterMap::check_nodes(std::string_view name) {
   active[stack.back().base] = true;
   while (!stack.empty()) {
     Frame& frame = stack.back();
-    frame.label = next_child(frame.base, frame.label);
+    frame.label = next_label(units_.data(), frame.base, frame.label);
     if (frame.label == 256) {
       const int total = frame.most + frame.own;
       if (frame.most > kMaxMatches) fail_spm(name, "its character map nests too deep");
@@ -114,13 +120,6 @@ size_t CharacterMap::checked_text(uint32_t leaf, std::string_view name) const {
 
 uint32_t CharacterMap::enter(uint32_t position) const {
   return child_base(position, units_[position]);
-}
-
-// The first label >= `label` that leads on from `base`, or 256. Label 0 is never followed: texts
-// have no NUL.
-uint32_t CharacterMap::next_child(uint32_t base, uint32_t label) const {
-  while (label < 256 && !has_label(units_[base ^ label], label)) ++label;
-  return label;
 }
 
 std::string_view CharacterMap::next(std::string_view text, size_t& position) const {
@@ -165,15 +164,14 @@ bool visit_entries(std::string_view blob, std::string_view name, size_t limit,
   std::vector<Frame> stack{{child_base(0, units[0]), 1}};
   std::string text;  // that leads to the innermost node
   for (size_t entries = 0, nodes = 0; !stack.empty();) {
-    const auto [base, label] = stack.back();
-    if (label == 256) {
+    Frame& frame = stack.back();
+    frame.label = next_label(units.data(), frame.base, frame.label);
+    if (frame.label == 256) {
       stack.pop_back();
       if (!stack.empty()) text.pop_back();
       continue;
     }
-    ++stack.back().label;
-    const uint32_t position = base ^ label, unit = units[position];
-    if (!has_label(unit, label)) continue;
+    const uint32_t label = frame.label++, position = frame.base ^ label, unit = units[position];
     if (++nodes > 4 * limit) return false;
     text += static_cast<char>(label);
     if (has_leaf(unit) && (++entries > limit || !each(text))) return false;

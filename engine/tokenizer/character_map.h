@@ -36,7 +36,6 @@ class CharacterMap {
   void check_nodes(std::string_view name);
   size_t checked_text(uint32_t leaf, std::string_view name) const;
   uint32_t enter(uint32_t position) const;
-  uint32_t next_child(uint32_t base, uint32_t label) const;
 
   std::vector<uint32_t> units_;
   std::string_view texts_;

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
-#include <regex>
 #include <thread>
 
 #include "engine/backend/cuda/copy_link.h"
@@ -119,6 +118,15 @@ struct Rank {
         run(std::make_unique<TrainingRun>(*context, *model, data, options, directory, group)) {}
 };
 
+// state.json without the seconds that the run took.
+inline std::string without_seconds(std::string state) {
+  const std::string_view key = "\"train_seconds\": ";
+  const size_t at = state.find(key);
+  if (at == std::string::npos) return state;
+  const size_t begin = at + key.size();
+  return state.replace(begin, state.find_first_of(",\n", begin) - begin, "0");
+}
+
 // The files of a checkpoint, by name; state.json without the seconds that it took.
 inline std::vector<std::pair<std::string, std::string>> files_of_checkpoint(
     const std::filesystem::path& run, int64_t update) {
@@ -126,9 +134,8 @@ inline std::vector<std::pair<std::string, std::string>> files_of_checkpoint(
   for (const char* name : {kModelFile, kOptimizerFile, kUnsmoothedFile, kStateFile}) {
     const std::filesystem::path path = run / "ckpt" / std::to_string(update) / name;
     if (!std::filesystem::exists(path)) continue;
-    files.emplace_back(name,
-                       std::regex_replace(slurp(path), std::regex("\"train_seconds\": [^,\n]*"),
-                                          "\"train_seconds\": 0"));
+    const bool state = name == std::string_view(kStateFile);
+    files.emplace_back(name, state ? without_seconds(slurp(path)) : slurp(path));
   }
   return files;
 }
