@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs every test: C++, C, the CLI, Rust and Go.
 #   --sanitizers      also builds with address+undefined and thread sanitizers and runs the C++ and C tests under them
-#   --all-sanitizers  the same, and the command line and its tests under both too
+#   --all-sanitizers  the same with more forms of the tests, and the command line and its tests under both too
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +34,7 @@ ctest --preset release -j3
 if [[ $sanitizers -eq 1 ]]; then
   for preset in asan tsan; do
     step "$preset build and tests"
-    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$all -DTRAFO_CLI_TESTS=$all >/dev/null
+    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$all -DTRAFO_CLI_TESTS=$all -DTRAFO_SANITIZE_ALL_FORMS=$all >/dev/null
     cmake --build --preset "$preset"
     ctest --preset "$preset" -j3
   done
