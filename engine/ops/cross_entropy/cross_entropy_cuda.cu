@@ -479,7 +479,7 @@ int32_t launch_rows(DeviceState& device, void (*kernel)(Args), int64_t rows, int
   return launched(device, name);
 }
 
-// The blocks that share a row of so many packs.
+// How many blocks share a row of `packs`.
 int blocks_of_row(const DeviceState& device, int64_t packs) {
   int blocks = 1;
   while (device.compute_major >= 9 && blocks < kMostShares &&
