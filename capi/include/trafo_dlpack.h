@@ -6,7 +6,8 @@
  *            it is passed: synchronise the stream that writes it. Its deleter runs after Trafo's work on it. The consumer of an
  *            exported tensor calls the deleter after its own work on it.
  * Threads    The deleter of an exported tensor may be called on any thread, also after the context was freed. The deleter of an
- *            imported tensor is called on the thread that frees the last tensor over the memory.
+ *            imported tensor is called at the end of the call that frees the last tensor over the memory, or, if another thread
+ *            is in a call on the context, at the end of that call, on its thread. No lock is held.
  */
 #ifndef TRAFO_DLPACK_H
 #define TRAFO_DLPACK_H

@@ -143,13 +143,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, con
 /* The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are
  * its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are
  * rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean
- * take them. One pass over all lines, without dropout; the dtype is that of the model. The pass is recorded while gradients are on
- * (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which trafo_model_get_parameter gives. With a
- * trainer or after trafo_model_prepare_inference it is not recorded. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the
- * model was trained with another vocabulary. since 0.1 */
+ * take them. One pass over all lines, without dropout; the dtype is that of the model. recorded: 0 or 1. With 1 the pass is recorded while
+ * the context records (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which
+ * trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after trafo_model_prepare_inference.
+ * INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the model was trained with another vocabulary. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                                 const trafo_string_view *lines, size_t count,
-                                                                trafo_tensor **out_states,
+                                                                int32_t recorded, trafo_tensor **out_states,
                                                                 trafo_tensor **out_cu_seqlens);
 /* The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits
  * [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the
@@ -157,7 +157,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states(trafo_model *mod
  * Errors as there. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          const trafo_string_view *source, const trafo_string_view *target,
-                                                         size_t count, trafo_tensor **out_logits,
+                                                         size_t count, int32_t recorded, trafo_tensor **out_logits,
                                                          trafo_tensor **out_labels);
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */

@@ -12,6 +12,43 @@
 
 namespace trafo::capi {
 
+// Functions of the program that free something (user_data_free, the deleter of an imported tensor).
+// The last reference may go away in any call, also in one that makes other threads wait, and the
+// function may wait for such a thread. On a thread that makes others wait, the function therefore
+// runs after the lock is released. On any other thread it runs at once.
+class FreeingCalls {
+ public:
+  static void run(void (*function)(void*), void* argument) noexcept {
+    State& state = this_thread();
+    if (state.waits > 0) {
+      try {
+        state.due.emplace_back(function, argument);
+        return;
+      } catch (...) {  // no memory for the list
+      }
+    }
+    function(argument);
+  }
+
+ private:
+  friend class ContextLock;
+  struct State {
+    int waits = 0;  // locks that this thread holds and other threads wait for
+    std::vector<std::pair<void (*)(void*), void*>> due;
+  };
+  static State& this_thread() noexcept {
+    static thread_local State state;
+    return state;
+  }
+  static void begin_waits() { ++this_thread().waits; }
+  static void end_waits() noexcept {
+    State& state = this_thread();
+    if (--state.waits > 0) return;
+    while (!state.due.empty())
+      for (const auto& [function, argument] : std::exchange(state.due, {})) function(argument);
+  }
+};
+
 // Held by one thread at a time, recursively. Another thread waits, unless the holder may call back:
 // then begin() fails at once, because a function of the program may itself wait for that thread.
 // The mutex is free between begin() and end().
@@ -29,18 +66,21 @@ class ContextLock {
   }
   void end() {
     std::unique_lock lock(mutex_);
-    if (calls_back_ > 0) --calls_back_;
-    // Objects that other threads freed meanwhile. Their destructors may call back.
-    while (depth_ == 1 && !left_.empty()) {
+    bool others_wait = calls_back_ == 0;
+    if (!others_wait) --calls_back_;
+    while (depth_ == 1 && !left_.empty()) {  // objects that other threads freed meanwhile
+      if (!others_wait) {
+        FreeingCalls::begin_waits();
+        others_wait = true;
+      }
       const auto left = std::exchange(left_, {});
-      ++calls_back_;
-      ended_.notify_all();
       lock.unlock();
       for (const auto& [object, deleter] : left) deleter(object);
       lock.lock();
-      --calls_back_;
     }
     if (--depth_ == 0) ended_.notify_one();
+    lock.unlock();
+    if (others_wait) FreeingCalls::end_waits();
   }
   // Destroys an object that uses the context, under the lock. If another thread holds it, that
   // thread's end() destroys the object.
@@ -55,7 +95,7 @@ class ContextLock {
           ended_.wait(lock, [&] { return depth_ == 0; });
         }
       }
-      take(true);
+      take(false);
     }
     deleter(object);
     end();
@@ -67,7 +107,10 @@ class ContextLock {
     owner_ = std::this_thread::get_id();
     ++depth_;
     // Nested calls of one that calls back count as calling back too.
-    if (calls_back || calls_back_ > 0) ++calls_back_;
+    if (calls_back || calls_back_ > 0)
+      ++calls_back_;
+    else
+      FreeingCalls::begin_waits();
     if (calls_back_ == 1) ended_.notify_all();
   }
 

@@ -37,7 +37,13 @@ class ForeignMemory final : public MemoryOwner {
       if (backend_) backend_->synchronize();
     } catch (const std::exception&) {
     }
-    if (managed_->deleter) managed_->deleter(managed_);
+    if (managed_->deleter)
+      FreeingCalls::run(
+          [](void* argument) {
+            auto* managed = static_cast<DLManagedTensorVersioned*>(argument);
+            managed->deleter(managed);
+          },
+          managed_);
   }
 
  private:

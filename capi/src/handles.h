@@ -241,10 +241,10 @@ struct FreeHandle {
 template <class Handle>
 using OwnedHandle = std::unique_ptr<Handle, FreeHandle<Handle>>;
 
-// Owns user_data: runs user_data_free once, when the last copy is gone, also after a failure.
+// Owns user_data: runs user_data_free once, after the last copy is gone, also after a failure.
 inline std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*)) {
   return {user_data, [user_data_free](void* pointer) {
-            if (user_data_free) user_data_free(pointer);
+            if (user_data_free) FreeingCalls::run(user_data_free, pointer);
           }};
 }
 

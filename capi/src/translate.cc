@@ -68,8 +68,9 @@ void cancel_with(const Call& call, const trafo_cancel* cancel, DecodeOptions& op
 
 // Nothing is recorded of a model with a trainer, which computes gradients of its own, or for
 // inference, whose weights stay as they are.
-void record_if_trainable(const ModelObject& model, std::optional<NoGrad>& no_grad) {
-  if (model.for_inference || model.model.use_count() > 1) no_grad.emplace(*model.context);
+void record_if_trainable(const ModelObject& model, bool recorded, std::optional<NoGrad>& no_grad) {
+  if (!recorded || model.for_inference || model.model.use_count() > 1)
+    no_grad.emplace(*model.context);
 }
 
 }  // namespace
@@ -201,7 +202,8 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
 
 trafo_error* trafo_model_hidden_states(trafo_model* model, const trafo_tokenizer* tokenizer,
                                        const trafo_string_view* lines, size_t count,
-                                       trafo_tensor** out_states, trafo_tensor** out_cu_seqlens) {
+                                       int32_t recorded, trafo_tensor** out_states,
+                                       trafo_tensor** out_cu_seqlens) {
   return api(__func__, [&](const Call& call) {
     call.out(out_states, "out_states");
     call.out(out_cu_seqlens, "out_cu_seqlens");
@@ -209,7 +211,7 @@ trafo_error* trafo_model_hidden_states(trafo_model* model, const trafo_tokenizer
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     std::optional<NoGrad> no_grad;
-    record_if_trainable(m, no_grad);
+    record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
     const PackedStates packed = Translator(*m.context, *m.model, subwords)
                                     .states(views_argument(call, lines, count, "lines"));
     NewTensors results(m.context, {packed.states, packed.cu_seqlens});
@@ -219,7 +221,7 @@ trafo_error* trafo_model_hidden_states(trafo_model* model, const trafo_tokenizer
 
 trafo_error* trafo_model_logits(trafo_model* model, const trafo_tokenizer* tokenizer,
                                 const trafo_string_view* source, const trafo_string_view* target,
-                                size_t count, trafo_tensor** out_logits,
+                                size_t count, int32_t recorded, trafo_tensor** out_logits,
                                 trafo_tensor** out_labels) {
   return api(__func__, [&](const Call& call) {
     call.out(out_logits, "out_logits");
@@ -228,7 +230,7 @@ trafo_error* trafo_model_logits(trafo_model* model, const trafo_tokenizer* token
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     std::optional<NoGrad> no_grad;
-    record_if_trainable(m, no_grad);
+    record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
     const PackedLogits packed = Translator(*m.context, *m.model, subwords)
                                     .logits(views_argument(call, source, count, "source"),
                                             views_argument(call, target, count, "target"));

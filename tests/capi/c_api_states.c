@@ -30,7 +30,7 @@ static trafo_model* new_model(trafo_context* context, int32_t architecture, int6
 // Sum of the losses of all targets by logits, without the sources of a decoder-lm.
 static trafo_tensor* loss_of(Fixture* f, trafo_tensor** out_labels) {
   trafo_tensor *logits = NULL, *loss = NULL;
-  OK(trafo_model_logits(f->model, f->tokenizer, f->source, f->target, kLines, &logits, out_labels));
+  OK(trafo_model_logits(f->model, f->tokenizer, f->source, f->target, kLines, 1, &logits, out_labels));
   trafo_cross_entropy_options options;
   OK(trafo_cross_entropy_options_init(&options, sizeof options));
   options.reduction = TRAFO_REDUCE_SUM;
@@ -94,7 +94,7 @@ static void test_logits(Fixture* f) {
 static void test_states(Fixture* f) {
   trafo_tensor *states = NULL, *bounds = NULL, *mean = NULL, *alone = NULL, *ends = NULL,
                *one = NULL;
-  OK(trafo_model_hidden_states(f->model, f->tokenizer, f->source, kLines, &states, &bounds));
+  OK(trafo_model_hidden_states(f->model, f->tokenizer, f->source, kLines, 1, &states, &bounds));
   int32_t rows[kLines + 1];
   OK(trafo_tensor_read(bounds, rows, sizeof rows));
   int64_t shape[2];
@@ -106,7 +106,7 @@ static void test_states(Fixture* f) {
   OK(trafo_tensor_read(mean, means, sizeof means));
   for (int line = 0; line < kLines; ++line) {
     CHECK(rows[line + 1] > rows[line] + 1);
-    OK(trafo_model_hidden_states(f->model, f->tokenizer, &f->source[line], 1, &alone, &ends));
+    OK(trafo_model_hidden_states(f->model, f->tokenizer, &f->source[line], 1, 1, &alone, &ends));
     OK(trafo_op_segment_mean(f->context, alone, ends, &one));
     OK(trafo_tensor_read(one, single, sizeof single));
     for (int i = 0; i < 16; ++i) NEAR(means[line][i], single[i], 1e-5);
@@ -121,24 +121,24 @@ static void test_states(Fixture* f) {
 
 static void test_errors(Fixture* f, int is_lm) {
   trafo_tensor *a = NULL, *b = NULL;
-  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, f->source, 0, &a, &b),
+  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, f->source, 0, 1, &a, &b),
         TRAFO_INVALID_ARGUMENT, "there are no lines");
-  FAILS(trafo_model_logits(f->model, f->tokenizer, f->source, f->target, 0, &a, &b),
+  FAILS(trafo_model_logits(f->model, f->tokenizer, f->source, f->target, 0, 1, &a, &b),
         TRAFO_INVALID_ARGUMENT, "there are no lines");
   const trafo_string_view lines[2] = {f->source[0], view("a\xff")};
-  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, lines, 2, &a, &b), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, lines, 2, 1, &a, &b), TRAFO_INVALID_ARGUMENT,
         "line 2");
   char text[400];
   for (size_t i = 0; i < sizeof text; ++i) text[i] = i % 2 ? ' ' : 'a';
   const trafo_string_view longer = {text, sizeof text};
-  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, &longer, 1, &a, &b),
+  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, &longer, 1, 1, &a, &b),
         TRAFO_INVALID_ARGUMENT, "takes at most 40");
-  FAILS(trafo_model_logits(f->model, f->tokenizer, &longer, f->target, 1, &a, &b),
+  FAILS(trafo_model_logits(f->model, f->tokenizer, &longer, f->target, 1, 1, &a, &b),
         TRAFO_INVALID_ARGUMENT, is_lm ? "pair 1" : "the source of pair 1");
   CHECK(a == NULL && b == NULL);
   // A line without text has its end alone.
   const trafo_string_view empty = view("");
-  OK(trafo_model_hidden_states(f->model, f->tokenizer, &empty, 1, &a, &b));
+  OK(trafo_model_hidden_states(f->model, f->tokenizer, &empty, 1, 1, &a, &b));
   int64_t shape[2];
   int32_t rank = 0;
   OK(trafo_tensor_get_shape(a, shape, 2, &rank));
@@ -151,7 +151,7 @@ static void test_errors(Fixture* f, int is_lm) {
 static void test_inference(Fixture* f) {
   trafo_tensor *states = NULL, *bounds = NULL;
   OK(trafo_model_prepare_inference(f->model));
-  OK(trafo_model_hidden_states(f->model, f->tokenizer, f->source, kLines, &states, &bounds));
+  OK(trafo_model_hidden_states(f->model, f->tokenizer, f->source, kLines, 1, &states, &bounds));
   FAILS(trafo_backward(f->context, states, states), TRAFO_INVALID_ARGUMENT, "grad");
   trafo_tensor_free(states);
   trafo_tensor_free(bounds);

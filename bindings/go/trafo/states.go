@@ -17,7 +17,7 @@ func (m *Model) HiddenStates(tokenizer *Tokenizer, texts []string) (states, cuSe
 	lines, free := views(texts)
 	defer free()
 	return m.twoTensors(origin, tokenizer, func(handle *C.trafo_tokenizer, first, second **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_model_hidden_states(m.ptr, handle, lines, C.size_t(len(texts)), first, second)
+		return C.trafo_model_hidden_states(m.ptr, handle, lines, C.size_t(len(texts)), 1, first, second)
 	})
 }
 
@@ -35,7 +35,7 @@ func (m *Model) Logits(tokenizer *Tokenizer, source, target []string) (logits, l
 	targets, freeTargets := views(target)
 	defer freeTargets()
 	return m.twoTensors(origin, tokenizer, func(handle *C.trafo_tokenizer, first, second **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_model_logits(m.ptr, handle, sources, targets, C.size_t(len(source)), first, second)
+		return C.trafo_model_logits(m.ptr, handle, sources, targets, C.size_t(len(source)), 1, first, second)
 	})
 }
 

@@ -3462,12 +3462,13 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is that of the model. The pass is recorded while gradients are on\n (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which trafo_model_get_parameter gives. With a\n trainer or after trafo_model_prepare_inference it is not recorded. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the\n model was trained with another vocabulary. since 0.1"]
+    #[doc = " The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is that of the model. recorded: 0 or 1. With 1 the pass is recorded while\n the context records (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which\n trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after trafo_model_prepare_inference.\n INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the model was trained with another vocabulary. since 0.1"]
     pub fn trafo_model_hidden_states(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
         lines: *const trafo_string_view,
         count: usize,
+        recorded: i32,
         out_states: *mut *mut trafo_tensor,
         out_cu_seqlens: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
@@ -3481,6 +3482,7 @@ unsafe extern "C" {
         source: *const trafo_string_view,
         target: *const trafo_string_view,
         count: usize,
+        recorded: i32,
         out_logits: *mut *mut trafo_tensor,
         out_labels: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;

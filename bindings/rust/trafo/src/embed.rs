@@ -106,7 +106,8 @@ fn read_with<R: Read, T>(
 }
 
 impl Model {
-    /// Writes the bytes of [`save`](Model::save).
+    /// Writes the bytes of [`save`](Model::save). The writer may wait for another thread, so meanwhile calls of other threads on
+    /// the model fail with `InvalidArgument`.
     pub fn write_to(&self, writer: &mut impl Write) -> Result<()> {
         // SAFETY: the handle is live, the stream is valid during the call.
         write_with("Model::write_to", writer, |write, data| unsafe {

@@ -76,7 +76,7 @@
 //! | | may move to another thread | may be shared |
 //! |---|---|---|
 //! | [`Tokenizer`], [`Corpus`], [`CancelToken`], [`Group`], options, events, errors | yes | yes |
-//! | [`Model`] | yes | yes: calls are serialised |
+//! | [`Model`] | yes | yes: calls are serialised, and refused while [`Model::write_to`] runs on another thread |
 //! | [`Trainer`] | yes | no |
 //! | [`Context`], [`Tensor`], [`AdamW`], [`OpenModel`] | no | no |
 //!

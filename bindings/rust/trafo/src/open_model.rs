@@ -15,6 +15,9 @@ use crate::model::Model;
 use crate::tensor::Tensor;
 use crate::text::{Tokenizer, expect_equal};
 
+/// Recorded while the context records.
+const RECORDED: i32 = 1;
+
 /// A model in a [`Context`], as [`Model::open`] makes it: hidden states and logits are tensors there, recorded with what an
 /// own network computes of them, so that [`Tensor::backward`] reaches the parameters of the model.
 ///
@@ -100,6 +103,7 @@ impl OpenModel {
                 tokenizer.as_ptr(),
                 texts.as_ptr(),
                 texts.len(),
+                RECORDED,
                 states,
                 bounds,
             )
@@ -126,6 +130,7 @@ impl OpenModel {
                 sources.as_ptr(),
                 targets.as_ptr(),
                 sources.len(),
+                RECORDED,
                 logits,
                 labels,
             )

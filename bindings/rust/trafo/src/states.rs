@@ -44,28 +44,8 @@ pub struct Logits {
     pub labels: Vec<i32>,
 }
 
-/// Recording for backward is off while this lives. A model's context is not the caller's, so nothing could use a record.
-struct Unrecorded(*mut sys::trafo_context, bool);
-
-impl Unrecorded {
-    fn new(context: *mut sys::trafo_context) -> Result<Self> {
-        let mut previous = 0;
-        // SAFETY: the context is live, the output is valid.
-        check(unsafe { sys::trafo_context_set_recording(context, 0, &mut previous) })?;
-        Ok(Self(context, previous != 0))
-    }
-}
-
-impl Drop for Unrecorded {
-    fn drop(&mut self) {
-        // Of several threads at one model, the one that turned recording off turns it on again.
-        if self.1 {
-            // SAFETY: the context is live. A failure would leave recording off, which costs nobody anything.
-            let error = unsafe { sys::trafo_context_set_recording(self.0, 1, ptr::null_mut()) };
-            unsafe { sys::trafo_error_free(error) };
-        }
-    }
-}
+/// A model's context is not the caller's, so nothing could use a record.
+const NOT_RECORDED: i32 = 0;
 
 type Pair = (*mut *mut sys::trafo_tensor, *mut *mut sys::trafo_tensor);
 
@@ -86,6 +66,7 @@ impl Model {
                 tokenizer.as_ptr(),
                 texts.as_ptr(),
                 texts.len(),
+                NOT_RECORDED,
                 states,
                 bounds,
             )
@@ -112,6 +93,7 @@ impl Model {
                 sources.as_ptr(),
                 targets.as_ptr(),
                 sources.len(),
+                NOT_RECORDED,
                 logits,
                 labels,
             )
@@ -124,7 +106,6 @@ impl Model {
         &self,
         call: impl FnOnce(Pair) -> *mut sys::trafo_error,
     ) -> Result<(Vec<f32>, usize, Vec<i32>)> {
-        let unrecorded = Unrecorded::new(self.context_ptr())?;
         let mut second = ptr::null_mut();
         let matrix = RawTensor::make(|first| call((first, &mut second)))?;
         let vector = RawTensor::make(|out| {
@@ -136,7 +117,6 @@ impl Model {
         let single = RawTensor::make(|out| unsafe {
             sys::trafo_op_cast(self.context_ptr(), matrix.as_ptr(), sys::TRAFO_FLOAT32, out)
         })?;
-        drop(unrecorded);
         let shape = shape_of(&single)?;
         let mut values = vec![0f32; shape.iter().product()];
         let mut ints = vec![0i32; shape_of(&vector)?.iter().product()];

@@ -273,3 +273,30 @@ fn one_model_translates_for_many_threads() -> Result<()> {
         Ok(())
     })
 }
+
+// Reading parameters frees handles, and so do results: neither refuses the calls of other threads.
+#[test]
+fn calls_of_many_threads_on_one_model_are_not_refused() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let model = model(&tokenizer);
+    let texts = ["der Hund", "den alten Baum"];
+    let options = TranslateOptions::new().max_length(6);
+    let calls: [&(dyn Fn() -> Result<()> + Sync); 5] = [
+        &|| model.parameters().map(drop),
+        &|| model.translate(&tokenizer, &texts, &options).map(drop),
+        &|| model.score(&tokenizer, &texts, &texts).map(drop),
+        &|| model.hidden_states(&tokenizer, &texts).map(drop),
+        &|| model.logits(&tokenizer, &texts, &texts).map(drop),
+    ];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..10)
+            .map(|i| scope.spawn(move || (0..30).try_for_each(|_| calls[i % calls.len()]())))
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+    })?;
+    // Recording is as it was: a backward reaches the parameters.
+    let open = model.open();
+    let (logits, _) = open.logits(&tokenizer, &texts, &texts)?;
+    logits.sum()?.backward()
+}
