@@ -1,3 +1,5 @@
+//go:build cgo
+
 package trafo
 
 // A Chain is an expression of several ops with one error at its end. After an error, later ops do

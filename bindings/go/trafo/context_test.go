@@ -201,7 +201,7 @@ func TestGoroutinesShareAContext(t *testing.T) {
 	w := leaf(t, c, ramp(64), 8, 8)
 	var group sync.WaitGroup
 	for worker := range 4 {
-		group.Go(func() {
+		spawn(&group, func() {
 			for i := range 50 {
 				x, err := trafo.NewTensor(c, []float64{float64(worker), float64(i)}, 2)
 				if err != nil {

@@ -1,3 +1,3 @@
 module github.com/trafo-engine/trafo/bindings/go/trafo
 
-go 1.26
+go 1.24

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -192,4 +193,13 @@ func (l *lesson) weights(t testing.TB) string {
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	ok(t, l.model.Save(path))
 	return string(must[[]byte](t)(os.ReadFile(path)))
+}
+
+// spawn is WaitGroup.Go of Go 1.25.
+func spawn(group *sync.WaitGroup, f func()) {
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		f()
+	}()
 }

@@ -74,7 +74,7 @@ func TestTokenizersAreSharedByGoroutines(t *testing.T) {
 	tokenizer := newTokenizer(t, nil)
 	var group sync.WaitGroup
 	for range 8 {
-		group.Go(func() {
+		spawn(&group, func() {
 			for range 200 {
 				ids, err := tokenizer.Encode("eins zwei")
 				if err != nil {
@@ -87,7 +87,7 @@ func TestTokenizersAreSharedByGoroutines(t *testing.T) {
 			}
 		})
 	}
-	group.Go(func() { ok(t, tokenizer.Close()) })
+	spawn(&group, func() { ok(t, tokenizer.Close()) })
 	group.Wait()
 	_, err := tokenizer.Encode("eins")
 	wantError(t, err, trafo.ErrClosed)
