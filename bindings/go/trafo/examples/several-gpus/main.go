@@ -74,7 +74,11 @@ func run(ctx context.Context, places []place, corpus *trafo.Corpus, config trafo
 	errs := make([]error, len(places))
 	var ranks sync.WaitGroup
 	for number := range places {
-		ranks.Go(func() { errs[number] = rank(number) })
+		ranks.Add(1)
+		go func() {
+			defer ranks.Done()
+			errs[number] = rank(number)
+		}()
 	}
 	ranks.Wait()
 	return errors.Join(append(errs, tokenizer.Save(filepath.Join(options.RunDirectory, "vocab.spm")))...)

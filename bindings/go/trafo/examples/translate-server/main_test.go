@@ -160,7 +160,7 @@ func TestSixtyFourClientsGetWhatTheyWouldGetAlone(t *testing.T) {
 	const clients, requests = 64, 4
 	var group sync.WaitGroup
 	for client := range clients {
-		group.Go(func() {
+		spawn(&group, func() {
 			for i := range requests {
 				how := searches[(client+i)%len(searches)]
 				var lines []string
@@ -255,7 +255,7 @@ func TestShutdownAnswersWhatWasAccepted(t *testing.T) {
 	const clients = 40
 	var group sync.WaitGroup
 	for i := range clients {
-		group.Go(func() {
+		spawn(&group, func() {
 			line := fmt.Sprint("line ", i)
 			status, answer, _, err := post(t.Context(), url, body([]string{line}, search{1, 1}))
 			if err != nil || status != http.StatusOK || !strings.Contains(answer, strings.ToUpper(line)) {
@@ -364,7 +364,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 
 	var group sync.WaitGroup
 	for i := range 3 { // one is translated, two wait
-		group.Go(func() {
+		spawn(&group, func() {
 			status, answer, _, err := post(t.Context(), url, fmt.Sprintf(`{"text": "line %d"}`, i))
 			if err != nil || status != http.StatusOK || !strings.Contains(answer, `"LINE `) {
 				t.Error(status, answer, err)
@@ -426,7 +426,7 @@ func TestOneRefusedRequestDoesNotSpoilItsBatch(t *testing.T) {
 	defer b.close()
 	var group sync.WaitGroup
 	for _, line := range []string{"a", "refused", "b"} {
-		group.Go(func() {
+		spawn(&group, func() {
 			found, err := b.submit(t.Context(), []string{line}, search{1, 1})
 			if line == "refused" {
 				if !errors.Is(err, trafo.ErrInvalidArgument) {
@@ -443,4 +443,13 @@ func TestOneRefusedRequestDoesNotSpoilItsBatch(t *testing.T) {
 	if !strings.Contains(text.String(), "translate_sentences_total 2\n") {
 		t.Error(text.String())
 	}
+}
+
+// spawn is WaitGroup.Go of Go 1.25.
+func spawn(group *sync.WaitGroup, f func()) {
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		f()
+	}()
 }

@@ -261,7 +261,7 @@ func TestARollingRestartLosesNoAnswerOfSixtyFourClients(t *testing.T) {
 	ended := make(chan struct{})
 	var clients sync.WaitGroup
 	for client := range 64 {
-		clients.Go(func() {
+		spawn(&clients, func() {
 			for i := client; ; i++ {
 				select {
 				case <-ended:
