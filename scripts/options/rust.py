@@ -18,6 +18,17 @@ def enum_type(enum):
     return lines
 
 
+def words_of(value):
+    """The names of a value in files and on the command line; the first is the one that is printed."""
+    return list(dict.fromkeys([value["text"], *value["cli"].split("|"), value["name"]]))
+
+
+def named(enum):
+    lines = [f"named! {{ {enum.rust}:"]
+    lines += [f"    {value['rust']} = " + " | ".join(f'"{word}"' for word in words_of(value)) + "," for value in enum.values]
+    return lines + ["}"]
+
+
 def from_raw(enum):
     lines = ["    pub(crate) fn from_raw(raw: i32) -> Self {", "        match raw {"]
     lines += [f"            sys::{value['c']} => {enum.rust}::{value['rust']}," for value in enum.values[1:]]
@@ -50,7 +61,7 @@ def model(schema):
     lines = []
     for enum in schema.enums_of(table):
         if not enum.shared:
-            lines += enum_type(enum) + from_raw(enum) + ["}"]
+            lines += enum_type(enum) + from_raw(enum) + ["}"] + named(enum)
     lines.append("config_fields! {")
     for row in table.c_rows:
         kind, to, back = MODEL.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw", f"{row.enum.rust}::from_raw")
@@ -62,7 +73,7 @@ def training(schema):
     table = schema.tables["training"]
     lines = []
     for enum in schema.enums_of(table):
-        lines += enum_type(enum) + ["}"]
+        lines += enum_type(enum) + ["}"] + named(enum)
     lines.append("setters! {")
     for row in table.c_rows:
         if row.type in ("metrics", "metric"):
@@ -85,7 +96,7 @@ def decoding(schema):
     lines += ["}"]
     switch = table.row("sampling")
     lines += doc("How [`TranslateOptions::sampling`] draws. " + words(switch).partition(". ")[2], "")
-    lines += ["#[derive(Clone, Debug, PartialEq)]", "pub struct Sampling {"]
+    lines += ["#[must_use]", "#[derive(Clone, Debug, PartialEq)]", "pub struct Sampling {"]
     rows = table.part("sampling")
     for row in rows:
         text = words(row).removeprefix("Sampling: ")
@@ -105,7 +116,7 @@ def evaluation(schema):
     table = schema.tables["evaluation"]
     lines = []
     for enum in schema.enums_of(table):
-        lines += enum_type(enum) + ["}"]
+        lines += enum_type(enum) + ["}"] + named(enum)
     lines.append("setters! {")
     for row in table.c_rows:
         if row.type == "handle":

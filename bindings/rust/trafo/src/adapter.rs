@@ -9,6 +9,7 @@ use crate::handle::path_view;
 use crate::model::Model;
 
 /// What [`Model::add_adapter`] adds: y = x Wᵀ + alpha / rank (x Aᵀ) Bᵀ in the linear layers that are its targets.
+#[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterOptions {
     rank: i64,

@@ -20,6 +20,7 @@ use crate::tensor::{Element, Tensor};
 /// # Ok(())
 /// # }
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct ContextOptions {
     device: Device,
@@ -75,6 +76,7 @@ impl Default for ContextOptions {
 
 /// Memory of a context, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// In use now.
     pub allocated: i64,

@@ -13,6 +13,7 @@ use crate::text::Corpus;
 /// ```
 /// let options = trafo::CorpusOptions::new().memory_bytes(64 << 20).unpack_directory("/var/tmp");
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct CorpusOptions {
     memory_bytes: i64,

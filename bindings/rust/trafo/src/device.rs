@@ -32,6 +32,7 @@ pub enum Device {
 
 /// What a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     name: String,
     memory_bytes: i64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trafo_sys as sys;
 
 /// The result of everything that can fail.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What kind of error it is. New kinds may appear in newer libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

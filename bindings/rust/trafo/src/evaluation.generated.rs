@@ -31,6 +31,15 @@ impl BleuTokenizer {
         }
     }
 }
+named! { BleuTokenizer:
+    Mteval13a = "13a" | "mteval_13a",
+    None = "none",
+    Zh = "zh",
+    Intl = "intl",
+    Char = "char" | "character",
+    Flores200 = "flores200",
+    JaMecab = "ja-mecab" | "ja_mecab",
+}
 setters! {
     /// How BLEU cuts lines into words. Scores are comparable only where it is the same. Default
     /// [`BleuTokenizer::Mteval13a`].

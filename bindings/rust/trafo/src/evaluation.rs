@@ -7,9 +7,11 @@ use trafo_sys as sys;
 use crate::context::to_i64;
 use crate::error::{Result, check};
 use crate::handle::{check_abi, defaults, views};
+use crate::names::named;
 use crate::text::{Tokenizer, expect_equal};
 
 /// Settings of [`evaluate`].
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct EvaluationOptions {
     raw: sys::trafo_evaluation_options,

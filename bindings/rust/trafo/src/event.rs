@@ -45,6 +45,7 @@ impl Stop {
 
 /// Metrics of a validation; `None` where not asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// Cross-entropy per label.
     pub ce: Option<f64>,

@@ -10,6 +10,7 @@ use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 
 /// How small [`Model::factorize`] makes the matrices of the linear layers.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct FactorizeOptions {
     rank: i64,

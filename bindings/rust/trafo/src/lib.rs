@@ -160,6 +160,7 @@ mod interop;
 mod memory_plan;
 mod model;
 mod model_config;
+mod names;
 mod op_options;
 mod open_model;
 mod ops;

@@ -25,6 +25,7 @@ use crate::{ModelConfig, Result, TrainerOptions};
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryPlan {
     /// Weights, with the float32 masters of a bfloat16 model.
     pub weights: i64,

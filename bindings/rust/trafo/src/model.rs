@@ -20,6 +20,7 @@ use crate::translation::{Alignment, Hypothesis, TranslateOptions, Translation};
 
 /// How probable a target is, given its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Score {
     /// Natural logarithm.
     pub log_probability: f64,

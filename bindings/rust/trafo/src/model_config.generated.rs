@@ -22,6 +22,10 @@ impl Architecture {
         }
     }
 }
+named! { Architecture:
+    EncoderDecoder = "encoder-decoder" | "encoder_decoder",
+    DecoderLm = "decoder-lm" | "decoder_lm",
+}
 /// The norm of a decoder-lm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -44,6 +48,10 @@ impl Norm {
             _ => Norm::Layer,
         }
     }
+}
+named! { Norm:
+    Layer = "layer",
+    Rms = "rms",
 }
 /// How a model knows the position of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +76,10 @@ impl Positions {
         }
     }
 }
+named! { Positions:
+    Standard = "standard",
+    Rotary = "rotary",
+}
 /// The feed-forward blocks of a decoder-lm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -90,6 +102,10 @@ impl FeedForward {
             _ => FeedForward::Plain,
         }
     }
+}
+named! { FeedForward:
+    Plain = "plain",
+    Swiglu = "swiglu",
 }
 config_fields! {
     /// Kind of model. Default [`Architecture::EncoderDecoder`].

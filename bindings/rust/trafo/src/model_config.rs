@@ -5,6 +5,7 @@ use trafo_sys as sys;
 use crate::context::to_i64;
 use crate::error::{Result, check};
 use crate::handle::defaults;
+use crate::names::named;
 use crate::op_options::Activation;
 use crate::tensor::DType;
 
@@ -18,6 +19,7 @@ use crate::tensor::DType;
 /// # Ok(())
 /// # }
 /// ```
+#[must_use]
 #[derive(Clone)]
 pub struct ModelConfig(pub(crate) sys::trafo_model_config);
 

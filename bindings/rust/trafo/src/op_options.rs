@@ -6,6 +6,7 @@ use trafo_sys as sys;
 
 use crate::context::to_i64;
 use crate::handle::defaults;
+use crate::names::named;
 use crate::tensor::Tensor;
 
 /// Dropout addressed by (seed, step, id, element): the same address gives the same mask on every device, and again in
@@ -65,6 +66,13 @@ pub enum Activation {
     GeluErf,
 }
 
+named! { Activation:
+    Relu = "relu",
+    Gelu = "gelu",
+    Silu = "silu" | "swish",
+    GeluErf = "gelu-erf" | "gelu_erf",
+}
+
 impl Activation {
     pub(crate) fn as_raw(self) -> i32 {
         match self {
@@ -85,6 +93,7 @@ impl Activation {
 }
 
 /// Settings of [`Tensor::softmax_with`].
+#[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxOptions<'a> {
     pub(crate) scale: f64,
@@ -121,6 +130,7 @@ impl Default for SoftmaxOptions<'_> {
 }
 
 /// Settings of [`Tensor::embedding`].
+#[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddingOptions<'a> {
     scale: f64,
@@ -176,6 +186,7 @@ impl Default for EmbeddingOptions<'_> {
 }
 
 /// Settings of [`Tensor::attention`].
+#[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionOptions<'a> {
     heads: usize,
@@ -266,6 +277,7 @@ pub enum Reduction {
 }
 
 /// Settings of [`Tensor::cross_entropy`], [`Tensor::soft_cross_entropy`] and [`Tensor::linear_cross_entropy`].
+#[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropyOptions<'a> {
     label_smoothing: f64,

@@ -11,6 +11,7 @@ use crate::handle::{RawAdamW, defaults, path_view};
 use crate::tensor::Tensor;
 
 /// Settings of [`AdamW`].
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWOptions {
     /// Decay of the first moment.

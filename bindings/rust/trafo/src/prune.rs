@@ -10,6 +10,7 @@ use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 
 /// What [`Model::prune`] leaves. A decoder-lm ignores what is said of the encoder.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct PruneOptions {
     raw: sys::trafo_prune_options,

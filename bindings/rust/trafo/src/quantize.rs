@@ -6,6 +6,7 @@ use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 
 /// How [`Model::quantize`] rounds weights: by default to int8, each weight to the nearest code, in all matrices.
+#[must_use]
 #[derive(Clone, Debug, Default)]
 pub struct QuantizeOptions {
     int4: bool,

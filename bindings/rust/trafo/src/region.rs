@@ -113,6 +113,7 @@ fn raw_inputs<const M: usize>(inputs: [&Tensor; M]) -> [*const sys::trafo_tensor
 }
 
 /// Tolerances of [`Context::gradcheck`].
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradcheckOptions {
     /// Step of the central differences.

@@ -11,6 +11,7 @@ use crate::model_config::from_i64;
 use crate::text::{Corpus, Tokenizer};
 
 /// Which weights [`Model::sparsify`] sets to zero: by default half of them, by magnitude.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct SparsifyOptions {
     sparsity: Option<f64>,

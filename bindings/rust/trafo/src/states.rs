@@ -12,6 +12,7 @@ use crate::text::{Tokenizer, expect_equal};
 
 /// The hidden states of texts, one row for each token and for the end of each text.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct HiddenStates {
     /// `[tokens, width]`, one text behind the other.
     pub values: Vec<f32>,
@@ -35,6 +36,7 @@ impl HiddenStates {
 
 /// The logits of target tokens.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Logits {
     /// `[tokens, vocabulary]`, one target behind the other, each with its end.
     pub values: Vec<f32>,

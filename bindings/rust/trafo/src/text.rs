@@ -19,6 +19,7 @@ use crate::handle::{
 /// ```
 /// let options = trafo::TokenizerOptions::new(500).bpe(true);
 /// ```
+#[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct TokenizerOptions {
     vocabulary: usize,

@@ -21,6 +21,7 @@ use crate::trainer_options::TrainerOptions;
 
 /// Result of [`Trainer::step`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StepResult {
     /// The update that was done.
     pub update: i64,
@@ -39,6 +40,7 @@ pub struct StepResult {
 }
 
 /// Makes a [`Trainer`].
+#[must_use]
 #[derive(Debug)]
 pub struct TrainerBuilder<'a> {
     model: Model,

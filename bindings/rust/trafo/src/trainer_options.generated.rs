@@ -25,6 +25,13 @@ impl Schedule {
         }
     }
 }
+named! { Schedule:
+    Constant = "constant" | "fixed",
+    Linear = "linear",
+    Cosine = "cosine",
+    InverseSqrt = "inv-sqrt" | "inverse_sqrt",
+    Noam = "noam",
+}
 /// What the optimizer keeps its two moments of every parameter in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -42,6 +49,10 @@ impl OptimizerStates {
         }
     }
 }
+named! { OptimizerStates:
+    Float32 = "fp32" | "float32",
+    EightBit = "8bit" | "eight_bit",
+}
 /// What ranks send the gradient of a lane to each other in. Sums are float32 under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -58,6 +69,10 @@ impl CommunicationDType {
             CommunicationDType::Bfloat16 => sys::TRAFO_COMMUNICATION_BFLOAT16,
         }
     }
+}
+named! { CommunicationDType:
+    Float32 = "fp32" | "float32",
+    Bfloat16 = "bf16" | "bfloat16",
 }
 /// What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under
 /// each.
@@ -80,6 +95,11 @@ impl Recompute {
         }
     }
 }
+named! { Recompute:
+    None = "none",
+    Selective = "selective",
+    Full = "full",
+}
 /// The metrics that early stopping looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -100,6 +120,11 @@ impl StoppingMetrics {
         }
     }
 }
+named! { StoppingMetrics:
+    First = "first",
+    Any = "any",
+    All = "all",
+}
 /// Which model of a run directory is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -119,6 +144,11 @@ impl RunModel {
             RunModel::Averaged => sys::TRAFO_RUN_AVERAGED,
         }
     }
+}
+named! { RunModel:
+    Best = "best",
+    Last = "last",
+    Averaged = "averaged",
 }
 setters! {
     /// Peak of the learning rate. Default 0.002.

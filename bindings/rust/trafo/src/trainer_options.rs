@@ -4,6 +4,7 @@ use trafo_sys as sys;
 
 use crate::error::{Result, check};
 use crate::handle::defaults;
+use crate::names::named;
 
 /// How often something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +70,7 @@ impl Metric {
 ///     .valid_freq(Period::Epochs(1))
 ///     .valid_metrics(&[Metric::Bleu, Metric::Ce]);
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct TrainerOptions(pub(crate) sys::trafo_trainer_options);
 

@@ -33,6 +33,7 @@ setters! {
 }
 /// How [`TranslateOptions::sampling`] draws. What is drawn follows from the model's probabilities, the seed, the number
 /// of the line, of the sample and of the token alone.
+#[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// Logits are divided by it. Default 1.

@@ -11,6 +11,7 @@ use crate::handle::{RawShortlist, defaults, path_view, views};
 use crate::text::{Tokenizer, expect_equal};
 
 /// Settings of [`Model::translate`](crate::Model::translate).
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct TranslateOptions {
     pub(crate) raw: sys::trafo_translate_options,
@@ -136,6 +137,7 @@ impl Shortlist {
 
 /// One text that the model proposes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Hypothesis {
     /// The text.
     pub text: String,
@@ -177,6 +179,7 @@ impl Alignment {
 
 /// What became of one line.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Translation {
     /// The best first; never empty.
     pub hypotheses: Vec<Hypothesis>,

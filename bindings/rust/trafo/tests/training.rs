@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
-    Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event, EventKind,
-    Metric, Model, ModelConfig, Period, QuantizeOptions, Result, RunModel, Sampling, Schedule,
-    Shortlist, Stop, StoppingMetrics, Trainer, TrainerOptions, TranslateOptions,
+    Activation, Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event,
+    EventKind, Metric, Model, ModelConfig, Period, QuantizeOptions, Result, RunModel, Sampling,
+    Schedule, Shortlist, Stop, StoppingMetrics, Trainer, TrainerOptions, TranslateOptions,
 };
 
 fn quiet(_: &Event) -> ControlFlow<()> {
@@ -707,5 +707,21 @@ fn word_scores_and_alignments() -> Result<()> {
     }
     let uneven = model.force_decode(&tokenizer, &source, &["one"], &TranslateOptions::new());
     assert_eq!(uneven.unwrap_err().code(), ErrorCode::InvalidArgument);
+    Ok(())
+}
+
+// Configuration files name choices as the command line does.
+#[test]
+fn choices_are_read_and_printed_by_name() -> Result<()> {
+    assert_eq!("inv-sqrt".parse::<Schedule>()?, Schedule::InverseSqrt);
+    assert_eq!("inverse_sqrt".parse::<Schedule>()?, Schedule::InverseSqrt);
+    assert_eq!("decoder-lm".parse::<Architecture>()?.to_string(), "decoder-lm");
+    assert_eq!("swish".parse::<Activation>()?, Activation::Silu);
+    for text in ["best", "last"] {
+        assert_eq!(text.parse::<RunModel>()?.to_string(), text);
+    }
+    let error = "nonesuch".parse::<Schedule>().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.to_string().contains("inv-sqrt"), "{error}");
     Ok(())
 }

@@ -200,7 +200,9 @@ impl Held {
                 return Err(Error::new(ErrorCode::InvalidArgument, "test", "refused"));
             }
             let one = |line: &String| {
-                vec![Hypothesis { text: line.to_uppercase(), score: -1.0, ..Hypothesis::default() }]
+                let mut shouted = Hypothesis::default();
+                (shouted.text, shouted.score) = (line.to_uppercase(), -1.0);
+                vec![shouted]
             };
             Ok((lines.iter().map(one).collect(), 0))
         })
