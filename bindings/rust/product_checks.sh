@@ -24,6 +24,24 @@ else
   echo "SKIPPED: there is no Rust $msrv here; clippy still refuses what is newer in the standard library"
 fi
 
+# A machine without what the engine's build needs gets one sentence about it, before CMake runs.
+refused() {  # WORDS ENVIRONMENT...
+  local words=$1 said
+  shift
+  if said=$(env -u TRAFO_LIB_DIR "$@" CARGO_TARGET_DIR="$folder/refused" cargo check --quiet -p trafo-sys 2>&1); then
+    echo "product_checks: a build with $* is not refused" >&2
+    exit 1
+  fi
+  grep -q "$words" <<<"$said" && ! grep -q "CMake Error" <<<"$said" || { echo "product_checks: with $*: $said" >&2; exit 1; }
+}
+refused "the engine needs sentencepiece, which pkg-config does not find. Debian: apt install" PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH=
+refused "does not run. Debian: apt install" CMAKE=/nonexistent/cmake
+refused "the C++ compiler .* does not run" CXX=/nonexistent/c++
+needed=$(sed -n 's/^cmake_minimum_required(VERSION \(.*\)\.\(.*\))/(\1, \2)/p' ../../CMakeLists.txt)
+grep -qF "CMAKE_VERSION: (u32, u32) = $needed" trafo-sys/build.rs ||
+  { echo "product_checks: trafo-sys/build.rs does not ask for CMake $needed" >&2; exit 1; }
+echo "a machine without compiler, CMake or packages is told so"
+
 ./package_checks.sh --list
 
 # compile_fail tests fail to compile for the reason they name: stable rustdoc compares the codes only under this variable.

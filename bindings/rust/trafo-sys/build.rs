@@ -26,6 +26,8 @@ fn main() {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     generate_bindings();
+    // For -sys crates that compile against trafo.h: DEP_TRAFO_INCLUDE.
+    println!("cargo:include={}", repository().join("capi/include").display());
     if env::var_os("DOCS_RS").is_some() {
         return;
     }
@@ -34,8 +36,65 @@ fn main() {
     } else if env::var_os("CARGO_FEATURE_SYSTEM").is_some() {
         link_system();
     } else {
+        if let Err(missing) = can_build() {
+            panic!("{missing}");
+        }
         link_static(&build_engine());
     }
+}
+
+/// What the CMake build of the engine needs, asked for first: CMake's own errors come after a page of its output.
+fn can_build() -> Result<(), String> {
+    let elsewhere = "Or link a library that is built already: set TRAFO_LIB_DIR to its folder (the package trafo-dev has one), or \
+                     enable the feature `system`.";
+    let system = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    if system != "linux" {
+        return Err(format!("the engine is built for Linux only, not for {system}. {elsewhere}"));
+    }
+    let install = "Debian: apt install g++ cmake pkg-config libsentencepiece-dev libhwy-dev zlib1g-dev nlohmann-json3-dev.";
+    let cmake = env::var("CMAKE").unwrap_or_else(|_| "cmake".to_string());
+    match cmake_version(&cmake) {
+        None => {
+            return Err(format!(
+                "the engine is built by CMake, and `{cmake}` does not run. {install} {elsewhere}"
+            ));
+        }
+        Some(version) if version < CMAKE_VERSION => {
+            return Err(format!(
+                "`{cmake}` is version {}.{}; the engine needs CMake {}.{} or newer (pip install cmake has one). {elsewhere}",
+                version.0, version.1, CMAKE_VERSION.0, CMAKE_VERSION.1
+            ));
+        }
+        Some(_) => {}
+    }
+    if env::var_os("HOST") == env::var_os("TARGET") {
+        let compiler = env::var("CXX").unwrap_or_else(|_| "c++".to_string());
+        if !compiler.split_whitespace().next().is_some_and(runs) {
+            return Err(format!(
+                "the C++ compiler `{compiler}` does not run. {install} {elsewhere}"
+            ));
+        }
+    }
+    for name in DEPENDENCIES.into_iter().chain(["nlohmann_json"]) {
+        if let Err(error) = pkg_config::Config::new().cargo_metadata(false).probe(name) {
+            let reason = error.to_string();
+            let reason = reason.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            return Err(format!(
+                "the engine needs {name}, which pkg-config does not find. {install} {elsewhere} ({reason})"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// As CMakeLists.txt says; product_checks.sh compares them.
+const CMAKE_VERSION: (u32, u32) = (3, 25);
+
+fn cmake_version(program: &str) -> Option<(u32, u32)> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut parts = text.lines().next()?.rsplit(' ').next()?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The repository, or the part of it that the package holds.
