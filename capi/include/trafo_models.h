@@ -190,7 +190,7 @@ typedef struct trafo_model_config {
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
-/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/options.md has a table). Fields that
+/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/reference/options.md has a table). Fields that
  * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
@@ -240,7 +240,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_quantize_options_init(trafo_quantize
  * another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_quantize(trafo_model *model, const trafo_quantize_options *options,
                                                            trafo_model **out);
-/* Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
+/* Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
  * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
  * that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *context, const char *run_directory,
@@ -381,7 +381,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 
 /* ---- LoRA adapters (Hu et al., arXiv 2106.09685): y = x W^T + alpha / rank (x A^T) B^T ----
  *
- * docs/adapters.md explains them. Each function below but trafo_model_save_adapter returns INVALID_ARGUMENT if the model has a trainer, is
+ * docs/guide/adapters.md explains them. Each function below but trafo_model_save_adapter returns INVALID_ARGUMENT if the model has a trainer, is
  * prepared for inference, or tensors of its parameters are not freed. After an error the model is unchanged. */
 
 /* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# guide_test.sh CMAKE GUIDE BUILD_DIR CC: every block of docs/c-guide.md is taken out, compiled against an installed Trafo and run,
+# guide_test.sh CMAKE GUIDE BUILD_DIR CC: every block of docs/guide/c-guide.md is taken out, compiled against an installed Trafo and run,
 # in the order of the page: later programs load what earlier ones have saved.
 set -euo pipefail
 cmake=$1 guide=$2 build=$3 cc=$4

@@ -29,7 +29,7 @@ import relink  # noqa: E402
 ROOT = relink.ROOT
 WORK = ROOT / "build" / "coverage"
 COPIES = WORK / "copies"
-DOCUMENT = ROOT / "docs" / "reliability.md"
+DOCUMENT = ROOT / "docs/design/reliability.md"
 SKIPPED = 77
 GROUPS = {
     "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
@@ -260,7 +260,7 @@ def main():
     parser.add_argument("--only-tests", action="store_true", help="only the tests")
     parser.add_argument("--no-run", action="store_true", help="take the counts that are there")
     parser.add_argument("--gaps", help="write what nothing took into this file; of the corpora into FILE.corpus")
-    parser.add_argument("--update-docs", action="store_true", help="write the tables into docs/reliability.md")
+    parser.add_argument("--update-docs", action="store_true", help="write the tables into docs/design/reliability.md")
     options = parser.parse_args()
     if not options.no_run:
         build(options.jobs)

@@ -127,7 +127,7 @@ func DefaultModelConfig() ModelConfig {
 	return modelConfig(&c)
 }
 
-// Preset gives the shape of a model by task, for example "small" (docs/options.md lists the presets). Vocabulary is the usual
+// Preset gives the shape of a model by task, for example "small" (docs/reference/options.md lists the presets). Vocabulary is the usual
 // size of a new vocabulary. The error of another name lists the names.
 func Preset(name string) (ModelConfig, error) {
 	var c C.trafo_model_config

@@ -1,5 +1,5 @@
 // What becomes of odd training text: the table that the readers are tested against and that
-// docs/data.md shows.
+// docs/guide/data.md shows.
 #pragma once
 
 #include <cstdint>

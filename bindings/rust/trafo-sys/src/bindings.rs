@@ -2055,7 +2055,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a config, whose struct_size is set, with a preset by task, for example \"small\" (docs/options.md has a table). Fields that\n the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.\n since 0.1"]
+    #[doc = " Fills a config, whose struct_size is set, with a preset by task, for example \"small\" (docs/reference/options.md has a table). Fields that\n the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.\n since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,
@@ -2170,7 +2170,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
+    #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
     pub fn trafo_model_load_run(
         context: *mut trafo_context,
         run_directory: *const ::core::ffi::c_char,

@@ -61,7 +61,7 @@ impl ModelConfig {
     pub fn new(vocabulary: usize) -> Self {
         ModelConfig(defaults(sys::trafo_model_config_init)).vocabulary(vocabulary)
     }
-    /// A preset by task, for example `small` (docs/options.md lists the presets). The error
+    /// A preset by task, for example `small` (docs/reference/options.md lists the presets). The error
     /// [`NotFound`](crate::ErrorCode::NotFound) lists the names.
     pub fn preset(name: &str, vocabulary: usize) -> Result<Self> {
         let mut config = Self::new(vocabulary);

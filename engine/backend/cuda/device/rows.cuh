@@ -14,7 +14,7 @@
 namespace trafo::cuda {
 
 // Data that is read once, in one access that keeps its place among the others. Without a hint to
-// L1: with L1::no_allocate the same kernels were 1 to 3 % slower (docs/gpu-kernel-notes.md).
+// L1: with L1::no_allocate the same kernels were 1 to 3 % slower (docs/lab/gpu-kernel-notes.md).
 template <class T, int N>
 __device__ __forceinline__ Held<T, N> load_once(const T* p) {
   if constexpr (sizeof(T) * N == 16) {
