@@ -2247,7 +2247,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`\n says which are needed least (docs/compression.md); pairs of more than 256 tokens a side are left out. The new model is on the\n same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.\n cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1"]
+    #[doc = " Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`\n says which are needed least (docs/guide/pruning.md); pairs of more than 256 tokens a side are left out. The new model is on the\n same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.\n cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1"]
     pub fn trafo_model_prune(
         model: *const trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2365,7 +2365,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u\n [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,\n docs/compression.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536\n target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,\n or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,\n or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.\n CANCELLED. since 0.1"]
+    #[doc = " Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u\n [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,\n docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536\n target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,\n or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,\n or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.\n CANCELLED. since 0.1"]
     pub fn trafo_model_factorize(
         model: *mut trafo_model,
         options: *const trafo_factorize_options,
