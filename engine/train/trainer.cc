@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kTrainerOrigin = "trainer";
 constexpr int64_t kSwapElements = 1 << 20;  // swapped at a time
-// Linear layers with fewer weights were not faster in FP8 (docs/performance.md): 1024 x 3072.
+// Linear layers with fewer weights were not faster in FP8 (docs/lab/performance-history.md): 1024 x 3072.
 constexpr int64_t kFp8LinearElements = 3 << 20;
 
 // The labels of an update: what its loss is divided by.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The manifests of docs/guide/distributed.md: Kubernetes' schema, and what their pods would run.
+"""The manifests of docs/guide/kubernetes.md: Kubernetes' schema, and what their pods would run.
 
     tests/dist/manifests.py TRANSLATE_TRAIN [--crd FILE]
 
@@ -20,7 +20,7 @@ import namespace_hosts
 import ranks
 from ranks import fail
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/distributed.md"
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/kubernetes.md"
 SHORT = ("--enc-depth 1 --dec-depth 1 --dim-emb 32 --transformer-dim-ffn 64 --transformer-heads 2 --max-length 40 --mini-batch-words 200 "
          "--dim-vocabs 120 --valid-sets /data/valid.de /data/valid.en --autotune-gemm off --cpu-threads 1 --save-freq 6u --after 6u").split()
 
