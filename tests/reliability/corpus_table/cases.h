@@ -1,5 +1,5 @@
 // What becomes of odd training text: the table that the readers are tested against and that
-// docs/guide/data.md shows.
+// docs/reference/broken-text.md shows.
 #pragma once
 
 #include <cstdint>
