@@ -45,8 +45,8 @@ struct StepResult {
 //
 // With a group of several ranks, functions that say so are collective. Each rank gives all batches
 // of an update. Batch i is in lane i mod TrainOptions::lanes; a rank computes the batches of its
-// own lanes and only counts the others (PackedBatchHost::elsewhere). It has the optimizer states of
-// a shard of the weights.
+// lanes and only counts the others (PackedBatchHost::elsewhere). It has the optimizer states of a
+// shard of the weights.
 class Trainer {
  public:
   Trainer(Context& context, Model& model, const TrainOptions& options,
@@ -79,7 +79,7 @@ class Trainer {
   // Allocates the memory for micro-batches of these sizes. They and smaller ones then allocate
   // nothing. Without this call, memory is allocated as larger batches come.
   void reserve(std::span<const BatchBucket> buckets);
-  // Steps that were recorded as graphs are recorded again: they have the GEMM kernels of before.
+  // Steps that were recorded as graphs are recorded again: they have the earlier GEMM kernels.
   void drop_graphs() { gradients_->drop_graphs(); }
   // Allocations of steps on the CPU that the plan did not have: none with fused kernels.
   int64_t unplanned_allocations() const { return gradients_->unplanned_allocations(); }
