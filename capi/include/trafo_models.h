@@ -143,9 +143,9 @@ typedef struct trafo_model_config {
   /* The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1.
    * */
   double rope_factor;
-  /* Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn
-   * fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: rope_factor divides all
-   * angles. */
+  /* Positions that a model was trained with before rope_factor (Llama 3.1): the factor divides the angles of pairs that turn
+   * fewer than rope_low_turns times in them. It divides the angles of pairs of more turns less and less. Default 0: rope_factor
+   * divides all angles. */
   int64_t rope_original_positions;
   /* Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1. */
   double rope_low_turns;
@@ -165,7 +165,7 @@ typedef struct trafo_model_config {
   uint8_t encoder_tied_layers[32];
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
-  int32_t pre_norm; /* 1: the norm stands before each block instead of after it. Default 1. */
+  int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
   /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
   int32_t tied_embeddings;
   int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
@@ -182,8 +182,8 @@ typedef struct trafo_model_config {
   int32_t qkv_biases;
   int32_t attention_output_bias; /* 1: the output of an attention has a bias in a model without biases. Default 0. */
   int32_t ffn_biases; /* 1: the feed-forward layers have biases in a model without biases. Default 0. */
-  /* What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer
-   * works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
+  /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
+   * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
   /* options: end */
 } trafo_model_config;
@@ -469,16 +469,16 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
 #define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
 
-/* What the optimizer keeps its two moments of every parameter in. */
+/* Storage type of the optimizer's two moments of every parameter. */
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
 
-/* What ranks send the gradient of a lane to each other in. Sums are float32 under each. */
+/* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
 /* bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added. */
 #define TRAFO_COMMUNICATION_BFLOAT16 1
 
-/* What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under each. */
+/* Activations that backward recomputes instead of keeping them (gradient checkpointing). Results are the same bits under each. */
 #define TRAFO_RECOMPUTE_NONE      0 /* Nothing. */
 #define TRAFO_RECOMPUTE_SELECTIVE 1 /* Outputs of norms and of activations, which are large and cheap. */
 #define TRAFO_RECOMPUTE_FULL      2 /* Everything inside a layer. */
@@ -549,30 +549,30 @@ typedef struct trafo_trainer_options {
   double ema_alpha;
   /* Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1. */
   int64_t gradient_accumulation;
-  /* Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks share them out, at least one
-   * each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its
-   * own. Default 1. */
+  /* Number of parts of an update. Each part has gradient_accumulation batches. The ranks share the parts, at least one each.
+   * The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its own.
+   * Default 1. */
   int64_t lanes;
   uint64_t seed; /* Seed of dropout and of the data order. Default 1. */
   int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
   int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */
-  /* TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.
+  /* TRAFO_OPTIMIZER_STATES_*. Storage type of the optimizer's two moments of every parameter. float64 models have float32.
    * Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
   int32_t optimizer_states;
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
   int32_t tf32;
-  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of linear layers with at
-   * least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the gradient of its weight. Scales are powers of
-   * two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;
+  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear layers with at
+   * least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its weight. Scales are powers
+   * of two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;
    * validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0. */
   int32_t fp8;
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
-  /* TRAFO_COMMUNICATION_*. What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is
-   * rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.
-   * Default TRAFO_COMMUNICATION_FLOAT32. */
+  /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
+   * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64
+   * models. Default TRAFO_COMMUNICATION_FLOAT32. */
   int32_t communication_dtype;
   int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
@@ -588,8 +588,8 @@ typedef struct trafo_trainer_options {
   int64_t memory_limit;
   int32_t drop_identical; /* 1: pairs with the same text on both sides are dropped and counted. Default 0. */
   int32_t batch_fit; /* 1: batch_tokens is chosen: the largest that the memory has room for. Default 0. */
-  /* TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes
-   * a bit. Default TRAFO_RECOMPUTE_NONE. */
+  /* TRAFO_RECOMPUTE_*. Activations that backward recomputes instead of keeping them: less memory for more time. It never
+   * changes a bit. Default TRAFO_RECOMPUTE_NONE. */
   int32_t recompute;
   /* 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least
    * 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A
@@ -619,7 +619,7 @@ typedef struct trafo_trainer_options {
   /* At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
    * ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average. */
   int64_t average_last;
-  int32_t valid_metrics; /* Bits TRAFO_METRIC_*. What validation measures. Default all. */
+  int32_t valid_metrics; /* Bits TRAFO_METRIC_*. Metrics that validation measures. Default all. */
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */

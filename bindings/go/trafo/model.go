@@ -30,7 +30,7 @@ type ModelConfig struct {
 	Heads int
 	// Longest sequence that either side may have, in tokens. Default 1024.
 	MaxPositions int
-	// Whether the norm stands before each block instead of after it. Default true.
+	// Whether the norm precedes each block instead of following it. Default true.
 	PreNorm bool
 	// Whether source, target and output share one embedding matrix. Otherwise there are three, two in a
 	// decoder-lm. Default true.
@@ -74,9 +74,9 @@ type ModelConfig struct {
 	// The angles of rotary positions are divided by it, all of them or, with RopeOriginalPositions, the slow
 	// ones. Default 1.
 	RopeFactor float64
-	// Positions that a model was trained with before RopeFactor (Llama 3.1): it divides the angles of those
-	// pairs that turn fewer than RopeLowTurns times in them, and less and less of it those of more turns.
-	// Default 0: RopeFactor divides all angles.
+	// Positions that a model was trained with before RopeFactor (Llama 3.1): the factor divides the angles of
+	// pairs that turn fewer than RopeLowTurns times in them. It divides the angles of pairs of more turns less
+	// and less. Default 0: RopeFactor divides all angles.
 	RopeOriginalPositions int
 	// Turns in RopeOriginalPositions positions up to which RopeFactor divides an angle whole. Default 1.
 	RopeLowTurns float64
@@ -94,7 +94,7 @@ type ModelConfig struct {
 	DecoderTiedLayers [TiedLayers]uint8
 	// The same for the layers of the encoder and EncoderLayers. Default: none are shared.
 	EncoderTiedLayers [TiedLayers]uint8
-	// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
+	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
 	Precision DType

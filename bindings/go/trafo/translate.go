@@ -68,11 +68,11 @@ type TranslateOptions struct {
 	ShortlistFirst int64
 	// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
 	ShortlistBest int64
-	// Whether eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text
-	// over the model's limit then loses its beginning. Default true.
+	// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over
+	// the model's limit then loses its beginning. Default true.
 	EndSource bool
-	// Whether bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of
-	// this program were not. Default false.
+	// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this
+	// program were not. Default false.
 	BeginSource bool
 	// options: end
 

@@ -1923,7 +1923,7 @@ pub struct trafo_model_config {
     pub head_width: i64,
     #[doc = " The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1."]
     pub rope_factor: f64,
-    #[doc = " Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn\n fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: rope_factor divides all\n angles."]
+    #[doc = " Positions that a model was trained with before rope_factor (Llama 3.1): the factor divides the angles of pairs that turn\n fewer than rope_low_turns times in them. It divides the angles of pairs of more turns less and less. Default 0: rope_factor\n divides all angles."]
     pub rope_original_positions: i64,
     #[doc = " Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1."]
     pub rope_low_turns: f64,
@@ -1941,7 +1941,7 @@ pub struct trafo_model_config {
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
     pub activation: i32,
-    #[doc = " 1: the norm stands before each block instead of after it. Default 1."]
+    #[doc = " 1: the norm precedes each block instead of following it. Default 1."]
     pub pre_norm: i32,
     #[doc = " 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1."]
     pub tied_embeddings: i32,
@@ -1963,7 +1963,7 @@ pub struct trafo_model_config {
     pub attention_output_bias: i32,
     #[doc = " 1: the feed-forward layers have biases in a model without biases. Default 0."]
     pub ffn_biases: i32,
-    #[doc = " What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer\n works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
+    #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2660,7 +2660,7 @@ pub struct trafo_trainer_options {
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
     pub gradient_accumulation: i64,
-    #[doc = " Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks share them out, at least one\n each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its\n own. Default 1."]
+    #[doc = " Number of parts of an update. Each part has gradient_accumulation batches. The ranks share the parts, at least one each.\n The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its own.\n Default 1."]
     pub lanes: i64,
     #[doc = " Seed of dropout and of the data order. Default 1."]
     pub seed: u64,
@@ -2668,15 +2668,15 @@ pub struct trafo_trainer_options {
     pub schedule: i32,
     #[doc = " 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1."]
     pub decay_norms_and_biases: i32,
-    #[doc = " TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
+    #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of the optimizer's two moments of every parameter. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,
-    #[doc = " 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of linear layers with at\n least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the gradient of its weight. Scales are powers of\n two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;\n validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0."]
+    #[doc = " 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear layers with at\n least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its weight. Scales are powers\n of two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;\n validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0."]
     pub fp8: i32,
     #[doc = " 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A\n prune_sparsity above 0 does the same. Default 0."]
     pub keep_zeros: i32,
-    #[doc = " TRAFO_COMMUNICATION_*. What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is\n rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.\n Default TRAFO_COMMUNICATION_FLOAT32."]
+    #[doc = " TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane\n is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64\n models. Default TRAFO_COMMUNICATION_FLOAT32."]
     pub communication_dtype: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -2698,7 +2698,7 @@ pub struct trafo_trainer_options {
     pub drop_identical: i32,
     #[doc = " 1: batch_tokens is chosen: the largest that the memory has room for. Default 0."]
     pub batch_fit: i32,
-    #[doc = " TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes\n a bit. Default TRAFO_RECOMPUTE_NONE."]
+    #[doc = " TRAFO_RECOMPUTE_*. Activations that backward recomputes instead of keeping them: less memory for more time. It never\n changes a bit. Default TRAFO_RECOMPUTE_NONE."]
     pub recompute: i32,
     #[doc = " 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least\n 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A\n cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1."]
     pub autotune_gemm: i32,
@@ -2732,7 +2732,7 @@ pub struct trafo_trainer_options {
     pub keep_last: i64,
     #[doc = " At the end the mean of this many of the newest checkpoints, which are kept for it, is written to\n ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average."]
     pub average_last: i64,
-    #[doc = " Bits TRAFO_METRIC_*. What validation measures. Default all."]
+    #[doc = " Bits TRAFO_METRIC_*. Metrics that validation measures. Default all."]
     pub valid_metrics: i32,
     #[doc = " One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU."]
     pub first_metric: i32,
@@ -3252,7 +3252,7 @@ pub struct trafo_translate_options {
     pub alignment_layer: i64,
     #[doc = " 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1."]
     pub truncate: i32,
-    #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's\n probabilities, the seed, the number of the line, of the sample and of the token alone."]
+    #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the\n model's probabilities, the seed, and the numbers of the line, the sample and the token."]
     pub sampling: i32,
     #[doc = " Sampling: logits are divided by it. Default 1."]
     pub temperature: f64,
@@ -3270,9 +3270,9 @@ pub struct trafo_translate_options {
     pub shortlist_first: i64,
     #[doc = " With a shortlist: this many of the best translations of each source token are chosen among. Default 100."]
     pub shortlist_best: i64,
-    #[doc = " 1: eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit\n then loses its beginning. Default 1."]
+    #[doc = " 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then\n loses its beginning. Default 1."]
     pub end_source: i32,
-    #[doc = " 1: bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.\n Default 0."]
+    #[doc = " 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.\n Default 0."]
     pub begin_source: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -3493,7 +3493,7 @@ pub struct trafo_evaluation_options {
     pub struct_size: usize,
     #[doc = " The SentencePiece model of tokenize flores200, which needs one. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " How often as many lines as there are are drawn with replacement (bootstrap). Default 1000."]
+    #[doc = " Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default 1000."]
     pub resamples: i64,
     #[doc = " Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345."]
     pub seed: u64,
