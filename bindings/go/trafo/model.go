@@ -235,8 +235,8 @@ func (m *Model) in(origin string, f func() *C.trafo_error) error {
 	return m.within(context.Background(), origin, func() error { return m.c.core.finish(f()) })
 }
 
-// within runs f in the engine with the open model, unless ctx ends before its turn comes. What f
-// locks is locked after the engine, everywhere: a callback, which is in the engine, may lock it too.
+// within runs f in the engine with the open model, unless ctx ends before its turn comes. Locks of f
+// are taken after the engine's, everywhere: a callback, which is in the engine, may lock it too.
 func (m *Model) within(ctx context.Context, origin string, f func() error) error {
 	if m == nil || m.c == nil {
 		return closed(origin, "the model")

@@ -336,12 +336,12 @@ func (b *eventBody) run(event *C.trafo_event) C.int32_t {
 }
 
 // Run trains until a limit of the options, early stopping, maxUpdates more updates (0: no such
-// limit), the end of ctx, an error of onEvent, or an error; call it again to go on. What is reached
-// is saved if there is a run directory, also when the run is stopped by ctx or onEvent.
+// limit), the end of ctx, an error of onEvent, or an error; call it again to go on. The progress is
+// saved if there is a run directory, also when the run is stopped by ctx or onEvent.
 //
-// onEvent, which may be nil, is called on this goroutine and may use the context, as to translate;
-// it must not call runtime.Goexit. The error of a run that ctx ended is ErrCancelled and the error of
-// ctx; that of a run that onEvent ended is ErrCancelled and the error of onEvent.
+// onEvent, which may be nil, is called on this goroutine and may use the context, as to translate; it
+// must not call runtime.Goexit. The error of a run that ctx ended is ErrCancelled and the error of
+// ctx; the error of a run that onEvent ended is ErrCancelled and the error of onEvent.
 func (t *Trainer) Run(ctx context.Context, maxUpdates int64, onEvent func(Event) error) (StopReason, error) {
 	const origin = "Trainer.Run"
 	nested, err := t.enter(ctx, origin)

@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// Sampling draws every token instead of searching. What is drawn follows from the seed, the number of the
-// line and the place in it alone. In a literal, zero fields have their defaults; those of DefaultSampling
-// are taken as they are.
+// Sampling draws every token instead of searching. The drawn tokens depend only on the seed, the number
+// of the line and the place in it. In a literal, zero fields have their defaults; those of
+// DefaultSampling are taken as they are.
 type Sampling struct {
 	// options: begin Sampling (scripts/generate_options.py)
 	// Logits are divided by it. Default 1.
