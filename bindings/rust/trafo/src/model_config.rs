@@ -76,7 +76,8 @@ impl ModelConfig {
 pub(crate) fn from_i64(value: i64) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
-// What the array cannot hold becomes a layer that no model has, and the engine refuses it by name.
+// A number that the array cannot hold becomes a layer that no model has, and the engine refuses it
+// by name.
 fn to_layers(layers: Vec<usize>) -> [u8; sys::TRAFO_TIED_LAYERS as usize] {
     let mut raw = [0; sys::TRAFO_TIED_LAYERS as usize];
     if layers.len() > raw.len() {

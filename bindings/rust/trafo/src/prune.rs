@@ -9,7 +9,7 @@ use crate::handle::{RawModel, defaults};
 use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 
-/// What [`Model::prune`] leaves. A decoder-lm ignores what is said of the encoder.
+/// Parts that [`Model::prune`] leaves. A decoder-lm ignores what is said of the encoder.
 #[derive(Clone, Debug)]
 pub struct PruneOptions {
     raw: sys::trafo_prune_options,

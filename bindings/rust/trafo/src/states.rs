@@ -13,7 +13,7 @@ use crate::text::{Tokenizer, expect_equal};
 /// The hidden states of texts, one row for each token and for the end of each text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenStates {
-    /// `[tokens, width]`, one text behind the other.
+    /// `[tokens, width]`, one text after the other.
     pub values: Vec<f32>,
     /// Elements of a row.
     pub width: usize,
@@ -36,7 +36,7 @@ impl HiddenStates {
 /// The logits of target tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logits {
-    /// `[tokens, vocabulary]`, one target behind the other, each with its end.
+    /// `[tokens, vocabulary]`, one target after the other, each with its end.
     pub values: Vec<f32>,
     /// Elements of a row.
     pub vocabulary: usize,

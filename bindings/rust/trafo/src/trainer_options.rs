@@ -30,7 +30,7 @@ impl Period {
     }
 }
 
-/// What a validation measures.
+/// A metric of validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Metric {
@@ -108,7 +108,8 @@ impl TrainerOptions {
         })?;
         Ok(options)
     }
-    /// What validations measure; the first decides what is best. Default: BLEU, chrF and cross-entropy.
+    /// Metrics that validations measure; the first decides what is best. Default: BLEU, chrF and
+    /// cross-entropy.
     pub fn valid_metrics(mut self, metrics: &[Metric]) -> Self {
         self.0.valid_metrics = metrics.iter().fold(0, |bits, metric| bits | metric.bit());
         self.0.first_metric = metrics.first().map_or(0, |metric| metric.bit());
