@@ -66,8 +66,8 @@ void cancel_with(const Call& call, const trafo_cancel* cancel, DecodeOptions& op
     };
 }
 
-// Nothing is recorded of a model with a trainer, which computes gradients of its own, or for
-// inference, whose weights stay as they are.
+// Nothing is recorded of a model with a trainer, which computes gradients itself, or for inference,
+// whose weights stay as they are.
 void record_if_trainable(const ModelObject& model, std::optional<NoGrad>& no_grad) {
   if (model.for_inference || model.model.use_count() > 1) no_grad.emplace(*model.context);
 }
