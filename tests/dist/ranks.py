@@ -98,7 +98,7 @@ class Runs:
                 del self.environment[name]
         if library:
             self.environment["TRAFO_MPI_LIBRARY"] = library
-        # What starts several processes where a test does not say it.
+        # Launchers of several processes where a test does not choose one.
         self.launchers = (["mpi"] if library else []) + ["torchrun"]
         self.launcher = self.launchers[0]
 
