@@ -124,7 +124,7 @@ def is_whole_statement(statement):
 
 
 def of_function(texts, begin, end):
-    """(operator, first token, token behind the last, new text) of a body, in the order of the text."""
+    """(operator, first token, token after the last, new text) of a body, in the order of the text."""
     body = next((i for i in range(begin, end) if texts[i] == "{"), end)
     skip = left_out(texts, body, end)
     numbers = [i for i in range(body, end) if is_number(texts[i]) and i not in skip]

@@ -9,7 +9,7 @@ import re
 
 OPENING, CLOSING = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
-# What an expression of arithmetic or relations ends at, on both sides.
+# Tokens that end an expression of arithmetic or relations, on both sides.
 DELIMITERS = ASSIGNMENTS | {",", ";", "?", ":", "&&", "||"}
 KEYWORDS = {"return", "else", "do", "case", "throw", "delete", "goto", "co_return", "co_yield", "co_await"}
 CONTROL = {"if", "for", "while", "switch", "constexpr"}  # constexpr: of an `if constexpr`
@@ -32,7 +32,7 @@ def is_operand(text):
 
 
 def expression_around(texts, pairs, at):
-    """(first token, token behind the last) of the expression that token `at` belongs to, without && and || and what is below them."""
+    """(first token, token after the last) of the expression that token `at` belongs to, without && and || and what is below them."""
     begin = at
     while begin > 0:
         text = texts[begin - 1]
