@@ -8,7 +8,7 @@ gradients), refused (the call gives an error), not expressible (it uses an argum
 wrong. Wrong are also INTERNAL errors, and gradients that are missing. --long: OpInfo's reference inputs instead of its
 samples, and as many of them as there are.
 
-Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 nothing wrong, 1
+Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 nothing wrong, 1
 something is, 77 the packages cannot be had here.
 """
 import argparse
