@@ -65,7 +65,7 @@ int32_t stand_before(const char* path, int32_t version, PluginTable* table) {
 
 // --- a device of its own ---
 
-// What the engine hands to kernels as their stream is the accelerator they run on.
+// The engine passes kernels, as their stream, the accelerator they run on.
 StreamAccelerator& of(void* device) {
   return *static_cast<StreamAccelerator*>(static_cast<testing::Accelerator*>(device));
 }

@@ -1,4 +1,4 @@
-/* Runs the misuse table, each function in a process of its own that goes on behind a case that
+/* Runs the misuse table, each function in a separate process that goes on behind a case that
  * killed it, and prints it.
  *
  *   misuse_suite [-v] [FUNCTION]
