@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
-# What is linked again; the other programs take the library at run time.
+# Programs that are linked again; the other programs take the library at run time.
 TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/dist_tests", "tests/save_faults"]
 MPI_PROGRAMS = ["tests/mpi_ranks"]  # what tests/dist/mpi_test.cc starts; builds without MPI have none
 TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "dist_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
