@@ -530,7 +530,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare(trafo_context *context, c
 /* The same with a number for b. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare_number(trafo_context *context, const trafo_tensor *a, double number,
                                                               int32_t comparison, trafo_tensor **out);
-/* a where the mask is not 0, else b; int32 allowed. What is not chosen affects neither values nor gradients. since 0.1 */
+/* a where the mask is not 0, else b; int32 allowed. The operand that is not chosen affects neither values nor gradients. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_where(trafo_context *context, const trafo_tensor *mask, const trafo_tensor *a,
                                                      const trafo_tensor *b, trafo_tensor **out);
 /* `value` where the mask is not 0, else x; int32 allowed. since 0.1 */

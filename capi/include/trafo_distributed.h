@@ -64,7 +64,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint
  * token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.
  * PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.
  * HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0
- * at PORT, the others at free ports. What ranks send is not encrypted. The ranks of a group trust each other.
+ * at PORT, the others at free ports. Traffic between ranks is not encrypted. The ranks of a group trust each other.
  * The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.
  * INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;
  * TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1 */

@@ -255,7 +255,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *mode
  * the tensor or setting in which a file differs from the first. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
                                                            size_t output_length);
-/* What trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder. */
+/* Sizes that trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder. */
 typedef struct trafo_prune_options {
   size_t struct_size;
   /* Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default
@@ -277,7 +277,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_optio
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *calibration, const trafo_prune_options *options,
                                                         const trafo_cancel *cancel, trafo_model **out);
-/* What says which weights trafo_model_sparsify sets to zero: those with the lowest score. */
+/* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix */
 #define TRAFO_PRUNE_WANDA     1 /* |weight| times the norm of its input, among the weights of the row (Sun et al., arXiv 2306.11695) */
 
@@ -399,10 +399,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_adapter(trafo_model *mode
  * adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length);
 /* Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model
- * without one. The weights of before stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
+ * without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
  * int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_merge_adapter(trafo_model *model);
-/* Gives the model the weights of before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
+/* Gives the model the weights before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unmerge_adapter(trafo_model *model);
 /* Drops the adapter. A merged one stays in the weights and can no longer be unmerged. The parameters stay frozen: see trafo_model_unfreeze.

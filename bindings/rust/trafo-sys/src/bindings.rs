@@ -1315,7 +1315,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " a where the mask is not 0, else b; int32 allowed. What is not chosen affects neither values nor gradients. since 0.1"]
+    #[doc = " a where the mask is not 0, else b; int32 allowed. The operand that is not chosen affects neither values nor gradients. since 0.1"]
     pub fn trafo_op_where(
         context: *mut trafo_context,
         mask: *const trafo_tensor,
@@ -2200,7 +2200,7 @@ unsafe extern "C" {
         output_length: usize,
     ) -> *mut trafo_error;
 }
-#[doc = " What trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder."]
+#[doc = " Sizes that trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_prune_options {
@@ -2538,12 +2538,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model\n without one. The weights of before stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:\n int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1"]
+    #[doc = " Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model\n without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:\n int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1"]
     pub fn trafo_model_merge_adapter(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Gives the model the weights of before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.\n since 0.1"]
+    #[doc = " Gives the model the weights before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.\n since 0.1"]
     pub fn trafo_model_unmerge_adapter(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -3996,7 +3996,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of a group of processes that meet at `master`, \"HOST:PORT\" or \"[IPv6]:PORT\" of at most 79 bytes of HOST, where rank 0 listens.\n Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.\n token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.\n PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.\n HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0\n at PORT, the others at free ports. What ranks send is not encrypted. The ranks of a group trust each other.\n The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.\n INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;\n TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1"]
+    #[doc = " The name of a group of processes that meet at `master`, \"HOST:PORT\" or \"[IPv6]:PORT\" of at most 79 bytes of HOST, where rank 0 listens.\n Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.\n token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.\n PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.\n HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0\n at PORT, the others at free ports. Traffic between ranks is not encrypted. The ranks of a group trust each other.\n The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.\n INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;\n TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1"]
     pub fn trafo_group_id_of_master(
         master: *const ::core::ffi::c_char,
         master_length: usize,
