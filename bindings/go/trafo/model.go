@@ -343,11 +343,11 @@ type ParameterInfo struct {
 	Elements int64
 	DType    DType // of the values
 	Frozen   bool
-	// What learning rate and weight decay are multiplied with.
+	// Factors of the learning rate and the weight decay.
 	LearningRateFactor, WeightDecayFactor float64
 	Rows, Columns                         int64 // a vector has one row
 	Bits                                  int64 // of an element in files: 4 of an int4 matrix, whose DType is Int8
-	// What Model.Quantize made of a matrix, in dB; NaN: not known.
+	// Signal-to-noise ratio of a matrix after Model.Quantize, in dB; NaN: not known.
 	SignalToNoise float64
 }
 

@@ -131,8 +131,8 @@
 //! # }
 //! ```
 //!
-//! On CUDA models compute in [`DType::BF16`] with float32 weights if [`ModelConfig::precision`] says so. What training
-//! will take of a device's memory is known before it begins: [`MemoryPlan`].
+//! On CUDA models compute in [`DType::BF16`] with float32 weights if [`ModelConfig::precision`] says so. The
+//! memory that training will take of a device is known before it begins: [`MemoryPlan`].
 //!
 //! # Stopping
 //!

@@ -51,7 +51,7 @@ pub struct ParameterInfo {
     pub columns: usize,
     /// Bits of an element in files: 4 of an int4 matrix, whose `dtype` is `I8`.
     pub bits: usize,
-    /// What [`Model::quantize`] made of a matrix, in dB; NaN: not known.
+    /// Signal-to-noise ratio of a matrix after [`Model::quantize`], in dB; NaN: not known.
     pub signal_to_noise: f64,
 }
 

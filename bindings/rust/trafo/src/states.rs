@@ -1,4 +1,4 @@
-//! What a model computes of texts, token by token.
+//! A model's states of texts, token by token.
 
 use std::ops::Range;
 use std::ptr;
