@@ -60,7 +60,7 @@ if [[ $(cat "$build/complete" 2>/dev/null) != "$pinned" ]]; then
   echo "$pinned" >"$build/complete"
 fi
 
-# GCC looks in the folders of its own system before the folders of --sysroot: -B is for crt1.o, -L for
+# GCC looks in the folders of its system before the folders of --sysroot: -B is for crt1.o, -L for
 # libc.so.
 libraries=$root/usr/lib/x86_64-linux-gnu
 link="--sysroot=$root -B$libraries -L$libraries -L$root/lib/x86_64-linux-gnu -static-libstdc++ -static-libgcc -L$root/unwind $root/glibc_2_31.o -Wl,-z,defs -Wl,--exclude-libs,ALL"

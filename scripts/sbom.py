@@ -75,7 +75,7 @@ PLUGINS = {"libtrafo_mpi.so", "libtrafo_tcp.so"}
 
 
 def output_of(command):
-    """What a command prints; nothing if it cannot be run."""
+    """The output of a command; nothing if it cannot be run."""
     if not shutil.which(command[0]):
         return ""
     done = subprocess.run(command, capture_output=True, text=True)
@@ -158,7 +158,7 @@ STATIC_PACKAGES = {"libstdc++-12-dev": "libstdc++", "zlib1g-dev": "libz"}
 
 
 def static_components(files):
-    """What scripts/portable-package.sh links statically."""
+    """Libraries that scripts/portable-package.sh links statically."""
     for digest, path in re.findall(r"^([0-9a-f]{64})  (\S+(?:\.dsc|libgcc\S+\.deb))$", files.read_text(encoding="utf-8"), re.M):
         source, version = path.split("/")[1], path.rsplit("_", 2 if path.endswith(".deb") else 1)[1].removesuffix(".dsc")
         name, licence, home = LINKED[STATIC[source]]
