@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each way of making a model smaller costs and brings, on German-English text (Multi30k): one command makes the whole table.
+"""Cost and gain of each way of making a model smaller, on German-English text (Multi30k): one command makes the whole table.
 
     python3 tests/bench/compression_table.py --data DIR [--work DIR] [--phases make,quality,speed] [--device cuda]
 

@@ -38,7 +38,7 @@ def run(command, **options):
 
 
 class Programs:
-    """What trains: a call gives the target tokens of so many updates."""
+    """A function that trains: a call gives the target tokens of so many updates."""
 
     def __init__(self, arguments, python):
         self.work, self.threads = pathlib.Path(arguments.work), arguments.threads

@@ -10,8 +10,8 @@ room in advance (reserve). The same seed and the same sources give the same muta
 as there can be. They lie in --files files, which are drawn from all folders, since every file that has some must be compiled.
 
 The copies of the mutated files (build/mutation/generated/tree) hold both forms of every place of the sample (places.py); they are
-compiled once and linked with the other objects of the release build. What does not compile (a constant expression, an operator that a
-type does not have) is left out, and the next of the order takes its place. Then a mutation costs no more than the tests that reach it
+compiled once and linked with the other objects of the release build. Mutations that do not compile (a constant expression, an operator that a
+type does not have) are left out, and the next of the order takes its place. Then a mutation costs no more than the tests that reach it
 (reach.py).
 
 A mutation that no test notices is in survivors.toml with the reason why it changes nothing that a test could see, or it is a failure.
@@ -163,7 +163,7 @@ def of_function(texts, begin, end):
 
 
 def place_of(text, tokens, texts, pairs, operator, first, last, new):
-    """What of the text has two forms; its number comes with the sample."""
+    """The part of the text that has two forms; its number comes with the sample."""
     begin, end = tokens[first][1], tokens[last - 1][2]
     if operator in ("statement", "condition"):
         return places.Place(0, operator, begin, end, "")

@@ -66,7 +66,7 @@ class Place:
         self.number, self.kind, self.begin, self.end, self.wrong = number, kind, begin, end, wrong
 
     def wrapped(self, right):
-        """What stands before and behind `right`."""
+        """The text before and after `right`."""
         here = f"trafo::mutated_here({self.number})"
         if self.kind == "statement":
             return f"if (!{here}) ", ""

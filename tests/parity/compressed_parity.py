@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What translate-train exports as hf-compressed, read by compressed-tensors and run by transformers.
+"""Exports of translate-train as hf-compressed, read by compressed-tensors and run by transformers.
 
     python3 tests/parity/compressed_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
 

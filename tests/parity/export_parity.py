@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What translate-train exports, loaded by the programs it is exported for; what it imports, made by one of them.
+"""Exports of translate-train, loaded by the programs they are made for; imports, made by one of them.
 
     python3 tests/parity/export_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
 

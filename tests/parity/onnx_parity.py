@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What translate-train exports as ONNX, run by ONNX Runtime or, with --runtime openvino, by OpenVINO.
+"""Exports of translate-train as ONNX, run by ONNX Runtime or, with --runtime openvino, by OpenVINO.
 
     python3 tests/parity/onnx_parity.py [--translate-train build/release/translate-train] [--cases build/release/tests/onnx_cases]
 

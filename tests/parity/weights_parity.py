@@ -67,7 +67,7 @@ def read_model_bin(path):
 
 
 def check_against_converter(checks, program, run):
-    """What CTranslate2's converter for Llama models makes of our directory for transformers is what we write."""
+    """CTranslate2's converter for Llama models makes our files from our directory for transformers."""
     import ctranslate2
     folder = os.path.join(program.folder, run + "-hf")
     program.run("export", "-m", run, "--to", "hf-llama", "-o", folder, "--quiet")

@@ -1,4 +1,4 @@
-"""What generate.py cannot read in the headers: good values, and which wrong ones fit a number.
+"""Facts that generate.py cannot read in the headers: good values, and which wrong ones fit a number.
 
 A parameter is 'function.name'. Expectations: refused (an error), accepted (no error: documented as harmless), either.
 """
