@@ -63,7 +63,7 @@ struct GemmParams {
   bool accumulate_column_sums = false;
 
   // Only for grouped_gemm() and where Backend::sums_in_gemm(): float32 [m], (+)= the sums over k of
-  // A, the gradient of a bias beside that of its weight.
+  // A, the gradient of a bias beside its weight's.
   void* a_sums = nullptr;
   bool accumulate_a_sums = false;
 };

@@ -1,5 +1,5 @@
-// What a model is: everything that decides the shapes of its parameters and the function it
-// computes.
+// Configuration of a model: everything that decides the shapes of its parameters and the function
+// it computes.
 #pragma once
 
 #include <cstdint>
