@@ -83,7 +83,7 @@ def page(schema):
             options(schema.tables["training"]) + ["", "## Decoding", "",
             "C: `trafo_translate_options`; Rust and Go: `TranslateOptions`, with the options of sampling in a",
             "`Sampling`. The flags are those of `translate-train translate`.", ""] + options(decoding) + ["", "## Evaluation", "",
-            "C: `trafo_evaluation_options`; Rust and Go: `EvaluationOptions`. The flags are those of `translate-train eval`.", ""] +
+            "C: `trafo_evaluation_options`; Rust and Go: `EvaluationOptions`. The flags belong to `translate-train eval`.", ""] +
             options(schema.tables["evaluation"]) + ["", "## Presets", "",
             "`trafo_model_config_preset` and `trafo_trainer_options_preset` fill a preset.",
             "`translate-train train --task` takes its values as defaults.", ""] + presets(schema) + ["", "## Flags of translate-train train", ""] + flags(schema))[:-1]
