@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The manifests of docs/guide/kubernetes.md: Kubernetes' schema, and what their pods would run.
+"""The manifests of examples/kubernetes: Kubernetes' schema, and what their pods would run.
 
     tests/dist/manifests.py TRANSLATE_TRAIN [--crd FILE]
 
@@ -20,7 +20,7 @@ import namespace_hosts
 import ranks
 from ranks import fail
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/guide/kubernetes.md"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples/kubernetes"
 SHORT = ("--enc-depth 1 --dec-depth 1 --dim-emb 32 --transformer-dim-ffn 64 --transformer-heads 2 --max-length 40 --mini-batch-words 200 "
          "--dim-vocabs 120 --valid-sets /data/valid.de /data/valid.en --autotune-gemm off --cpu-threads 1 --save-freq 6u --after 6u").split()
 
@@ -118,10 +118,10 @@ def main():
         print(f"manifests: skipped: {error}")
         return namespace_hosts.SKIPPED
     namespace_hosts.enter("manifests")
-    documents = [document for block in re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S) for document in yaml.safe_load_all(block)]
+    documents = [document for path in sorted(FOLDER.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())]
     jobs = [document for document in documents if document["kind"] in ("Job", "PyTorchJob")]
     if len(jobs) < 2:
-        fail(f"{PAGE} has {len(jobs)} jobs")
+        fail(f"{FOLDER} has {len(jobs)} jobs")
     check_schemas(documents, arguments.crd)
     with tempfile.TemporaryDirectory(prefix="manifests-") as name:
         folder = pathlib.Path(name).resolve()
