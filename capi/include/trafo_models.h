@@ -1,7 +1,7 @@
 /*
  * Trafo: tokenizers, corpora, models and training. Include trafo.h; its rules hold here.
  *
- * A token is an id of the vocabulary, which stands for a SentencePiece subword. Lengths in tokens count the final </s>.
+ * A token is an id of the vocabulary, which represents a SentencePiece subword. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_MODELS_H
 #define TRAFO_MODELS_H
@@ -322,7 +322,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_factorize_options_init(trafo_factori
 /* Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u
  * [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,
  * docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536
- * target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same
+ * target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is measured on the layer's outputs. The new model is on the same
  * context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,
  * or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,
  * or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.
@@ -364,7 +364,7 @@ typedef struct trafo_parameter_info {
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_info(const trafo_model *model, int64_t index,
                                                                      trafo_parameter_info *out, size_t struct_size);
 /* Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and
- * backward work for them. '*' stands for any characters, '?' for one: "encoder.*" and "*embedding.weight" leave the decoder to be
+ * backward work for them. '*' matches any characters, '?' one: "encoder.*" and "*embedding.weight" leave the decoder to be
  * trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:
  * none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory
  * continues with the same parameters frozen. since 0.1 */
@@ -638,7 +638,7 @@ typedef struct trafo_memory_plan {
   int64_t limit_bytes;       /* memory that training may use; 0: unknown */
   int64_t device_bytes;      /* total memory of the device; 0: the device was not asked */
   int64_t free_bytes;        /* free memory of the device before training; 0: the device was not asked */
-  int64_t teacher_bytes;     /* the weights of the teacher; 0: there is none */
+  int64_t teacher_bytes;     /* the weights of the teacher; 0 without one */
 } trafo_memory_plan;
 
 /* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
@@ -663,7 +663,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
                                                               int64_t source_tokens, int64_t target_tokens,
                                                               trafo_memory_plan *out, size_t struct_size);
 
-/* The defaults. Training has no limit of its own then. since 0.1 */
+/* The defaults. Training then has no limit. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,

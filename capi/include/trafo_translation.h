@@ -140,10 +140,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, con
                                                          size_t count, const trafo_translate_options *options,
                                                          const trafo_cancel *cancel, trafo_translations **out);
 
-/* The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are
- * its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are
+/* The hidden states of every token of `count` lines and of the end after each line: *out_states [T, width]. With an encoder they are
+ * its output, of a decoder-lm the last layer's, before the output projection. The lines follow each other: the states of line i are
  * rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean
- * take them. One pass over all lines, without dropout; the dtype is that of the model. The pass is recorded while gradients are on
+ * take them. One pass over all lines, without dropout; the dtype is the model's. The pass is recorded while gradients are on
  * (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which trafo_model_get_parameter gives. With a
  * trainer or after trafo_model_prepare_inference it is not recorded. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the
  * model was trained with another vocabulary. since 0.1 */

@@ -1009,7 +1009,7 @@ pub struct trafo_attention_options {
     pub reserved: i32,
     #[doc = " on probabilities; default off"]
     pub dropout: trafo_dropout,
-    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are those of trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
+    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
     pub mask: *const trafo_tensor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1561,7 +1561,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With\n weight_decay 0, the default, it is Adam. Groups of parameters with settings of their own have an optimizer each. options may be\n NULL. since 0.1"]
+    #[doc = " An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With\n weight_decay 0, the default, it is Adam. Groups of parameters with different settings need an optimizer each. options may be\n NULL. since 0.1"]
     pub fn trafo_adamw_new(
         context: *mut trafo_context,
         parameters: *const *mut trafo_tensor,
@@ -1590,7 +1590,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are\n zeroed, and the options stay those of trafo_adamw_new. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of\n another shape or dtype or another number of parameters, CORRUPT_FILE what is damaged; nothing has changed then. since 0.1"]
+    #[doc = " Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are\n zeroed, and the options of trafo_adamw_new stay. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of\n another shape or dtype or another number of parameters, CORRUPT_FILE what is damaged; nothing has changed then. since 0.1"]
     pub fn trafo_adamw_load(
         optimizer: *mut trafo_adamw,
         path: *const ::core::ffi::c_char,
@@ -1614,7 +1614,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One update of SGD for each leaf p that has a gradient g, which is zeroed then: v = momentum v + g + weight_decay p,\n p = p - learning_rate v. `velocities` has a tensor like each parameter, zeros at first; it may be NULL if momentum is 0. Call it\n once for each group of parameters with settings of their own. Parameters are float32, or float64 on the CPU. since 0.1"]
+    #[doc = " One update of SGD for each leaf p that has a gradient g, which is zeroed then: v = momentum v + g + weight_decay p,\n p = p - learning_rate v. `velocities` has a tensor like each parameter, zeros at first; it may be NULL if momentum is 0. Call it\n once for each group of parameters with different settings. Parameters are float32, or float64 on the CPU. since 0.1"]
     pub fn trafo_sgd_step(
         context: *mut trafo_context,
         parameters: *const *mut trafo_tensor,
@@ -2365,7 +2365,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u\n [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,\n docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536\n target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,\n or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,\n or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.\n CANCELLED. since 0.1"]
+    #[doc = " Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u\n [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,\n docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536\n target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is measured on the layer's outputs. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,\n or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,\n or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.\n CANCELLED. since 0.1"]
     pub fn trafo_model_factorize(
         model: *mut trafo_model,
         options: *const trafo_factorize_options,
@@ -2476,7 +2476,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' stands for any characters, '?' for one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory\n continues with the same parameters frozen. since 0.1"]
+    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' matches any characters, '?' one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory\n continues with the same parameters frozen. since 0.1"]
     pub fn trafo_model_freeze(
         model: *mut trafo_model,
         pattern: *const ::core::ffi::c_char,
@@ -2888,7 +2888,7 @@ pub struct trafo_memory_plan {
     pub device_bytes: i64,
     #[doc = " free memory of the device before training; 0: the device was not asked"]
     pub free_bytes: i64,
-    #[doc = " the weights of the teacher; 0: there is none"]
+    #[doc = " the weights of the teacher; 0 without one"]
     pub teacher_bytes: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2954,7 +2954,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The defaults. Training has no limit of its own then. since 0.1"]
+    #[doc = " The defaults. Training then has no limit. since 0.1"]
     pub fn trafo_trainer_options_init(
         options: *mut trafo_trainer_options,
         struct_size: usize,
@@ -3462,7 +3462,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is that of the model. The pass is recorded while gradients are on\n (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which trafo_model_get_parameter gives. With a\n trainer or after trafo_model_prepare_inference it is not recorded. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the\n model was trained with another vocabulary. since 0.1"]
+    #[doc = " The hidden states of every token of `count` lines and of the end after each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines follow each other: the states of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is the model's. The pass is recorded while gradients are on\n (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which trafo_model_get_parameter gives. With a\n trainer or after trafo_model_prepare_inference it is not recorded. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the\n model was trained with another vocabulary. since 0.1"]
     pub fn trafo_model_hidden_states(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3927,7 +3927,7 @@ pub struct trafo_group_options {
     pub struct_size: usize,
     #[doc = " 0 to size - 1. Default 0."]
     pub rank: i32,
-    #[doc = " number of ranks. Default 1. With MPI, rank -1 and size 0 are those of MPI_COMM_WORLD."]
+    #[doc = " number of ranks. Default 1. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's."]
     pub size: i32,
     #[doc = " TRAFO_TRANSPORT_* of the id"]
     pub transport: i32,
@@ -4008,7 +4008,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.\n TRAFO_TRANSPORT_TCP: ranks are processes or threads. INVALID_ARGUMENT also: what answers at the master has another token or is no rank.\n IO: rank 0 cannot listen at its port. VERSION: a rank has another release. UNSUPPORTED: libtrafo_tcp.so was not found. A rank whose\n process or host dies ends the group of all, at once or after about 45 seconds.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. TRAFO_TRANSPORT_NCCL takes an id of MPI or TCP as well:\n the processes exchange over NCCL, and all else over MPI or TCP. since 0.1"]
+    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a separate thread. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.\n TRAFO_TRANSPORT_TCP: ranks are processes or threads. INVALID_ARGUMENT also: what answers at the master has another token or is no rank.\n IO: rank 0 cannot listen at its port. VERSION: a rank has another release. UNSUPPORTED: libtrafo_tcp.so was not found. A rank whose\n process or host dies ends the group of all, at once or after about 45 seconds.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from MPI's.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a separate thread, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. TRAFO_TRANSPORT_NCCL takes an id of MPI or TCP as well:\n the processes exchange over NCCL, and all else over MPI or TCP. since 0.1"]
     pub fn trafo_group_new(
         context: *mut trafo_context,
         options: *const trafo_group_options,
@@ -4046,7 +4046,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1"]
+    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1"]
     pub fn trafo_trainer_new_in_group(
         group: *mut trafo_group,
         model: *mut trafo_model,
