@@ -9,7 +9,7 @@ import "context"
 type FactorizeOptions struct {
 	Rank   int      // of all factors; 0: Ratio chooses the ranks
 	Ratio  float64  // share of the weights of the matrices that stays, above 0 and below 1; 0: Rank says
-	Layers []string // patterns of names as of Model.Freeze: the matrices; none: those of all linear layers
+	Layers []string // patterns of names as of Model.Freeze: the matrices; none: all linear layers
 	// Pairs that show what the layers multiply, and the model's Tokenizer. Both are needed.
 	Calibration *Corpus
 	Tokenizer   *Tokenizer

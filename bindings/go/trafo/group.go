@@ -18,7 +18,7 @@ func NewLocalGroup() (GroupID, error) {
 	return newGroup(TransportLocal)
 }
 
-// NewNCCLGroup names a new group of goroutines of this process, each on a GPU of its own, between which
+// NewNCCLGroup names a new group of goroutines of this process, each on a separate GPU, between which
 // NCCL moves the bytes: they join with TransportNCCL. The first call loads NCCL: the file that
 // TRAFO_NCCL_LIBRARY in the environment names, or libnccl.so.2 beside libtrafo_cuda.so or on the
 // loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment of C unless it is set. ErrUnsupported:

@@ -18,7 +18,7 @@ pub struct GroupId {
 }
 
 impl GroupId {
-    /// A new group of threads of this process, which train on the CPU or each on a GPU of its own.
+    /// A new group of threads of this process, which train on the CPU or each on a separate GPU.
     pub fn local() -> Result<Self> {
         Self::of(sys::TRAFO_TRANSPORT_LOCAL)
     }
@@ -27,7 +27,7 @@ impl GroupId {
     pub fn mpi() -> Result<Self> {
         Self::of(sys::TRAFO_TRANSPORT_MPI)
     }
-    /// A new group of threads of this process, each on a GPU of its own, between which NCCL moves the bytes.
+    /// A new group of threads of this process, each on a separate GPU, between which NCCL moves the bytes.
     ///
     /// The first call loads NCCL: the file that `TRAFO_NCCL_LIBRARY` in the environment names, or `libnccl.so.2` beside
     /// `libtrafo_cuda.so` or on the loader's path. It sets `NCCL_NVLS_ENABLE=0` in the environment unless it is set, so

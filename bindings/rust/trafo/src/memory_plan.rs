@@ -33,7 +33,7 @@ pub struct MemoryPlan {
     pub gradients: i64,
     /// The optimizer's moments, and the mean of the weights under `ema_alpha`.
     pub optimizer: i64,
-    /// The weights of the teacher; 0: there is none.
+    /// The weights of the teacher; 0 without one.
     pub teacher: i64,
     /// Memory that forward and backward keep and use.
     pub activations: i64,

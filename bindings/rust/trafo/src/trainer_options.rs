@@ -95,7 +95,7 @@ fn same<T>(value: T) -> T {
 }
 
 impl TrainerOptions {
-    /// The defaults; training has no limit of its own.
+    /// The defaults; training has no limit.
     pub fn new() -> Self {
         TrainerOptions(defaults(sys::trafo_trainer_options_init))
     }
