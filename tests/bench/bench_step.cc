@@ -15,8 +15,8 @@
 // its batch from host memory, as training does, and where the trainer works ahead of the device so
 // does this; --on-device: the batch is on the device before the first step, as the peer's does.
 // --ranks: N threads train one model, each with the batch of the workload; on GPUs each has its
-// own, from that of --device on. Copy engines move bytes between them, with --nccl NCCL does, and
-// with --overlap beside the backward pass. tok_s is the sum over all. --communication-dtype: what
+// own, from --device on. Copy engines move bytes between them, with --nccl NCCL does, and with
+// --overlap beside the backward pass. tok_s is the sum over all. --communication-dtype: what
 // gradients are rounded to, and travel in. --quantize-bits and --layer-drop: as of train.
 // --no-output-bias: models without one, as GPT-2 and the models of the comparison script are.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below

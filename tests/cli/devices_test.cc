@@ -44,7 +44,7 @@ TEST_F(DevicesCli, SeveralDevicesTrainLikeOne) {
   EXPECT_EQ(read_file(file("cut/config.yml")).find("devices:"), std::string::npos);
   trained({"train", "--model", "cut", "--after", "20u", "--devices", "cpu,cpu"});
   expect_same("one", "cut", "20");
-  // Without a word they are those of the run.
+  // Without a flag they are the run's.
   const Outcome again = trained({"train", "--model", "cut", "--after", "21u"});
   EXPECT_NE(again.err.find("2 ranks: "), std::string::npos) << again.err;
 }

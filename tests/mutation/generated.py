@@ -94,7 +94,7 @@ def left_out(texts, begin, end):
         if texts[at] in MESSAGES | IN_ADVANCE and texts[at + 1:at + 2] == ["("]:
             last = closing(texts, at + 1, "(", end)
             first_comma = next((i for i in range(at + 2, last) if texts[i] == "," and texts[at + 2:i].count("(") == texts[at + 2:i].count(")")), last)
-            # The condition of require() counts, what comes behind it does not.
+            # The condition of require() counts, the text after it does not.
             out.update(range(first_comma if texts[at] in ("require", "check") else at, last + 1))
             at = last
         elif texts[at] == "<" and at > begin and re.match(r"(static_cast|vector|span|optional|pair|unique_ptr|shared_ptr|array|map|"
@@ -152,7 +152,7 @@ def of_function(texts, begin, end):
             last = closing(texts, at + 1, "(", end)
             if ";" not in texts[at + 2:last]:
                 yield "condition", at + 1, last + 1, None
-        # A call or an assignment that stands alone.
+        # A call or an assignment that is a statement.
         if before in (";", "{", "}") and re.match(r"[A-Za-z_]", token) and token not in (
                 "return", "const", "auto", "if", "for", "while", "do", "switch", "case", "default", "break", "continue", "using", "throw",
                 "static", "constexpr", "try", "else", "struct", "int", "bool", "float", "double", "size_t", "uint32_t", "int64_t"):

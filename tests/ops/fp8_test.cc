@@ -324,8 +324,8 @@ Doubles through_fp8(const Doubles& values, Fp8Format format, double bound) {
   return out;
 }
 
-// y, dx and dW are those of ops::linear on what FP8 leaves of x, W and dy, db that of all digits.
-// Rows that are no multiple of 16 are padded in dW.
+// y, dx and dW equal ops::linear's for x, W and dy rounded to FP8, db for unrounded ones. Rows that
+// are no multiple of 16 are padded in dW.
 TEST_P(Fp8OnDevice, ALinearLayerIsThatOfItsDefinition) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 2);
   struct Size {

@@ -45,7 +45,7 @@ struct NamedCase {
   const char* text;
   AttentionCase problem;
   const char* forward;
-  const char* backward;  // "": there is none
+  const char* backward;  // "": no kernel
 };
 
 std::vector<NamedCase> common_cases() {

@@ -306,7 +306,7 @@ def close(what, ours, reference):
 def compared(context, call, op, sample):
     """An empty string, or what is wrong."""
     import torch
-    # Leaves of their own: some samples are views of memory that they share.
+    # Separate leaves: some samples are views of memory that they share.
     sample = sample.transform(lambda x: x.detach().clone().requires_grad_(x.requires_grad)
                               if isinstance(x, torch.Tensor) else x)
     reference = op(sample.input, *sample.args, **sample.kwargs)

@@ -36,7 +36,7 @@ int in_child(const std::function<int()>& work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// A separate file system with `options` ("size=1m"); errno says why there is none.
+// A separate file system with `options` ("size=1m"); errno has the reason of a failure.
 bool mount_small(const fs::path& at, const char* options) {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

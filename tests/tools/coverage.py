@@ -195,7 +195,7 @@ def read_counts(profile, without=None):
             files[name].lines[int(number)] += int(count)
     source = Source()
     functions = json.loads(exported(profile, "text"))["data"][0]["functions"]
-    mangled = "\n".join(function["name"].split(":")[-1] for function in functions)  # those of one source have its name before theirs
+    mangled = "\n".join(function["name"].split(":")[-1] for function in functions)  # local functions of a source have its name before theirs
     names = subprocess.run(["c++filt", "-i"], input=mangled, capture_output=True, text=True, check=True).stdout.splitlines()
     for function, signature in zip(functions, names):
         add_branches(function, files, source)

@@ -125,7 +125,7 @@ def link(target, objects, folder, flags, compiler=None):
 
 def relink(wanted, folder, jobs, copies=None, compile_flags=(), link_flags=(), kernel_flags=(), compiler=None, programs=()):
     """wanted(source, files): whether an object is compiled anew; compile_flags: a list, or what gives it for a source; kernel_flags: for
-    SIMD code, behind compile_flags; compiler: in the place of the release build's. Test programs, further `programs` and the library go
+    SIMD code, after compile_flags; compiler: in the place of the release build's. Test programs, further `programs` and the library go
     to `folder`, by their names in the build."""
     commands, files = compile_commands(), files_of_objects()
     flags = compile_flags if callable(compile_flags) else lambda source: list(compile_flags)

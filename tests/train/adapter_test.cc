@@ -492,7 +492,7 @@ TEST_F(AdapterFiles, OfAnotherBaseAreRefusedByName) {
                [&] { load_adapter(*context_, *model, path("vocabulary")); });
 }
 
-// Other weights of the same shape; those of the base rounded to bfloat16 are the same.
+// Other weights of the same shape; the base's rounded to bfloat16 are the same.
 TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
   const ModelConfig config = form_of("encdec");
   const auto model = make_model(*context_, config, 5);

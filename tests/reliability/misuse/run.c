@@ -291,7 +291,7 @@ static void run_inside(const misuse_function* f, const struct outer* outer, int 
   free(arguments);
 }
 
-/* Every callback; from one on that kills, the parent goes on behind it. _free also of the handle
+/* Every callback; from one on that kills, the parent goes on after it. _free also of the handle
  * that the outer call uses. */
 static void run_callbacks(const misuse_function* f) {
   for (; shared->next < OUTERS;) run_inside(f, &outers[shared->next++], 0);
