@@ -56,8 +56,9 @@ class Trainer {
   // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
   // label of positive weight; NON_FINITE after max_non_finite_steps updates in a row that were
-  // skipped or had a loss of a diverged model; exceptions of the model. After any error but
-  // NON_FINITE and PEER_LOST the trainer is unchanged, but that a due pruning may have been made.
+  // skipped or had a loss of a diverged model; exceptions of the model. Errors other
+  // than NON_FINITE and PEER_LOST leave the trainer unchanged, except that they may follow a due
+  // pruning.
   // Collective: an error of one rank is thrown by all, as AgreedError.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
