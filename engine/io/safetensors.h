@@ -73,7 +73,7 @@ struct TensorInfo {
 };
 
 class SafetensorsSource;  // a file or a buffer, read at offsets
-// The element types that a reader allows: the types of DType, those and the types of quantized
+// The element types that a reader allows: the types of DType, in addition the types of quantized
 // weights (I8, U8 and F16), or every type of the format. See TensorInfo::foreign.
 enum class ElementTypes { ours, ours_and_codes, all };
 
