@@ -88,7 +88,7 @@ class SafetensorsReader {
   static SafetensorsReader open_no_follow(const std::filesystem::path& path);
   // For files of other programs: ElementTypes::all.
   static SafetensorsReader open_foreign(const std::filesystem::path& path);
-  // `bytes` must outlive the reader; Messages show `label` instead of the file name.
+  // `bytes` must outlive the reader; messages show `label` instead of the file name.
   static SafetensorsReader from_memory(std::span<const std::byte> bytes, std::string label,
                                        ElementTypes types = ElementTypes::ours);
 
