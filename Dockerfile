@@ -1,4 +1,4 @@
-# Trafo in containers. docs/deployment.md says what each image is for and what was tried.
+# Trafo in containers. docs/guide/deployment.md says what each image is for and what was tried.
 #
 #   docker build --target test .                                                  builds and runs all tests
 #   docker build --target cli -t translate-train .                                the trainer

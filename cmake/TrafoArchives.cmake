@@ -1,5 +1,6 @@
-# What `cpack` makes (scripts/package.sh): trafo_*.deb (library and translate-train), trafo-dev_*.deb (headers, static library, files for
-# CMake and pkg-config) and a tar of both, which also has the libraries that they need, but for glibc and the run-time libraries of GCC.
+# Packages that `cpack` makes (scripts/package.sh): trafo_*.deb (library and translate-train), trafo-dev_*.deb (headers, static library,
+# files for CMake and pkg-config) and a tar of both, which also has the libraries that they need, but for glibc and the run-time
+# libraries of GCC.
 include(GNUInstallDirs)
 if(NOT TARGET translate-train)
   return()
@@ -7,7 +8,8 @@ endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/trafo RENAME copyright COMPONENT library)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/trafo-dev RENAME copyright COMPONENT development)
 
-# Component `bundled`, of the tar alone. What stays out belongs to the system: glibc, and libstdc++ and libgcc, of which the newest serves all.
+# Component `bundled`, of the tar alone. Libraries that stay out belong to the system: glibc, and libstdc++ and libgcc, of which the newest
+# serves all.
 install(CODE "
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES \"$<TARGET_FILE:translate-train>\" LIBRARIES \"$<TARGET_FILE:trafo>\"
     RESOLVED_DEPENDENCIES_VAR needed CONFLICTING_DEPENDENCIES_PREFIX conflicting

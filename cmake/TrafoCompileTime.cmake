@@ -49,7 +49,7 @@ function(trafo_unity_build target)  # a further argument: files in a group
   endif()
 endfunction()
 
-# A file that has options of its own, or SKIP_UNITY_BUILD_INCLUSION, stays alone. Files of trafo_compile_quickly have groups of their own.
+# A file that has separate options, or SKIP_UNITY_BUILD_INCLUSION, stays alone. Files of trafo_compile_quickly have separate groups.
 function(trafo_group_sources target size)
   get_target_property(sources ${target} SOURCES)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}_groups)

@@ -1,5 +1,5 @@
 # Which compute capabilities libtrafo_cuda.so gets machine code for. A card without machine code compiles the PTX when it is first
-# used, which takes minutes, and has no kernels of its own kind.
+# used, which takes minutes, and has no kernels made for it.
 
 # Of a release: A100, RTX 30, RTX 40 and L4, H100, B200, RTX 50. 8.7 runs the code for 8.6.
 set(TRAFO_CUDA_RELEASE_ARCHITECTURES 80 86 89 90a 100 120)

@@ -1,7 +1,7 @@
-# What `cmake --install` gives other projects: libraries, headers, find_package(trafo) and pkg-config's trafo.pc. Every path is
-# relative to where it lies, so that an installed tree may be moved, or installed under another --prefix.
-# Components: `library` is what programs need at run time, `development` what compilers need, `program` translate-train. `cuda` and `mpi` are
-# the plugins, in no package: each is for the libraries of the machine that it is built on.
+# Files that `cmake --install` gives other projects: libraries, headers, find_package(trafo) and pkg-config's trafo.pc. Every path is
+# relative to where it lies, so that an installed tree may be moved, or installed under another --prefix. Components: `library` is what
+# programs need at run time, `development` what compilers need, `program` translate-train. `cuda` and `mpi` are the plugins, in no package:
+# each is for the libraries of the machine that it is built on.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(TRAFO_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/trafo)

@@ -1,5 +1,5 @@
 # The software bill of materials, trafo.cdx.json: target `sbom`, part of the default build, installed with the library. Needs Python 3.11;
-# without it there is none.
+# without it no bill is made.
 find_package(Python3 3.11 COMPONENTS Interpreter QUIET)
 if(NOT Python3_FOUND)
   message(STATUS "sbom: no Python 3.11, trafo.cdx.json is not made")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What scripts/check-dependencies.sh checks without a network: the bill of materials against the pins and the known advisories.
+"""The checks of scripts/check-dependencies.sh that need no network: the bill of materials against the pins and the known advisories.
 
     scripts/check_dependencies.py BUILD/trafo.cdx.json
 
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def parts(version):
-    """A version as numbers. Of a Debian package, that of its program: 1:0.1.97-3+b1 is 0.1.97."""
+    """A version as numbers. Of a Debian package, the version of its program: 1:0.1.97-3+b1 is 0.1.97."""
     upstream = version.split(":", 1)[-1].split("-", 1)[0].split("+", 1)[0]
     return [int(number) for number in re.findall(r"\d+", upstream)]
 

@@ -2,7 +2,7 @@
 """Usage: generate_options.py [--check]
 
 Writes everything that follows from the tables in engine/options: the engine's structs, the C header's, the flags of translate-train,
-the Rust builders, the Go structs and docs/options.md. Files whose name has "generated" are written whole; in the others what stands
+the Rust builders, the Go structs and docs/reference/options.md. Files whose name has "generated" are written whole; in the others what stands
 between "options: begin NAME" and "options: end" is replaced. --check writes nothing and fails if something is stale.
 """
 import difflib
@@ -63,7 +63,7 @@ def targets(schema):
     yield "bindings/go/trafo/translate.go", "Sampling", go.struct_fields(decoding, decoding.part("sampling"))
     yield "bindings/go/trafo/metrics.go", "EvaluationOptions", go.struct_fields(evaluation, go.without_handles(evaluation))
     yield "bindings/go/trafo/options.generated.go", None, go.source(schema)
-    yield "docs/options.md", None, docs.page(schema)
+    yield "docs/reference/options.md", None, docs.page(schema)
 
 
 def replaced(path, text, region, lines):

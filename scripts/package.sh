@@ -4,7 +4,7 @@
 #   scripts/package.sh [BUILD_FOLDER [OUTPUT_FOLDER]]     (default: build/release, and packages/ in it)
 #   scripts/package.sh --portable BUILD_FOLDER OUTPUT_FOLDER     only the tar, named after glibc 2.31: scripts/portable-package.sh
 #
-# Times in the packages are SOURCE_DATE_EPOCH, by default that of the last commit.
+# Times in the packages are SOURCE_DATE_EPOCH, by default the time of the last commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

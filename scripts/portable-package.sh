@@ -3,9 +3,9 @@
 #
 #   scripts/portable-package.sh [OUTPUT_FOLDER]     (default: build/portable/packages)
 #
-# The compiler is that of this system. Linked are glibc and the unwinder of Debian 11, and static libraries: libstdc++ of this system,
-# and SentencePiece, Highway, fmt, spdlog and yaml-cpp, built from Debian 12's sources. scripts/portable/files.txt pins what is
-# downloaded by hash. TRAFO_DEBIAN_MIRROR: another mirror than deb.debian.org.
+# The compiler is this system's. Linked are glibc and the unwinder of Debian 11, and static libraries: libstdc++ of this system, and
+# SentencePiece, Highway, fmt, spdlog and yaml-cpp, built from Debian 12's sources. scripts/portable/files.txt pins what is downloaded
+# by hash. TRAFO_DEBIAN_MIRROR: another mirror than deb.debian.org.
 set -euo pipefail
 script=$(realpath "$0")
 cd "$(dirname "$script")/.."
@@ -35,7 +35,7 @@ if [[ $(cat "$build/complete" 2>/dev/null) != "$pinned" ]]; then
   while read -r link; do  # absolute links would lead out of the folder
     ln -sfr "$root$(readlink "$link")" "$link"
   done < <(find "$root" -type l -lname '/*')
-  # Of Debian 11's GCC only the unwinder: that of GCC 12 asks for _dl_find_object of glibc 2.35.
+  # Of Debian 11's GCC only the unwinder: GCC 12's asks for _dl_find_object of glibc 2.35.
   mv "$root"/usr/lib/gcc/x86_64-linux-gnu/*/libgcc_eh.a "$root/unwind"
   rm -r "$root/usr/lib/gcc"
   cc -O2 -fPIC -c scripts/portable/glibc_2_31.c -o "$root/glibc_2_31.o"
@@ -52,7 +52,7 @@ if [[ $(cat "$build/complete" 2>/dev/null) != "$pinned" ]]; then
       -DYAML_CPP_BUILD_TOOLS=OFF >>"$build/$name.log" 2>&1 &&
       cmake --build "$build/sources/$name/build" --target install >>"$build/$name.log" 2>&1 || { tail -30 "$build/$name.log" >&2; exit 1; }
   done
-  # The headers are those of the installed packages, which are of the same versions.
+  # The headers come from the installed packages, which are of the same versions.
   mkdir -p "$prefix/pc"
   for module in sentencepiece libhwy; do
     sed "s|^libdir=.*|libdir=$prefix/lib|" "$(pkg-config --variable=pcfiledir "$module")/$module.pc" >"$prefix/pc/$module.pc"
@@ -60,7 +60,8 @@ if [[ $(cat "$build/complete" 2>/dev/null) != "$pinned" ]]; then
   echo "$pinned" >"$build/complete"
 fi
 
-# GCC looks in the folders of its own system before those of --sysroot: -B is for crt1.o, -L for libc.so.
+# GCC looks in the folders of its system before the folders of --sysroot: -B is for crt1.o, -L for
+# libc.so.
 libraries=$root/usr/lib/x86_64-linux-gnu
 link="--sysroot=$root -B$libraries -L$libraries -L$root/lib/x86_64-linux-gnu -static-libstdc++ -static-libgcc -L$root/unwind $root/glibc_2_31.o -Wl,-z,defs -Wl,--exclude-libs,ALL"
 PKG_CONFIG_PATH=$prefix/pc cmake -S . -B "$build/trafo" -G Ninja -DCMAKE_BUILD_TYPE=Release \

@@ -39,8 +39,8 @@ LINKED = {
     "ld-linux-x86-64": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
     "ld-linux-aarch64": ("glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc/"),
 }
-# What a library has copied into itself, by its own version: name, version (none: upstream gives it none), licence, home. Read from the
-# folder third_party of its sources.
+# Code that a library has copied into itself, by its own version: name, version (none: upstream gives it none), licence, home. Read
+# from the folder third_party of its sources.
 SENTENCEPIECE_COPIES = [
     ("protobuf-lite", "3.14.0", "BSD-3-Clause", "https://github.com/protocolbuffers/protobuf"),
     ("darts-clone", "0.32", "BSD-3-Clause", "https://github.com/s-yata/darts-clone"),
@@ -68,13 +68,14 @@ CRATES = {
     "libloading": "ISC", "nom": "MIT", "zmij": "MIT", "unicode-ident": "(MIT OR Apache-2.0) AND Unicode-3.0",
 }
 OURS = {"trafo", "trafo-sys"}
-# Files of a build whose libraries are listed (cuda_components() has those of libtrafo_cuda.so); plugins are not in every build.
+# Files of a build whose libraries are listed (cuda_components() has the ones of libtrafo_cuda.so); plugins are not in every
+# build.
 BUILT = ("libtrafo.so", "translate-train", "libtrafo_mpi.so", "libtrafo_tcp.so")
 PLUGINS = {"libtrafo_mpi.so", "libtrafo_tcp.so"}
 
 
 def output_of(command):
-    """What a command prints; nothing if it cannot be run."""
+    """The output of a command; nothing if it cannot be run."""
     if not shutil.which(command[0]):
         return ""
     done = subprocess.run(command, capture_output=True, text=True)
@@ -157,7 +158,7 @@ STATIC_PACKAGES = {"libstdc++-12-dev": "libstdc++", "zlib1g-dev": "libz"}
 
 
 def static_components(files):
-    """What scripts/portable-package.sh links statically."""
+    """Libraries that scripts/portable-package.sh links statically."""
     for digest, path in re.findall(r"^([0-9a-f]{64})  (\S+(?:\.dsc|libgcc\S+\.deb))$", files.read_text(encoding="utf-8"), re.M):
         source, version = path.split("/")[1], path.rsplit("_", 2 if path.endswith(".deb") else 1)[1].removesuffix(".dsc")
         name, licence, home = LINKED[STATIC[source]]
@@ -181,7 +182,7 @@ def header_components():
 
 def cuda_components():
     text = (ROOT / "scripts" / "cuda-toolkit.txt").read_text(encoding="utf-8")
-    # The first hash is that of the file for x86-64.
+    # The first hash belongs to the file for x86-64.
     pinned = re.findall(r"^(nvidia-[a-z-]+)==([0-9.]+) \\\n\s+--hash=sha256:([0-9a-f]{64})", text, re.M)
     for name, version, digest in sorted(pinned):
         yield component(name, version, "LicenseRef-NVIDIA-CUDA-EULA", f"pkg:pypi/{name}@{version}", "https://docs.nvidia.com/cuda/eula/",

@@ -24,6 +24,7 @@ PATH=$(scripts/install-go.sh):$PATH
 step "source checks"
 tests/tools/check_layers.sh
 tests/tools/check_format.sh
+tests/tools/check_tracked.sh
 scripts/generate_options.py --check
 
 step "release build and tests"

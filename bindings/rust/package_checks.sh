@@ -15,7 +15,7 @@ for crate in trafo-sys trafo; do
   tar xzf "$file" -C "$folder/$crate" --strip-components 1
   echo "$crate: $((size / 1024)) KiB"
 done
-# What the build needs is in it, as files and not as links out of it.
+# All files that the build needs are in it, as files and not as links out of it.
 for path in CMakeLists.txt capi/include/trafo.h cmake engine/core/status.h LICENSE; do
   [[ -e "$folder/trafo-sys/vendor/$path" ]] || { echo "package_checks: trafo-sys has no vendor/$path" >&2; exit 1; }
 done

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What a user of the crates relies on beside the tests: without the library `cargo check` and `cargo doc` work, and the
+# Properties that users of the crates rely on beside the tests: without the library `cargo check` and `cargo doc` work, and the
 # documentation has no broken link; the oldest Rust that Cargo.toml names builds everything, where rustup has it; the packages are
 # small and whole (package_checks.sh without --list also builds from them).
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# A folder of its own: the answer of trafo-sys's build script must not be the one that knows a library.
+# A separate folder: the answer of trafo-sys's build script must not be the one that knows a library.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 without() { env -u TRAFO_LIB_DIR DOCS_RS=1 CARGO_TARGET_DIR="$folder" "$@"; }

@@ -7,7 +7,8 @@ build=$PWD/build/asan
 cmake --preset asan >/dev/null
 cmake --build --preset asan --target trafo
 
-# What rustc links as libtrafo: the sanitizers' own libraries, which must come before all others, then the engine.
+# Libraries that rustc links as libtrafo: the sanitizers' own libraries, which must come before all others, then
+# the engine.
 mkdir -p "$build/rust"
 echo "INPUT(-lasan -lubsan $build/libtrafo.so)" > "$build/rust/libtrafo.so"
 export TRAFO_LIB_DIR=$build/rust CARGO_TARGET_DIR=$build/rust/target

@@ -26,7 +26,7 @@
  *            readers) do not make other threads wait: their calls on the context are INVALID_ARGUMENT until it is free again.
  *            A handle that is freed while a call on it is in flight stays valid until that call returns.
  * Callbacks  A callback is a function and a user_data pointer, which may be NULL. It runs on the calling thread, without any
- *            lock held, and stops the work by returning non-zero. trafo_pair_fn has rules of its own.
+ *            lock held, and stops the work by returning non-zero. trafo_pair_fn has separate rules.
  * Process    The library never prints, exits, aborts, installs a signal handler or opens a network connection. After fork(), a
  *            child cannot use the parent's contexts, or anything made from them (UNSUPPORTED), but may free them.
  *
@@ -420,7 +420,7 @@ typedef struct trafo_attention_options {
   trafo_dropout dropout; /* on probabilities; default off */
   /* [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.
    * Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked
-   * gives zeros. With a mask the scores of all heads are stored: memory and time are those of trafo_op_matmul and
+   * gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and
    * trafo_op_softmax. Default NULL: none */
   const trafo_tensor *mask;
 } trafo_attention_options;
@@ -530,7 +530,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare(trafo_context *context, c
 /* The same with a number for b. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare_number(trafo_context *context, const trafo_tensor *a, double number,
                                                               int32_t comparison, trafo_tensor **out);
-/* a where the mask is not 0, else b; int32 allowed. What is not chosen affects neither values nor gradients. since 0.1 */
+/* a where the mask is not 0, else b; int32 allowed. The operand that is not chosen affects neither values nor gradients. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_where(trafo_context *context, const trafo_tensor *mask, const trafo_tensor *a,
                                                      const trafo_tensor *b, trafo_tensor **out);
 /* `value` where the mask is not 0, else x; int32 allowed. since 0.1 */
@@ -610,7 +610,7 @@ typedef struct trafo_adamw_options {
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_options_init(trafo_adamw_options *options, size_t struct_size);
 /* An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With
- * weight_decay 0, the default, it is Adam. Groups of parameters with settings of their own have an optimizer each. options may be
+ * weight_decay 0, the default, it is Adam. Groups of parameters with different settings need an optimizer each. options may be
  * NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_new(trafo_context *context, trafo_tensor *const *parameters,
                                                       size_t count, const trafo_adamw_options *options,
@@ -623,7 +623,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_step(trafo_adamw *optimizer, d
  * the order of trafo_adamw_new, "parameter.i", "first_moment.i", "second_moment.i" and "updates.i". since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_save(const trafo_adamw *optimizer, const char *path, size_t path_length);
 /* Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are
- * zeroed, and the options stay those of trafo_adamw_new. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of
+ * zeroed, and the options of trafo_adamw_new stay. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of
  * another shape or dtype or another number of parameters, CORRUPT_FILE what is damaged; nothing has changed then. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_load(trafo_adamw *optimizer, const char *path, size_t path_length);
 /* Frees the handle. since 0.1 */
@@ -636,7 +636,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_clip_grad_norm(trafo_context *contex
                                                            size_t count, double max_norm, double *out_norm);
 /* One update of SGD for each leaf p that has a gradient g, which is zeroed then: v = momentum v + g + weight_decay p,
  * p = p - learning_rate v. `velocities` has a tensor like each parameter, zeros at first; it may be NULL if momentum is 0. Call it
- * once for each group of parameters with settings of their own. Parameters are float32, or float64 on the CPU. since 0.1 */
+ * once for each group of parameters with different settings. Parameters are float32, or float64 on the CPU. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sgd_step(trafo_context *context, trafo_tensor *const *parameters,
                                                      trafo_tensor *const *velocities, size_t count, double learning_rate,
                                                      double momentum, double weight_decay);

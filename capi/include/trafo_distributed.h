@@ -5,7 +5,7 @@
  * are added in a fixed order, so the bits of a run depend on the number of lanes and not on the number of ranks. Each rank has the
  * optimizer states of a shard of the weights.
  *
- * A rank is a context, a model, a group and a trainer of its own, used by one thread. All ranks make the same calls of a trainer in the
+ * A rank is a separate context, model, group and trainer, used by one thread. All ranks make the same calls of a trainer in the
  * same order: trafo_trainer_run, _step, _validate and _save wait for each other. An error that the ranks agree on (a batch, a validation
  * or a save has failed on one of them) is returned by all, and names the rank; the trainers may go on. After any other error the rank
  * has left its group, and the calls of the others return PEER_LOST.
@@ -20,9 +20,9 @@ extern "C" {
 #endif
 
 /* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
-#define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a GPU of its own */
+#define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a separate GPU */
 #define TRAFO_TRANSPORT_MPI 1   /* the processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so. */
-#define TRAFO_TRANSPORT_NCCL 2  /* threads of one process, or processes, each on a GPU of its own. NCCL moves the bytes, and adds nothing up. */
+#define TRAFO_TRANSPORT_NCCL 2  /* threads of one process, or processes, each on a separate GPU. NCCL moves the bytes, and adds nothing up. */
 #define TRAFO_TRANSPORT_TCP 3   /* processes of one host or several, on the CPU. Needs libtrafo_tcp.so. */
 
 #define TRAFO_GROUP_ID_BYTES 128
@@ -33,7 +33,7 @@ typedef struct trafo_group trafo_group;
 typedef struct trafo_group_options {
   size_t struct_size; /* set by trafo_group_options_init */
   int32_t rank;       /* 0 to size - 1. Default 0. */
-  int32_t size;       /* number of ranks. Default 1. With MPI, rank -1 and size 0 are those of MPI_COMM_WORLD. */
+  int32_t size;       /* number of ranks. Default 1. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's. */
   int32_t transport;  /* TRAFO_TRANSPORT_* of the id */
   int32_t reserved;   /* 0 */
   double start_timeout_s; /* seconds to wait until all ranks have joined. Default 300. */
@@ -64,24 +64,24 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint
  * token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.
  * PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.
  * HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0
- * at PORT, the others at free ports. What ranks send is not encrypted. The ranks of a group trust each other.
+ * at PORT, the others at free ports. Traffic between ranks is not encrypted. The ranks of a group trust each other.
  * The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.
  * INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;
  * TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_of_master(const char *master, size_t master_length, const uint8_t *token,
                                                                size_t token_length, uint8_t *id, size_t id_bytes);
 
-/* Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that
+/* Joins the group as one rank and waits for the others, each of which calls this with the same id on a separate thread. `context` is that
  * of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group
  * that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within
  * start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.
  * TRAFO_TRANSPORT_TCP: ranks are processes or threads. INVALID_ARGUMENT also: what answers at the master has another token or is no rank.
  * IO: rank 0 cannot listen at its port. VERSION: a rank has another release. UNSUPPORTED: libtrafo_tcp.so was not found. A rank whose
  * process or host dies ends the group of all, at once or after about 45 seconds.
- * TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.
+ * TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from MPI's.
  * UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names
  * another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless
- * the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be
+ * the program has. Trafo calls MPI on a separate thread, and only during calls of the group. After PEER_LOST no group of the job can be
  * joined any more: the program should end, and its launcher start all processes again. TRAFO_TRANSPORT_NCCL takes an id of MPI or TCP as well:
  * the processes exchange over NCCL, and all else over MPI or TCP. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_new(trafo_context *context, const trafo_group_options *options,
@@ -101,8 +101,8 @@ TRAFO_API void trafo_group_free(trafo_group *group);
 
 /* trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options
  * must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and
- * writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes
- * the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of
+ * writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes
+ * the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of
  * several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new_in_group(trafo_group *group, trafo_model *model,
                                                                  const trafo_tokenizer *tokenizer, const trafo_corpus *train,

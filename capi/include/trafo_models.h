@@ -1,7 +1,7 @@
 /*
  * Trafo: tokenizers, corpora, models and training. Include trafo.h; its rules hold here.
  *
- * A token is an id of the vocabulary, which stands for a SentencePiece subword. Lengths in tokens count the final </s>.
+ * A token is an id of the vocabulary, which represents a SentencePiece subword. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_MODELS_H
 #define TRAFO_MODELS_H
@@ -143,9 +143,9 @@ typedef struct trafo_model_config {
   /* The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1.
    * */
   double rope_factor;
-  /* Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn
-   * fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: rope_factor divides all
-   * angles. */
+  /* Positions that a model was trained with before rope_factor (Llama 3.1): the factor divides the angles of pairs that turn
+   * fewer than rope_low_turns times in them. It divides the angles of pairs of more turns less and less. Default 0: rope_factor
+   * divides all angles. */
   int64_t rope_original_positions;
   /* Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1. */
   double rope_low_turns;
@@ -165,7 +165,7 @@ typedef struct trafo_model_config {
   uint8_t encoder_tied_layers[32];
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
-  int32_t pre_norm; /* 1: the norm stands before each block instead of after it. Default 1. */
+  int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
   /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
   int32_t tied_embeddings;
   int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
@@ -182,15 +182,15 @@ typedef struct trafo_model_config {
   int32_t qkv_biases;
   int32_t attention_output_bias; /* 1: the output of an attention has a bias in a model without biases. Default 0. */
   int32_t ffn_biases; /* 1: the feed-forward layers have biases in a model without biases. Default 0. */
-  /* What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer
-   * works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
+  /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
+   * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
   /* options: end */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
-/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/options.md has a table). Fields that
+/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/reference/options.md has a table). Fields that
  * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
@@ -240,7 +240,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_quantize_options_init(trafo_quantize
  * another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_quantize(trafo_model *model, const trafo_quantize_options *options,
                                                            trafo_model **out);
-/* Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
+/* Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
  * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
  * that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *context, const char *run_directory,
@@ -255,7 +255,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *mode
  * the tensor or setting in which a file differs from the first. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
                                                            size_t output_length);
-/* What trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder. */
+/* Sizes that trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder. */
 typedef struct trafo_prune_options {
   size_t struct_size;
   /* Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default
@@ -271,13 +271,13 @@ typedef struct trafo_prune_options {
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_options *options, size_t struct_size);
 /* Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`
- * says which are needed least (docs/compression.md); pairs of more than 256 tokens a side are left out. The new model is on the
+ * says which are needed least (docs/guide/pruning.md); pairs of more than 256 tokens a side are left out. The new model is on the
  * same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.
  * cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *calibration, const trafo_prune_options *options,
                                                         const trafo_cancel *cancel, trafo_model **out);
-/* What says which weights trafo_model_sparsify sets to zero: those with the lowest score. */
+/* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix */
 #define TRAFO_PRUNE_WANDA     1 /* |weight| times the norm of its input, among the weights of the row (Sun et al., arXiv 2306.11695) */
 
@@ -321,8 +321,8 @@ typedef struct trafo_factorize_options {
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_factorize_options_init(trafo_factorize_options *options, size_t struct_size);
 /* Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u
  * [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,
- * docs/compression.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536
- * target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same
+ * docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536
+ * target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is measured on the layer's outputs. The new model is on the same
  * context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,
  * or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,
  * or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.
@@ -364,7 +364,7 @@ typedef struct trafo_parameter_info {
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_info(const trafo_model *model, int64_t index,
                                                                      trafo_parameter_info *out, size_t struct_size);
 /* Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and
- * backward work for them. '*' stands for any characters, '?' for one: "encoder.*" and "*embedding.weight" leave the decoder to be
+ * backward work for them. '*' matches any characters, '?' one: "encoder.*" and "*embedding.weight" leave the decoder to be
  * trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:
  * none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory
  * continues with the same parameters frozen. since 0.1 */
@@ -381,7 +381,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model
 
 /* ---- LoRA adapters (Hu et al., arXiv 2106.09685): y = x W^T + alpha / rank (x A^T) B^T ----
  *
- * docs/adapters.md explains them. Each function below but trafo_model_save_adapter returns INVALID_ARGUMENT if the model has a trainer, is
+ * docs/guide/adapters.md explains them. Each function below but trafo_model_save_adapter returns INVALID_ARGUMENT if the model has a trainer, is
  * prepared for inference, or tensors of its parameters are not freed. After an error the model is unchanged. */
 
 /* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still
@@ -399,17 +399,17 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_adapter(trafo_model *mode
  * adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length);
 /* Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model
- * without one. The weights of before stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
+ * without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
  * int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_merge_adapter(trafo_model *model);
-/* Gives the model the weights of before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
+/* Gives the model the weights before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unmerge_adapter(trafo_model *model);
 /* Drops the adapter. A merged one stays in the weights and can no longer be unmerged. The parameters stay frozen: see trafo_model_unfreeze.
  * INVALID_ARGUMENT: there is no adapter. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *model);
 
-/* ---- Word-level distillation: a model learns the probabilities that a teacher gives to each token (docs/compression.md) ---- */
+/* ---- Word-level distillation: a model learns the probabilities that a teacher gives to each token (docs/guide/distillation.md) ---- */
 
 /* Gives the model a teacher: a model.safetensors, a directory with one, or a run directory, whose best model it is. A teacher of before is
  * replaced. While the model is trained, the teacher computes beside it, in its precision, frozen and without dropout; see teacher_weight of
@@ -469,16 +469,16 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
 #define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
 
-/* What the optimizer keeps its two moments of every parameter in. */
+/* Storage type of the optimizer's two moments of every parameter. */
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
 
-/* What ranks send the gradient of a lane to each other in. Sums are float32 under each. */
+/* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
 /* bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added. */
 #define TRAFO_COMMUNICATION_BFLOAT16 1
 
-/* What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under each. */
+/* Activations that backward recomputes instead of keeping them (gradient checkpointing). Results are the same bits under each. */
 #define TRAFO_RECOMPUTE_NONE      0 /* Nothing. */
 #define TRAFO_RECOMPUTE_SELECTIVE 1 /* Outputs of norms and of activations, which are large and cheap. */
 #define TRAFO_RECOMPUTE_FULL      2 /* Everything inside a layer. */
@@ -549,30 +549,30 @@ typedef struct trafo_trainer_options {
   double ema_alpha;
   /* Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1. */
   int64_t gradient_accumulation;
-  /* Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks share them out, at least one
-   * each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its
-   * own. Default 1. */
+  /* Number of parts of an update. Each part has gradient_accumulation batches. The ranks share the parts, at least one each.
+   * The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its own.
+   * Default 1. */
   int64_t lanes;
   uint64_t seed; /* Seed of dropout and of the data order. Default 1. */
   int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
   int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */
-  /* TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.
+  /* TRAFO_OPTIMIZER_STATES_*. Storage type of the optimizer's two moments of every parameter. float64 models have float32.
    * Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
   int32_t optimizer_states;
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
   int32_t tf32;
-  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of linear layers with at
-   * least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the gradient of its weight. Scales are powers of
-   * two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;
+  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear layers with at
+   * least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its weight. Scales are powers
+   * of two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;
    * validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0. */
   int32_t fp8;
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
-  /* TRAFO_COMMUNICATION_*. What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is
-   * rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.
-   * Default TRAFO_COMMUNICATION_FLOAT32. */
+  /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
+   * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64
+   * models. Default TRAFO_COMMUNICATION_FLOAT32. */
   int32_t communication_dtype;
   int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
@@ -588,8 +588,8 @@ typedef struct trafo_trainer_options {
   int64_t memory_limit;
   int32_t drop_identical; /* 1: pairs with the same text on both sides are dropped and counted. Default 0. */
   int32_t batch_fit; /* 1: batch_tokens is chosen: the largest that the memory has room for. Default 0. */
-  /* TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes
-   * a bit. Default TRAFO_RECOMPUTE_NONE. */
+  /* TRAFO_RECOMPUTE_*. Activations that backward recomputes instead of keeping them: less memory for more time. It never
+   * changes a bit. Default TRAFO_RECOMPUTE_NONE. */
   int32_t recompute;
   /* 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least
    * 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A
@@ -619,7 +619,7 @@ typedef struct trafo_trainer_options {
   /* At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
    * ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average. */
   int64_t average_last;
-  int32_t valid_metrics; /* Bits TRAFO_METRIC_*. What validation measures. Default all. */
+  int32_t valid_metrics; /* Bits TRAFO_METRIC_*. Metrics that validation measures. Default all. */
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
@@ -638,7 +638,7 @@ typedef struct trafo_memory_plan {
   int64_t limit_bytes;       /* memory that training may use; 0: unknown */
   int64_t device_bytes;      /* total memory of the device; 0: the device was not asked */
   int64_t free_bytes;        /* free memory of the device before training; 0: the device was not asked */
-  int64_t teacher_bytes;     /* the weights of the teacher; 0: there is none */
+  int64_t teacher_bytes;     /* the weights of the teacher; 0 without one */
 } trafo_memory_plan;
 
 /* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
@@ -663,7 +663,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
                                                               int64_t source_tokens, int64_t target_tokens,
                                                               trafo_memory_plan *out, size_t struct_size);
 
-/* The defaults. Training has no limit of its own then. since 0.1 */
+/* The defaults. Training then has no limit. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,

@@ -49,8 +49,8 @@ typedef struct trafo_translate_options {
    * one. */
   int64_t alignment_layer;
   int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
-  /* 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's
-   * probabilities, the seed, the number of the line, of the sample and of the token alone. */
+  /* 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the
+   * model's probabilities, the seed, and the numbers of the line, the sample and the token. */
   int32_t sampling;
   double temperature; /* Sampling: logits are divided by it. Default 1. */
   int64_t top_k; /* Sampling: only this many of the most probable tokens. Default 0: all. */
@@ -64,10 +64,10 @@ typedef struct trafo_translate_options {
   int64_t shortlist_first;
   /* With a shortlist: this many of the best translations of each source token are chosen among. Default 100. */
   int64_t shortlist_best;
-  /* 1: eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit
-   * then loses its beginning. Default 1. */
+  /* 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then
+   * loses its beginning. Default 1. */
   int32_t end_source;
-  /* 1: bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.
+  /* 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.
    * Default 0. */
   int32_t begin_source;
   /* options: end */
@@ -140,10 +140,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, con
                                                          size_t count, const trafo_translate_options *options,
                                                          const trafo_cancel *cancel, trafo_translations **out);
 
-/* The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are
- * its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are
+/* The hidden states of every token of `count` lines and of the end after each line: *out_states [T, width]. With an encoder they are
+ * its output, of a decoder-lm the last layer's, before the output projection. The lines follow each other: the states of line i are
  * rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean
- * take them. One pass over all lines, without dropout; the dtype is that of the model. recorded: 0 or 1. With 1 the pass is recorded while
+ * take them. One pass over all lines, without dropout; the dtype is the model's. recorded: 0 or 1. With 1 the pass is recorded while
  * the context records (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which
  * trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after trafo_model_prepare_inference.
  * INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the model was trained with another vocabulary. since 0.1 */
@@ -165,11 +165,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits(trafo_model *model, con
 /* options: begin constants of trafo_evaluation_options (scripts/generate_options.py) */
 /* How BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers. */
 #define TRAFO_TOKENIZE_13A       0 /* That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces. */
-#define TRAFO_TOKENIZE_NONE      1 /* Words are what stands between white space. */
+#define TRAFO_TOKENIZE_NONE      1 /* Words are separated by white space. */
 #define TRAFO_TOKENIZE_ZH        2 /* Every Chinese character is a word, the rest as in 13a. For Chinese. */
 #define TRAFO_TOKENIZE_INTL      3 /* That of mteval-v14: punctuation and symbols of every script are set apart. */
 #define TRAFO_TOKENIZE_CHAR      4 /* Every code point is a word. For Japanese, Thai and others without spaces. */
-/* Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU). */
+/* Subwords of a SentencePiece model that the user gives, usually the FLORES-200 model (spBLEU). */
 #define TRAFO_TOKENIZE_FLORES200 5
 #define TRAFO_TOKENIZE_JA_MECAB  6 /* Japanese words as MeCab finds them with IPADIC. Both have to be installed. */
 /* options: end */
@@ -178,7 +178,8 @@ typedef struct trafo_evaluation_options {
   /* options: begin trafo_evaluation_options (scripts/generate_options.py) */
   size_t struct_size;
   const trafo_tokenizer *tokenizer; /* The SentencePiece model of tokenize flores200, which needs one. Default NULL. */
-  int64_t resamples; /* How often as many lines as there are are drawn with replacement (bootstrap). Default 1000. */
+  /* Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default 1000. */
+  int64_t resamples;
   /* Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345. */
   uint64_t seed;
   /* TRAFO_TOKENIZE_*. How BLEU cuts lines into words. Scores are comparable only where it is the same. Default

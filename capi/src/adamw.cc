@@ -62,7 +62,7 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
       for (const Tensor& earlier : result.parameters)
         if (earlier.variable() == p.variable()) call.refuse("parameter ", i, " is listed twice");
       total = checked_add(total, p.numel(), call.function());
-      // Keeps its gradient if the caller turns that of his handle off.
+      // Keeps its gradient if the caller turns it off for the handle.
       result.parameters.push_back(p.detach());
       result.parameters.back().set_variable(p.variable());
     }

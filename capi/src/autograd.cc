@@ -23,7 +23,7 @@ class Region {
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
     const std::shared_ptr<Context> context = context_.lock();
     require(context != nullptr, ErrorCode::invalid_argument, function_, "the context is gone");
-    // The callback gets handles of its own, which are freed when it returns.
+    // The callback gets separate handles, which are freed when it returns.
     const OwnedHandle<trafo_context> own_context(new_handle<trafo_context>(context));
     std::vector<OwnedHandle<trafo_tensor>> own_inputs, own_outputs;
     std::vector<const trafo_tensor*> given;

@@ -12,7 +12,7 @@ using namespace trafo::capi;
 
 namespace {
 
-// One entry for each device of a kind; `why` says what is missing when there are none.
+// One entry for each device of a kind; `why` says what is missing when no device is found.
 std::vector<trafo_device_info> devices_of(const Call& call, int32_t device, std::string& why) {
   if (device == TRAFO_DEVICE_CPU) {
     trafo_device_info cpu{};

@@ -40,8 +40,8 @@ inline void* to_handle(uint64_t number) noexcept {
   return reinterpret_cast<void*>(kHandlePattern | number);
 }
 
-// Adds an object and returns its handle. The number is never 0, and differs from those of another
-// copy of this library in the same process.
+// Adds an object and returns its handle. The number is never 0, and differs from the numbers of
+// another copy of this library in the same process.
 void* register_object(void* object, HandleKind kind);
 void register_memory(void* memory, HandleKind kind);
 

@@ -8,7 +8,7 @@
 
 namespace trafo::capi {
 
-// What a caller's configuration asks for; refuses a NULL one.
+// The model that a caller's configuration asks for; refuses a NULL one.
 struct WantedModel {
   ModelConfig config;
   DType precision;

@@ -20,7 +20,7 @@ int32_t first_bit(const std::vector<std::string>& names);
 // ce-mean-words.
 std::vector<std::string> to_metrics(const Call& call, int32_t bits, int32_t first);
 
-// A number for each layer, and 0 behind the last.
+// A number for each layer, and 0 after the last.
 void layers_to_c(const std::vector<int64_t>& layers, uint8_t (&out)[TRAFO_TIED_LAYERS]);
 std::vector<int64_t> to_layers(const Call& call, const uint8_t (&layers)[TRAFO_TIED_LAYERS],
                                const char* name);

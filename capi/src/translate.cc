@@ -66,7 +66,7 @@ void cancel_with(const Call& call, const trafo_cancel* cancel, DecodeOptions& op
     };
 }
 
-// Nothing is recorded of a model with a trainer, which computes gradients of its own, or for
+// Nothing is recorded of a model with a trainer, which computes gradients itself, or for
 // inference, whose weights stay as they are.
 void record_if_trainable(const ModelObject& model, bool recorded, std::optional<NoGrad>& no_grad) {
   if (!recorded || model.for_inference || model.model.use_count() > 1)

@@ -17,7 +17,7 @@ class GradientObserver {
 };
 
 // During its lifetime backward passes on this thread tell the observer. It sees the tape that they
-// begin with, not those of regions that are recomputed (checkpoint.h).
+// begin with, not tapes of regions that are recomputed (checkpoint.h).
 class GradientWatch {
  public:
   explicit GradientWatch(GradientObserver* observer);  // null: nobody

@@ -60,7 +60,7 @@ class Backward {
   DType grad_dtype(size_t input) const { return inputs_[input]->grad_dtype; }
   // Adds a gradient of any floating-point dtype. `grad` may share storage with other tensors.
   void add(size_t input, const Tensor& grad);
-  // The Variable of an input, for code that differentiates on a tape of its own.
+  // The Variable of an input, for code that differentiates on a separate tape.
   const std::shared_ptr<Variable>& variable(size_t input) const { return inputs_[input]; }
 
  private:

@@ -1,7 +1,7 @@
-// What a device must offer the engine: memory, copies, GEMM and a table of kernels.
+// The interface that a device implements: memory, copies, GEMM and a table of kernels.
 //
 // A kernel is a C function that takes a stream and a plain struct of pointers, sizes, strides and
-// scalars. No C++ object crosses this boundary, so a device can live in a shared object of its own.
+// scalars. No C++ object crosses this boundary, so a device can live in a separate shared object.
 // ops/ defines the kernels and their parameter structs; a backend only holds the table of
 // functions.
 #pragma once
@@ -63,7 +63,7 @@ struct GemmParams {
   bool accumulate_column_sums = false;
 
   // Only for grouped_gemm() and where Backend::sums_in_gemm(): float32 [m], (+)= the sums over k of
-  // A, the gradient of a bias beside that of its weight.
+  // A, the gradient of a bias beside its weight's.
   void* a_sums = nullptr;
   bool accumulate_a_sums = false;
 };
@@ -95,8 +95,8 @@ class Backend : public MemoryOwner {
   virtual void reset_peak_memory() = 0;
   virtual void release_cached_memory() = 0;
 
-  // All work is issued to one stream, in order, except that of a SideStream. Only synchronize() and
-  // copy_to_host() wait for it.
+  // All work is issued to one stream, in order, except the work of a SideStream. Only synchronize()
+  // and copy_to_host() wait for it.
   virtual void* stream() = 0;  // first argument of every kernel
   virtual void copy_from_host(void* device, const void* host, size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, size_t bytes) = 0;  // waits

@@ -9,7 +9,7 @@
 namespace trafo {
 namespace {
 
-// The number behind `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
+// The number after `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
 std::optional<int64_t> field_of(const std::string& file, const std::string& key) {
   std::ifstream in(file);
   std::string name, rest;

@@ -1,8 +1,8 @@
 // How a GEMM is computed: the first row of kGemmKernels whose condition holds.
 //
 // The CPU and the CUDA code dispatch by this table, tests enumerate it, and the page
-// docs/kernel-selection.md is generated from it. Each row states its condition twice, in words for
-// the page and as the predicate below them.
+// docs/reference/kernel-selection.md is generated from it. Each row states its condition twice, in
+// words for the page and as the predicate below them.
 #pragma once
 
 #include <cstdint>

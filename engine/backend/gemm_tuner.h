@@ -20,14 +20,14 @@ struct GemmChoice {
   uint64_t kernel[8];
 };
 
-// What set_tuning() has led to since set_tuning_budget().
+// Cost of the tuning since set_tuning_budget().
 struct GemmTuningCost {
   int64_t measured = 0;  // GEMMs
   double seconds = 0;
 };
 
-// What happens to a choice that the library refuses, when its GEMM first runs: the choice is
-// dropped, or the GEMM fails.
+// Reaction to a choice that the library refuses when its GEMM first runs: drop the choice, or fail
+// the GEMM.
 enum class RefusedChoice { dropped, fails };
 
 class GemmTuner {

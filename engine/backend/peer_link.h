@@ -21,7 +21,7 @@ struct PeerPiece {
 };
 
 // One rank's end. No function waits for another rank. One call at a time, but for done(). Errors
-// are those of the link: it is of no more use then.
+// come from the link, which cannot be used after one.
 class PeerLink {
  public:
   // Aborts.

@@ -119,7 +119,7 @@ void set_matrix_values(Context& context, ParameterStore& parameters, ParamId id,
 
 void decompose(Context& context, const ParameterStore& parameters, LayerInputs& inputs,
                std::vector<Candidate>& candidates, const CancelToken* cancel) {
-  // What reads the device comes first: the threads only compute.
+  // Reads of the device come first: the threads only compute.
   std::vector<std::vector<double>> weights, grams;
   for (const Candidate& candidate : candidates) {
     weights.push_back(weights_of_matrix(context, parameters, candidate.id));

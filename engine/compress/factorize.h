@@ -34,9 +34,9 @@ struct FactorizeOptions {
 };
 
 // The model with factors in place of matrices, on the same context, in the dtype of the masters and
-// with everything trainable. `model` is unchanged at the end. The matrices are those of
+// with everything trainable. `model` is unchanged at the end. The matrices are the ones of
 // ParameterStore::prunable. A matrix whose factors would be no smaller stays whole.
-// ParameterStore::signal_to_noise of an outer factor is that of the layer's outputs on the
+// ParameterStore::signal_to_noise of an outer factor is the ratio of the layer's outputs on the
 // calibration data, which have 1 % of the mean of their diagonal added to X^T X / T, as in GPTQ.
 //
 // INVALID_ARGUMENT: an option, by name; no calibration data, or for another architecture; a ratio

@@ -35,7 +35,7 @@ struct Kept {
   std::vector<int64_t> rows, columns;
 };
 
-// What stays of the parameter `name` of a layer; `side` has the sizes of its stack before.
+// The part that stays of the parameter `name` of a layer; `side` has the sizes of its stack before.
 Kept kept_of_layer(const ModelConfig& side, const LayerSlice& layer, std::string_view name) {
   const int64_t head = side.head_dim(), queries = side.heads / side.key_heads() * head;
   Kept kept;

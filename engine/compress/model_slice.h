@@ -1,4 +1,4 @@
-// A part of a model as a model of its own: some of its layers, heads and feed-forward columns.
+// A part of a model as a separate model: some of its layers, heads and feed-forward columns.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trafo {
 
-// What a layer keeps, by number, ascending.
+// Parts that a layer keeps, by number, ascending.
 struct LayerSlice {
   int64_t layer = 0;                 // its number in the model
   std::vector<int64_t> heads;        // of self-attention; with grouped queries: key heads

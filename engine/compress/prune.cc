@@ -148,7 +148,7 @@ class Scorer {
     }
   }
 
-  // In the order of the layers, those of the encoder first. NON_FINITE names the weight.
+  // In the order of the layers, the encoder's first. NON_FINITE names the weight.
   std::vector<LayerScores> take() {
     for (const Measured& weight : weights_)
       for (const double score : weight.scores)
@@ -222,7 +222,8 @@ int64_t kept_columns(double share, size_t columns) {
   return (wanted + kColumnMultiple - 1) / kColumnMultiple * kColumnMultiple;
 }
 
-// Gives each layer of a whole stack what its scores leave. `scores` begins with those of the stack.
+// Gives each layer of a whole stack what its scores leave. `scores` begins with the scores of the
+// stack.
 void keep_best(std::vector<LayerSlice>& stack, const LayerScores* scores, double ffn,
                double heads) {
   for (LayerSlice& layer : stack) {

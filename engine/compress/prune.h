@@ -1,5 +1,5 @@
 // Structured pruning: whole layers, attention heads and feed-forward columns are removed from a
-// trained model. What is left is a smaller model of the same architecture, in float32.
+// trained model. The rest is a smaller model of the same architecture, in float32.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace trafo {
 
-// What stays of a model. A decoder-lm ignores the fields of the encoder.
+// Parts of a model that stay. A decoder-lm ignores the fields of the encoder.
 struct PruneOptions {
   // Shares, above 0 and at most 1. A layer keeps at least 8 feed-forward columns, and above that a
   // multiple of 8; and at least one head, or one group of heads that share keys and values.
@@ -33,8 +33,8 @@ struct PruneOptions {
 //   sum over pairs | sum over the tokens of the pair  h . dL/dh |
 //
 // (Michel et al., arXiv 1905.10650, equation 2; Molchanov et al., arXiv 1906.10771). It is computed
-// from the gradient of the weight W behind it, because sum over tokens h_j dL/dh_j equals sum over
-// rows i of W[i, j] dL/dW[i, j].
+// from the gradient of the weight W that follows it, because sum over tokens h_j dL/dh_j equals sum
+// over rows i of W[i, j] dL/dW[i, j].
 //
 // INVALID_ARGUMENT names the option, or says that the model has an adapter. UNSUPPORTED: int8
 // weights. NON_FINITE: a score is not finite. CANCELLED: the token was set meanwhile.

@@ -116,7 +116,7 @@ void sparsify_matrix(Context& context, ParameterStore& parameters, ParamId id,
     if (!norms.empty()) scores[i] *= static_cast<T>(norms[i % columns]);
   }
   const bool two_of_four = options.pattern == SparsityPattern::two_of_four;
-  // What a weight is compared with: `size` neighbours.
+  // A weight is compared with `size` neighbours.
   const size_t size = two_of_four ? kNeighbours : norms.empty() ? values.size() : columns;
   const int64_t count = two_of_four
                             ? kNeighbours - kKeptNeighbours

@@ -11,7 +11,7 @@
 
 namespace trafo {
 
-// What says which weights are needed least.
+// Score of a weight; the weights with the lowest scores become zero.
 enum class PruneScore : int32_t {
   // |W[i, j]|, compared with all weights of the matrix (Han et al., arXiv 1506.02626).
   magnitude = 0,

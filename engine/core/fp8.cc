@@ -27,7 +27,8 @@ uint8_t float_to_fp8(float value, Fp8Format format) {
   const float magnitude = std::abs(value);
   if (std::isnan(value)) return static_cast<uint8_t>(sign | f.nan_bits);
   if (magnitude >= f.largest) return static_cast<uint8_t>(sign | f.largest_bits);
-  // The distance of neighbours at this size; subnormal numbers have that of the smallest normal.
+  // The distance of neighbours at this size; subnormal numbers have the exponent of the smallest
+  // normal.
   const int exponent = magnitude > 0 ? std::max(std::ilogb(magnitude), 1 - f.bias) : 1 - f.bias;
   const float steps = std::nearbyint(std::ldexp(magnitude, f.mantissa_bits - exponent));
   // A mantissa that is rounded up to the next power of two carries into the exponent by itself.

@@ -11,7 +11,7 @@ namespace trafo {
 
 enum class Fp8Format : int32_t { e4m3 = 0, e5m2 = 1 };
 
-// The bits of `value`, rounded to nearest even. What is larger than the format's largest finite
+// The bits of `value`, rounded to nearest even. A value larger than the format's largest finite
 // value, infinity included, becomes that value with the same sign; NaN stays NaN.
 uint8_t float_to_fp8(float value, Fp8Format format);
 float fp8_to_float(uint8_t bits, Fp8Format format);

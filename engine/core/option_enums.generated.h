@@ -88,7 +88,7 @@ struct EnumNames<ScheduleKind> {
   static constexpr std::array<const char*, 5> names{"constant", "linear", "cosine", "inv-sqrt", "noam"};
 };
 
-// What the optimizer keeps its two moments of every parameter in. Values are part of the C ABI.
+// Storage type of the optimizer's two moments of every parameter. Values are part of the C ABI.
 enum class OptimizerStates : int32_t {
   // float32: 8 bytes a parameter.
   float32 = 0,
@@ -100,7 +100,7 @@ struct EnumNames<OptimizerStates> {
   static constexpr std::array<const char*, 2> names{"fp32", "8bit"};
 };
 
-// What ranks send the gradient of a lane to each other in. Sums are float32 under each. Values
+// Type in which ranks send each other the gradient of a lane. Sums are float32 under each. Values
 // are part of the C ABI.
 enum class CommunicationDType : int32_t {
   // float32.
@@ -114,7 +114,7 @@ struct EnumNames<CommunicationDType> {
   static constexpr std::array<const char*, 2> names{"fp32", "bf16"};
 };
 
-// What backward computes a second time instead of keeping it (gradient checkpointing). Results
+// Activations that backward recomputes instead of keeping them (gradient checkpointing). Results
 // are the same bits under each. Values are part of the C ABI.
 enum class Recompute : int32_t {
   // Nothing.

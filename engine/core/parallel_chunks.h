@@ -10,7 +10,7 @@ namespace trafo {
 
 // Calls work(begin, end) for ranges of at most `chunk` elements that together are 0 .. count - 1,
 // on up to `threads` threads, the caller's among them. Fewer threads work if no more can be
-// started. If calls throw, the exception of the first range is rethrown; ranges behind it may not
+// started. If calls throw, the exception of the first range is rethrown; ranges after it may not
 // have been worked on. `stop`: no further range is begun once it is true.
 void parallel_chunks(int64_t count, int64_t chunk, int threads,
                      FunctionRef<void(int64_t begin, int64_t end)> work,

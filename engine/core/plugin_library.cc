@@ -39,7 +39,8 @@ std::filesystem::path own_folder() {
 }
 
 // Where the plugin may be. A bare name is looked up by the loader in the system's library folders
-// and in those of LD_LIBRARY_PATH. A program with more rights than its user ignores both variables.
+// and in the folders of LD_LIBRARY_PATH. A program with more rights than its user ignores both
+// variables.
 std::vector<std::string> plugin_candidates(const PluginLibrary& plugin) {
   if (const char* named = secure_getenv(plugin.variable); named && *named) {
     require(named[0] == '/', ErrorCode::unsupported, plugin.origin, plugin.variable, " is '", named,

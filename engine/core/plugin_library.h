@@ -1,5 +1,5 @@
-// Opens the parts of Trafo that are shared libraries of their own, because they need what not every
-// machine has (CUDA, MPI).
+// Opens the parts of Trafo that are separate shared libraries, because they need software that not
+// every machine has (CUDA, MPI).
 #pragma once
 
 #include <cstdint>

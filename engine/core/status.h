@@ -56,8 +56,8 @@ class Error : public std::exception {
   std::string what_;
 };
 
-// One argument of concat(): where it is and the function that writes its type. What joins them is
-// then compiled once, not for every list of types and every length of a literal.
+// One argument of concat(): where it is and the function that writes its type. The function that
+// joins them is then compiled once, not for every list of types and every length of a literal.
 struct TextPiece {
   TextPiece(const char* text) : at(text), write(&write_text) {}  // NOLINT: implicit
   template <class T>

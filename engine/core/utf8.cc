@@ -29,8 +29,8 @@ size_t sequence_length(const unsigned char* p, size_t left) {
   return 4;
 }
 
-// What a file is that begins with this line, and what to do about it. Empty if its first bytes tell
-// nothing.
+// The probable format of a file that begins with this line, and the remedy. Empty if its first
+// bytes tell nothing.
 std::string_view other_format_hint(std::string_view first_line) {
   using namespace std::string_view_literals;
   struct Format {

@@ -19,9 +19,9 @@ inline bool is_valid_utf8(std::string_view text) noexcept {
   return find_invalid_utf8(text) == kValidUtf8;
 }
 
-// What is wrong with a line of text, for messages: "invalid UTF-8 at byte 5 (0xdf)" or "NUL byte at
-// byte 5", counted from 1, and for a line of a file what the file may be instead and what converts
-// it. `line`: the number of the line in its file, from 1; 0: the text comes from no file. Empty if
+// The fault of a line of text, for messages: "invalid UTF-8 at byte 5 (0xdf)" or "NUL byte at byte
+// 5", counted from 1, and for a line of a file what the file may be instead and what converts it.
+// `line`: the number of the line in its file, from 1; 0: the text comes from no file. Empty if
 // nothing is wrong.
 std::string text_fault(std::string_view text, int64_t line);
 

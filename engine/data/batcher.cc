@@ -120,8 +120,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
     while (used < window.pairs.tokens.size() && tokens < enough)
       tokens += extent(window.pairs.tokens[used++]).target_tokens;
     if (used < window.pairs.tokens.size()) {
-      // Read too far. Pairs that were dropped behind the end are counted in the next window, so
-      // read this window again up to its end.
+      // Read too far. Pairs that were dropped after the end are counted in the next window, so read
+      // this window again up to its end.
       window.pairs.tokens.resize(before);
       window.pairs.ids.resize(before);
       window.pairs.dropped = drops;
@@ -144,8 +144,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
   window.batch_order.resize(window.begins.size() - 1);
   std::iota(window.batch_order.begin(), window.batch_order.end(), 0u);
   if (options_.shuffle) {
-    // The first window continues the random stream of the epoch's shuffle. Others have a stream of
-    // their own, because they must not depend on the number of batches before them.
+    // The first window continues the random stream of the epoch's shuffle. Others have a separate
+    // stream, because they must not depend on the number of batches before them.
     ShuffleRng rng = begin == 0 ? first_window_rng_
                                 : ShuffleRng(mix_bits(draws_seed_ ^ static_cast<uint64_t>(begin)),
                                              static_cast<uint64_t>(draws_epoch_));

@@ -29,7 +29,7 @@ struct BatcherOptions {
   int64_t sort_window = 0;
   // A window also ends when it fills this many batches; 0: no such limit.
   int64_t maxi_batch = 0;
-  int64_t batch_tokens = 0;  // 0: that of the corpus; otherwise at least the longest pair
+  int64_t batch_tokens = 0;  // 0: the corpus's; otherwise at least the longest pair
   // Batch i of an epoch is in lane i mod `lanes`. Batches outside lanes `own` are not packed but
   // only counted (PackedBatchHost::elsewhere).
   int64_t lanes = 1;
@@ -132,7 +132,7 @@ class PrefetchingBatcher {
   void next(PackedBatchHost& batch);
   BatcherState state() const noexcept {
     return state_;
-  }  // behind the last batch that next() returned
+  }  // after the last batch that next() returned
   void seek(const BatcherState& state);
   double epoch_fraction() const noexcept { return epoch_fraction_; }
 

@@ -27,7 +27,7 @@ namespace trafo {
 
 struct CorpusOptions {
   size_t max_line_bytes = limits::kLineBytes;
-  // What the pairs of a ParallelCorpus may take. The size of a compressed file says little about
+  // Memory limit for the pairs of a ParallelCorpus. The size of a compressed file says little about
   // it.
   int64_t memory_bytes = std::numeric_limits<int64_t>::max();
 };

@@ -60,7 +60,7 @@ inline constexpr auto kBatchFields = std::to_array<BatchField>({
 #undef BATCH_FIELD
 });
 
-// What is counted of a batch.
+// Counts of a batch.
 struct BatchCounts {
   int64_t sentences = 0;
   int64_t source_tokens = 0, target_tokens = 0;  // read by the encoder and by the decoder

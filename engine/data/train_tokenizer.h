@@ -7,7 +7,7 @@
 namespace trafo {
 
 // Trains on all sources, then all targets. If the corpus is on disk, reads only the sampled lines.
-// Errors: those of Tokenizer::train.
+// Errors: as Tokenizer::train.
 Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions& options);
 
 }  // namespace trafo

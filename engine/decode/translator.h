@@ -36,10 +36,10 @@ struct TranslateOptions {
   // clang-format off
   // Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT.
   bool truncate = true;
-  // Whether eos stands behind a source. Without it a decoder-lm continues the text, as base
-  // models do; a text over the model's limit then loses its beginning.
+  // Whether eos follows a source. Without it a decoder-lm continues the text, as base models do;
+  // a text over the model's limit then loses its beginning.
   bool end_source = true;
-  // Whether bos stands before a source of a decoder-lm. Llama and Mistral were trained like that,
+  // Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that,
   // models of this program were not.
   bool begin_source = false;
   // clang-format on

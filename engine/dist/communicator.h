@@ -74,11 +74,12 @@ class Communicator {
   // The mark passes when all work issued to the device's stream so far is done. Inside a graph that
   // is captured, the mark is set anew by each run of the graph.
   virtual void set_mark(int) {}
-  // exchange() on a second stream, once the mark has passed and earlier ones are done. What is
-  // issued to the device's stream runs beside it, until join() has been called behind it.
+  // exchange() on a second stream, once the mark has passed and earlier ones are done. Work that is
+  // issued to the device's stream later runs at the same time. It waits for the exchange only after
+  // a call of join().
   virtual void exchange_after(int, std::span<const SendPiece>, std::span<const ReceivePiece>) {}
   virtual void join() {}
-  // Fewer bytes between two ranks are not worth an exchange of their own.
+  // Fewer bytes between two ranks are not worth a separate exchange.
   virtual size_t least_part() const { return 0; }
   // Whether exchanges beside a backward pass make a step faster. Only with marks.
   virtual bool overlaps_backward() const { return false; }
@@ -101,9 +102,9 @@ class Communicator {
   // The first rank that has not come to it; -1: none, or not known.
   virtual int rank_behind(uint64_t) { return -1; }
 
-  // `whole` consists of a part for each rank, that of rank r in bytes [begins[r], begins[r + 1]).
-  // Each rank has its own part; afterwards each has all. Device memory. With several ranks a host,
-  // a part goes to one rank of each other host, which passes it on.
+  // `whole` consists of a part for each rank. The part of rank r has bytes [begins[r], begins[r +
+  // 1]). Each rank has its own part; afterwards each has all. Device memory. With several ranks a
+  // host, a part goes to one rank of each other host, which passes it on.
   void all_gather(void* whole, std::span<const size_t> begins);
   // Of each rank's part, these bytes [begin, end) of `whole` alone, with exchange_after().
   using ByteRange = std::pair<size_t, size_t>;

@@ -46,7 +46,7 @@ Value sum_of_lanes(const std::vector<std::pair<LaneNode, Value>>& nodes, Add add
     }
     open.push_back(std::move(next));
   }
-  // What is left are left halves of nodes whose right half ends with the last lane.
+  // The remaining entries are left halves. The right half of each ends with the last lane.
   while (open.size() > 1) {
     const Value right = open.back().second;
     open.pop_back();

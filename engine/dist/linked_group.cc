@@ -298,7 +298,7 @@ class LinkedCommunicator final : public Communicator {
       stopping_ = lost_.empty();  // otherwise it aborts and ends by itself
     }
     wake_.notify_all();
-    if (watcher_.joinable()) watcher_.join();  // there is none if another rank has no link
+    if (watcher_.joinable()) watcher_.join();  // not started if another rank has no link
     link_.reset();
     in_flight_.clear();
   }

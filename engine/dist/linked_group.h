@@ -14,8 +14,8 @@ namespace trafo {
 // finished it, within timeouts.wait of this rank's call.
 //
 // Exchanges beside a backward pass may take multiprocessors from it. Between two H200 with NVLink a
-// step was slower with them over NCCL (docs/distributed.md), so that by default ranks of one host
-// exchange behind it.
+// step was slower with them over NCCL (docs/lab/distributed-notes.md), so that by default ranks of
+// one host exchange after it.
 enum class Overlap { between_hosts, always };
 
 // Communicator::least_part(): 8 MiB take 0.03 ms on NVLink.

@@ -21,9 +21,9 @@ std::chrono::steady_clock::time_point after(double seconds) {
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// What the ranks of a group share. A call of all ranks has two meetings. At the first, each has put
-// down what it offers. Then each reads, and says so with done_reading(). A rank does not leave a
-// meeting, not even with an error, while another one reads.
+// State that the ranks of a group share. A call of all ranks has two meetings. At the first, each
+// has put down what it offers. Then each reads, and says so with done_reading(). A rank does not
+// leave a meeting, not even with an error, while another one reads.
 class Meeting {
  public:
   explicit Meeting(int size) : size_(size), offers_(static_cast<size_t>(size)) {}

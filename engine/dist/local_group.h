@@ -15,7 +15,7 @@ using GroupId = std::array<std::byte, 128>;
 // A new name. Never the same twice in a process.
 GroupId new_local_group();
 
-// Waits for the other ranks, each on a thread of its own. INVALID_ARGUMENT: the id names no local
+// Waits for the other ranks, each on a separate thread. INVALID_ARGUMENT: the id names no local
 // group of this process, the rank has joined already, or another rank gave another size. PEER_LOST:
 // not all have joined within timeouts.start.
 std::unique_ptr<Communicator> join_local_group(const GroupId& id, int rank, int size,

@@ -11,11 +11,11 @@ namespace trafo {
 GroupId mpi_group_id();
 
 // Joins as the rank that this process has in MPI_COMM_WORLD, and waits for the other processes.
-// Opens libtrafo_mpi.so and initialises MPI at the first call. rank -1 and size 0: those of MPI.
-// INVALID_ARGUMENT: they differ from those of MPI, the id is another one, or the process is in a
-// group of the job already. UNSUPPORTED: there is no libtrafo_mpi.so or no MPI that it can use.
-// PEER_LOST: not all have joined within timeouts.start, or a group of this job has failed: the
-// processes must be started again.
+// Opens libtrafo_mpi.so and initialises MPI at the first call. rank -1 and size 0 mean MPI's.
+// INVALID_ARGUMENT: they differ from MPI's, the id is another one, or the process is in a group of
+// the job already. UNSUPPORTED: there is no libtrafo_mpi.so or no MPI that it can use. PEER_LOST:
+// not all have joined within timeouts.start, or a group of this job has failed: the processes must
+// be started again.
 std::unique_ptr<Communicator> join_mpi_group(const GroupId& id, int rank, int size,
                                              const GroupTimeouts& timeouts);
 

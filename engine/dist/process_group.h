@@ -22,7 +22,7 @@ inline constexpr double kGrace = 1;
 // Beyond its own limits, a call may wait this long for the wire.
 inline constexpr double kStuckSeconds = 10;
 
-// What the group's own thread, the thread of the wire and those that call abort() share.
+// State that the group's own thread, the thread of the wire and callers of abort() share.
 struct GroupState {
   GroupState(ProcessWorld& of, uint32_t count, const GroupTimeouts& timeouts)
       : world(of), number(count), timeout(std::max(timeouts.start, timeouts.wait)) {}

@@ -187,7 +187,7 @@ void ProcessWorld::take_in(Notice notice) {
 
 void ProcessWorld::progress() {
   std::erase_if(outgoing_, [this](const Outgoing& each) { return test(each.request, 0, false); });
-  // What a lost rank has told is here before it is known to be lost.
+  // Messages of a lost rank arrive before it is known to be lost.
   std::vector<ProcessWire::Lost> lost;
   while (auto each = wire_->next_lost()) lost.push_back(std::move(*each));
   while (const auto message = wire_->probe(kAnyPeer, kNoticeTag)) {

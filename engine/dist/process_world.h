@@ -1,5 +1,5 @@
-// The processes of a job as one of them sees them: their wire, on a thread of its own, and what
-// they tell each other when one of them fails. Used by engine/dist/process_group.h.
+// The processes of a job as one of them sees them: their wire, on a separate thread, and the
+// notices that they send each other when one of them fails. Used by engine/dist/process_group.h.
 #pragma once
 
 #include <chrono>
@@ -48,7 +48,7 @@ class WorkThread {
   std::thread thread_;
 };
 
-// What a process tells all others.
+// A message of a process to all others.
 struct Notice {
   enum Kind : uint8_t {
     freed,      // its group was freed; it may join another one
@@ -101,7 +101,7 @@ class ProcessWorld {
   void flush();
   const std::vector<Notice>& notices() const { return notices_; }
 
-  // What the others have told so far. Up to date only if the wire works in the background.
+  // Notices of the others so far. Up to date only if the wire works in the background.
   std::string why_left(uint32_t group);  // the reason of the first that has left; empty: none has
   // The first rank that has not come to this exchange; -1: none.
   int rank_behind(uint64_t exchange);

@@ -21,7 +21,7 @@ constexpr PluginLibrary kTcpPlugin{kTcpGroupOrigin, "TCP plugin", "libtrafo_tcp.
                                    "TRAFO_TCP_LIBRARY", nullptr};
 constexpr size_t kLeastToken = 16, kMostToken = 4096;
 
-// What an id says: magic, key, port and host, one after the other.
+// Contents of an id: magic, key, port and host, one after the other.
 constexpr std::string_view kTcpMagic = "trafo tcp ids";
 constexpr size_t kKeyAt = 14, kPortAt = kKeyAt + sizeof(Sha256), kHostAt = kPortAt + 2;
 constexpr size_t kMostHost = sizeof(GroupId) - kHostAt - 1;
@@ -106,7 +106,7 @@ class Listeners {
     const std::lock_guard lock(mutex_);
     open_[id] = listener;
   }
-  tcp::Listener* take(const GroupId& id) {  // null: there is none
+  tcp::Listener* take(const GroupId& id) {  // null without one
     const std::lock_guard lock(mutex_);
     const auto found = open_.find(id);
     if (found == open_.end()) return nullptr;

@@ -19,7 +19,7 @@ inline constexpr int64_t kManifestVersion = 1;
 // "crc32"}}}
 std::string encode_manifest(int64_t update, std::span<const ManifestEntry> files);
 
-// Accepts only the exact bytes that encode_manifest writes. Without an `update`, those of any.
+// Accepts only the exact bytes that encode_manifest writes. Without an `update`, of any update.
 // Errors: CORRUPT_FILE, VERSION. `label` names the file.
 std::vector<ManifestEntry> parse_manifest(std::string_view text, std::optional<int64_t> update,
                                           const std::string& label);

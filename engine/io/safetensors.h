@@ -73,8 +73,8 @@ struct TensorInfo {
 };
 
 class SafetensorsSource;  // a file or a buffer, read at offsets
-// The element types that a reader allows: those of DType, besides those of quantized weights (I8,
-// U8 and F16), or every type of the format. See TensorInfo::foreign.
+// The element types that a reader allows: the types of DType, in addition the types of quantized
+// weights (I8, U8 and F16), or every type of the format. See TensorInfo::foreign.
 enum class ElementTypes { ours, ours_and_codes, all };
 
 class SafetensorsReader {
@@ -88,7 +88,7 @@ class SafetensorsReader {
   static SafetensorsReader open_no_follow(const std::filesystem::path& path);
   // For files of other programs: ElementTypes::all.
   static SafetensorsReader open_foreign(const std::filesystem::path& path);
-  // `bytes` must outlive the reader; `label` stands for the file name in messages.
+  // `bytes` must outlive the reader; messages show `label` instead of the file name.
   static SafetensorsReader from_memory(std::span<const std::byte> bytes, std::string label,
                                        ElementTypes types = ElementTypes::ours);
 
@@ -101,7 +101,7 @@ class SafetensorsReader {
   const SafetensorsMetadata& metadata() const { return metadata_; }    // without "trafo." pairs
   bool has_checksums() const { return has_checksums_; }
 
-  const TensorInfo* find(std::string_view name) const;  // null if there is none
+  const TensorInfo* find(std::string_view name) const;  // null without one
   const TensorInfo& at(std::string_view name) const;    // NOT_FOUND, naming file and tensor
 
   // Copies the bytes of a tensor. `out` must have exactly info.bytes bytes, else SHAPE_MISMATCH and
@@ -129,7 +129,7 @@ class SafetensorsReader {
 };
 
 // The damage that the file's own header and checksums show, without the name of the file, such as
-// "tensor 'x' is damaged, ..."; empty if there is none. Reads the whole file.
+// "tensor 'x' is damaged, ..."; empty without one. Reads the whole file.
 std::string safetensors_damage(const std::filesystem::path& file);
 std::string safetensors_damage(std::span<const std::byte> file);
 

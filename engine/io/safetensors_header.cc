@@ -303,8 +303,8 @@ int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype, std::string_vi
 std::string quote(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, 200)) {
-    // The bytes 0x80 to 0x9f are control characters of their own on some terminals, and parts of
-    // letters in UTF-8.
+    // The bytes 0x80 to 0x9f are control characters on some terminals, and parts of letters in
+    // UTF-8.
     const auto byte = static_cast<unsigned char>(c);
     result += byte < 0x20 || byte == 0x7f ? '?' : c;
   }

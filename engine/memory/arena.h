@@ -10,8 +10,8 @@
 
 namespace trafo {
 
-// For one step whose allocations are exactly those of the plan; a different size is an INTERNAL
-// error. `base` points to plan.bytes bytes. Block and plan must outlive the arena.
+// For one step whose allocations match the plan exactly; a different size is an INTERNAL error.
+// `base` points to plan.bytes bytes. Block and plan must outlive the arena.
 class Arena {
  public:
   Arena(void* base, const ArenaPlan& plan) : base_(static_cast<std::byte*>(base)), plan_(&plan) {}

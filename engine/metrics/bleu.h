@@ -30,7 +30,7 @@ struct BleuOptions {
   std::string subwords_checksum = {}, mecab_version = {};
 };
 
-// What BLEU counts. Counts of segments add up to those of a corpus.
+// Counts of BLEU. Counts of segments add up to the counts of a corpus.
 struct BleuCounts {
   std::array<int64_t, kBleuOrder> matches{}, totals{};  // n-grams of length 1 to 4
   // Tokens. With several references, a segment has the length that is nearest to its hypothesis's,
@@ -48,7 +48,7 @@ struct BleuScore : BleuCounts {
   BleuOptions options;
 
   // "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|trafo:..."; `resampling`, as
-  // "bs:1000|seed:12345", stands behind the number of references.
+  // "bs:1000|seed:12345", follows the number of references.
   std::string signature(std::string_view resampling = {}) const;
   std::string text() const;  // "BLEU = 41.02 72.1/48.3/... (BP = 1.000 ratio = ... )"
 };

@@ -55,8 +55,8 @@ Text rewrite_pairs(const Text& text, Predicate matches, const Text& before, cons
   return result;
 }
 
-// What 13a and zh have in common. The rules look at ASCII only, so they may work on UTF-8 bytes: a
-// byte above 0x7f is neither digit nor punctuation.
+// Common part of 13a and zh. The rules look at ASCII only, so they may work on UTF-8 bytes: a byte
+// above 0x7f is neither digit nor punctuation.
 std::string separate_ascii(std::string_view text) {
   std::string spaced;
   for (const char c : text) {

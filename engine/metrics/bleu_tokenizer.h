@@ -26,9 +26,10 @@ struct JapaneseWords {
   std::string version;
 };
 
-// Neither MeCab nor IPADIC is a part of this library: libmecab.so.2 is loaded here. The dictionary
-// is that of the environment variable TRAFO_MECAB_DICTIONARY, a folder, or of Debian's package.
-// UNSUPPORTED, with what to install: there is no MeCab, no dictionary, or one in another encoding.
+// Neither MeCab nor IPADIC is a part of this library: libmecab.so.2 is loaded here. The environment
+// variable TRAFO_MECAB_DICTIONARY names the folder of the dictionary; the default is Debian's
+// package. UNSUPPORTED, with what to install: there is no MeCab, no dictionary, or one in another
+// encoding.
 JapaneseWords load_japanese_words();
 
 // The parts of a line between white space.

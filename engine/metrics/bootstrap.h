@@ -48,7 +48,7 @@ Interval interval_of(std::vector<double> scores);
 
 // How probable so large a difference would be if both systems were equal: the share of resamples
 // whose absolute difference, less the mean of these, exceeds |system - baseline|. One is added to
-// the count and to the number of resamples, so that it is never 0. `difference` is that of the
+// the count and to the number of resamples, so that it is never 0. `difference` belongs to the
 // whole corpus. 1 if the systems do not differ in any resample, where sacreBLEU says 1 / (n + 1).
 double paired_p_value(std::span<const double> system, std::span<const double> baseline,
                       double difference);

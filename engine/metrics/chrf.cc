@@ -48,7 +48,7 @@ uint64_t first_characters(size_t count) {
   return ~uint64_t{0} << (kCharacterBits * (kHalf - count));
 }
 
-// What begins at each character of the text, at most six characters long, sorted.
+// The substrings that begin at each character of the text, at most six characters long, sorted.
 std::vector<Window> sorted_windows(const std::vector<char32_t>& text) {
   std::vector<Window> windows(text.size());
   Window next;

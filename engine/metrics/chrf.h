@@ -20,7 +20,7 @@ struct ChrfOptions {
   bool lowercase = false;
 };
 
-// What chrF counts. Counts of segments add up to those of a corpus.
+// Counts of chrF. Counts of segments add up to the counts of a corpus.
 struct ChrfCounts {
   std::array<int64_t, kChrfOrder> matches{}, hypothesis_totals{}, reference_totals{};
 

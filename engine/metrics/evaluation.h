@@ -22,7 +22,8 @@ struct EvaluationOptions {
   // Whether lines are resampled for the mean and the 95 % interval of both scores. With a
   // baseline they always are.
   bool confidence = false;
-  // How often as many lines as there are are drawn with replacement (bootstrap).
+  // Number of bootstrap samples. Each sample draws as many lines as the corpus has, with
+  // replacement.
   int64_t resamples = 1000;
   // Seed of the resampling. The same seed draws the same lines for every system and both scores.
   uint64_t seed = 12345;

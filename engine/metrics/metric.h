@@ -56,7 +56,7 @@ std::vector<std::array<Symbol, Order>> sorted_ngrams(const std::vector<Symbol>& 
   return ngrams;
 }
 
-// The sum of the counts of all segments. counts_of(hypotheses, references) has those of some
+// The sum of the counts of all segments. counts_of(hypotheses, references) has the counts of some
 // segments, one by one. Counts are integers: the sum does not depend on the threads.
 template <class Counts, class CountsOf>
 Counts sum_of_segments(std::span<const std::string> hypotheses, ReferenceSets references,

@@ -11,7 +11,7 @@ namespace trafo {
 enum class BleuTokenizer : int32_t {
   // That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces.
   mteval_13a = 0,
-  // Words are what stands between white space.
+  // Words are separated by white space.
   none = 1,
   // Every Chinese character is a word, the rest as in 13a. For Chinese.
   zh = 2,
@@ -19,7 +19,7 @@ enum class BleuTokenizer : int32_t {
   intl = 3,
   // Every code point is a word. For Japanese, Thai and others without spaces.
   character = 4,
-  // Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU).
+  // Subwords of a SentencePiece model that the user gives, usually the FLORES-200 model (spBLEU).
   flores200 = 5,
   // Japanese words as MeCab finds them with IPADIC. Both have to be installed.
   ja_mecab = 6,

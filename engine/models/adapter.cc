@@ -211,7 +211,7 @@ std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kAdapterOrigin, reader.label(), ": ", error.message());
   }
-  // What is allocated for the adapter must be in the file.
+  // Each tensor that is allocated for the adapter must be in the file.
   for (const AdapterSite& site : adapter_sites(config, adapter)) {
     const std::string name = site.matrix.substr(0, site.matrix.rfind('.')) + ".lora_A";
     const TensorInfo* info = reader.find(name);

@@ -17,14 +17,14 @@ namespace trafo {
 void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, uint64_t seed);
 
 // Drops the adapter; of a merged one, what unmerge_adapter() needs. The other parameters stay
-// frozen. INVALID_ARGUMENT: there is none, or the model is in use by a trainer.
+// frozen. INVALID_ARGUMENT: the model has no adapter, or the model is in use by a trainer.
 void remove_adapter(Context& context, Model& model);
 
 // Adds scale * B A to the weights, in float32 (float64 for a float64 model), and drops A and B: the
-// model is like one without an adapter. The weights of before are kept in host memory.
-// UNSUPPORTED: the model has int8 weights.
+// model is like one without an adapter. The earlier weights are kept in host memory. UNSUPPORTED:
+// the model has int8 weights.
 void merge_adapter(Context& context, Model& model);
-// Puts back the weights of before, bit for bit, and the adapter. INVALID_ARGUMENT: no adapter is
+// Restores the earlier weights, bit for bit, and the adapter. INVALID_ARGUMENT: no adapter is
 // merged, or the model is in use by a trainer.
 void unmerge_adapter(Context& context, Model& model);
 
@@ -36,9 +36,9 @@ std::vector<std::byte> merged_value(Context& context, const ParameterStore& para
 std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters,
                                    const std::string& name);
 
-// What tells the base of an adapter from others of the same shape: CRC-32 of its parameters, in
-// their order, each value rounded to bfloat16. A base that was frozen in bfloat16 has the checksums
-// of the float32 one.
+// Identity of an adapter's base among models of the same shape: CRC-32 of its parameters, in their
+// order, each value rounded to bfloat16. A base that was frozen in bfloat16 has the checksums of
+// the float32 one.
 struct BaseChecksums {
   std::string all;      // empty for a model with int8 weights, which has no values of its matrices
   std::string vectors;  // of norms and biases alone

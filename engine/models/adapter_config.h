@@ -1,4 +1,4 @@
-// What a LoRA adapter is (Hu et al., arXiv 2106.09685): y = x W^T + (alpha / rank) (x A^T) B^T in
+// Form of a LoRA adapter (Hu et al., arXiv 2106.09685): y = x W^T + (alpha / rank) (x A^T) B^T in
 // the linear layers that `targets` names.
 #pragma once
 
@@ -56,10 +56,10 @@ struct AdapterSite {
 // The sites of a validated adapter.
 std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const AdapterConfig& adapter);
 
-// What a model knows of its adapter.
+// State of a model's adapter.
 struct AdapterState {
   std::optional<AdapterConfig> config;  // none: there is no adapter, or it is merged
-  // After merge_adapter(): the values of before, in the dtype of the masters.
+  // After merge_adapter(): the earlier values, in the dtype of the masters.
   struct Merged {
     AdapterConfig config;
     std::vector<std::pair<ParamId, std::vector<std::byte>>> base;

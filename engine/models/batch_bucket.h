@@ -11,9 +11,9 @@
 namespace trafo {
 
 // On an accelerator, batches are padded to one of a few dozen buckets, so that each bucket is
-// planned and captured as a graph once. The padding tokens form sentences of their own at the end,
-// and their labels are ignored. Real tokens keep their index in the batch and so their dropout
-// masks: padding changes no result.
+// planned and captured as a graph once. The padding tokens form extra sentences at the end, and
+// their labels are ignored. Real tokens keep their index in the batch and so their dropout masks:
+// padding changes no result.
 struct BatchBucket {
   int64_t sentences = 0;
   int64_t source_tokens = 0, target_tokens = 0;

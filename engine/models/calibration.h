@@ -12,8 +12,8 @@ namespace trafo {
 
 inline constexpr int64_t kCalibrationTokens = 1 << 16;
 
-// The sum of x x^T over the inputs of each layer. Layers with the same input, such as those of tied
-// matrices, each have their own.
+// The sum of x x^T over the inputs of each layer. Layers with the same input, for example layers
+// with tied matrices, each have their own.
 class InputProducts : public LinearObserver {
  public:
   // wanted: of each parameter, whether its inputs count.

@@ -81,7 +81,7 @@ bool has_int8_codes(const SafetensorsReader& reader, const std::string& matrix) 
 }
 
 // Every tensor is one of the model's parameters, the scales of one that has codes, or holds several
-// of these, which then have no tensor of their own.
+// of these, which then have no separate tensor.
 void require_known(const SafetensorsReader& reader, const ParameterStore& parameters,
                    StoredWeights stored) {
   const bool quantized = stored != StoredWeights::floats;
@@ -131,7 +131,7 @@ std::vector<float> read_bfloat16(const SafetensorsReader& reader, const TensorIn
   return values;
 }
 
-// As bfloat16, or as float32 in a file of before.
+// As bfloat16, or as float32 in a file of an earlier version.
 std::vector<float> read_rounded(const SafetensorsReader& reader, const std::string& name,
                                 const std::vector<int64_t>& shape) {
   if (has_type(known_tensor(reader, name), kFloatType))
@@ -151,7 +151,7 @@ std::vector<ParamId> by_name(const ParameterStore& parameters, Belongs&& belongs
 }
 
 // The parts of the tensor `name`, one value for each row of the parameters `ids`; nothing if a file
-// of before has a tensor for each.
+// of an earlier version has a tensor for each.
 std::map<ParamId, std::vector<float>> read_parts(const SafetensorsReader& reader,
                                                  const std::string& name,
                                                  const ParameterStore& parameters,
@@ -171,7 +171,7 @@ std::map<ParamId, std::vector<float>> read_parts(const SafetensorsReader& reader
   return parts;
 }
 
-// What the tensors of several parameters hold.
+// Contents of the tensors of several parameters.
 struct Parts {
   std::map<ParamId, std::vector<float>> scales, vectors;
 };
@@ -277,7 +277,7 @@ std::optional<std::vector<BFloat16>> as_bfloat16(std::span<const float> values) 
   return halves;
 }
 
-// As bfloat16, or as float32 if the model was read from a file of before.
+// As bfloat16, or as float32 if the model was read from a file of an earlier version.
 TensorEntry rounded_entry(std::string name, std::vector<int64_t> shape,
                           std::span<const float> values,
                           std::vector<std::vector<std::byte>>& storage) {

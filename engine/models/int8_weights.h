@@ -12,9 +12,9 @@
 //   vectors   BF16, every parameter of one dimension: norms and biases
 //
 // Learned positions are BF16, adapters F32. Quantization rounds norms, biases and positions to
-// bfloat16, and the model computes with the rounded values. A model with values that bfloat16 does
-// not hold, from a file of before, is written as it was: NAME.scale BF16 or F32 [rows] for each
-// matrix, and every other parameter F32 by its name.
+// bfloat16, and the model computes with the rounded values. A model from a file of an earlier
+// version may have values that bfloat16 does not represent. It is saved in the form of its file:
+// NAME.scale BF16 or F32 [rows] for each matrix, and every other parameter F32 by its name.
 //
 // backend/cpu/int8_matrix.h and int4_matrix.h have the formulas.
 #pragma once
@@ -33,7 +33,7 @@ inline constexpr const char* kVectorsName = "vectors";
 
 enum class StoredWeights { floats, int8, mixed };
 
-// What the file has. CORRUPT_FILE if it has codes and does not say so. UNSUPPORTED for another
+// Contents of the file. CORRUPT_FILE if it has codes and does not say so. UNSUPPORTED for another
 // quantization, of a later release.
 StoredWeights stored_weights(const SafetensorsReader& reader);
 
@@ -48,9 +48,9 @@ void read_int8_weights(Context& context, const SafetensorsReader& reader, Model&
 void set_rounded(Context& context, ParameterStore& parameters, ParamId id,
                  std::vector<float> values);
 
-// Makes `entries`, the float32 parameters of a model with quantized weights, those of its file:
-// adds codes and scales, and rounds what bfloat16 holds. Adds the pair to the metadata. The entries
-// point into `storage`.
+// Turns `entries`, the float32 parameters of a model with quantized weights, into the entries of
+// its file: adds codes and scales, and rounds the others to bfloat16. Adds the pair to the
+// metadata. The entries point into `storage`.
 void add_int8_entries(Context& context, const ParameterStore& parameters,
                       std::vector<std::vector<std::byte>>& storage,
                       std::vector<TensorEntry>& entries, SafetensorsMetadata& metadata);

@@ -28,7 +28,7 @@ struct OutputProjection {
   Tensor bias;    // [vocabulary]; undefined: none
 };
 
-// State of incremental decoding: rows (hypotheses), each with a past of its own.
+// State of incremental decoding: rows (hypotheses), each with a separate past.
 struct DecodeState {
   nn::KvCache cache;
   nn::EncoderKeysValues encoder;  // of the encoded source; undefined without an encoder
@@ -61,7 +61,7 @@ class Model {
   // The hidden states of every target token, [Tt, width], normalised and ready for the output
   // projection.
   Tensor hidden(Context& context, const Batch& batch, const DropoutPass& dropout) const;
-  // What the encoder makes of every source token, [Ts, width], or without an encoder the hidden
+  // The encoder's output for every source token, [Ts, width], or without an encoder the hidden
   // states of every target token. Normalised (pre-norm), without dropout.
   Tensor states(Context& context, const Batch& batch) const;
   OutputProjection output_projection() const { return {output_.weight(), output_.bias()}; }
@@ -83,7 +83,7 @@ class Model {
   // Appends one token to every row (ids [rows] int32) and returns the logits of the next, [rows,
   // vocabulary].
   Tensor decode_step(Context& context, DecodeState& state, const Tensor& ids) const;
-  // What decode_step() does between KvCache::begin_append and end_append. It uploads nothing, so
+  // The part of decode_step() between KvCache::begin_append and end_append. It uploads nothing, so
   // that a graph can repeat it.
   Tensor step_logits(Context& context, const DecodeState& state, const Tensor& ids) const;
 
@@ -147,7 +147,7 @@ class Model {
 // whose parent is -1 is empty and has the source of the first row. No prefill is possible
 // afterwards.
 void reorder(Context& context, DecodeState& state, std::span<const int32_t> parents);
-// The logits of the steps to come are those of these tokens alone, in their order: [rows, tokens].
+// The logits of the steps to come cover these tokens alone, in their order: [rows, tokens].
 void restrict_output(Context& context, DecodeState& state, std::span<const int32_t> tokens);
 
 // Validates the configuration, declares, allocates and initialises parameters: float32; bfloat16

@@ -1,5 +1,5 @@
-// What a model is: everything that decides the shapes of its parameters and the function it
-// computes.
+// Configuration of a model: everything that decides the shapes of its parameters and the function
+// it computes.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct ModelConfig {
   int64_t ffn_width = 2048;  // Width inside the feed-forward layers.
   int64_t heads = 8;  // Attention heads.
   int64_t max_positions = 1024;  // Longest sequence that either side may have, in tokens.
-  bool pre_norm = true;  // Whether the norm stands before each block instead of after it.
+  bool pre_norm = true;  // Whether the norm precedes each block instead of following it.
   // Whether source, target and output share one embedding matrix. Otherwise there are three, two
   // in a decoder-lm.
   bool tied_embeddings = true;
@@ -70,9 +70,9 @@ struct ModelConfig {
   // The angles of rotary positions are divided by it, all of them or, with
   // rope_original_positions, the slow ones.
   double rope_factor = 1;
-  // Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles
-  // of those pairs that turn fewer than rope_low_turns times in them, and less and less of it
-  // those of more turns. 0: rope_factor divides all angles.
+  // Positions that a model was trained with before rope_factor (Llama 3.1): the factor divides
+  // the angles of pairs that turn fewer than rope_low_turns times in them. It divides the angles
+  // of pairs of more turns less and less. 0: rope_factor divides all angles.
   int64_t rope_original_positions = 0;
   // Turns in rope_original_positions positions up to which rope_factor divides an angle whole.
   double rope_low_turns = 1;

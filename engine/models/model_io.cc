@@ -240,7 +240,7 @@ SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes typ
 std::vector<TensorEntry> workspace_entries(Context& context, const ParameterStore& parameters,
                                            const Tensor& workspace, const std::string& prefix,
                                            HostBuffer& storage, const HostAllocator& allocate) {
-  // The workspace, and behind it the frozen parameters one by one.
+  // The workspace, then the frozen parameters one by one.
   size_t at = workspace.bytes(), total = at;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

@@ -133,7 +133,7 @@ class StagedTensors {
 void stage_workspaces(const ParameterStore& parameters, const SafetensorsReader& reader,
                       std::span<const StagingTarget> workspaces,
                       std::span<const std::string> prefixes, StagedTensors& staged);
-// What load_weights() does, but for Model::parameters().follow_master() after the commit.
+// As load_weights(), but without Model::parameters().follow_master() after the commit.
 void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged);
 
 }  // namespace trafo

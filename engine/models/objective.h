@@ -1,6 +1,6 @@
-// What training minimises.
+// The function that training minimises.
 //
-// An objective stands beside Model because both sides above it need it: training differentiates it,
+// An objective is in this folder because two folders above need it: training differentiates it,
 // validation and the scorer of decode/ measure with it, and decode/ may not include train/.
 #pragma once
 

@@ -31,7 +31,7 @@ struct Noise {
   double decibels() const { return 10 * std::log10(signal / noise); }
 };
 
-// What each layer gives in float and with codes.
+// Outputs of each layer in float and with codes.
 class OutputNoise : public LinearObserver {
  public:
   OutputNoise(const ParameterStore& exact, const ParameterStore& rounded)

@@ -12,7 +12,7 @@ namespace trafo {
 // teacher computes in the student's dtype, and its adapter, if it has one, is merged.
 // INVALID_ARGUMENT, naming what differs: another architecture, number of tokens or, where both
 // models say which, vocabulary. UNSUPPORTED: a file with int8 weights. Other errors as of
-// load_model(). After an error the student's teacher is the one of before.
+// load_model(). After an error the student keeps its earlier teacher.
 void load_teacher(Context& context, Model& student, const std::filesystem::path& file);
 
 // INVALID_ARGUMENT, naming both, if the teacher was trained with another vocabulary than the one

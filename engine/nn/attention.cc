@@ -6,7 +6,7 @@ namespace trafo::nn {
 namespace {
 
 LinearOptions projection(const AttentionOptions& options, int64_t out) {
-  // The joint projection is initialised like the separate ones it stands for.
+  // The joint projection is initialised like the separate ones it replaces.
   return {.in = options.width,
           .out = out,
           .bias = options.biases,

@@ -41,7 +41,7 @@ class SelfAttention {
   // x [T, width]. Tokens attend inside their sequence. With a cache, which has been told about the
   // tokens (KvCache::begin_append), their keys and values go to `layer` of the cache, and `causal`
   // must be on; in a decode step, tokens attend to what their row of the cache holds. `sequences`
-  // is then that of the cache. Dropout acts on the attention probabilities.
+  // is then the cache's. Dropout acts on the attention probabilities.
   PendingBias forward(Context& context, const Tensor& x, const PackedSequences& sequences,
                       const Dropout& dropout, const KvCache* cache = nullptr,
                       int64_t layer = 0) const;
@@ -83,7 +83,7 @@ class CrossAttention {
   CrossAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options);
 
   // x [T, width]. Sequence i of `sequences` reads source sequence i. decode_step: every token is a
-  // row of its own, which reads the source tokens that `encoder` gives for the row.
+  // separate row, which reads the source tokens that `encoder` gives for the row.
   PendingBias forward(Context& context, const Tensor& x, const PackedSequences& sequences,
                       const EncoderKeysValues& encoder, int64_t layer, const Dropout& dropout,
                       bool decode_step = false) const;

@@ -26,7 +26,7 @@ class FeedForward {
   // on top, and `prefix`.down [width, ffn_width].
   FeedForward(ParameterStore& store, const std::string& prefix, const FeedForwardOptions& options);
 
-  // x [T, width]; dropout acts behind the activation.
+  // x [T, width]; dropout acts after the activation.
   PendingBias forward(Context& context, const Tensor& x, const Dropout& dropout) const;
 
  private:

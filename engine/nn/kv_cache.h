@@ -1,8 +1,8 @@
 // The keys and values of a decoder's self-attention during decoding.
 //
-// A row is one hypothesis with a past of its own. It owns a region of `capacity` slots; token
-// number p of the row lies in slot region * capacity + p. Rows may have different lengths. A
-// forward pass appends tokens in three steps: begin_append, append in each layer, end_append.
+// A row is one hypothesis with its past. It owns a region of `capacity` slots; token number p of
+// the row lies in slot region * capacity + p. Rows may have different lengths. A forward pass
+// appends tokens in three steps: begin_append, append in each layer, end_append.
 //
 // The slots of a layer lie together, so that what attention reads for a row is one piece of memory.
 #pragma once
@@ -61,7 +61,7 @@ class KvCache {
   static Shape storage_shape(const KvCacheOptions& options, int64_t slots) {
     return {options.layers, slots, 2 * options.kv_width};
   }
-  // What attention in a decode step reads: [slots, 2 * kv_width], keys, then values. Row r sees
+  // The input of attention in a decode step: [slots, 2 * kv_width], keys, then values. Row r sees
   // slots key_begin()[r] .. key_end()[r], the new token included. Kernels find a row only by these
   // indices.
   Tensor keys_values(int64_t layer) const;

@@ -24,8 +24,8 @@ struct LinearOptions {
   int64_t stacked_layers = 0;
 };
 
-// The output of a Linear whose bias may not have been added yet. The fused add norm behind it adds
-// the bias.
+// The output of a Linear whose bias may not have been added yet. The fused add norm that follows
+// adds the bias.
 struct PendingBias {
   Tensor matmul;  // [T, out]
   Tensor bias;    // [out], or undefined where it is added or there is none

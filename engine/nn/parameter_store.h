@@ -4,7 +4,7 @@
 // have a float32 master copy and float32 gradients: the optimizer works on the master, files hold
 // the master, and the model computes with the master rounded.
 //
-// Frozen parameters lie in a workspace of their own. They have no gradient and no master.
+// Frozen parameters lie in a separate workspace. They have no gradient and no master.
 //
 // In a store with int8 weights, everything is frozen for good. Weights that modules can read as
 // int8 have codes instead of values, except those that are kept in float.
@@ -49,7 +49,7 @@ struct Init {
 using ParamId = int32_t;
 inline constexpr ParamId kNoParam = -1;
 
-// What the parameters of a group have in common. Parameters of one name may be in several groups,
+// Properties that the parameters of a group share. Parameters of one name may be in several groups,
 // which differ in the other fields.
 struct ParameterGroup {
   std::string name;
@@ -105,7 +105,7 @@ class ParameterStore {
   // Says that weights of this matrix may be pruned: set to zero.
   void allow_pruning(ParamId id) { entries_[index(id)].prunable = true; }
   // Allocates the workspaces and draws initial values from (seed, parameter number): the same for
-  // every device and thread count, for bfloat16 those of float32 rounded. Ends the declaration
+  // every device and thread count, for bfloat16 the float32 values rounded. Ends the declaration
   // phase. With int8_weights, matrices that allow it get codes by set_int8, and have no values.
   void allocate(Context& context, DType dtype, uint64_t seed, bool int8_weights = false);
 
@@ -245,7 +245,7 @@ class ParameterStore {
   // Under quantization-aware training: the values of its matrices from weights laid out like
   // flat().
   void round_matrices(Context& context, const Tensor& weights) const;
-  // The values with the most digits: the master's, or those of a frozen parameter.
+  // The values with the most digits: the master's, or the values of a frozen parameter.
   Tensor exact_value(const Entry& entry) const;
 
   std::deque<Entry> entries_;  // names stay where they are: the C ABI lends them to its callers

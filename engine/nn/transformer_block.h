@@ -25,7 +25,7 @@ struct BlockOptions {
   bool cross_attention = false;
   double dropout = 0;            // of what every sublayer adds to the residual stream
   double attention_dropout = 0;  // of attention probabilities
-  double ffn_dropout = 0;        // behind the activation
+  double ffn_dropout = 0;        // after the activation
 };
 
 // Activations between two sublayers, [T, width].
@@ -36,7 +36,7 @@ struct ResidualStream {
   std::function<Tensor(Context&)> recompute_input = nullptr;
 };
 
-// What every block of a forward pass is given beside the residual stream.
+// Inputs of every block of a forward pass beside the residual stream.
 struct BlockInputs {
   PackedSequences sequences;  // of the tokens in the residual stream
   DropoutPass dropout;

@@ -1,4 +1,4 @@
-// The blocks of an encoder or a decoder, one behind the other.
+// The blocks of an encoder or a decoder, one after the other.
 #pragma once
 
 #include <cstdint>

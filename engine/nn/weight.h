@@ -16,7 +16,8 @@ namespace ops {
 struct Fp8Matrix;
 }
 
-// What an adapter adds to x W^T: scale (x down^T) up^T in ranges of columns (ops/low_rank_add).
+// The term that an adapter adds to x W^T: scale (x down^T) up^T in ranges of columns
+// (ops/low_rank_add).
 struct LowRankUpdate {
   Tensor down;  // [ranges * r, columns of W]: LoRA's A of each range
   Tensor up;    // [columns of all ranges, r]: LoRA's B of each range
@@ -52,8 +53,8 @@ struct Weight {
 
 namespace nn {
 
-// What a linear layer with this weight multiplies in place of x [T, columns]: x itself, or x
-// rounded to int8 codes (ops/fake_quant_rows). Tells the observer.
+// The input that a linear layer with this weight multiplies in place of x [T, columns]: x itself,
+// or x rounded to int8 codes (ops/fake_quant_rows). Tells the observer.
 Tensor linear_input(Context& context, const Tensor& x, const Weight& weight);
 // x W^T + bias: x [T, columns], bias [rows] or undefined -> [T, rows]. With an inner factor V it is
 // (x V^T) W^T + bias.

@@ -1,4 +1,4 @@
-// Packed sequences: rows of several, one behind the other, bounded by [B + 1] row numbers.
+// Packed sequences: rows of several, one after the other, bounded by [B + 1] row numbers.
 #pragma once
 
 #include <algorithm>

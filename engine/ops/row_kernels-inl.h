@@ -41,7 +41,7 @@ struct WholeColumns {
   HWY_INLINE VectorOf<T> keep(VectorOf<T> v) const { return v; }
 };
 
-// The last columns of a row, fewer than a vector: loads give zeros behind them, keep() makes zeros
+// The last columns of a row, fewer than a vector: loads give zeros after them, keep() makes zeros
 // there.
 template <class T>
 struct LastColumns {
@@ -92,8 +92,8 @@ HWY_INLINE void put(const Columns& columns, VectorOf<T> v, T* p, bool accumulate
   columns.store(accumulate ? hn::Add(columns.load(p), v) : v, p);
 }
 
-// out[c] (+)= sum over blocks of partials[block * stride + c], in the order of blocks; zeros if
-// there are none.
+// out[c] (+)= sum over blocks of partials[block * stride + c], in the order of blocks; zeros
+// without blocks.
 template <class T>
 void sum_partials(ThreadPool& pool, const T* partials, int64_t blocks, int64_t stride,
                   int64_t width, T* out, bool accumulate) {

@@ -22,7 +22,7 @@ struct AdamWOptions {
   double ema_alpha = 0;  // weight of an update in the EMA of the parameters (ema_weight); 0: no EMA
 };
 
-// Parameters that are updated with factors of their own. Empty: every factor is 1.
+// Parameters that are updated with separate factors. Empty: every factor is 1.
 struct UpdateGroups {
   std::vector<UpdateFactors> factors;  // at most 256
   // For every kGroupElements elements of the workspace, an index of `factors`.

@@ -21,8 +21,8 @@ class ClippedUpdate {
     schedule_ = schedule;
     first_rate_ = past_rate_ = 0;
   }
-  // loss, nll: [1], of the gradients' dtype. `partials`: undefined, or those of all shards; the
-  // norm is then theirs.
+  // loss, nll: [1], of the gradients' dtype. `partials`: undefined, or the partials of all shards;
+  // the norm is then theirs.
   void run(const Tensor& loss, const Tensor& nll, const Tensor& partials = {}) {
     run_part(loss, nll, partials, optimizer_.shard(), false);
   }

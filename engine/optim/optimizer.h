@@ -44,7 +44,7 @@ constexpr double ema_weight(double alpha, int64_t step) {
   return alpha > early ? alpha : early;
 }
 
-// What a parameter group multiplies the learning rate and the weight decay of an update with.
+// Factors of a parameter group for the learning rate and the weight decay of an update.
 struct UpdateFactors {
   double learning_rate = 1;
   double weight_decay = 1;

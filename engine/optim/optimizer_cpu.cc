@@ -70,7 +70,7 @@ double bias_correction(double beta, int64_t step) {
   return beta > 0 ? -std::expm1(static_cast<double>(step) * std::log(beta)) : 1.0;
 }
 
-// What the factors of a group change in an update: p = keep p - rate m / (sqrt(v c) + e).
+// Effect of a group's factors on an update: p = keep p - rate m / (sqrt(v c) + e).
 template <class T>
 struct GroupRate {
   T rate, keep;
@@ -329,7 +329,7 @@ void adamw_8bit_block(const AdamWParams& p, int64_t begin, int64_t count, Apply 
     store_n(value, d, param + i, count - i);
     i += lanes(d);
   }
-  const int64_t coded = i;  // lanes behind the end get codes of zero
+  const int64_t coded = i;  // lanes past the end get codes of zero
 
   m_scale = scale_of(reduce_max(d, largest_m), kFirstLargest);
   v_scale = scale_of(reduce_max(d, largest_v), kSecondLargest);

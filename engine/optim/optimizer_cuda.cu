@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *out = sum;
 }
 
-// What the factors of a group change in an update: p = keep p - rate m / (sqrt(v c) + e).
+// Effect of a group's factors on an update: p = keep p - rate m / (sqrt(v c) + e).
 struct GroupRate {
   float rate, keep;
 };
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads)
   rates[threadIdx.x] = constants.rate(learning_rate, step, factors[threadIdx.x]);
 }
 
-// What clipped_adamw decides between its norm and its update; one block. With groups: one thread
+// The decision of clipped_adamw between its norm and its update; one block. With groups: one thread
 // computes the rates of one group.
 __global__ void __launch_bounds__(kThreads)
     decide_update_kernel(AdamWConstants constants, double max_norm,

@@ -44,8 +44,9 @@ constexpr uint32_t random_bits(uint32_t pair, uint32_t update) {
   h = (h ^ (h >> 13)) * 0xc2b2ae35u;
   return h ^ (h >> 16);
 }
-// What is added before rounding down: twelve random bits, of a code's 2^20, that leave out both
-// ends, so that what has a code keeps it although scaling has cost the last bits.
+// Offset that is added before rounding down: twelve random bits of a code's 2^20. Both ends are
+// left out, so that a value with an exact code keeps this code although scaling has cost its last
+// bits.
 inline constexpr uint32_t kOffsetMask = 0xfff00, kOffsetLeast = 0x80;
 constexpr uint32_t rounding_offset(uint32_t random, uint32_t element) {
   return ((element % 2 ? random >> 12 : random) & kOffsetMask) | kOffsetLeast;

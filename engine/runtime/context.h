@@ -95,7 +95,7 @@ class Context {
   bool graphs() const { return graphs_ && profiler_.keeps_graphs(); }
   void set_graphs(bool graphs) { graphs_ = graphs; }
   // Whether the activation of a feed-forward block and its derivative are part of the neighbouring
-  // GEMMs where the backend supports it. What is rounded does not differ.
+  // GEMMs where the backend supports it. The roundings do not differ.
   bool gemm_epilogues() const { return gemm_epilogues_; }
   void set_gemm_epilogues(bool epilogues) { gemm_epilogues_ = epilogues; }
   // Whether the gradient of a bias is summed up in the GEMM for its weight where the backend
@@ -187,7 +187,7 @@ class RecomputeScope {
   Recompute previous_;
 };
 
-// Gives the context a tape of its own during its lifetime, for example to recompute a checkpointed
+// Gives the context a separate tape during its lifetime, for example to recompute a checkpointed
 // region.
 class TapeScope {
  public:

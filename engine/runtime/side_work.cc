@@ -8,8 +8,8 @@
 namespace trafo {
 
 // kMostProducts lies between steps that gain on an H200 (1.2e12) and steps that do not (2.6e12 and
-// more, docs/performance-notes.md). In those each GEMM fills the card, and the power limit sets the
-// speed of whatever runs.
+// more, docs/lab/performance-notes.md). In those each GEMM fills the card, and the power limit sets
+// the speed of whatever runs.
 SideWork::SideWork(Backend& backend, double products, bool spare_memory)
     : backend_(backend), spare_memory_(spare_memory) {
   if (products > kMostProducts) return;

@@ -59,12 +59,12 @@ class SideWork {
   }
 
   // A GEMM that reads and writes these tensors runs together with others (Backend::grouped_gemm) as
-  // soon as they fill the device, or something waits. `rest`, if given, is issued behind it.
+  // soon as they fill the device, or something waits. `rest`, if given, is issued after it.
   void add_gemm(const GemmParams& gemm, const std::vector<Tensor>& reads,
                 const std::vector<Tensor>& writes, std::function<void()> rest);
 
-  // Calls `issue`, which launches one kernel to the first stream. What this kernel leaves in
-  // `partials` (SideStream::begin_partials) is added up to `sums` on the second stream.
+  // Calls `issue`, which launches one kernel to the first stream. Adds up the `partials`
+  // (SideStream::begin_partials) of this kernel to `sums` on the second stream.
   template <class Issue>
   void run_sums(const Tensor& partials, const std::vector<Tensor>& sums, Issue&& issue) {
     stream_->begin_partials(partials.raw(), partials.bytes());
@@ -78,7 +78,7 @@ class SideWork {
     run({partials}, sums, [&] { stream_->add_partials(); });
   }
 
-  // What is issued from now on runs after this work and all work before it.
+  // Work that is issued from now on runs after this work and all work before it.
   void wait(int64_t number);
   void wait_all() {
     issue_collected();

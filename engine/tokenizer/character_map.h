@@ -13,7 +13,7 @@ namespace trafo {
 
 class CharacterMap {
  public:
-  // Empty: every character stands for itself.
+  // Empty: every character is kept.
   CharacterMap() = default;
   // `blob`: a uint32 with the size of the trie, the trie (a double array of darts-clone), the
   // texts, each closed by NUL. The map refers to the blob's texts. CORRUPT_FILE with `name` when a
@@ -21,12 +21,12 @@ class CharacterMap {
   // or when a text is longer than limits::kMappedBytes.
   CharacterMap(std::string_view blob, std::string_view name);
 
-  // Longest text that stands for something, in bytes, each space counted as the 3 bytes of U+2581.
+  // Longest text that is replaced, in bytes, each space counted as the 3 bytes of U+2581.
   size_t longest_text() const { return longest_; }
 
-  // The text that stands for the beginning of `text` at `position`, which advances behind what was
-  // replaced: the longest entry of the map that begins there, or else one character, or else one
-  // byte that begins no character, which becomes U+FFFD.
+  // The replacement of the beginning of `text` at `position`, which advances past the replaced
+  // bytes: the longest entry of the map that begins there, or else one character, or else one byte
+  // that begins no character, which becomes U+FFFD.
   std::string_view next(std::string_view text, size_t& position) const;
 
   // Bytes of the normal form, at most: spaces count as U+2581, and none is left out.

@@ -34,7 +34,7 @@ class LibraryReserve {
   bool find_memory() noexcept;
   bool free_part() noexcept;
 
-  // What a thread knew when its last allocation failed.
+  // State of a thread when its last allocation failed.
   struct Failure {
     pthread_t thread;
     size_t parts_freed;

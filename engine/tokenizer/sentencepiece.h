@@ -1,4 +1,4 @@
-// What calls of the SentencePiece library have in common.
+// Common parts of calls of the SentencePiece library.
 #pragma once
 
 #include <string_view>

@@ -5,7 +5,7 @@
 
 namespace trafo {
 
-// Ids; -1: the vocabulary has no such token. The defaults are those of vocabularies trained here.
+// Ids; -1: the vocabulary has no such token. The defaults match vocabularies trained here.
 struct SpecialTokens {
   int32_t bos = 1;  // first decoder input of an encoder_decoder
   int32_t eos = 2;  // ends every sentence

@@ -28,8 +28,8 @@ using SpmField = WireField;
 // Throws CORRUPT_FILE: `name` is no usable model because of `reason`.
 [[noreturn]] void fail_spm(std::string_view name, std::string_view reason);
 
-// The fields of a message of a SentencePiece model; next() calls fail_spm() for bytes that are
-// none.
+// The fields of a message of a SentencePiece model; next() calls fail_spm() for bytes that are no
+// field.
 class SpmFields : public WireFields {
  public:
   SpmFields(std::string_view message, std::string_view name)

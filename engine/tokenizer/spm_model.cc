@@ -114,8 +114,8 @@ void check_trainer(const Checker& checker, std::string_view bytes, SpmSummary& s
   }
 }
 
-// Longest chain of subwords that are prefixes of each other; sorted, a prefix stands before what it
-// starts.
+// Longest chain of subwords that are prefixes of each other; sorted, a prefix precedes the texts
+// that it starts.
 void check_user_defined(const Checker& checker, std::vector<std::string_view> texts) {
   std::sort(texts.begin(), texts.end());
   std::vector<std::string_view> chain;

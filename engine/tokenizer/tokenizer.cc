@@ -20,7 +20,7 @@ namespace {
 // Bytes that a token may be decoded to, where they are not the bytes of the token.
 constexpr size_t kLongestSurface = limits::kSubwordBytes;
 
-// What the library takes for a text: its lattice, and a message with every subword.
+// Memory that the library allocates for a text: its lattice, and a message with every subword.
 size_t needed_for(size_t text) {
   return (size_t{32} << 10) + 320 * text;
 }

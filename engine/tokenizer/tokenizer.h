@@ -51,7 +51,7 @@ class Tokenizer {
                          const TokenizerTrainOptions& options);
   // NOT_FOUND, IO; CORRUPT_FILE: not a usable SentencePiece model.
   static Tokenizer load(const std::filesystem::path& file);
-  // `name` stands for the file in error messages.
+  // Error messages show `name` as the file.
   static Tokenizer from_bytes(std::string_view serialized, std::string_view name = "tokenizer");
 
   const std::string& serialized() const noexcept;  // the .spm file's bytes
@@ -59,7 +59,7 @@ class Tokenizer {
   // The tokens of a text, without bos and eos. INVALID_ARGUMENT: invalid UTF-8 or a NUL byte.
   std::vector<int32_t> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<int32_t>& ids) const;  // replaces ids
-  // The same tokens as text. An unknown one is what stands there, normalised.
+  // The same tokens as text. An unknown one is the text itself, normalised.
   std::vector<std::string> encode_as_text(std::string_view text) const;
   std::string decode(std::span<const int32_t> ids) const;  // special tokens give no text
 

@@ -12,7 +12,7 @@
 namespace trafo {
 
 struct TrainingText {
-  // Without those of which normalisation leaves nothing: spaces of all kinds and control
+  // Without lines of which normalisation leaves nothing: spaces of all kinds and control
   // characters.
   std::vector<std::string_view> sentences;
   // Of the normal forms that take part, each with a boundary.

@@ -1,4 +1,4 @@
-// Work that is done beside training by a thread of its own, one piece at a time: writing a copy of
+// Work that is done beside training by a separate thread, one piece at a time: writing a copy of
 // the run.
 #pragma once
 

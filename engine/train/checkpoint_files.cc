@@ -17,7 +17,8 @@ constexpr std::string_view kStreamFormat = "1";
 
 using CopyFile = std::function<TensorFile(const HostAllocator& allocate)>;
 
-// The files in their order. as_file(name, copy) makes one of tensors, state_file that of the state.
+// The files in their order. as_file(name, copy) makes one of tensors, state_file makes the file of
+// the state.
 template <class AsFile>
 std::vector<CheckpointFile> all_files(Context& context, const Model& model, const Trainer& trainer,
                                       const RunIdentity& identity, CheckpointFile state_file,

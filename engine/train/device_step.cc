@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kDeviceStepOrigin = "training step";
 
-// Staging blocks, and so batches that the host may be ahead by. Each has an event of its own.
+// Staging blocks, and so batches that the host may be ahead by. Each has a separate event.
 constexpr size_t kStagings = 16;
 static_assert(kStagings <= StreamDevice::kEvents / 2);
 

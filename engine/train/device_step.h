@@ -16,8 +16,7 @@ namespace trafo {
 
 // Pads each batch to its bucket. A bucket is planned by a dry run before it first runs, captured as
 // a graph when it comes a second time, and replayed from then on. Under layer drop, each set of
-// skipped layers has buckets of its own. Context, model and objective must
-// outlive it.
+// skipped layers has separate buckets. Context, model and objective must outlive it.
 class DeviceStep final : public GradientStep {
  public:
   // The context's device has a StreamDevice. The losses are added to `sums`.

@@ -1,6 +1,6 @@
 // The file format of GEMM autotuning: measured kernels of one kind of device and library. A run
-// keeps its kernels in RUN/gemm-cache and in checkpoint streams; user_gemm_cache.h has those of a
-// user.
+// keeps its kernels in RUN/gemm-cache and in checkpoint streams; user_gemm_cache.h has the caches
+// of a user.
 //
 //   trafo-gemm-cache 1 CRC32
 //   DEVICE AND LIBRARY

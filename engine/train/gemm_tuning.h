@@ -4,7 +4,7 @@
 // open, GEMMs that the cache does not have are measured before they first run. Tuning closes after
 // kSeconds of measuring, after kUpdates updates, or before the first checkpoint. From then on the
 // choices are final, and a GEMM without a choice takes the library's first proposal. Checkpoints
-// hold the choices, those of the cache included: a GEMM may come late that an earlier run has
+// hold the choices, including the ones of the cache: a GEMM may come late that an earlier run has
 // measured. A run that resumes has exactly these and measures nothing, so that it computes the same
 // bits as a run without the stop.
 #pragma once
@@ -25,7 +25,7 @@ class GemmTuning {
   static constexpr double kSeconds = 5;  // the bound in the documentation
   static constexpr int64_t kUpdates = 100;
 
-  // What the run tells its caller.
+  // A message of the run to its caller.
   struct Notice {
     bool is_warning;
     std::string text;

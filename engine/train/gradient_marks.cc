@@ -8,7 +8,7 @@
 namespace trafo {
 namespace {
 
-// Fewer elements are not worth an exchange of their own: 16 MiB take 0.05 ms on NVLink.
+// Fewer elements are not worth a separate exchange: 16 MiB take 0.05 ms on NVLink.
 constexpr int64_t kLeastElements = 1 << 22;
 
 }  // namespace
@@ -47,7 +47,7 @@ void GradientMarks::will_add(const Variable& leaf) {
   if (!std::exchange(found->second.used, true)) --part.absent;
 }
 
-// What this pass does not use keeps an older gradient, or is filled with zeros behind it.
+// Parameters that this pass does not use keep an older gradient, or get zeros after the pass.
 void GradientMarks::added(const Variable& leaf) {
   const auto found = places_.find(&leaf);
   if (found == places_.end()) return;

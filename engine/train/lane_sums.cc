@@ -141,7 +141,7 @@ void LaneSums::plan_staging() {
       staging_bytes_ += (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment;
     }
   }
-  // The sums of other hosts take the place of those of this host.
+  // The sums of other hosts replace the sums of this host.
   if (per_host_ > 1)
     staging_bytes_ =
         std::max(staging_bytes_, host_nodes_.size() * static_cast<size_t>(shard_.count()) *
@@ -180,8 +180,8 @@ void LaneSums::clear() {
     context_.backend().fill_zero(sum.raw(), sum.bytes());
 }
 
-// The left halves that wait, and the lane behind them, become one sum. It waits as well, or stays
-// in the flat gradient if the lane is the last one.
+// The waiting left halves and the lane after them become one sum. It waits as well, or stays in the
+// flat gradient if the lane is the last one.
 void LaneSums::add_lane(int64_t lane) {
   if (lane == own_.begin) waiting_.clear();
   LaneNode node{0, lane};
@@ -287,8 +287,8 @@ std::byte* LaneSums::packed(size_t i, int64_t begin) const {
          static_cast<size_t>(at) * sizeof(BFloat16);
 }
 
-// What goes to a peer of own nodes in `range`, and what comes from it in elements from `element`
-// on.
+// Pieces of own nodes in `range` that are sent to a peer, and the pieces that it sends, received at
+// `element` and after.
 void LaneSums::add_piece(int peer, const ElementRange& theirs, const ElementRange& mine,
                          size_t element, Pieces& pieces) const {
   const auto& own = nodes_[static_cast<size_t>(group_.rank)];
@@ -305,7 +305,7 @@ void LaneSums::add_piece(int peer, const ElementRange& theirs, const ElementRang
         {peer, staged(peer, i, element), static_cast<size_t>(mine.count()) * element_of(other[i])});
 }
 
-// What is in `range` of all nodes: it goes to the owners of the shards.
+// The parts of all nodes in `range`, which are sent to the owners of the shards.
 void LaneSums::add_pieces(const ElementRange& range, Pieces& pieces) const {
   const int64_t all = parameters_.flat_grad().numel();
   const ElementRange mine = common_of(range, shard_);
@@ -386,8 +386,8 @@ void LaneSums::reduce_in_parts(const Added& added) {
   }
 }
 
-// Behind it the flat gradient has, in the shard, the sum of this host, and the staging memory those
-// of the others.
+// After it the flat gradient has, in the shard, the sum of this host, and the staging memory the
+// sums of the others.
 void LaneSums::exchange_in_two_levels() {
   Communicator& group = *group_.communicator;
   const int64_t all = parameters_.flat_grad().numel();
@@ -442,9 +442,9 @@ void LaneSums::add_losses() {
   context_.backend().copy(sums_.nll.raw(), both + sums_.loss.bytes(), sums_.nll.bytes());
 }
 
-// The flat gradient gets, in `range`, the sum of the nodes of these ranks. What has come of others
-// is staged from element `staged_element` on. A lane that is in the flat gradient by itself has not
-// been rounded yet.
+// The flat gradient gets, in `range`, the sum of the nodes of these ranks. The received sums of
+// others are staged from element `staged_element` on. A lane that is in the flat gradient by itself
+// has not been rounded yet.
 void LaneSums::add_nodes(ops::TreeSum& tree, const ElementRange& ranks, const ElementRange& range,
                          size_t staged_element) {
   if (range.count() == 0) return;  // nothing is staged

@@ -26,7 +26,7 @@
 
 namespace trafo {
 
-// What a rank tells all others with its gradients. The highest one counts.
+// A rank's message to all others with its gradients. The highest one counts.
 enum class Vote : int32_t {
   none = 0,
   stop = 1,    // its callback or cancel token asks for the end
@@ -35,9 +35,9 @@ enum class Vote : int32_t {
 
 class LaneSums {
  public:
-  // Context and parameters must outlive it. `sums` are those of the losses. Of the options, lanes,
-  // communication_dtype and recompute matter: regions that are recomputed do not tell what they add
-  // to.
+  // Context and parameters must outlive it. `sums` are the sums of the losses. Of the options,
+  // lanes, communication_dtype and recompute matter: regions that are recomputed do not tell what
+  // they add to.
   LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums,
            const TrainOptions& options, const TrainingGroup& group);
 
@@ -51,8 +51,8 @@ class LaneSums {
   // null: nothing is.
   GradientObserver* observer() const { return marks_.get(); }
 
-  // For each lane of own(), in order: the flat gradient and the losses hold those of the lane, or
-  // clear() has made them zero for a lane without batches. add_lane() takes them.
+  // For each lane of own(), in order: the flat gradient and the losses hold the lane's, or clear()
+  // has made them zero for a lane without batches. add_lane() takes them.
   void clear();
   void add_lane(int64_t lane);
   // Collective, once all own lanes were added, or with Vote::failed at any time. The flat gradient
@@ -115,7 +115,7 @@ class LaneSums {
   ElementRange neighbours_;               // the ranks of this host
   std::vector<LaneNode> host_nodes_;      // the sum of the host's lanes
   std::vector<ElementRange> column_;      // the shard of the host's rank that has this one's number
-  std::vector<size_t> column_begins_;     // where it begins when they lie one behind the other
+  std::vector<size_t> column_begins_;     // where it begins when they lie one after the other
   std::vector<ops::TreeSum> host_trees_;  // adds this host's lanes in it
   // Sums that wait for their right half; the sum that ends with the newest lane is in the flat
   // gradient. Sum i is in buffer i.

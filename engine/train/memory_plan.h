@@ -49,7 +49,7 @@ struct BatchSizes {
 };
 
 // Which parameters are planned as frozen, and the model's teacher. By default all are trainable,
-// and there is none.
+// without an adapter.
 struct PlannedGroups {
   const ParameterStore* like = nullptr;  // those frozen here, in a model of the same configuration
   std::span<const std::string> frozen =

@@ -20,8 +20,7 @@ DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options
 void accumulate_gradients(Context& context, Model& model, const Batch& batch,
                           const Objective& objective, Recompute recompute, const DropoutPass& pass,
                           double scale, bool first, const LossSums& sums) {
-  // A tape of its own keeps the caller's recorded nodes untouched, and a failed step leaves none
-  // behind.
+  // A separate tape keeps the caller's recorded nodes untouched, and a failed step leaves no nodes.
   const TapeScope tape(context);
   const RecomputeScope recompute_scope(context, recompute);
   const double products = static_cast<double>(model.parameters().parameter_count()) *

@@ -37,16 +37,16 @@ struct TrainOptions {
   double beta1 = 0.9;  // Decay of AdamW's first moment.
   double beta2 = 0.98;  // Decay of AdamW's second moment.
   double epsilon = 1e-9;  // AdamW's epsilon.
-  // What the optimizer keeps its two moments of every parameter in. float64 models have float32.
+  // Storage type of the optimizer's two moments of every parameter. float64 models have float32.
   OptimizerStates optimizer_states = OptimizerStates::float32;
   // Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of
   // mantissa, sums in float32. Weights, activations and files stay float32. UNSUPPORTED on the
   // CPU.
   bool tf32 = false;
   // Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer):
-  // those of linear layers with at least 3 x 2^20 weights (1024 x 3072), and of the output
-  // projection but for the gradient of its weight. Scales are powers of two for each tensor, from
-  // its values at that moment. Weights, activations and files stay as in bfloat16 training;
+  // GEMMs of linear layers with at least 3 x 2^20 weights (1024 x 3072), and of the output
+  // projection except for the gradient of its weight. Scales are powers of two for each tensor,
+  // from its values at that moment. Weights, activations and files stay as in bfloat16 training;
   // validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards.
   bool fp8 = false;
   // Quantization-aware training: the weights that the model computes with are rounded to codes of
@@ -86,13 +86,13 @@ struct TrainOptions {
   // Batches whose gradients are accumulated for an update. The last update of an epoch may have
   // fewer.
   int64_t gradient_accumulation = 1;
-  // Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks
-  // share them out, at least one each. The number decides every bit of a run, the number of ranks
+  // Number of parts of an update. Each part has gradient_accumulation batches. The ranks share
+  // the parts, at least one each. The number decides every bit of a run, the number of ranks
   // none. 1: one for each rank; a run that resumes keeps its own.
   int64_t lanes = 1;
-  // What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every
-  // lane is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes
-  // are float32. Not for float64 models.
+  // Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of
+  // every lane is rounded, also on one rank, so that the number of ranks changes no bit. Sums of
+  // lanes are float32. Not for float64 models.
   CommunicationDType communication_dtype = CommunicationDType::float32;
   uint64_t seed = 1;  // Seed of dropout and of the data order.
 
@@ -113,7 +113,7 @@ struct TrainOptions {
   double target_alpha = 0;  // The same for the target text. 0: the best segmentation.
   // Whether batch_tokens is chosen: the largest that the memory has room for.
   bool batch_fit = false;
-  // What backward computes a second time instead of keeping it: less memory for more time. It
+  // Activations that backward recomputes instead of keeping them: less memory for more time. It
   // never changes a bit.
   Recompute recompute = Recompute::none;
   // Whether CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in
@@ -145,7 +145,7 @@ struct TrainOptions {
   Period save_freq{1000, PeriodUnit::updates};
   Period log_freq{20, PeriodUnit::updates};  // How often it logs (the event LOG).
   int64_t log_first = 0;  // This many updates at the start are logged as well.
-  // What validation measures.
+  // Metrics that validation measures.
   std::vector<std::string> valid_metrics{"bleu", "chrf", "ce-mean-words"};
   int64_t valid_beam = 1;  // Beam of validation. 1 is greedy search.
   // Length normalisation of that beam: score = log-probability / length^valid_normalize.

@@ -1,4 +1,4 @@
-// Finds the models of a run directory (docs/run-directory.md).
+// Finds the models of a run directory (docs/guide/run-directory.md).
 #pragma once
 
 #include <filesystem>

@@ -24,7 +24,7 @@ struct TrainerState {
       0;  // micro-batches seen, also of skipped updates; number of the next dropout masks
   int64_t skipped = 0;
   int64_t skipped_in_a_row = 0;
-  int64_t far_off_in_a_row = 0;  // updates whose loss was that of a diverged model (far_off_loss)
+  int64_t far_off_in_a_row = 0;  // updates whose loss showed divergence (far_off_loss)
   bool operator==(const TrainerState&) const = default;
 };
 
@@ -65,8 +65,8 @@ struct RunIdentity {
   std::string teacher = {};  // checksum of the teacher's weights; empty: the run has none
 };
 
-// What is frozen and what has factors of its own, as a JSON object of parameter names; empty for a
-// model whose parameters are all trained alike.
+// The frozen parameters and the ones with separate factors, as a JSON object of parameter names;
+// empty for a model whose parameters are all trained alike.
 std::string parameter_groups_json(const ParameterStore& parameters);
 
 std::string encode_state(const RunState& state, const RunIdentity& identity);

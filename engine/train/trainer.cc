@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kTrainerOrigin = "trainer";
 constexpr int64_t kSwapElements = 1 << 20;  // swapped at a time
-// Linear layers with fewer weights were not faster in FP8 (docs/performance.md): 1024 x 3072.
+// Linear layers with fewer weights were not faster in FP8 (docs/lab/performance-history.md): 1024 x
+// 3072.
 constexpr int64_t kFp8LinearElements = 3 << 20;
 
 // The labels of an update: what its loss is divided by.
@@ -234,8 +235,8 @@ void Trainer::start(const StepResult& result, size_t batches, Vote vote,
       copy_back(votes_ + next_record_ * votes.bytes(), votes.raw(), votes.bytes());
     }
     if (works_ahead()) stream_->record(record_event(next_record_));
-    // Without graphs, thousands of launches would queue up behind an exchange. A full queue may
-    // stop the other ranks of the process from launching what the exchange waits for.
+    // Without graphs, thousands of launches would wait for an exchange. A full queue may stop the
+    // other ranks of the process from launching what the exchange waits for.
     if (works_ahead() && group_.has_peers() && !context_.graphs())
       stream_->wait(record_event(next_record_));
   } catch (...) {

@@ -45,8 +45,8 @@ struct StepResult {
 //
 // With a group of several ranks, functions that say so are collective. Each rank gives all batches
 // of an update. Batch i is in lane i mod TrainOptions::lanes; a rank computes the batches of its
-// own lanes and only counts the others (PackedBatchHost::elsewhere). It has the optimizer states of
-// a shard of the weights.
+// lanes and only counts the others (PackedBatchHost::elsewhere). It has the optimizer states of a
+// shard of the weights.
 class Trainer {
  public:
   Trainer(Context& context, Model& model, const TrainOptions& options,
@@ -56,8 +56,9 @@ class Trainer {
   // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
   // label of positive weight; NON_FINITE after max_non_finite_steps updates in a row that were
-  // skipped or had a loss of a diverged model; exceptions of the model. After any error but
-  // NON_FINITE and PEER_LOST the trainer is unchanged, but that a due pruning may have been made.
+  // skipped or had a loss of a diverged model; exceptions of the model. Errors other
+  // than NON_FINITE and PEER_LOST leave the trainer unchanged, except that they may follow a due
+  // pruning.
   // Collective: an error of one rank is thrown by all, as AgreedError.
   StepResult step(std::span<const Batch> micro_batches);
   // The same from host memory; one micro-batch is on the device at a time.
@@ -79,7 +80,7 @@ class Trainer {
   // Allocates the memory for micro-batches of these sizes. They and smaller ones then allocate
   // nothing. Without this call, memory is allocated as larger batches come.
   void reserve(std::span<const BatchBucket> buckets);
-  // Steps that were recorded as graphs are recorded again: they have the GEMM kernels of before.
+  // Steps that were recorded as graphs are recorded again: they have the earlier GEMM kernels.
   void drop_graphs() { gradients_->drop_graphs(); }
   // Allocations of steps on the CPU that the plan did not have: none with fused kernels.
   int64_t unplanned_allocations() const { return gradients_->unplanned_allocations(); }

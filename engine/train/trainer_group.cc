@@ -50,7 +50,7 @@ void Trainer::add_gradients(size_t batches, const Accumulate& accumulate) {
   state_.forward_passes = passes + batches;
 }
 
-// What update_shard() needs of each part of the shard, where nothing changes the gradient before.
+// Inputs of update_shard() for each part of the shard, where nothing changes the gradient before.
 LaneSums::Added Trainer::squares_of_parts() {
   if (!group_.has_peers() || pruned_weights_) return {};
   return [this](const ElementRange& range) { update_.square(partials_, range); };

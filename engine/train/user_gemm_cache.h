@@ -3,8 +3,8 @@
 //   $XDG_CACHE_HOME/trafo/gemm-CARD-LIBRARY-ABI, else ~/.cache/trafo/gemm-CARD-LIBRARY-ABI
 //
 // The name has the card, its compute capability and multiprocessors, the version of cuBLASLt and
-// the kernel ABI of the engine. The format is that of gemm_cache.h. Users may delete the file. With
-// TRAFO_GEMM_CACHE=off in the environment it is neither read nor written.
+// the kernel ABI of the engine. The format is described in gemm_cache.h. Users may delete the file.
+// With TRAFO_GEMM_CACHE=off in the environment it is neither read nor written.
 #pragma once
 
 #include <filesystem>

@@ -36,8 +36,8 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
                                                const CancelToken* cancel,
                                                StepGraphs* step_graphs = nullptr);
 
-// What one rank of a group measures: the batches of the cross-entropy, and those that are
-// translated, whose number leaves the rank when divided by the number of ranks.
+// The part that one rank of a group measures: the batches of the cross-entropy and of the
+// translations whose number modulo the number of ranks is the rank.
 struct ValidationPart {
   std::vector<double> cross_entropies;                      // of its batches, in their order
   double labels = 0;                                        // of all batches of all ranks
@@ -50,13 +50,13 @@ ValidationPart validate_part(Context& context, const Model& model, const Trainin
 // the batches, and for any number of threads. INTERNAL: they do not fit together.
 ValidationResult join_parts(std::span<const ValidationPart> parts, const TrainingData& data,
                             const TrainOptions& options, int threads = 1);
-// A part as bytes, for other ranks. INTERNAL: they are none.
+// A part as bytes, for other ranks. INTERNAL: they are no such numbers.
 std::string encode_part(const ValidationPart& part);
 ValidationPart decode_part(std::string_view bytes);
 
 // The metrics among options.valid_metrics that may judge a checkpoint; the first one decides which
-// is best. BLEU is none of them where more than half of the references are written without spaces
-// and another metric is measured: it would count whole phrases as words.
+// is best. BLEU is left out where more than half of the references are written without spaces and
+// another metric is measured: it would count whole phrases as words.
 struct DecidingMetrics {
   std::vector<std::string> names;
   std::string warning;  // why BLEU does not decide, or should not; empty: it may

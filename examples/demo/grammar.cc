@@ -117,7 +117,7 @@ std::string finite(const Clause& clause) {
   }
 }
 
-// What stands at the end of a main clause.
+// The words at the end of a main clause.
 std::string closing(const Clause& clause) {
   const Verb& verb = *clause.verb;
   if (clause.tense == Tense::present) return verb.prefix;

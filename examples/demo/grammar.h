@@ -93,7 +93,7 @@ std::string german_verb_final(const Clause& clause, std::optional<Case> gap = st
 
 std::string english_statement(const Clause& clause, bool time_first);
 std::string english_question(const Clause& clause);
-// What follows "who" or "that" when the subject (nominative) or the object is left out.
+// The words after "who" or "that" when the subject (nominative) or the object is left out.
 std::string english_relative(const Clause& clause, Case gap);
 
 // Joins with single spaces, leaving out empty parts.

@@ -10,7 +10,7 @@ namespace demo {
 enum class Gender { masculine, feminine, neuter };
 enum class Case { nominative, accusative, dative };
 
-// What a noun can be and what a verb can take: bits.
+// Classes of nouns, and of the objects of verbs: bits.
 enum NounClass : uint32_t {
   kPerson = 1,
   kReadable = 2,

@@ -64,7 +64,7 @@ def has_holes(rows):
 
 
 def ordered(table):
-    """The rows as the C struct has them. Where fields of 4 bytes do not come in pairs, those of a section stand at its end."""
+    """The rows as the C struct has them. Where fields of 4 bytes do not come in pairs, the ones of a section are at its end."""
     rows = table.c_rows
     if not has_holes(rows):
         return rows
@@ -78,7 +78,7 @@ def ordered(table):
 
 
 def reserved(table):
-    """Names of the fields that fill the struct up, by the row they stand behind: no struct has implicit padding."""
+    """Names of the fields that fill the struct up, by the row they follow: no struct has implicit padding."""
     rows, holes, small = ordered(table), [], 0
     for before, row in zip([None, *rows], [*rows, None]):
         if row is not None and is_small(row):

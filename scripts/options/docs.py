@@ -1,4 +1,4 @@
-"""docs/options.md: every option with its names, its default and its range."""
+"""docs/reference/options.md: every option with its names, its default and its range."""
 from cli import cli_default, help_text
 from go import name_of
 from schema import GROUPS, UNLIMITED, described, default_text, plain, plain_names
@@ -9,7 +9,7 @@ HEAD = """# Options
 
 This page lists every option of models, training, decoding and evaluation: its name in C and Rust, its
 name in Go, its flag on the command line of `translate-train`, its default and its range.
-`config.yml` has the flags of `train` as its keys, without dashes. [training.md](training.md) says
+`config.yml` has the flags of `train` as its keys, without dashes. [training.md](../guide/training.md) says
 how to use them.
 
 An option marked *fixed* belongs to a run from its first update to its last. Resuming with another
@@ -83,7 +83,7 @@ def page(schema):
             options(schema.tables["training"]) + ["", "## Decoding", "",
             "C: `trafo_translate_options`; Rust and Go: `TranslateOptions`, with the options of sampling in a",
             "`Sampling`. The flags are those of `translate-train translate`.", ""] + options(decoding) + ["", "## Evaluation", "",
-            "C: `trafo_evaluation_options`; Rust and Go: `EvaluationOptions`. The flags are those of `translate-train eval`.", ""] +
+            "C: `trafo_evaluation_options`; Rust and Go: `EvaluationOptions`. The flags belong to `translate-train eval`.", ""] +
             options(schema.tables["evaluation"]) + ["", "## Presets", "",
             "`trafo_model_config_preset` and `trafo_trainer_options_preset` fill a preset.",
             "`translate-train train --task` takes its values as defaults.", ""] + presets(schema) + ["", "## Flags of translate-train train", ""] + flags(schema))[:-1]

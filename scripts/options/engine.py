@@ -97,7 +97,7 @@ def enums_header(schema, path):
 
 
 def architectures(schema):
-    """What engine/models/architecture.h is made of."""
+    """The parts of engine/models/architecture.h."""
     lines = ["// Written by scripts/generate_options.py from engine/options/enums.toml: change that.", "// clang-format off"]
     for value in schema.enums["architecture"].values:
         lines.append(f"TRAFO_ARCHITECTURE({value['name']}, {str(value['has_encoder']).lower()}, {str(value['free_form']).lower()})")

@@ -19,7 +19,7 @@ def doc(text, indent):
 
 
 def translate_rows(decoding):
-    """The fields of TranslateOptions: those of sampling are a struct, the shortlist a handle."""
+    """The fields of TranslateOptions: the fields of sampling are a struct, the shortlist a handle."""
     return [row for row in decoding.c_rows if row.part != "sampling" and row.type != "handle"]
 
 
@@ -60,7 +60,7 @@ def struct_fields(table, rows):
 
 
 def shift(table, row):
-    """1 for an enum whose value 0 is not the default: its Go constants are those of C plus 1, so that 0 can mean the default."""
+    """1 for an enum whose value 0 is not the default: its Go constants are C's plus 1, so that 0 can mean the default."""
     return 1 if row.enum and row.enum.values[0]["name"] != row.default else 0
 
 

@@ -201,7 +201,7 @@ def period(text):
 
 
 def default_text(row, names=lambda enum, value: enum.value(value)["text"]):
-    """The default in words; `names` gives that of an enum."""
+    """The default in words; `names` gives the type of an enum."""
     if row.enum:
         return names(row.enum, row.default)
     if row.type == "flag":

@@ -1,4 +1,4 @@
-/* What the libstdc++ and the headers of Debian 12 take from glibc 2.32 and later. It is linked into each file of the portable tar,
+/* Functions of glibc 2.32 and later that the libstdc++ and the headers of Debian 12 use. It is linked into each file of the portable tar,
  * hidden, because glibc 2.31 has neither. */
 #include <errno.h>
 #include <stdint.h>

@@ -244,7 +244,7 @@ TEST_F(Autograd, NoIntermediateOutlivesBackward) {
   EXPECT_EQ(c().backend().memory_stats().allocated_bytes, baseline);
 }
 
-// What could be computed again keeps the op's inputs, until backward has run.
+// A value that could be computed again keeps the op's inputs, until backward has run.
 TEST_F(Autograd, AResultThatIsKeptDoesNotKeepWhatItWasMadeFrom) {
   const RecomputeScope scope(c(), Recompute::selective);
   const Tensor x = leaf(Values(1000, 0.5), {10, 100});

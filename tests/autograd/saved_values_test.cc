@@ -1,4 +1,4 @@
-// What an op has saved for its backward must not change before that runs.
+// Values that an op has saved for its backward must not change before that runs.
 #include <gtest/gtest.h>
 
 #include "engine/autograd/checkpoint.h"
@@ -52,7 +52,7 @@ TEST_F(SavedValues, AWriteToAnInputIsRefused) {
   Tensor loss = ops::sum(c(), ops::multiply(c(), w, x));
   write(x, {30, 40});
   expect_refused(loss, "multiply", "b");
-  // The context lives on, and a write before forward is none in between.
+  // The context lives on, and a write before forward does not count.
   loss = ops::sum(c(), ops::multiply(c(), w, x));
   c().backward(loss);
   EXPECT_EQ(grad(w), (Values{30, 40}));

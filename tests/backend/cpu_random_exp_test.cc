@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-// Elements whose factor is not the one that dropout_keeps() says, and writes behind the end.
+// Elements whose factor is not the one that dropout_keeps() says, and writes past the end.
 template <class T>
 int64_t wrong_factors() {
   int64_t wrong = 0;

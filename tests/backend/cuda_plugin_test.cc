@@ -1,4 +1,4 @@
-// What happens where CUDA is asked for and cannot be had. TRAFO_TEST_CUDA_PLUGIN names a built
+// Behaviour where CUDA is asked for and is not available. TRAFO_TEST_CUDA_PLUGIN names a built
 // libtrafo_cuda.so for the test that needs one.
 #include "engine/backend/cuda/cuda_backend.h"
 #include "engine/ops/op_kernel.h"
@@ -103,7 +103,7 @@ TEST(CudaPlugin, TakesNoRelativePath) {
   }
 }
 
-// Exit status of a test in a process of its own. A process that ran no test ends with 0.
+// Exit status of a test in a separate process. A process that ran no test ends with 0.
 constexpr int kStartedTestPassed = 42;
 
 // Not by a return: the leak sanitizer traces the process at its end, and may not do so in a process
@@ -141,7 +141,7 @@ TEST(CudaPlugin, AProgramStartedByABareName) {
   const std::filesystem::path folder =
       std::filesystem::path(::testing::TempDir()) / concat("trafo_bare_name_", getpid());
   std::filesystem::create_directories(folder);
-  // What the loader would take argv[0] for, with a library of a stranger beside it.
+  // A file that the loader would take argv[0] for, with a library of a stranger beside it.
   std::ofstream(folder / "program") << "no program";
   std::ofstream(folder / "libtrafo_cuda.so") << "no library";
   const pid_t child = fork();

@@ -41,7 +41,7 @@ class Problem {
       x.resize(static_cast<size_t>(size));
       for (T& value : x) value = static_cast<T>(uniform(random));
     };
-    // Each array ends with its last element, so that the sanitizer sees an access behind it.
+    // Each array ends with its last element, so that the sanitizer sees an access past it.
     const auto extent = [&](int64_t rows, int64_t cols) {
       return rows == 0 || cols == 0 ? 0 : (rows - 1) * (cols + c.pad) + cols;
     };

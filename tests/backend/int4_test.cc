@@ -40,7 +40,7 @@ TEST(Int4Matrix, CodesAndScalesMakeTheSameMatrix) {
       Int4Matrix::from_codes({matrix.codes().begin(), matrix.codes().end()},
                              {matrix.scales().begin(), matrix.scales().end()}, 7, 50);
   EXPECT_EQ(again.values(pool), matrix.values(pool));
-  // What has been rounded once stays what it is.
+  // Rounded values stay unchanged.
   const auto rounded = matrix.values(pool);
   EXPECT_EQ(Int4Matrix::quantized(pool, rounded, 7, 50).values(pool), rounded);
 }

@@ -177,7 +177,7 @@ TEST_F(Int8Test, TheErrorHasABound) {
                            static_cast<double>(matrix.scales()[static_cast<size_t>(j)]);
       const auto value = static_cast<double>(y[static_cast<size_t>(i * n + j)]);
       EXPECT_LE(std::abs(value - exact), 1.001 * static_cast<double>(k) * 127.25 * steps);
-      // What such errors come to if they are independent: far below that.
+      // The sum of such errors if they are independent: far below that.
       EXPECT_LE(std::abs(value - exact), 6 * std::sqrt(static_cast<double>(k)) * 127 * steps);
     }
 }

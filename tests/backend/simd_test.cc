@@ -25,7 +25,7 @@ void check_helpers(ThreadPool& pool) {
   const double eps = std::numeric_limits<T>::epsilon();
   const auto inf = std::numeric_limits<T>::infinity();
   pool.parallel_for(70, [&](int64_t count) {
-    // Exactly as long as it says: the sanitizer sees any access behind the end.
+    // Exactly as long as it says: the sanitizer sees any access past the end.
     std::vector<T> x(static_cast<size_t>(count));
     std::vector<T> y(x.size());
     double sum_ref = 0, dot_ref = 0, max_ref = -std::numeric_limits<double>::infinity();

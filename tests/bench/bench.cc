@@ -21,7 +21,7 @@ bool is_cost(const std::string& key) {
   return ends_with(key, "_us") || key == "ms" || ends_with(key, "_ms") || ends_with(key, "_MiB");
 }
 
-// What the row measured, without its figures.
+// The measurement of the row, without its figures.
 std::string identity(const Json& row) {
   static const std::set<std::string> keys{"sec",  "op",    "what",   "model",  "dt",      "shape",
                                           "mode", "fused", "causal", "device", "threads", "masked"};

@@ -1,5 +1,5 @@
-// What the benchmark programs share: timing, random inputs that can be recomputed anywhere, rows of
-// figures.
+// Common parts of the benchmark programs: timing, random inputs that can be recomputed anywhere,
+// rows of figures.
 //
 // A row is a flat JSON object: what was measured (section, dtype, shape, ...) and figures. Keys
 // that end in _us or ms are times, keys that end in _MiB memory: smaller is better. Everything else
@@ -93,7 +93,7 @@ std::vector<double> read_values(Context& context, const Tensor& tensor, int64_t 
 // At most `count` numbers spread over [0, limit), the first and the last among them.
 std::vector<int64_t> spread(int64_t limit, int64_t count);
 
-// What main() of a benchmark does: an Error ends it with exit status 1.
+// The main() of a benchmark: an Error ends it with exit status 1.
 int run_program(const char* name, int (*run)(int, char**), int argc, char** argv);
 
 // --- timing ---
@@ -124,7 +124,7 @@ BackwardTiming time_backward(Context& context, const Sampling& sampling,
                              const std::function<std::vector<Tensor>()>& record,
                              const std::vector<Tensor>& upstream);
 
-// A leaf whose gradient lands in `gradient`; every graph needs leaves of its own.
+// A leaf whose gradient lands in `gradient`; every graph needs separate leaves.
 Tensor make_leaf(const Tensor& value, const Tensor& gradient);
 
 }  // namespace trafo::bench

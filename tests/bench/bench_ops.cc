@@ -5,8 +5,8 @@
 //             [--no-reference] [--quick] [SECTION ...]
 //
 // Sections: softmax layernorm dropout cross_entropy attention flce seed gemm weight_gradients adamw
-// llama fp8; default: all. A JSON object a row on stdout, a table on stderr. Shapes are those of
-// the PyTorch comparison script, `seed` has those of the assignment this project grew from.
+// llama fp8; default: all. A JSON object a row on stdout, a table on stderr. Shapes match the
+// PyTorch comparison script; the shapes of `seed` match the assignment that this project grew from.
 // --baseline FILE (rows of an earlier run): says what got more than 5 % slower, and the exit status
 // is then 1. Times are medians of samples of calls back to back; on a device the host waits before
 // and after a sample only. Backward is timed alone, over graphs that are recorded before. --quick:

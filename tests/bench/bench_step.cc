@@ -13,10 +13,10 @@
 // S positions a side, lengths drawn uniformly from S/2..S; tok_s counts B x S for everyone
 // (sentences a second in other units); packed, so only real tokens are computed. Every step takes
 // its batch from host memory, as training does, and where the trainer works ahead of the device so
-// does this; --on-device: the batch stands on the device before the first step, as the peer's does.
-// --ranks: N threads train one model, each with the batch of the workload; on GPUs each has
-// its own, from that of --device on. Copy engines move bytes between them, with --nccl NCCL does,
-// and with --overlap beside the backward pass. tok_s is that of all. --communication-dtype: what
+// does this; --on-device: the batch is on the device before the first step, as the peer's does.
+// --ranks: N threads train one model, each with the batch of the workload; on GPUs each has its
+// own, from --device on. Copy engines move bytes between them, with --nccl NCCL does, and with
+// --overlap beside the backward pass. tok_s is the sum over all. --communication-dtype: what
 // gradients are rounded to, and travel in. --quantize-bits and --layer-drop: as of train.
 // --no-output-bias: models without one, as GPT-2 and the models of the comparison script are.
 // --steps: timed steps, by default 5 on a CPU, 50 on a GPU; the median is over single steps below
@@ -96,7 +96,7 @@ struct StepOptions {
   bool bias_sums = true;  // Context::bias_sums_in_gemms
   bool output_bias = true;
   OptimizerStates states = OptimizerStates::float32;
-  bool resident = false;  // the batch stands on the device
+  bool resident = false;  // the batch is on the device
   int ranks = 1;
   bool nccl = false;
   Overlap overlap = Overlap::between_hosts;

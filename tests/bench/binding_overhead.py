@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What training through Rust and through Go costs against translate-train, on the same work.
+"""The cost of training through Rust and through Go against translate-train, on the same work.
 
 Three programs train the same model on the same text, with the same tokenizer, settings and seed; that it is the same work is
 seen by their model files, which must be equal byte for byte. Each is run with few and with many updates: the difference is

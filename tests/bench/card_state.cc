@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kInterval = std::chrono::milliseconds(10);
 
-// Names, numbers and the layout of nvmlFieldValue_t are those of nvml.h.
+// Names, numbers and the layout of nvmlFieldValue_t are copied from nvml.h.
 constexpr int kSuccess = 0;
 constexpr int kClockSm = 1;              // NVML_CLOCK_SM
 constexpr unsigned kPowerInstant = 186;  // NVML_FI_DEV_POWER_INSTANT, milliwatts

@@ -1,4 +1,4 @@
-// What the card does while something is timed: its clock, its power and why the clock is low. Asked
+// State of the card while something is timed: its clock, its power and why the clock is low. Asked
 // of the driver's management library (NVML), which is loaded at run time.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace trafo::bench {
 
 struct NvmlLibrary;
 
-// Samples the card on a thread of its own.
+// Samples the card on a separate thread.
 class CardState {
  public:
   // CUDA's device number `index`. Without NVML, or where it does not know the card, why() says so

@@ -46,7 +46,7 @@ def students(name, flags, text=ORIGINAL):
             for seed in ("", " --seed 2", " --seed 3")]
 
 
-# The order is that of the work: what others wait for comes first.
+# The order follows the work: models that others wait for come first.
 RECIPES = [
     Recipe(TEACHER, "train", "", "--task {task}", forms=["float32", *CODES], timed=True),
     Recipe(SAMPLED_TEACHER, "train", "", "--task {task}" + SAMPLED),

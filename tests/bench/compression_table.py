@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What each way of making a model smaller costs and brings, on German-English text (Multi30k): one command makes the whole table.
+"""Cost and gain of each way of making a model smaller, on German-English text (Multi30k): one command makes the whole table.
 
     python3 tests/bench/compression_table.py --data DIR [--work DIR] [--phases make,quality,speed] [--device cuda]
 
 --data has train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz. The models are those of compression_models.py: a teacher, small
 models on the original text and with the teacher's translations of it, quantization-aware training, pruned and factorized models, shared layers,
 layer drop, and chains of these.
-The phases may run one after the other on different machines that share --work. What is there already is not made or measured again.
+The phases may run one after the other on different machines that share --work. Existing results are not made or measured again.
 
 Every model is measured on the CPU with float32, int8 and some with int4 weights. Quality: BLEU and chrF with 95 % intervals (bootstrap,
 1,000 resamples), differences with the p-value of a paired bootstrap, and cross-entropy a token. Size: parameters, bytes of

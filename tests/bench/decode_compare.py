@@ -5,12 +5,12 @@
 
 A model of the base size (Vaswani et al.: 6+6 layers of 512, vocabulary 32,000) with random weights, or --model, translates the same
 lines on both sides, every translation to the same number of tokens, so that the work is equal. With --weights int8 this engine's
-float32 runs as well, in the same rounds. Each side is a process of its own that has
+float32 runs as well, in the same rounds. Each side is a separate process that has
 loaded the model; rounds are interleaved, and the median of the pairs' ratios counts. CPU seconds (user + system) are what to look
 at on a machine that does other things too.
 
 --lines: a file, plain or .gz (for instance Multi30k's test_2016_flickr.de.gz); without it, made-up sentences of that length.
-Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 done, 77 the packages
+Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 done, 77 the packages
 cannot be had here.
 """
 import argparse

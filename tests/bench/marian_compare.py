@@ -5,10 +5,10 @@
 
 The corpus is the demo's, or --train SOURCE TARGET. Both train a post-norm transformer with tied embeddings, label smoothing and dropout of
 0.1, in float32, on about 4,096 target tokens an update, which Marian deals to its threads. Each trains --updates and two updates; the
-difference has no start and no end of the program in it. What is told: target tokens for each second, and for each second of a processor,
+difference has no start and no end of the program in it. Output: target tokens for each second, and for each second of a processor,
 which counts where other programs run beside. The tokens are those that the programs log.
 
-Marian is the package pymarian, in an environment of its own (--environment, kept between runs). Exit code 77: it cannot be had here.
+Marian is the package pymarian, in a separate environment (--environment, kept between runs). Exit code 77: it cannot be had here.
 """
 import argparse
 import os
@@ -38,7 +38,7 @@ def run(command, **options):
 
 
 class Programs:
-    """What trains: a call gives the target tokens of so many updates."""
+    """A function that trains: a call gives the target tokens of so many updates."""
 
     def __init__(self, arguments, python):
         self.work, self.threads = pathlib.Path(arguments.work), arguments.threads

@@ -1,4 +1,4 @@
-// What a Llama has besides GEMMs and attention: RMS norm alone and behind a residual connection,
+// Ops of a Llama besides GEMMs and attention: RMS norm alone and after a residual connection,
 // rotary positions on a packed projection, the gate of SwiGLU.
 #include <array>
 #include <cmath>
@@ -113,8 +113,8 @@ void rms_norms(OpBench& bench, DType dtype, const Shape& shape) {
   measure(bench, alone);
 
   // Forward reads x and the residual and writes the sum and its norm; backward reads the sum and
-  // both gradients and writes one, which in a model is that of x and of the residual. x is a
-  // constant here, as leaves would get copies.
+  // both gradients and writes one, which in a model is the gradient of x and of the residual. x is
+  // a constant here, as leaves would get copies.
   OpRun add_norm = run_of("residual_rms_norm", dtype, shape, bytes, 4, 4);
   add_norm.upstream = {dsum.tensor, dy.tensor};
   const auto fused = [&](const Tensor& a, const Tensor& r, const Tensor& g) {

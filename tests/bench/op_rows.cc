@@ -255,8 +255,8 @@ void bench_layer_norm(OpBench& bench) {
     for (const Shape& shape : shapes) norm_case(bench, {"layernorm", "", dtype, shape});
 }
 
-// What the tests of the assignment draw: forward with a padding mask (the last quarter of the keys
-// of every other sentence is hidden), backward without one.
+// The cases that the tests of the assignment draw: forward with a padding mask (the last quarter of
+// the keys of every other sentence is hidden), backward without one.
 void bench_seed(OpBench& bench) {
   const Shape forward_shapes[] = {
       {1, 8, 115, 282}, {2, 8, 229, 105}, {10, 8, 90, 55}, {1, 8, 430, 460}, {1, 8, 285, 164}};

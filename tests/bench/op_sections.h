@@ -26,8 +26,8 @@ struct OpBench {
   bool takes(const char* section, const Shape& shape, double elements, double operations = 0) const;
 };
 
-// One op at one shape. Forward and backward are timed apart, and so is the reference made
-// of elementwise, reduction and matrix ops, each a kernel of its own.
+// One op at one shape. Forward and backward are timed apart, and so is the reference made of
+// elementwise, reduction and matrix ops, each a separate kernel.
 struct OpRun {
   std::string section, op;
   DType dtype = DType::f32;
@@ -35,7 +35,7 @@ struct OpRun {
   Json extra;                                   // more keys of the row
   bool full = false;                            // the shape fills the device
   std::function<void()> forward;                // null: not measured, as the three below
-  std::function<std::vector<Tensor>()> record;  // one forward on leaves of its own, its roots
+  std::function<std::vector<Tensor>()> record;  // one forward on separate leaves, its roots
   std::function<void()> reference_forward;
   std::function<std::vector<Tensor>()> reference_record;
   std::vector<Tensor> upstream;  // gradients of the roots

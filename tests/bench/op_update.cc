@@ -1,6 +1,6 @@
-// The update of the parameters: AdamW over a flat workspace as large as that of GPT-2 124M, with
-// moments in float32 and in 8 bits. The "reference" form of the latter is the former: fw_ratio says
-// how many times as fast 8 bits are.
+// The update of the parameters: AdamW over a flat workspace as large as GPT-2 124M's, with moments
+// in float32 and in 8 bits. The "reference" form of the latter is the former: fw_ratio says how
+// many times as fast 8 bits are.
 #include <cmath>
 
 #include "engine/optim/clipped_update.h"
@@ -26,9 +26,9 @@ Schedule constant_rate() {
   return Schedule(options);
 }
 
-// What a few updates with one gradient make of parameters, against the formulas in float64: the
-// error is that of the change. Gradients far below the others of their block count as more than
-// they are in 8 bits, and change less; they are left out.
+// Parameters after a few updates with one gradient, against the formulas in float64: the error is
+// relative to the change. Gradients far below the others of their block count as more than they are
+// in 8 bits, and change less; they are left out.
 void check_change(Context& context, OptimizerStates states, ErrorMeter& error) {
   constexpr int64_t kCount = 1 << 16;
   constexpr int kUpdates = 10;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a precision costs in quality: the same training with the same seed in each of --precisions, compared by the loss on held-out text.
+"""The cost of a precision in quality: the same training with the same seed in each of --precisions, compared by the loss on held-out text.
 
     tests/bench/precision_quality.py --work DIR --seed 1 -- --task gpt2 -t text.gz --valid-sets held-out.gz --after 2000u ...
 

@@ -11,7 +11,7 @@ class TranslateTrain:
         self.program = os.path.join(build, "translate-train")
 
     def run(self, *words, seconds=None):
-        """What it printed, as text in stdout and stderr. RuntimeError if it fails or takes more than `seconds`."""
+        """Its output, as text in stdout and stderr. RuntimeError if it fails or takes more than `seconds`."""
         try:
             result = subprocess.run([self.program, *words], capture_output=True, text=True, timeout=seconds)
         except subprocess.TimeoutExpired as error:

@@ -4,9 +4,9 @@
     python3 tests/bench/targets_table.py --model RUN --source test.de --reference test.en [--only NAME ...] [--threads 2]
 
 The model is a run directory with a BPE vocabulary with byte tokens, which GGUF asks for. Each target is exported, then loaded and run
-in a process of its own: greedy, at most 60 subwords, 16 sentences at a time (llama.cpp: one, Trafo: 256 source subwords). tok/s:
+in a separate process: greedy, at most 60 subwords, 16 sentences at a time (llama.cpp: one, Trafo: 256 source subwords). tok/s:
 generated subwords by wall time, and by the seconds of processor time that all threads took, which other programs on the machine disturb
-less. BLEU is that of translate-train eval. Prints a table in Markdown. Needs nothing: packages go into an environment of their own
+less. BLEU is that of translate-train eval. Prints a table in Markdown. Needs nothing: packages go into a separate environment
 (--environment).
 """
 import argparse
@@ -51,7 +51,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-# ---- in a process of its own: load, translate, tell ----
+# ---- in a separate process: load, translate, tell ----
 
 def in_batches(prompts, translate):
     results = [None] * len(prompts)

@@ -1,4 +1,4 @@
-// What is wrong with the input is an error that names it, and nothing else changes.
+// A fault of the input is an error that names it, and nothing else changes.
 #define _XOPEN_SOURCE 700
 #include "capi_check.h"
 

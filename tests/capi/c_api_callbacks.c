@@ -86,8 +86,8 @@ static void test_rates(const setting* s) {
   trafo_model_free(model);
 }
 
-// A function that frees the trainer it is called for: the call goes on, the handle is none any
-// more.
+// A function that frees the trainer it is called for: the call goes on, the handle is invalid
+// afterwards.
 static double free_trainer(void* user_data, int64_t update, double scheduled) {
   trafo_trainer* trainer = *(trafo_trainer**)user_data;
   trafo_step_result step;
@@ -112,7 +112,7 @@ static void test_freed_in_its_own_call(const setting* s) {
 }
 
 typedef struct pair_source {
-  _Atomic int64_t asked;  // the library asks on a thread of its own
+  _Atomic int64_t asked;  // the library asks on a separate thread
   int64_t refuse_at;      // the asking that is refused; 0: none
   int bad_text;
 } pair_source;
@@ -139,7 +139,7 @@ static int32_t ask_itself(void* user_data, int64_t index, trafo_string_view* out
   return code;
 }
 
-// What is pulled from a function is trained on as the same pairs in memory are, bit by bit.
+// Pairs from a function are trained on like the same pairs in memory, bit by bit.
 static void test_pairs(const setting* s) {
   trafo_step_result in_memory[kSteps], pulled[kSteps], step;
   trafo_model* model = new_model(s, 1);
@@ -164,8 +164,8 @@ static void test_pairs(const setting* s) {
   trafo_trainer_free(trainer);
   CHECK(freed == 1);
 
-  // One that refuses and one whose text is none end the call that needs the pair; refusing once is
-  // got over.
+  // One that refuses and one whose text is invalid end the call that needs the pair; refusing once
+  // is got over.
   from = (pair_source){.refuse_at = 3};
   OK(trafo_corpus_from_function(kPairs, 1, give_pair, &from, NULL, &corpus));
   trafo_trainer_options options;

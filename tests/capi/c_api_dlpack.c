@@ -137,7 +137,7 @@ static void test_copying(trafo_context* context) {
   trafo_tensor_free(tensor);
 }
 
-// What is refused stays the caller's: its deleter is not called.
+// A refused tensor stays the caller's: its deleter is not called.
 static void test_refusals(trafo_context* context) {
   float values[] = {1, 2};
   int64_t shape[] = {2}, negative[] = {-1}, huge[] = {INT64_MAX, INT64_MAX}, steps[] = {INT64_MAX};

@@ -1,4 +1,4 @@
-// What nothing else here asks for: a device of the tests' own, and the rarer refusals.
+// Cases that no other file here covers: a device of the tests, and the rarer refusals.
 #define _XOPEN_SOURCE 700
 #include "capi_check.h"
 #include "dlpack_layout.h"

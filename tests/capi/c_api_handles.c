@@ -53,7 +53,7 @@ static void test_freed_error(trafo_context* context) {
   CHECK(right == LATER);
 }
 
-// A program that takes a handle for an object of its own is stopped at once: it is no address.
+// A program that takes a handle for its object is stopped at once: it is no address.
 static void test_followed(trafo_context* context) {
   CHECK(((uintptr_t)context & (uintptr_t)3 << 62) == (uintptr_t)2 << 62);
   fflush(stdout);

@@ -467,8 +467,8 @@ static void test_sequences(void) {
   for (size_t i = 0; i < sizeof all / sizeof *all; ++i) trafo_tensor_free(all[i]);
 }
 
-// A tensor that backward needs is overwritten first: the error names the op. What is not needed may
-// be overwritten.
+// A tensor that backward needs is overwritten first: the error names the op. Values that are not
+// needed may be overwritten.
 static void test_saved_values(void) {
   trafo_tensor *x = VECTOR(2, 1, 2), *w = VECTOR(2, 3, 4), *alias = NULL, *product = NULL,
                *loss = NULL, *grad = NULL;

@@ -188,7 +188,8 @@ void test_options(void) {
   FAILS(trafo_model_new(context, &config, 1, &model), TRAFO_INVALID_ARGUMENT, "vocabulary");
   config.attention_dropout = 0.5;
   OK(trafo_model_config_preset(&config, "tiny", 4));
-  CHECK(config.attention_dropout == 0 && config.vocabulary == 8000);  // nothing of before stays
+  CHECK(config.attention_dropout == 0 &&
+        config.vocabulary == 8000);  // nothing of the earlier value stays
   CHECK(config.width == 128 && config.ffn_width == 256 && config.heads == 4);
   CHECK(config.norm == TRAFO_NORM_LAYER && config.positions == TRAFO_POSITIONS_STANDARD &&
         config.ffn == TRAFO_FFN_PLAIN && config.biases == 1);
@@ -355,7 +356,7 @@ void test_options(void) {
         TRAFO_INVALID_ARGUMENT, "ema_alpha must be");
   trainer.ema_alpha = 0;
   CHECK(trainer.layer_drop == 0);
-  trainer.layer_drop = 0.5;  // the plan is that of a pass that runs every layer
+  trainer.layer_drop = 0.5;  // the plan covers a pass that runs every layer
   trafo_memory_plan dropping;
   OK(trafo_plan_training(&config, &trainer, NULL, 0, 2, 8, 8, &dropping, sizeof dropping));
   CHECK(dropping.total_bytes == wide.total_bytes);

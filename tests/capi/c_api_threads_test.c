@@ -31,7 +31,7 @@ static int32_t on_event(void* user_data, const trafo_event* event) {
   return 0;
 }
 
-// Trains a model of its own without a limit, until the token is set.
+// Trains a separate model without a limit, until the token is set.
 static void* train(void* argument) {
   lesson* own = argument;
   trafo_context* context = NULL;
@@ -123,7 +123,7 @@ static int32_t ask_elsewhere(void* user_data, const trafo_event* event) {
   return 1;
 }
 
-// Every answer is that of a lone call.
+// Every answer equals the answer of a lone call.
 static void test_one_model_for_many_threads(int prepared) {
   trafo_context* context = NULL;
   trafo_context_options options;

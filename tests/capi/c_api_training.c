@@ -285,7 +285,7 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   FAILS(trafo_trainer_load_best(trainer, &none), TRAFO_INVALID_ARGUMENT, "run directory");
   CHECK(none == NULL);
   OK(trafo_trainer_step(trainer, &step));
-  // What a trainer still changes cannot be promised to stay as it is.
+  // A model that a trainer still changes cannot be promised to stay unchanged.
   FAILS(trafo_model_prepare_inference(other), TRAFO_INVALID_ARGUMENT, "has a trainer");
   OK(trafo_trainer_step(trainer, &step));
   trafo_trainer_free(trainer);

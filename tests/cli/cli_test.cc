@@ -1,4 +1,4 @@
-// What users meet: commands, files, exit codes and the text of errors.
+// The surface for users: commands, files, exit codes and the text of errors.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What train reads: large and compressed corpora, mixtures, filters, text of one side; and what a
+// Input of train: large and compressed corpora, mixtures, filters, text of one side; and what a
 // full disk or an edited corpus does to a run.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -291,7 +291,7 @@ TEST_F(DataTest, TextOnDiskTakesNoMemoryOfItsSize) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's own memory would be measured";
 #endif
-  // The time is that of a machine that does many other things; the long test says what is wanted.
+  // The time was measured on a machine with much other work; the long test says what is wanted.
   train_large(folder_, 150000, 600, 600);
 }
 

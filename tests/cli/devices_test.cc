@@ -44,7 +44,7 @@ TEST_F(DevicesCli, SeveralDevicesTrainLikeOne) {
   EXPECT_EQ(read_file(file("cut/config.yml")).find("devices:"), std::string::npos);
   trained({"train", "--model", "cut", "--after", "20u", "--devices", "cpu,cpu"});
   expect_same("one", "cut", "20");
-  // Without a word they are those of the run.
+  // Without a flag they are the run's.
   const Outcome again = trained({"train", "--model", "cut", "--after", "21u"});
   EXPECT_NE(again.err.find("2 ranks: "), std::string::npos) << again.err;
 }
@@ -159,7 +159,7 @@ TEST_F(DevicesCli, APlanHasTheRanks) {
             largest + 2 * one.at("gradients_bytes").get<int64_t>());
   const Outcome text = trained(words_of("plan --task tiny --devices 0,1"));
   EXPECT_NE(text.out.find("rank 1 of 2, on cuda:1\n"), std::string::npos) << text.out;
-  // Hosts of one rank exchange beside the backward pass: what is received has memory of its own.
+  // Hosts of one rank exchange beside the backward pass: received data has separate memory.
   const auto nodes = nlohmann::json::parse(trained(words_of(tiny + "--nodes 4")).out);
   ASSERT_EQ(nodes.at("ranks").size(), 4u);
   EXPECT_EQ(nodes.at("ranks")[3].at("node"), 3);

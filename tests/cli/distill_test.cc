@@ -25,7 +25,7 @@ class Distill : public Cli {
         {.width = 32, .vocabulary = 300, .batch_tokens = 300}));
     ASSERT_EQ(taught.exit_code, 0) << taught.err;
   }
-  // No filter but that of empty lines.
+  // No filter except for empty lines.
   static Arguments unfiltered(const std::string& flags, const std::string& output) {
     return words_of(
         "distill -m teacher --device cpu --cpu-threads 1 --max-length 30 --beam-size 3 "
@@ -160,7 +160,7 @@ TEST_F(Distill, AKillChangesNothing) {
   };
   EXPECT_EQ(stopped(30, SIGKILL).exit_code, 128 + SIGKILL);
   EXPECT_FALSE(exists("cut.trg"));
-  // What a step left that was not whole.
+  // The output of an incomplete step.
   write_file(file("cut.trg.part"), read_file(file("cut.trg.part")) + "half a li");
   write_file(file("cut.src.gz.part"), read_file(file("cut.src.gz.part")) + "\x1f\x8b");
   const Outcome term = stopped(100, SIGTERM);

@@ -111,7 +111,7 @@ TEST_F(ForeignFiles, AVocabularyThatDoesNotFitIsRefused) {
   EXPECT_EQ(read_file(path), vocabulary);
 }
 
-// What a run has written that ended before its first checkpoint is a run's.
+// Files of a run that ended before its first checkpoint count as a run's.
 TEST_F(ForeignFiles, ARunWithoutACheckpointBeginsAnew) {
   fs::remove_all(file("again"));
   ASSERT_EQ(run(small("again", "2u")).exit_code, 0);

@@ -1,4 +1,4 @@
-// What takes long says what it is doing.
+// Long work reports its progress.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

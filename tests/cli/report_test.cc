@@ -74,7 +74,7 @@ class Report : public ::testing::Test {
     EXPECT_EQ(outcome.err.find("warning"), std::string::npos) << outcome.err;
     return read_file(folder_.file("report.html"));
   }
-  // What the page's script reads: every value behind the curves.
+  // Input of the page's script: every value of the curves.
   static Json data_of(const std::string& page) {
     const std::string begin = "<script type=\"application/json\" id=\"data\">";
     const size_t at = page.find(begin) + begin.size();
@@ -128,13 +128,13 @@ TEST_F(Report, CurvesAreDrawnWhereTheValuesAre) {
   for (const char* chart : {"loss", "bleu", "chrf", "rate", "norm", "speed", "memory"})
     EXPECT_EQ(count(html, std::string("<figure data-chart=\"") + chart + "\""), 1) << chart;
   EXPECT_EQ(count(html, "role=\"img\""), 7 * 3);  // over updates, tokens and time
-  // The plot reaches from 54 to 468, the last update stands at its end: 25 at a quarter.
+  // The plot reaches from 54 to 468, the last update is at its end: 25 at a quarter.
   const std::string bleu = curve(html, "bleu");
   EXPECT_TRUE(bleu.starts_with("M157.5 ")) << bleu;
   EXPECT_EQ(count(bleu, "L"), 3);
   EXPECT_NE(bleu.find("L364.5 "), std::string::npos) << bleu;
   EXPECT_NE(bleu.find("L468.0 "), std::string::npos) << bleu;
-  // From 0 to 41.6 over 212 units: 30 stands 152.9 over the ground at 226, 40 203.8.
+  // From 0 to 41.6 over 212 units: 30 is 152.9 over the ground at 226, 40 203.8.
   EXPECT_NE(bleu.find("M157.5 73.1"), std::string::npos) << bleu;
   EXPECT_NE(bleu.find("L364.5 22.2"), std::string::npos) << bleu;
   EXPECT_NE(html.find("<b>40.00</b> <small>at update 75</small>"), std::string::npos);
@@ -173,7 +173,7 @@ TEST_F(Report, HostileTextStaysText) {
   std::string lines;
   for (const Json& record : {run_record, samples, train_record(1, 4), valid})
     lines += record.dump() + "\n";
-  // Records that are none: no UTF-8, no JSON, no object, no update, numbers beyond all reason.
+  // Invalid records: no UTF-8, no JSON, no object, no update, numbers beyond all reason.
   lines +=
       "{\"type\":\"train\",\"update\":3,\"x\":\"\xFF\xFE\"}\n{\"type\":\n[1]\n{\"type\":\"train\"}"
       "\n";

@@ -187,8 +187,7 @@ TEST_F(Cli, StandardInputGzipHoldOutAndJson) {
                  "t.en.packed");
 }
 
-// What lies in the run directory is the last thing a run makes; whether it can be made is asked
-// first.
+// A run makes the files of its run directory last; whether it can be made is asked first.
 TEST_F(Cli, ARunDirectoryThatCannotBeMadeIsRefusedFirst) {
   struct Case {
     const char *directory, *reason;

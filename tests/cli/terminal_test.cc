@@ -1,4 +1,4 @@
-// What reaches a terminal, and what happens without one.
+// Output on a terminal, and without one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -54,7 +54,7 @@ TEST_F(Terminal, WhatInfoShowsHoldsNoControlCharacters) {
     EXPECT_EQ((outcome.out + outcome.err).find(steering), std::string::npos) << outcome.out;
 }
 
-// What a pipe gets as it is, a terminal does not get.
+// A pipe gets control characters unchanged, a terminal does not.
 TEST_F(Terminal, TextOnATerminalIsWrittenOut) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   ASSERT_GE(terminal, 0);
@@ -76,7 +76,7 @@ TEST_F(Terminal, TextOnATerminalIsWrittenOut) {
     EXPECT_EQ(shown.find(steering), std::string::npos) << shown;
 }
 
-// What a program shows on a terminal of 80 columns while it runs.
+// The text that a program shows on a terminal of 80 columns while it runs.
 std::string shown_on_terminal(const std::string& command) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
   EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);

@@ -449,7 +449,7 @@ TEST_F(TrainingCli, SettingsThatDoNotFitTogetherAreRefusedFirstAndByTheirFlags) 
           "--label-smoothing was 0.1 and is 0.3 now");
 }
 
-// What a shell offers after these words.
+// Completions that a shell offers after these words.
 std::string completed(const std::string& folder, const std::string& words, int word) {
   write_file(folder + "/completion.bash",
              std::string("source <(") + TRANSLATE_TRAIN + " completion bash)\nCOMP_WORDS=(" +

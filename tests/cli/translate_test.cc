@@ -45,7 +45,7 @@ class Translate : public ::testing::Test {
     arguments.insert(arguments.begin(), {"translate", "--model", "run", "--device", "cpu"});
     return run_program(folder_->path(), arguments, input);
   }
-  // What it writes; it must end well.
+  // Its output; it must end well.
   static std::string translated(const Arguments& arguments, const std::string& input = *german_) {
     const Outcome outcome = run(arguments, input);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -195,7 +195,7 @@ TEST_F(Translate, LengthsAndNormalisation) {
   }
 }
 
-// What is between `before` and the next " |||", or the end.
+// The text between `before` and the next " |||", or the end.
 std::string field(const std::string& line, const std::string& before) {
   const size_t at = line.find(before);
   if (at == std::string::npos) return {};

@@ -109,7 +109,7 @@ Matrix mean_products(const Matrix& x, size_t tokens, size_t columns) {
   return gram;
 }
 
-// What damping adds to the mean of the squares of what a matrix gives.
+// The amount that damping adds to the mean of the squares of a matrix's outputs.
 double damping_of(const Matrix& gram, size_t columns, const Matrix& w) {
   double trace = 0;
   for (size_t i = 0; i < columns; ++i) trace += gram[i * columns + i];
@@ -255,7 +255,7 @@ TEST(Factorize, FactorsTakeThePlaceOfMatrices) {
   }
 }
 
-// What signal_to_noise says is what the layers give.
+// signal_to_noise agrees with the outputs of the layers.
 class OutputError : public LinearObserver {
  public:
   OutputError(const ParameterStore& whole, const std::map<std::string, Matrix>& products)

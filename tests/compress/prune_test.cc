@@ -129,7 +129,7 @@ TEST(Prune, WhatAddsNothingGoesAndNothingElseChanges) {
   }
 }
 
-// The score of a column is that of its definition: the derivative of the loss of each pair by a
+// The score of a column agrees with its definition: the derivative of the loss of each pair by a
 // factor on the column, here from central differences.
 TEST(Prune, ScoresAreDerivativesByAFactorOnTheColumn) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);

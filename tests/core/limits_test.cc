@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* kLargest = "18446744073709551615";  // 2^64 - 1
 
-// What reading says, or "" if it goes through.
+// The error of reading, or "" if it goes through.
 template <class Function>
 std::string refusal(Function&& function) {
   try {
@@ -228,8 +228,7 @@ TEST(Limits, TrainingState) {
   EXPECT_REFUSED("stalled_by_metric", with("stalled_by_metric", R"({"bleu":-1})"));
   EXPECT_REFUSED("options", with("options", "[]"));
   EXPECT_REFUSED("hexadecimal", with("corpus", "\"xyz\""));
-  // What is nested deeply enough would exhaust the stack where it is written again, as here: 200 is
-  // not.
+  // Deep nesting would exhaust the stack where it is written again, as here: 200 is not.
   EXPECT_REFUSED("more than 16 deep", with("options", concat(R"({"a":)", std::string(200, '['),
                                                              std::string(200, ']'), "}")));
 }

@@ -1,4 +1,4 @@
-// What the tables of options say in messages.
+// Messages of the tables of options.
 #include "engine/core/option_field.h"
 
 #include <gtest/gtest.h>

@@ -96,7 +96,7 @@ TEST_F(CorpusTest, LinesAcrossBufferBoundaries) {
 
 TEST_F(CorpusTest, InvalidUtf8NamesLineAndByte) {
   expect_bad_lines("good\nb\xc3\n", {"bad.txt:2: invalid UTF-8 at byte 2 (0xc3)"});
-  // What else a file may be.
+  // Other formats that a file may have.
   expect_bad_lines("\xff\xfeG\0u\0\n", {":1: invalid UTF-8", "it is UTF-16: iconv"});
   expect_bad_lines(
       "\xfd"

@@ -132,7 +132,7 @@ TEST_F(TextCorpusTest, OnDiskItGivesTheBatchesOfMemory) {
           EXPECT_EQ(pairs.fingerprint(), ids.fingerprint());
           const auto got = batches(pairs, order);
           expect_same(got, expected);
-          // What memory knows beforehand is found on the way here.
+          // Counts that a corpus in memory knows beforehand are found during the epoch here.
           const PairDrops& drops = got.back().epoch_drops;
           EXPECT_EQ(drops.too_long, ids.report().dropped_long);
           EXPECT_EQ(drops.ratio, ids.report().dropped_ratio);
@@ -256,7 +256,7 @@ TEST_F(TextCorpusTest, ACorpusOnDiskClosesItsFiles) {
   EXPECT_EQ(open_files(), before);
 }
 
-// What can be read only once is not tried in memory first.
+// Text that can be read only once is not tried in memory first.
 TEST_F(TextCorpusTest, ALargeTextOfANamedPipeStaysOnDisk) {
   const std::string path = (directory_.path() / "pipe").string();
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

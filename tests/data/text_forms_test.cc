@@ -93,7 +93,7 @@ TEST_F(TextFormsTest, WithoutADirectoryToUnpackInTheTemporaryOneIsTaken) {
   EXPECT_EQ(corpus.view(3, buffers).source, "source 3 word3");
 }
 
-// What a file system that is full answers, by a device that always is.
+// The answer of a full file system, by a device that is always full.
 TEST_F(TextFormsTest, AFullPlaceToUnpackInIsAnError) {
   const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
   ASSERT_GE(full, 0);

@@ -20,7 +20,7 @@ namespace {
 using Sentences = std::vector<std::vector<int32_t>>;
 using Results = std::vector<std::vector<Hypothesis>>;
 
-// The row sums are those of float32 weights.
+// The row sums have the rounding of float32 weights.
 constexpr double kRounding = 1e-5;
 
 std::vector<int32_t> with_end(const Hypothesis& hypothesis) {

@@ -80,7 +80,7 @@ inline std::vector<std::vector<int32_t>> random_sentences(int count, int longest
   return sentences;
 }
 
-// log p(token | source, tokens) of every token: the row of `logits` behind `tokens`, normalised.
+// log p(token | source, tokens) of every token: the row of `logits` after `tokens`, normalised.
 inline std::vector<double> next_log_probabilities(Context& context, const Model& model,
                                                   const std::vector<int32_t>& source,
                                                   const std::vector<int32_t>& tokens) {

@@ -14,7 +14,7 @@ namespace {
 using Sentences = std::vector<std::vector<int32_t>>;
 
 TEST(LexicalTable, FindsTheTranslationsOfAWordByWordLanguage) {
-  // Word w is translated as 10 + w; 20 stands at the end of every target.
+  // Word w is translated as 10 + w; 20 is at the end of every target.
   Sentences sources, targets;
   for (int32_t a = 4; a < 9; ++a)
     for (int32_t b = 4; b < 9; ++b)

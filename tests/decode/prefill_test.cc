@@ -57,8 +57,8 @@ std::vector<double> step(Context& context, const Model& model, DecodeState& stat
                                                    ids, {static_cast<int64_t>(ids.size())})));
 }
 
-// The logits of the token behind each prompt and behind two further tokens, sentence by sentence
-// and token by token.
+// The logits of the token after each prompt and after two further tokens, sentence by sentence and
+// token by token.
 std::vector<std::vector<double>> stepped(Context& context, const Model& model,
                                          const std::vector<std::vector<int32_t>>& further) {
   std::vector<std::vector<double>> all(3);

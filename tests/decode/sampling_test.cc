@@ -22,7 +22,8 @@ struct Choice {
   int32_t id;
 };
 
-// What may be drawn: after top_k and top_p in falling order, else in the order of the vocabulary.
+// The tokens that may be drawn: after top_k and top_p in falling order, else in the order of the
+// vocabulary.
 std::vector<Choice> choices_of(const DecodeOptions& options, const std::vector<double>& log_p,
                                bool may_end) {
   const DrawOptions& draw = options.sampling;
@@ -264,7 +265,7 @@ TEST_P(ShortlistedDecoding, AllTokensGiveTheSameAndFewGiveThemAlone) {
     tokens.push_back(1000);  // of another vocabulary
     return tokens;
   };
-  options.batch_tokens = 1;  // every sentence has a list of its own
+  options.batch_tokens = 1;  // every sentence has a separate list
   for (const bool draw : {false, true}) {
     options.sampling.on = draw;
     const auto few = translate_tokens(*context, *model, sources, options);

@@ -1,4 +1,4 @@
-// Ranks as threads of the test, each with a context, a model and a run of its own.
+// Ranks as threads of the test, each with a separate context, model and run.
 #pragma once
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ inline Device device_of_rank(int rank) {
   return {DeviceKind::cuda, gpus > 0 ? rank % gpus : 0};
 }
 
-// Each rank needs a GPU of its own; the CPU has room for all.
+// Each rank needs a separate GPU; the CPU has room for all.
 inline bool has_room_for(int ranks) {
   return device_of_rank(0).kind == DeviceKind::cpu ||
          ranks <= static_cast<int>(cuda_devices(nullptr).size());
@@ -103,7 +103,7 @@ inline std::vector<std::optional<Error>> errors_of_ranks(
   return errors;
 }
 
-// What a rank has: made anew, it knows nothing but what is in the run directory.
+// State of a rank: made anew, it knows nothing but what is in the run directory.
 struct Rank {
   std::unique_ptr<Context> context;
   std::unique_ptr<Model> model;

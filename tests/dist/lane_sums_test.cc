@@ -14,7 +14,7 @@ class LaneSumsTest : public ::testing::Test {
  protected:
   LaneSumsTest() : elements_(make_model(*host_, group_config(), 5)->parameters().flat().numel()) {}
 
-  // What a lane adds to element i: of all magnitudes, so that every order has other bits.
+  // The term that a lane adds to element i: of all magnitudes, so that every order has other bits.
   static float value_of(int64_t lane, int64_t i) {
     const auto mixed = static_cast<uint32_t>((lane + 1) * 2654435761u + i * 40503u);
     return static_cast<float>(mixed % 4001) / 1000 * std::ldexp(1.0f, static_cast<int>(i % 11)) - 7;
@@ -31,7 +31,7 @@ class LaneSumsTest : public ::testing::Test {
     return tree(begin, begin + half, i, rounds) + tree(begin + half, end, i, rounds);
   }
 
-  // What rank 0 sends in reduce().
+  // Bytes that rank 0 sends in reduce().
   struct Sent {
     size_t all = 0, between_hosts = 0;
   };
@@ -85,7 +85,7 @@ TEST_F(LaneSumsTest, TheBitsAreThoseOfTheTreeOnAnyNumberOfRanks) {
         if (size <= lanes && has_room_for(size)) add(size, lanes, communication);
 }
 
-// Of five lanes on four ranks, those of the second host are two nodes: one level.
+// Of five lanes on four ranks, the lanes of the second host are two nodes: one level.
 TEST_F(LaneSumsTest, TwoLevelsHaveTheSameBits) {
   for (const auto communication : {CommunicationDType::float32, CommunicationDType::bfloat16}) {
     for (const int64_t lanes : {4, 5, 8, 12})

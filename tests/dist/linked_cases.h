@@ -1,4 +1,4 @@
-// What the tests of groups over links between devices share.
+// Common parts of the tests of groups over links between devices.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@ namespace trafo::testing {
 
 using LinkedBody = std::function<void(int rank, Communicator* group, Backend& backend)>;
 
-// The error of each rank, attached to a backend of its own. join(rank) returns its group.
+// The error of each rank, attached to a separate backend. join(rank) returns its group.
 inline std::vector<std::optional<Error>> errors_over_links(
     int size, const std::function<std::unique_ptr<Communicator>(int rank)>& join,
     const LinkedBody& body) {
@@ -70,7 +70,7 @@ void expect_pieces_in_order(int rank, int size, int round, const Exchange& excha
   }
 }
 
-// What rank `root` has reaches all.
+// The data of rank `root` reaches all.
 inline void expect_broadcast(int rank, Communicator* group, int root) {
   std::vector<int> values(100, rank);
   group->broadcast(values.data(), values.size() * sizeof(int), root);

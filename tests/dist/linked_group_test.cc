@@ -17,7 +17,7 @@ namespace {
 using namespace testing;
 using std::chrono::milliseconds;
 
-// What the links of a group share, and how they behave.
+// State that the links of a group share, and their behaviour.
 struct Wire {
   std::mutex mutex;
   std::condition_variable changed;
@@ -62,7 +62,7 @@ class WireLink final : public PeerLink {
     const std::lock_guard lock(wire_.mutex);
     return wire_.joined >= size_ && (wire_.asynchronous || finished_ == begun_);
   }
-  // What a mark waits for is done already: the tests compute on the CPU.
+  // The work that a mark waits for is done already: the tests compute on the CPU.
   int marks() const override { return 6; }
   void set_mark(int mark) override { marked_.insert(mark); }
   void join() override {}
@@ -234,7 +234,7 @@ TEST_P(LinkedGroup, AnExchangeDoesNotWaitForTheDevice) {
     const auto begin = std::chrono::steady_clock::now();
     swap_numbers(rank, group, mine, theirs);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(150));
-    WireLinks::newest->wait(2);  // the first one was that of attach()
+    WireLinks::newest->wait(2);  // the first one came from attach()
     group->check();
     EXPECT_EQ(theirs, 8 - rank);
   }));
@@ -366,7 +366,7 @@ TEST_P(LinkedGroup, ANewBackendGetsANewLink) {
 }
 
 // With a lane for each rank, parts of the gradient are exchanged as they are complete, or the same
-// part of each shard behind the backward pass.
+// part of each shard after the backward pass.
 TEST_P(LinkedGroup, TrainingHasTheBitsOfOneRank) {
   if (device_of_rank(0).kind != DeviceKind::cpu) GTEST_SKIP() << "these links copy host memory";
   const TrainingData data = copy_data();

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The manifests of docs/distributed.md: Kubernetes' schema, and what their pods would run.
+"""The manifests of examples/kubernetes: Kubernetes' schema, and what their pods would run.
 
     tests/dist/manifests.py TRANSLATE_TRAIN [--crd FILE]
 
 kubernetes-validate (PyPI) checks each document, strictly, and of a PyTorchJob the template of its pods. --crd: the operator's
 manifests/base/crds/kubeflow.org_pytorchjobs.yaml (kubeflow/training-operator up to v1.9) checks the whole of it. Then the command of each
-pod runs on a host of its own (namespace_hosts.py), with the variables that the Job controller or the operator sets; the files are those of
+pod runs on a separate host (namespace_hosts.py), with the variables that the Job controller or the operator sets; the files are those of
 one process. Nothing here is a cluster. Ends with 77 where kubernetes-validate is not installed or namespaces are refused.
 """
 import argparse
@@ -20,7 +20,7 @@ import namespace_hosts
 import ranks
 from ranks import fail
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "distributed.md"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples/kubernetes"
 SHORT = ("--enc-depth 1 --dec-depth 1 --dim-emb 32 --transformer-dim-ffn 64 --transformer-heads 2 --max-length 40 --mini-batch-words 200 "
          "--dim-vocabs 120 --valid-sets /data/valid.de /data/valid.en --autotune-gemm off --cpu-threads 1 --save-freq 6u --after 6u").split()
 
@@ -118,10 +118,10 @@ def main():
         print(f"manifests: skipped: {error}")
         return namespace_hosts.SKIPPED
     namespace_hosts.enter("manifests")
-    documents = [document for block in re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S) for document in yaml.safe_load_all(block)]
+    documents = [document for path in sorted(FOLDER.glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())]
     jobs = [document for document in documents if document["kind"] in ("Job", "PyTorchJob")]
     if len(jobs) < 2:
-        fail(f"{PAGE} has {len(jobs)} jobs")
+        fail(f"{FOLDER} has {len(jobs)} jobs")
     check_schemas(documents, arguments.crd)
     with tempfile.TemporaryDirectory(prefix="manifests-") as name:
         folder = pathlib.Path(name).resolve()

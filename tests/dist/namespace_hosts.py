@@ -86,7 +86,7 @@ class Host:
         cluster.has_delay &= slowed.returncode == 0
 
     def command(self, *words, folder="/"):
-        """What runs `words` on the host. The process that is started becomes the program."""
+        """A command that runs `words` on the host. The process that is started becomes the program."""
         return ["nsenter", f"--target={self.holder.pid}", "--net", "--mount", "--uts", "env", f"--chdir={folder}", *map(str, words)]
 
     def run(self, *words, folder="/"):

@@ -1,4 +1,4 @@
-// What ranks of a group of processes do in tests, over any transport.
+// Work of ranks of a group of processes in tests, over any transport.
 #pragma once
 
 #include <chrono>
@@ -53,7 +53,7 @@ inline void move_all_sorts(Communicator& group) {
   for (size_t peer = 0; peer < texts.size(); ++peer)
     check(texts[peer] == std::string(peer * 50'000, 'x'), "texts come by rank");
 
-  std::vector<size_t> begins{0, 3};  // ranks behind rank 1 have nothing
+  std::vector<size_t> begins{0, 3};  // ranks after rank 1 have nothing
   while (begins.size() < static_cast<size_t>(group.size()) + 1) begins.push_back(10);
   std::vector<uint8_t> whole(10, 0xff);
   const auto own = static_cast<size_t>(group.rank());

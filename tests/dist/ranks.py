@@ -98,7 +98,7 @@ class Runs:
                 del self.environment[name]
         if library:
             self.environment["TRAFO_MPI_LIBRARY"] = library
-        # What starts several processes where a test does not say it.
+        # Launchers of several processes where a test does not choose one.
         self.launchers = (["mpi"] if library else []) + ["torchrun"]
         self.launcher = self.launchers[0]
 
@@ -224,7 +224,7 @@ def records(runs, run):
 
 
 def numbers(runs, run):
-    """What a run says of its updates, but for times and speeds."""
+    """A run's output about its updates, without times and speeds."""
     keys = ("type", "update", "epoch", "loss", "nll", "grad_norm", "learning_rate", "target_tokens", "ce-mean-words", "bleu", "chrf", "skipped_updates")
     return [{key: record.get(key) for key in keys} for record in records(runs, run) if record["type"] in ("train", "skipped", "valid")]
 
@@ -406,7 +406,7 @@ def mismatches(runs, long):
 
 
 def refusals(runs):
-    """What the environment or the command line says wrongly is named before anything is read."""
+    """Faults of the environment or the command line are named before anything is read."""
     torchrun = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
     slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "node[1-2]"}
     nodes = "--nodes 2 --node-rank 0 --master localhost:29400"

@@ -244,7 +244,7 @@ TEST_F(GroupTest, CallbacksReadTheWholeWeights) {
   options_.valid_freq = {};
   options_.log_first = 0;
   options_.log_freq = {2, PeriodUnit::updates};
-  // What the callback of each rank reads, after updates 2, 4 and at the end.
+  // Values that the callback of each rank reads, after updates 2, 4 and at the end.
   const auto train = [&](int size) {
     std::vector<std::vector<std::vector<float>>> read(static_cast<size_t>(size));
     for_each_rank(size, [&](int number, Communicator* group) {
@@ -321,7 +321,7 @@ TEST_F(GroupTest, EachRankHasAShardOfTheOptimizer) {
   EXPECT_EQ(bytes, alone.optimizer_bytes());
 }
 
-// The weights of the last rank are no numbers in updates 3 and 5, and are right again behind them.
+// The weights of the last rank are no numbers in updates 3 and 5, and are right again after them.
 TEST_F(GroupTest, AnUpdateThatIsSkippedIsSkippedOnAllRanks) {
   if (!has_room_for(2)) GTEST_SKIP() << kNoRoom;
   options_.after_updates = 6;

@@ -3,10 +3,10 @@
 
     tests/dist/slurm.py TRANSLATE_TRAIN [--mpi LIBTRAFO_MPI] [--install]
 
-The lines of docs/distributed.md: srun with --launcher slurm, and with --launcher mpi where Slurm or mpirun starts MPI; the script for
+The lines of docs/guide/launchers.md: srun with --launcher slurm, and with --launcher mpi where Slurm or mpirun starts MPI; the script for
 sbatch. Files are the bytes of one process. A killed task ends all tasks with an error that names its rank; scancel, with and without
 --signal=TERM, saves and stops all; a job goes on with another number of tasks; a requeued job goes on by itself; two jobs run side by side.
-Needs root, Slurm and munge: --install installs those of Debian. Without them it says so and ends with 77. But for that, nothing outside the namespaces
+Needs root, Slurm and munge: --install installs Debian's. Without them it says so and ends with 77. But for that, nothing outside the namespaces
 is changed. CI does not run it.
 """
 import argparse

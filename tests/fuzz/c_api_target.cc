@@ -1,6 +1,6 @@
 // Sequences of calls of the C ABI: every byte of the input is a choice, of a function or of an
-// argument. Handles are live, freed, of another kind or NULL; numbers small, odd or enormous. What
-// the ABI cannot check is kept right: pointers lead to as many bytes as is said.
+// argument. Handles are live, freed, of another kind or NULL; numbers small, odd or enormous.
+// Preconditions that the ABI cannot check are met: pointers lead to as many bytes as is said.
 #include <cmath>
 #include <cstring>
 #include <iterator>

@@ -4,7 +4,7 @@
 Without a flag: every checked-in input of tests/fuzz/corpus is replayed with fuzz_replay of a
 build (any compiler, best with address and undefined sanitizers), and if the build of the preset
 `fuzz` is there, its fuzz_targets looks for new inputs, 5 seconds a target. --long: 10 minutes a
-target. What is found lies in FUZZ/findings and makes the exit status 1.
+target. Findings are written to FUZZ/findings and make the exit status 1.
 
 The last line is  suite: fuzzing  tried: N  failed: M  (inputs run, inputs that were findings).
 """

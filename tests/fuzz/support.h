@@ -1,4 +1,4 @@
-// What the targets share.
+// Common parts of the targets.
 #pragma once
 
 #include <cstdio>

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# guide_test.sh CMAKE GUIDE BUILD_DIR CC: every block of docs/c-guide.md is taken out, compiled against an installed Trafo and run,
-# in the order of the page: later programs load what earlier ones have saved.
+# guide_test.sh CMAKE BUILD_DIR CC GUIDE ...: takes every block out of the pages of the C guide, compiles it against an installed Trafo and
+# runs it, in the order of the pages: later programs load files that earlier ones have saved.
 set -euo pipefail
-cmake=$1 guide=$2 build=$3 cc=$4
+cmake=$1 build=$2 cc=$3
+guides=("${@:4}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -15,8 +16,8 @@ awk -v directory="$work" '
     file = $2
     if (file ~ /\.c$/) print file > (directory "/programs")
   }
-  inside { print > (directory "/" file) }' "$guide"
-[[ $(wc -l < "$work/programs") -ge 7 ]] || { echo "guide_test: programs are missing in $guide" >&2; exit 1; }
+  inside { print > (directory "/" file) }' "${guides[@]}"
+[[ $(wc -l < "$work/programs") -ge 7 ]] || { echo "guide_test: programs are missing in ${guides[*]}" >&2; exit 1; }
 
 for component in library development; do
   "$cmake" --install "$build" --prefix "$work/prefix" --component "$component" >/dev/null

@@ -1,4 +1,4 @@
-// Another project's program in C++17: trains a tokenizer, which needs SentencePiece behind the
+// Another project's program in C++17: trains a tokenizer, which needs SentencePiece beside the
 // library, and cuts a sentence.
 #include <cstdio>
 #include <memory>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# library_test.sh LIBTRAFO GUIDE: the stripped library's size, what it needs and what it exports are what docs/c-guide.md says.
+# library_test.sh LIBTRAFO GUIDE: the stripped library's size, what it needs and what it exports are what docs/guide/c-guide.md says.
 set -euo pipefail
 library=$1 guide=$2
 work=$(mktemp -d)

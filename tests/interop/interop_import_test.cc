@@ -398,7 +398,7 @@ TEST_F(ImportTest, EmbeddingsThatAreNotScaled) {
     for (const fs::path& each : {right, other}) exported(*model, format, each.filename());
     const auto root = static_cast<float>(std::sqrt(static_cast<double>(model->config().width)));
     edit_config(other, [](Json& json) { json["scale_embedding"] = false; });
-    // What is multiplied beforehand, and divided again where the matrix is the output's.
+    // Multiplies the embedding beforehand, and divides it again where the matrix is the output's.
     edit_tensors(other, [&](std::vector<Stored>& tensors) {
       const auto scale = [&](const std::string& name, float factor) {
         Stored& tensor = find(tensors, name);
@@ -468,7 +468,7 @@ TEST_F(PegasusImportTest, ATokenizerThatWasSavedAgain) {
   refused_import(directory_, ErrorCode::corrupt_file, "has no decoder_start_token_id");
 }
 
-// As of google/pegasus-large: ids of the model are higher by 103 than those of spiece.model.
+// As of google/pegasus-large: ids of the model are higher by 103 than the ids of spiece.model.
 TEST_F(PegasusImportTest, AnOffsetOfTheIds) {
   const interop::SpmModel ours = interop::parse_spm(tokenizer().serialized());
   std::vector<interop::ScoredSubword> subwords(ours.subwords);

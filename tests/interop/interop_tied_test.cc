@@ -105,7 +105,7 @@ TEST_F(TiedInterop, EveryFormatHasTheFilesOfTheUntiedCopy) {
   }
 }
 
-// PEFT has an adapter for each layer: those of layers that share their parameters are copies.
+// PEFT has an adapter for each layer: adapters of layers that share their parameters are copies.
 TEST_F(TiedInterop, AdaptersAreCopiedToEachLayer) {
   for (const char* form : kTiedForms) {
     SCOPED_TRACE(form);

@@ -1,5 +1,5 @@
-// What the files say about tokenizers that are not as ours are trained: without <s> or <pad>, with
-// byte tokens, with another normaliser, in another order.
+// Files of tokenizers that were not trained like ours: without <s> or <pad>, with byte tokens, with
+// another normaliser, in another order.
 #include <algorithm>
 #include <cstring>
 
@@ -55,8 +55,7 @@ std::string empty_map() {
 
 class InteropTokenizerTest : public InteropTest {
  protected:
-  // The usual tokenizer with its subwords changed and further fields behind the others, which
-  // count.
+  // The usual tokenizer with its subwords changed and further fields after the others, which count.
   static Tokenizer changed(const std::function<void(std::vector<ScoredSubword>&)>& change,
                            const std::string& further = "") {
     const SpmModel model = interop::parse_spm(tokenizer().serialized());

@@ -147,7 +147,7 @@ TEST_F(CompressedTensorsTest, TheConfigurationDescribesTheScheme) {
   EXPECT_EQ(four["weights"]["num_bits"], 4);
   EXPECT_EQ(four["weights"]["group_size"], 32);
   EXPECT_TRUE(four["input_activations"].is_null());
-  // What it is without the weights is the directory of hf-llama.
+  // Without the weights it equals the directory of hf-llama.
   exported(*model, ExportFormat::hf_llama, "plain");
   Json rest = config_of_directory("usual");
   rest.erase("quantization_config");

@@ -173,7 +173,7 @@ TEST(TemporaryName, OnlyLeftoversOfDeadProcessesAreRemoved) {
     spill(directory / name, "x");
   EXPECT_EQ(remove_stale_temporaries(directory / "model"), std::vector<std::string>{dead});
   EXPECT_EQ(list_directory(directory.path()).size(), 4u);
-  // Who writes a file cleans up behind those who freed while they wrote it.
+  // Who writes a file removes the leftovers of writers that were freed meanwhile.
   write_file_atomically(directory / "other", std::string_view("x"));
   const std::vector<std::string> left{".model.tmp", alive, "model", "other"};
   EXPECT_EQ(list_directory(directory.path()), left);
@@ -231,7 +231,8 @@ TEST(DirectoryLock, SecondHolderIsToldWhoHoldsIt) {
     EXPECT_TRUE(mentions(error, directory.path().string())) << error.what();
   }
   DirectoryLock again(directory.path());
-  // What stands in the file is another's word: no number, a number and more, more than is read.
+  // The contents of the file come from another program: no number, a number and more, more than is
+  // read.
   const std::pair<const char*, const char*> holders[] = {
       {"", "by another process;"},
       {"word", "by another process;"},
@@ -257,7 +258,7 @@ TEST(DirectoryLock, AFileThatNoLockHasWrittenIsKept) {
     EXPECT_TRUE(mentions(error, "move it away")) << error.what();
     EXPECT_EQ(content(), text);
   }
-  // What a process that was killed leaves is a lock's.
+  // A file left by a killed process counts as a lock.
   for (const char* text : {"", "12", "12\n"}) {
     std::ofstream(directory / ".lock") << text;
     EXPECT_NO_THROW(DirectoryLock(directory.path())) << text;

@@ -1,5 +1,5 @@
 // Safetensors at the limits of the format that safetensors_test.cc does not come to: numbers of
-// tensors and pairs, letters of every length, keys of other programs before and behind ours.
+// tensors and pairs, letters of every length, keys of other programs before and after ours.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -100,7 +100,7 @@ TEST(FittingArena, ServesSmallerStepsOfTheSameCourse) {
   arena.released(first);
   arena.released(second);
 
-  // What should be gone is not: its memory is not given away, now or later.
+  // An allocation that should be freed is not: its memory is not given away, now or later.
   arena.begin(memory.data(), plan);
   first = arena.take(1000);
   second = arena.take(1000);
@@ -121,7 +121,7 @@ TEST(MetaBackend, NotesWhatAStepAllocates) {
   const int32_t words[2] = {7, 8};
   backend->copy_from_host(kept, words, sizeof words);
   backend->take_trace();
-  void* big = backend->allocate(size_t{40} << 30);  // nothing lies behind it
+  void* big = backend->allocate(size_t{40} << 30);  // nothing follows it
   void* small = backend->allocate(5);
   backend->launch(2, "test", nullptr);
   backend->release(big, size_t{40} << 30);

@@ -261,7 +261,7 @@ class Int8File : public ::testing::Test {
     return safetensors_to_memory(
         file_.entries, {{kModelConfigKey, to_json(model_->config())}, {kQuantizationKey, "int8"}});
   }
-  // What loading says of a file with these tensors.
+  // Checks the error of loading a file with these tensors.
   void refused(ErrorCode code, const char* text, const std::string& quantization = "int8") {
     SafetensorsMetadata metadata = {{kModelConfigKey, to_json(model_->config())}};
     if (!quantization.empty()) metadata[kQuantizationKey] = quantization;

@@ -120,8 +120,8 @@ TEST(DepthScaledInit, DividesTheWeightsOfALayerByTheRootOfItsDepth) {
       const auto x = context->values<float>(a.value(id).detach());
       const auto y = context->values<float>(b.value(id).detach());
       const std::string& name = a.name(id);
-      // A layer's number stands between the first two dots; the keys and values of all decoder
-      // layers are one matrix.
+      // A layer's number is between the first two dots; the keys and values of all decoder layers
+      // are one matrix.
       const size_t dot = name.find('.');
       const char digit = name[dot + 1];
       const bool weight = name.ends_with(".weight") && name.find("norm") == std::string::npos;

@@ -1,4 +1,4 @@
-// What an objective computes, against the logits of the same model.
+// The results of objectives, against the logits of the same model.
 #include <cmath>
 
 #include "engine/models/objective.h"

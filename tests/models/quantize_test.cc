@@ -102,7 +102,7 @@ TEST_F(QuantizeModel, AStoredModelTranslatesAsTheOneThatWasStored) {
   }
 }
 
-// With pairs the ratio is that of the outputs, in which the int8 inputs have errors too.
+// With pairs the ratio is measured on the outputs, in which the int8 inputs have errors too.
 TEST_F(QuantizeModel, CalibrationMeasuresTheOutputsOfLayers) {
   const auto without = quantize_model(*context_, *model_, options_);
   options_.calibration = pairs_.get();

@@ -147,7 +147,7 @@ def declared(header):
 
 
 def definitions(tokens):
-    """(qualified name as a tuple, first token, token behind the last) of every function, variable, class and enumeration."""
+    """(qualified name as a tuple, first token, token after the last) of every function, variable, class and enumeration."""
     texts = [token for token, _, _ in tokens]
     found, scopes, saved = [], [], []
     start = parentheses = 0

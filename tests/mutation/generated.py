@@ -10,8 +10,8 @@ room in advance (reserve). The same seed and the same sources give the same muta
 as there can be. They lie in --files files, which are drawn from all folders, since every file that has some must be compiled.
 
 The copies of the mutated files (build/mutation/generated/tree) hold both forms of every place of the sample (places.py); they are
-compiled once and linked with the other objects of the release build. What does not compile (a constant expression, an operator that a
-type does not have) is left out, and the next of the order takes its place. Then a mutation costs no more than the tests that reach it
+compiled once and linked with the other objects of the release build. Mutations that do not compile (a constant expression, an operator that a
+type does not have) are left out, and the next of the order takes its place. Then a mutation costs no more than the tests that reach it
 (reach.py).
 
 A mutation that no test notices is in survivors.toml with the reason why it changes nothing that a test could see, or it is a failure.
@@ -94,7 +94,7 @@ def left_out(texts, begin, end):
         if texts[at] in MESSAGES | IN_ADVANCE and texts[at + 1:at + 2] == ["("]:
             last = closing(texts, at + 1, "(", end)
             first_comma = next((i for i in range(at + 2, last) if texts[i] == "," and texts[at + 2:i].count("(") == texts[at + 2:i].count(")")), last)
-            # The condition of require() counts, what comes behind it does not.
+            # The condition of require() counts, the text after it does not.
             out.update(range(first_comma if texts[at] in ("require", "check") else at, last + 1))
             at = last
         elif texts[at] == "<" and at > begin and re.match(r"(static_cast|vector|span|optional|pair|unique_ptr|shared_ptr|array|map|"
@@ -124,7 +124,7 @@ def is_whole_statement(statement):
 
 
 def of_function(texts, begin, end):
-    """(operator, first token, token behind the last, new text) of a body, in the order of the text."""
+    """(operator, first token, token after the last, new text) of a body, in the order of the text."""
     body = next((i for i in range(begin, end) if texts[i] == "{"), end)
     skip = left_out(texts, body, end)
     numbers = [i for i in range(body, end) if is_number(texts[i]) and i not in skip]
@@ -152,7 +152,7 @@ def of_function(texts, begin, end):
             last = closing(texts, at + 1, "(", end)
             if ";" not in texts[at + 2:last]:
                 yield "condition", at + 1, last + 1, None
-        # A call or an assignment that stands alone.
+        # A call or an assignment that is a statement.
         if before in (";", "{", "}") and re.match(r"[A-Za-z_]", token) and token not in (
                 "return", "const", "auto", "if", "for", "while", "do", "switch", "case", "default", "break", "continue", "using", "throw",
                 "static", "constexpr", "try", "else", "struct", "int", "bool", "float", "double", "size_t", "uint32_t", "int64_t"):
@@ -163,7 +163,7 @@ def of_function(texts, begin, end):
 
 
 def place_of(text, tokens, texts, pairs, operator, first, last, new):
-    """What of the text has two forms; its number comes with the sample."""
+    """The part of the text that has two forms; its number comes with the sample."""
     begin, end = tokens[first][1], tokens[last - 1][2]
     if operator in ("statement", "condition"):
         return places.Place(0, operator, begin, end, "")

@@ -64,7 +64,7 @@ class Sources:
         return self.parsed[file]
 
     def find(self, name, wanted):
-        """Places (file, first token, token behind the last) of `wanted` in definitions of `name`; whether there is such a definition."""
+        """Places (file, first token, token after the last) of `wanted` in definitions of `name`; whether there is such a definition."""
         parts, places, defined = tuple(name.split("::")), set(), False
         word = parts[-1].removeprefix("~") if "operator" not in parts[-1] else "operator"
         for file, text in self.texts.items():

@@ -9,7 +9,7 @@ import re
 
 OPENING, CLOSING = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
-# What an expression of arithmetic or relations ends at, on both sides.
+# Tokens that end an expression of arithmetic or relations, on both sides.
 DELIMITERS = ASSIGNMENTS | {",", ";", "?", ":", "&&", "||"}
 KEYWORDS = {"return", "else", "do", "case", "throw", "delete", "goto", "co_return", "co_yield", "co_await"}
 CONTROL = {"if", "for", "while", "switch", "constexpr"}  # constexpr: of an `if constexpr`
@@ -32,7 +32,7 @@ def is_operand(text):
 
 
 def expression_around(texts, pairs, at):
-    """(first token, token behind the last) of the expression that token `at` belongs to, without && and || and what is below them."""
+    """(first token, token after the last) of the expression that token `at` belongs to, without && and || and what is below them."""
     begin = at
     while begin > 0:
         text = texts[begin - 1]
@@ -66,7 +66,7 @@ class Place:
         self.number, self.kind, self.begin, self.end, self.wrong = number, kind, begin, end, wrong
 
     def wrapped(self, right):
-        """What stands before and behind `right`."""
+        """The text before and after `right`."""
         here = f"trafo::mutated_here({self.number})"
         if self.kind == "statement":
             return f"if (!{here}) ", ""

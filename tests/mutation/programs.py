@@ -21,7 +21,7 @@ BINARIES = {"unit_tests": "tests/unit_tests", "op_tests": "tests/op_tests", "tra
             "process_test": "tests/reliability/process_test", "save_faults": "tests/save_faults"}
 # Programs of the release build that take the copy's library.
 WITH_LIBRARY = {"c_api_test", "misuse_suite", "cli_tests", "c_api_threads_test", "process_test"}
-# What stands behind the colon is an argument.
+# The text after the colon is an argument.
 WITHOUT_GTEST = {"c_api_test", "misuse_suite", "c_api_threads_test", "process_test", "save_faults"}
 SECONDS = 240  # a test that a mutation keeps from ending has noticed it
 ADDRESS_SPACE_KIB = 256 << 20  # the meta device reserves much and uses none

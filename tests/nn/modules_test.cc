@@ -124,7 +124,7 @@ TEST_F(Modules, BlockDeclaresItsParametersInTheOrderOfModelFiles) {
   EXPECT_EQ(names_of(store), expected);
 }
 
-// What one block computes, written out: each sublayer on its own, with the dropout ids of
+// The computation of one block, written out: each sublayer on its own, with the dropout ids of
 // DropoutPass.
 struct Definition {
   Context& context;
@@ -264,7 +264,7 @@ TEST_F(Modules, AStackWithSkippedBlocksIsTheStackOfTheOthers) {
         const auto for_each_kept = [&](auto&& visit) {
           for (ParamId id = 0; id < static_cast<ParamId>(short_store.count()); ++id) {
             std::string name = short_store.name(id);
-            const auto digit = static_cast<size_t>(name[6] - '0');  // behind "stack."
+            const auto digit = static_cast<size_t>(name[6] - '0');  // after "stack."
             if (name.compare(6, 4, "norm") != 0) name[6] = static_cast<char>('0' + kept[digit]);
             visit(id, store.find(name));
           }

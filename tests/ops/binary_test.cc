@@ -11,7 +11,7 @@
 namespace trafo::testing {
 namespace {
 
-// Long rows are cut into blocks; every pattern of steps has a path of its own.
+// Long rows are cut into blocks; every pattern of steps has a separate path.
 TEST(Binary, LargeBroadcastsAgreeWithTheDefinition) {
   const auto context = make_context({DeviceKind::cpu, 0}, 3);
   InputMaker maker(*context, DType::f32, 1);

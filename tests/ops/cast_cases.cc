@@ -8,7 +8,7 @@ namespace {
 using Tensors = std::vector<Tensor>;
 
 // To float64 and back: exact for both dtypes under test, so that gradients can be compared with
-// differences. What is lost on the way to the narrow types is the business of cast_test.cc.
+// differences. cast_test.cc tests the rounding to narrow types.
 OpCase there_and_back(const char* label, Shape shape) {
   return {label, [shape](InputMaker& maker) { return Tensors{maker.uniform(shape)}; },
           [](Context& context, const Tensors& in) {

@@ -17,7 +17,7 @@ struct LossCase {
   bool weighted = false;
   Reduction reduction = Reduction::mean;
   double range = 3;       // of the logits
-  bool by_class = false;  // the classes have weights, that of class 1 is 0
+  bool by_class = false;  // the classes have weights, the weight of class 1 is 0
 };
 
 std::vector<int32_t> class_numbers(int64_t count) {

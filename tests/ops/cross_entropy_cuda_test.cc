@@ -76,7 +76,7 @@ LossProblem problem(DType dtype, int64_t classes, PhiloxStream& random) {
 
 class CrossEntropyOnCuda : public CudaTest {
  protected:
-  // A buffer with `values` from element `at` on, and a few more behind them.
+  // A buffer with `values` from element `at` on, and a few more after them.
   Tensor upload(DType dtype, const Doubles& values, int64_t at = 0) const {
     std::vector<float> wide(static_cast<size_t>(at), 0.0f);
     wide.insert(wide.end(), values.begin(), values.end());

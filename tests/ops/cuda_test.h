@@ -1,4 +1,4 @@
-// What tests on a GPU have in common.
+// Common parts of tests on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -33,7 +33,7 @@ Tensor rounded(Context& context, const Tensor& x, int64_t bits, DType dtype = DT
   return y;
 }
 
-// What quantization-aware training sees is what a quantized model computes with, to the last bit.
+// Quantization-aware training uses the values of a quantized model, to the last bit.
 TEST(FakeQuantRows, EightBitsAreThoseOfTheInt8Kernels) {
   const auto context = cpu_context();
   for (const int64_t width : kWidths) {
@@ -61,7 +61,7 @@ TEST(FakeQuantRows, FourBitsAreThoseOfInt4Matrices) {
   }
 }
 
-// Half a step is the largest error. The scale of 4 bits has an error of its own, of 2^-11; a step
+// Half a step is the largest error. The scale of 4 bits has a separate error, of 2^-11; a step
 // of 8 bits is up to 1/128 wider than the largest magnitude asks for.
 TEST(FakeQuantRows, ErrorsAreWithinHalfAStep) {
   const auto context = cpu_context();

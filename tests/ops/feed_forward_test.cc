@@ -121,7 +121,7 @@ TEST_F(FeedForward, RecomputingChangesNoBit) {
               gradients(Recompute::selective, kind, {0.25f, 1, 2, 3}));
 }
 
-// What a checkpointed region computes first, and then once more with gradients.
+// A checkpointed region computes first without gradients, and then with gradients.
 TEST_F(FeedForward, ForwardIsTheSameWithoutGradients) {
   const auto recorded = gradients(Recompute::none);
   const NoGrad no_grad(context_);

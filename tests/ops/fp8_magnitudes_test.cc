@@ -51,7 +51,7 @@ class Fp8MagnitudesOnCuda : public CudaTest {
     return top;
   }
 
-  // What a kernel left for x.
+  // The magnitude that a kernel recorded for x.
   std::optional<uint32_t> left(const Tensor& x) const {
     const uint32_t* place = Fp8Magnitudes::find(*context_, x);
     if (!place) return std::nullopt;
@@ -171,7 +171,8 @@ TEST_F(Fp8MagnitudesOnCuda, AreThoseOfWhatBackwardWrote) {
       }
 }
 
-// Of x behind a residual norm: the gradient of the sum, times the dropout factors if there are any.
+// Of the input x of a residual norm: the gradient of the sum, times the dropout factors if there
+// are any.
 TEST_F(Fp8MagnitudesOnCuda, AreThoseOfWhatBackwardOfAResidualWrote) {
   for (const int64_t width : {1, 33, 64, 768, 1024, 1600, 8192, 20'000})
     for (const int64_t rows : {1, 600}) {

@@ -72,7 +72,7 @@ class Fp8OnDevice : public ::testing::TestWithParam<Fp8Place> {
     return {begin, begin + count};
   }
 
-  // The scale is that of `factor` times the largest magnitude.
+  // The scale belongs to `factor` times the largest magnitude.
   void expect_copies(const Doubles& stored, const ops::Fp8Matrix& m, double factor = 1) const {
     SCOPED_TRACE(concat(m.rows, " x ", m.columns));
     const double top = largest_of(stored) * factor;
@@ -160,7 +160,8 @@ TEST_P(Fp8OnDevice, ValuesAreThoseOfTheDefinition) {
     }
 }
 
-// What a producer left is taken as it is, beside matrices whose largest magnitude is not known.
+// The magnitude that a producer recorded is used unchanged, beside matrices whose largest magnitude
+// is not known.
 TEST_P(Fp8OnDevice, AKnownLargestMagnitudeIsTaken) {
   struct Size {
     int64_t rows, columns;
@@ -323,8 +324,8 @@ Doubles through_fp8(const Doubles& values, Fp8Format format, double bound) {
   return out;
 }
 
-// y, dx and dW are those of ops::linear on what FP8 leaves of x, W and dy, db that of all digits.
-// Rows that are no multiple of 16 are padded in dW.
+// y, dx and dW equal ops::linear's for x, W and dy rounded to FP8, db for unrounded ones. Rows that
+// are no multiple of 16 are padded in dW.
 TEST_P(Fp8OnDevice, ALinearLayerIsThatOfItsDefinition) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 2);
   struct Size {
@@ -355,7 +356,7 @@ TEST_P(Fp8OnDevice, ALinearLayerIsThatOfItsDefinition) {
   }
 }
 
-// What is not kept for backward but computed again gives the same bits, and is computed once.
+// A value that is recomputed instead of kept for backward has the same bits, and is computed once.
 TEST_P(Fp8OnDevice, ALinearLayerTakesRecomputedInput) {
   constexpr int64_t kRows = 21, kIn = 32, kOut = 48;
   const Tensor x = upload(uniform(kRows * kIn, -2, 2, 1), {kRows, kIn}, dtype());
@@ -475,7 +476,7 @@ class Fp8Loss : public Fp8OnDevice {
     return teacher;
   }
 
-  // What the op is to compute, in float64 but for the values that are FP8.
+  // The definition of the op, in float64 but for the values that are FP8.
   static Fp8LossRun definition(const Fp8LossCase& c, const Inputs& in) {
     const auto rows = static_cast<size_t>(c.rows), width = static_cast<size_t>(c.width),
                classes = static_cast<size_t>(c.classes);
@@ -524,7 +525,7 @@ class Fp8Loss : public Fp8OnDevice {
             {40, 96, 1008, 0, false, true},
             {9, 16, 4112, 0.1, true, false},
             {5, 16, 20'000, 0, false, true},
-            // With padding behind the classes.
+            // With padding after the classes.
             {24, 32, 50, 0, false, false},
             {53, 64, 203, 0.1, true, true},
             {40, 96, 1001, 0.1, false, true},
@@ -615,7 +616,7 @@ TEST_P(Fp8Loss, WhatIsNotFiniteIsSeenInTheLoss) {
   }
 }
 
-// With a teacher the logits are FP8 and dx is not. Padding lies behind both rows of logits.
+// With a teacher the logits are FP8 and dx is not. Padding follows both rows of logits.
 TEST_P(Fp8Loss, ATeacherGoesWithPaddingToo) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 2);
   for (const int64_t classes : {48, 50, 203, 2001}) {
@@ -634,8 +635,8 @@ TEST_P(Fp8Loss, ATeacherGoesWithPaddingToo) {
   }
 }
 
-// Rows of 128,256 logits do not fit into the shared memory of a block, and those of 960,016 not
-// into that of a cluster: other kernels.
+// Rows of 128,256 logits do not fit into the shared memory of a block, and rows of 960,016 do not
+// fit into the shared memory of a cluster: other kernels.
 TEST_P(Fp8Loss, RowsThatAreTooLargeForABlock) {
   if (context_->device().kind == DeviceKind::cpu) GTEST_SKIP() << "the CPU has one kernel";
   for (const int64_t classes : {128'256, 128'247, 960'016}) {

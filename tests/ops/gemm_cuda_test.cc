@@ -394,8 +394,8 @@ TEST_F(CudaGemm, SumsOfLogitsInTheirGemm) {
   }
 }
 
-// TF32 rounds the factors to 10 bits of mantissa. A sum of `k` products differs from that of
-// float32 by at most 2^-10 of the sum of their absolute values, and it does differ.
+// TF32 rounds the factors to 10 bits of mantissa. A sum of `k` products differs from the float32
+// sum by at most 2^-10 of the sum of their absolute values, and it does differ.
 TEST_F(CudaGemm, Tf32IsCloseToFloat32) {
   const auto draw = [&](int64_t count) {
     std::vector<float> values(static_cast<size_t>(count));
@@ -540,7 +540,7 @@ TEST_F(CudaGemm, AMeasuredChoiceIsKept) {
   context_->backend().gemm(p);
   EXPECT_EQ(download(y), first);
 
-  // What is met while tuning is on is measured once; one of another dtype is dropped.
+  // A GEMM that runs while tuning is on is measured once; one of another dtype is dropped.
   tuner->set_choices({}, RefusedChoice::dropped);
   {
     const TuningScope scope(tuner);

@@ -1,5 +1,5 @@
 // The tables that attention and GEMM dispatch by: what they choose, and that
-// docs/kernel-selection.md shows them as they are.
+// docs/reference/kernel-selection.md shows them as they are.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -45,7 +45,7 @@ struct NamedCase {
   const char* text;
   AttentionCase problem;
   const char* forward;
-  const char* backward;  // "": there is none
+  const char* backward;  // "": no kernel
 };
 
 std::vector<NamedCase> common_cases() {
@@ -325,7 +325,7 @@ std::string with_block(const std::string& page, const std::string& name, const s
 }
 
 TEST(KernelSelection, ThePageShowsTheTables) {
-  const std::string path = TRAFO_DOCS_DIR "/kernel-selection.md";
+  const std::string path = TRAFO_DOCS_DIR "/reference/kernel-selection.md";
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   std::string wanted = with_block(page, "attention", attention_table());

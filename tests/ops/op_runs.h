@@ -50,7 +50,7 @@ struct HowToRun {
 CaseRun run_case(Context& context, const OpCase& test, const HowToRun& how);
 // On the CPU.
 CaseRun run_case(const OpCase& test, const HowToRun& how, int threads = 1);
-// On CUDA device 0, in a context of its own.
+// On CUDA device 0, in a separate context.
 CaseRun run_on_cuda(const OpCase& test, const HowToRun& how);
 
 // Overwrites each input and output between forward and backward, one after the other. Backward is

@@ -12,8 +12,7 @@ namespace trafo::testing {
 namespace {
 
 // In bfloat16 (8 bits) a value that an op stores on its way is off by 2^-9 of itself, and several
-// of those meet in a result. What PyTorch is off by is the finer measure:
-// tests/parity/op_accuracy.py.
+// of those meet in a result. PyTorch's error is the finer measure: tests/parity/op_accuracy.py.
 constexpr double kBFloat16Tolerance = 0x1p-5;
 
 class OnCuda : public ::testing::TestWithParam<OpUnderTest> {
@@ -22,7 +21,7 @@ class OnCuda : public ::testing::TestWithParam<OpUnderTest> {
     if (!cuda_context()) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
   }
 
-  // Runs `check` on every case, in a context of its own; a case that throws does not hide the rest.
+  // Runs `check` on every case, in a separate context; a case that throws does not hide the rest.
   template <class Check>
   void for_each_case(Check&& check) {
     for (const OpCase& test : GetParam().cases()) {

@@ -56,7 +56,7 @@ void check_special_values(Context& context) {
   EXPECT_EQ(g[1], 0);
   EXPECT_EQ(g[2], 1);
   EXPECT_TRUE(std::isnan(g[3]));
-  // What is not chosen affects nothing.
+  // An operand that is not chosen affects nothing.
   const Tensor mask = context.from_values<int32_t>(Ints{1, 0, 0, 0, 7, -1}, {6});
   check(ops::where(context, mask, x, one), {0, 1, 1, 1, -2, 3}, {1, 0, 0, 0, 1, 1});
 }

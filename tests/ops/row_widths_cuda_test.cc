@@ -1,5 +1,5 @@
-// Ops over rows, and attention over head sizes, at every size for which the GPU has a kernel of its
-// own, and at one that no vector divides: float32 and bfloat16 against float64 on the CPU. For
+// Ops over rows, and attention over head sizes, at every size for which the GPU has a separate
+// kernel, and at one that no vector divides: float32 and bfloat16 against float64 on the CPU. For
 // TRAFO_TEST_DEVICE=cuda.
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@ struct SoftLossCase {
   double smoothing = 0;
   bool weighted = false, by_class = false;
   Reduction reduction = Reduction::mean;
-  double range = 3;  // of the logits, and of those of the targets
+  double range = 3;  // of the logits, and of the targets'
 };
 
 OpCase soft_loss_case(const char* label, const SoftLossCase& c) {

@@ -16,7 +16,7 @@ class TreeSumTest : public ::testing::Test {
     if (!context_) context_ = make_context({DeviceKind::cpu, 0}, 2);
   }
 
-  // Terms with their values, and the additions behind them.
+  // Terms with their values, and the additions that follow.
   struct Tree {
     std::vector<TermKind> kinds;
     std::vector<int32_t> additions;
@@ -44,7 +44,7 @@ class TreeSumTest : public ::testing::Test {
     return all;
   }
 
-  // A term's elements begin `shift` elements behind an aligned address. The sum overwrites term
+  // A term's elements begin `shift` elements after an aligned address. The sum overwrites term
   // `in_place` (a float32 one), or is elsewhere.
   void expect_sum(const Tree& tree, int64_t count, int64_t shift, int in_place) {
     const size_t n = tree.kinds.size();

@@ -145,7 +145,7 @@ TYPED_TEST(ClippedUpdateTest, BadLossesAndNormsChangeNothing) {
     ours.expect_same_bits(theirs);
   }
 
-  // What follows is the first update, as if they had not been.
+  // The next update counts as the first, as if they had not happened.
   EXPECT_EQ(run(good, 1, 1).updates, 1);
   theirs.set_gradients(good);
   theirs.optimizer.step(falling_rate()(1),

@@ -61,7 +61,7 @@ TEST_F(MixedPrecision, GradientsOfParametersAreSummedInFloat32) {
   Tensor p = x;
   set_requires_grad(p, true);
   bind_grad(p, context_->zeros({7}, DType::f32));
-  // 1 + 2^-10 has no bfloat16; two such gradients, one of which needs a buffer of its own.
+  // 1 + 2^-10 has no bfloat16; two such gradients, one of which needs a separate buffer.
   const std::vector<float> factor(7, 1 + 0x1p-10f);
   const Tensor f = context_->from_values<float>(factor, {7});
   const Tensor wide = ops::cast(*context_, p, DType::f32);

@@ -236,7 +236,7 @@ TEST(OptimizerStates, ContinueWithTheSameBits) {
 }
 
 // Averages with a long memory change by far less than a code at a time. They must neither stand
-// still nor drift: over many elements their means are those of float32.
+// still nor drift: over many elements their means equal float32's.
 TEST(OptimizerStates, AveragesFollowThoseInFloat32) {
   constexpr int64_t kCount = 16384;
   const auto context = make_context({DeviceKind::cpu, 0}, 2);

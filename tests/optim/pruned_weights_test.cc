@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kPrunedTestElements = kSquaresElements + 1000;
 const std::vector<ElementRange> kPrunable{{32, 500}, {1024, kSquaresElements + 100}};
 
-// What follows a matrix in its last cell is padding, which is masked like the matrix.
+// The rest of a matrix's last cell is padding, which is masked like the matrix.
 bool in_matrix(int64_t i) {
   for (const ElementRange& matrix : kPrunable)
     if (i >= matrix.begin && i / kGroupElements <= (matrix.end - 1) / kGroupElements) return true;

@@ -100,7 +100,7 @@ TEST(UpdateGroups, EachGroupIsUpdatedAsIfAlone) {
   expect_each_group_updated_as_if_alone<float>(OptimizerStates::eight_bit);
 }
 
-// Without other factors than 1 there is no table, and the kernels are those of no groups.
+// Without other factors than 1 there is no table, and the kernels are the ones without groups.
 TEST(UpdateGroups, FactorsOfOneAreNoGroups) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const Tensor p = context->zeros({32}, DType::f32), g = context->zeros({32}, DType::f32);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What translate-train exports as hf-compressed, read by compressed-tensors and run by transformers.
+"""Exports of translate-train as hf-compressed, read by compressed-tensors and run by transformers.
 
     python3 tests/parity/compressed_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
 
@@ -8,7 +8,7 @@ bytes that compressed-tensors makes of the float32 weights, transformers finds e
 log-probabilities and greedy translations are those of translate-train with the weights that the package reads back. In int8 transformers
 also rounds activations: its log-probabilities are within INT8_GAP, and most translations are the same.
 
-Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
+Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
 77 the packages cannot be had here.
 """
 import json

@@ -4,7 +4,7 @@ bootstrap intervals and the paired test. The text: damaged sentences with odd ch
 
     python3 tests/parity/eval_parity.py [--translate-train build/release/translate-train]
 
-Needs nothing: the packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
+Needs nothing: the packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
 77 the packages cannot be had here.
 """
 import argparse
@@ -24,7 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests/tools"))
 import own_environment
 
-# Each: sentences of one kind. Hypotheses are made of them by damage(), with a seed of their own.
+# Each: sentences of one kind. Hypotheses are made of them by damage(), with a separate seed.
 SENTENCES = {
     "english": ["The old bridge was closed for repairs.", "She reads two newspapers every morning, but never on Sundays.",
                 "Nobody knew why the lights went out.", "A dog ran across the wet street and barked at us."],

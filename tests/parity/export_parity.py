@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What translate-train exports, loaded by the programs it is exported for; what it imports, made by one of them.
+"""Exports of translate-train, loaded by the programs they are made for; imports, made by one of them.
 
     python3 tests/parity/export_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
 
@@ -8,7 +8,7 @@ log-probabilities to 1e-4, greedy translations (transformers: all the same; CTra
 transformers wrote and models that were exported. --data: a folder with train.SRC.gz, train.TRG.gz and test_2016_flickr.SRC.gz
 of de and en; without it, a corpus of a made-up language. --imports N: instead, N configurations that import_cases.py draws.
 
-Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
+Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
 77 the packages cannot be had here.
 """
 import argparse
@@ -353,7 +353,7 @@ def check_foreign_marian(checks, program, train, test, reference):
 
 
 def check_foreign_pegasus(checks, program, train, test, reference):
-    """As Google's models: ids that are higher by 103 than those of spiece.model, a decoder that starts from <pad>."""
+    """As Google's models: ids that are higher by 103 than the ids of spiece.model, a decoder that starts from <pad>."""
     import sentencepiece
     import torch
     from transformers import AutoTokenizer, PegasusConfig, PegasusForConditionalGeneration

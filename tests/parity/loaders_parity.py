@@ -11,7 +11,7 @@ tokenizer_cases.py compare them with transformers 5. optimum: ORTModelForSeq2Seq
 layer becomes one of its own, and log-probabilities stay near. auto-round loads and rounds it to 4 bits: every group of each layer has at
 most 16 values, near the weights. transformers in their environment loads hf-compressed, as compressed_parity.py has it.
 
-Needs nothing: packages go into environments of their own (--environment and its name with -long). Exit codes: 0 all equal, 1 not, 77 the
+Needs nothing: packages go into separate environments (--environment and its name with -long). Exit codes: 0 all equal, 1 not, 77 the
 packages cannot be had here.
 """
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What translate-train exports as ONNX, run by ONNX Runtime or, with --runtime openvino, by OpenVINO.
+"""Exports of translate-train as ONNX, run by ONNX Runtime or, with --runtime openvino, by OpenVINO.
 
     python3 tests/parity/onnx_parity.py [--translate-train build/release/translate-train] [--cases build/release/tests/onnx_cases]
 
@@ -13,7 +13,7 @@
 
 Instead, the greedy translations of a file by models that are trained already: --least-equal of them must be those of translate-train.
 
-Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not, 77 the
+Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not, 77 the
 packages cannot be had here.
 """
 import argparse
@@ -129,7 +129,7 @@ class Translation:
 
 
 class LanguageModel:
-    """The graph of a decoder-only model. The tokens of a step may be masked: padding before a prompt, or behind it."""
+    """The graph of a decoder-only model. The tokens of a step may be masked: padding before a prompt, or after it."""
 
     def __init__(self, folder):
         self.graph = session(folder, "model.onnx")

@@ -1,4 +1,4 @@
-"""What the ops of capi/include/trafo.h mean, in plain PyTorch.
+"""The definitions of the ops of capi/include/trafo.h, in plain PyTorch.
 
 The same functions make the reference (float64, CPU) and the peer (any device and dtype); `peer` asks for PyTorch's own fused
 operator where there is one. Dropout masks come from the definition in engine/core/philox.h, written in NumPy.

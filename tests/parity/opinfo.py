@@ -8,7 +8,7 @@ gradients), refused (the call gives an error), not expressible (it uses an argum
 wrong. Wrong are also INTERNAL errors, and gradients that are missing. --long: OpInfo's reference inputs instead of its
 samples, and as many of them as there are.
 
-Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 nothing wrong, 1
+Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 nothing wrong, 1
 something is, 77 the packages cannot be had here.
 """
 import argparse
@@ -306,7 +306,7 @@ def close(what, ours, reference):
 def compared(context, call, op, sample):
     """An empty string, or what is wrong."""
     import torch
-    # Leaves of their own: some samples are views of memory that they share.
+    # Separate leaves: some samples are views of memory that they share.
     sample = sample.transform(lambda x: x.detach().clone().requires_grad_(x.requires_grad)
                               if isinstance(x, torch.Tensor) else x)
     reference = op(sample.input, *sample.args, **sample.kwargs)

@@ -185,7 +185,7 @@ def check_normal_forms(checks, folder, spm):
         steps = json.load(file)["normalizer"]["normalizers"]
     blob = next(base64.b64decode(step["precompiled_charsmap"]) for step in steps if step["type"] == "Precompiled")
     entries = map_entries(blob)
-    # What the steps rest on: one by one and then NFC is what SentencePiece does at once.
+    # Assumption of the steps: one by one and then NFC is what SentencePiece does at once.
     wrong = [text for text, value in entries.items()
              if unicodedata.normalize("NFC", "".join(entries.get(c, c) for c in text) if len(text) > 1 else value) != value]
     checks.say(not wrong, f"the {len(entries)} entries of the character map compose as Unicode does" + (f", not {wrong[:5]!r}" if wrong else ""))

@@ -10,7 +10,7 @@ every tensor, its own quantisation gives the same bytes, what it reads is within
 Tokenizers: AutoTokenizer gives our ids on lines in many scripts, for unigram and BPE, with and without byte tokens. --tokenizers: only
 these, on the whole corpus and thousands of lines, and the normal form of every character and of every entry of the character map.
 
-Needs nothing: packages go into an environment of their own (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
+Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not,
 77 the packages cannot be had here.
 """
 import json
@@ -67,7 +67,7 @@ def read_model_bin(path):
 
 
 def check_against_converter(checks, program, run):
-    """What CTranslate2's converter for Llama models makes of our directory for transformers is what we write."""
+    """CTranslate2's converter for Llama models makes our files from our directory for transformers."""
     import ctranslate2
     folder = os.path.join(program.folder, run + "-hf")
     program.run("export", "-m", run, "--to", "hf-llama", "-o", folder, "--quiet")

@@ -472,7 +472,7 @@ void run_phase(const Phase& phase, bool device) {
              : "the process ended with status " + std::to_string(WEXITSTATUS(status)));
 }
 
-// One phase, or a share of its places, in a process of its own.
+// One phase, or a share of its places, in a separate process.
 void start_phase(Jobs& jobs, const Phase& phase, bool device, int64_t part, int64_t parts) {
   const std::string name = std::string(device ? "device_" : "") + phase.name;
   jobs.start(name, [&](Suite& suite) {
@@ -515,7 +515,7 @@ int main(int argc, char** argv) {
       return 2;
   }
   if (card) {
-    // The fault plugin stands before the card's own.
+    // The fault plugin wraps the card's own.
     const char* own = std::getenv("TRAFO_CUDA_LIBRARY");
     if (!own) {
       std::fprintf(stderr, "TRAFO_CUDA_LIBRARY must name the plugin of the card\n");
@@ -528,8 +528,7 @@ int main(int argc, char** argv) {
   Suite suite("allocation_failure");
   {
     Jobs jobs(suite);
-    // Each place is a try of its own: the long form cuts a phase into pieces for several
-    // processors.
+    // Each place is a separate try: the long form cuts a phase into pieces for several processors.
     const int64_t parts = own_shares > 0 ? own_shares : places != Places::some ? kParts : 1;
     for (const bool device : {false, true}) {
       if (!device && !host) continue;

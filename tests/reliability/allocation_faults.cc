@@ -86,7 +86,7 @@ void* take(size_t bytes, std::align_val_t alignment) {
   const auto step = static_cast<size_t>(alignment);
   return refuse(bytes) ? nullptr : std::aligned_alloc(step, (bytes + step - 1) / step * step);
 }
-// What operator new does: the handler finds memory or throws.
+// As operator new: the handler finds memory or throws.
 template <class... Args>
 void* take_or_throw(Args... args) {
   for (;;) {
@@ -139,7 +139,7 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept {
 
 extern "C" {
 
-// What glibc calls its own, whoever replaces the public names.
+// glibc's internal names, which stay if a program replaces the public names.
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
 void* __libc_realloc(void* memory, size_t bytes);

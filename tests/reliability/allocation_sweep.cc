@@ -113,7 +113,7 @@ void sweep(const char* call, const std::function<void()>& prepare, const Op& op,
 
 void make_and_undo(const char* call, const Op& op, const std::function<void()>& verify,
                    const std::function<void()>& undo) {
-  // What is made once, on first use: locales, tables, a thread's scratch memory.
+  // Objects that are made once, on first use: locales, tables, a thread's scratch memory.
   for (int i = 0; i < 3; ++i) {
     must(op());
     verify();

@@ -12,7 +12,7 @@ namespace trafo::testing {
 
 using Op = std::function<trafo_error*()>;
 
-// What a child tells its parent, also when it dies.
+// A child's message to its parent, also when it dies.
 struct Tally {
   int64_t tried, failed;
   char call[64];
@@ -27,7 +27,7 @@ inline Places places = Places::some;
 // Of all places this process tries number `share`, `share` + `shares`, ...
 inline int64_t share = 0, shares = 1;
 
-// Which allocations fail: the host's, or those of the device behind the fault plugin.
+// Which allocations fail: the host's, or the allocations of the device that the fault plugin wraps.
 struct Injector {
   void (*arm)(int64_t nth, bool persistent) = arm_allocations;
   bool (*disarm)() = disarm_allocations;

@@ -1,6 +1,6 @@
 // Suite 7: many threads. Eight trainers handed round between sixteen calling threads, calls that
 // collide on one trainer, one model that serves translations to all threads, and handles that are
-// made and freed in races. Every number is bitwise that of a lone run; meant to run under the
+// made and freed in races. Every number is bitwise equal to a lone run's; meant to run under the
 // thread sanitizer as well (preset tsan). Without a flag 12 updates a trainer and 250 races a
 // thread; --long: 80 updates, 3,000 races.
 #include <atomic>
@@ -37,7 +37,7 @@ void on_all_threads(const auto& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// What a run was, update by update, and where it ended.
+// Record of a run, update by update, and its end.
 struct Record {
   std::vector<double> losses, norms;
   std::string weights, text;

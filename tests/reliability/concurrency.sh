@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Suite 7, see concurrency.cc: builds it and runs it under the thread sanitizer, whose first report ends it. The short form takes the
-# release build where there is none with that sanitizer yet.
+# release build without a build with that sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=../..

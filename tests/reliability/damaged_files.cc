@@ -254,7 +254,7 @@ int main(int argc, char** argv) {
   }
   const size_t list_end = stream.find('\n', stream.find('\n') + 1) + 1;
   damage.every_bit(whole_stream, 0, list_end);
-  // Its tensors are named, as those of a file.
+  // Its tensors are named, like the tensors of a file.
   const auto culprit_in = [](const std::string& name, const std::string& content) {
     const bool has_tensors = name.ends_with(".safetensors");
     const size_t payload = has_tensors ? header_end(content) : content.size();

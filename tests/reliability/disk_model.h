@@ -1,5 +1,5 @@
-// What a disk may hold after the power went, given the calls that were made before: file content is
-// there for certain once the file was synced, a name once its directory was.
+// Possible contents of a disk after a loss of power, given the calls that were made before: file
+// content is there for certain once the file was synced, a name once its directory was.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int kNotAllowed = 77;
 
-// In a child: mounts of its own need a process of its own, and a signal would be seen.
+// In a child: separate mounts need a separate process, and a signal would be seen.
 int in_child(const std::function<int()>& work) {
   const pid_t child = fork();
   if (child == 0) {
@@ -36,7 +36,7 @@ int in_child(const std::function<int()>& work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// A file system of its own with `options` ("size=1m"); errno says why there is none.
+// A separate file system with `options` ("size=1m"); errno has the reason of a failure.
 bool mount_small(const fs::path& at, const char* options) {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

@@ -1,6 +1,6 @@
 // A CUDA plugin for tests, whose device memory runs out on demand. TRAFO_FAULTS_BEFORE names the
-// plugin it stands before; without one it is a device of its own, on the CPU's kernels. Programs
-// load it as TRAFO_CUDA_LIBRARY and find its three functions with dlsym.
+// plugin that it wraps; without one it is a separate device, on the CPU's kernels. Programs load it
+// as TRAFO_CUDA_LIBRARY and find its three functions with dlsym.
 #include <dlfcn.h>
 
 #include <array>
@@ -63,9 +63,9 @@ int32_t stand_before(const char* path, int32_t version, PluginTable* table) {
   return result;
 }
 
-// --- a device of its own ---
+// --- a separate device ---
 
-// What the engine hands to kernels as their stream is the accelerator they run on.
+// The engine passes kernels, as their stream, the accelerator they run on.
 StreamAccelerator& of(void* device) {
   return *static_cast<StreamAccelerator*>(static_cast<testing::Accelerator*>(device));
 }

@@ -23,7 +23,7 @@ struct Writer {
   std::function<void(const fs::path& target)> write;
   bool replaces = true;  // something of another content; else there is nothing before
   std::function<void(const fs::path& target)> prepare = {};  // writes that, if it is no file
-  // What the next process does first, or this one where even undoing failed.
+  // Recovery by the next process, or by this one where even undoing failed.
   std::function<void(const fs::path& target)> recover = {};
 };
 

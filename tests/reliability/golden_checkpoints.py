@@ -73,7 +73,8 @@ class Form:
         return data_flags(self.corpus) + ["--vocabs", str(run / "vocab.spm")]
 
     def go_on(self, run, updates, threads=1):
-        # What it computes in is the machine's, not the checkpoint's: bf16 runs go on in float32 here.
+        # The type of the computation is the machine's, not the checkpoint's: bf16 runs go on in
+        # float32 here.
         call(["train", "--model", str(run), "--after", f"{self.expected['update'] + updates}u", "--device", "cpu",
               "--precision", "fp32", "--cpu-threads", str(threads)] + self.data(run))
         return run

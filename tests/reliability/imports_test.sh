@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What libtrafo takes from the system: nothing of the network, no signal handlers, nothing that ends or replaces the process.
+# Functions that libtrafo imports from the system: nothing of the network, no signal handlers, nothing that ends or replaces
+# the process.
 #   imports_test.sh LIBRARY NM
 set -euo pipefail
 library=$1 nm=$2

@@ -58,7 +58,7 @@ struct Session {
 std::mutex mutex;
 Session* session = nullptr;
 
-// What a call has to do: nothing special, or fail with `error`, or move half, or die.
+// Action of a call: nothing special, or fail with `error`, or move half, or die.
 struct Verdict {
   int error = 0;
   bool half = false, dies = false;
@@ -141,7 +141,7 @@ std::string path_of(DIR* directory) {
   return found == session->directories.end() ? std::string() : found->second;
 }
 
-// As std::filesystem::remove_all, but each removal is a call of its own.
+// As std::filesystem::remove_all, but each removal is a separate call.
 int remove_stepwise(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);

@@ -1,4 +1,4 @@
-// Parts of a suite that do not depend on each other, each in a process of its own.
+// Parts of a suite that do not depend on each other, each in a separate process.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ class Jobs {
   Jobs(const Jobs&) = delete;
   Jobs& operator=(const Jobs&) = delete;
 
-  // Forks: no thread may be running. What `part` counts is added to the suite; a part that ends in
-  // any other way than by returning has failed. Waits for another one to end while all are busy.
+  // Forks: no thread may be running. The counts of `part` are added to the suite; a part that ends
+  // in any other way than by returning has failed. Waits for another one to end while all are busy.
   void start(const std::string& name, const std::function<void(Suite&)>& part);
   // Waits for all.
   void finish();

@@ -47,7 +47,7 @@ class Kills {
   void go_on() {
     const int threads = 1 + static_cast<int>(random_() % 3);
     Running running(folder_.path(), killed_run_command(run(), threads));
-    // Every other kill waits for the next save and falls into it or right behind it.
+    // Every other kill waits for the next save and falls into it or right after it.
     bool saw_save = false;
     if (random_() % 2 == 0) {
       const auto patience = Clock::now() + whole_;
@@ -76,7 +76,7 @@ class Kills {
  private:
   std::string run() const { return concat("cut-", finished_); }
 
-  // What RUN/latest names was acknowledged: it is written last.
+  // The checkpoint that RUN/latest names was acknowledged: it is written last.
   void check_nothing_lost() {
     const trafo::CheckpointDirectory checkpoints(folder_.file(run()));
     const std::string label = concat("kill ", killed_);

@@ -52,7 +52,7 @@ void lose_power(Suite& suite, const RunTrials& trials, size_t part, size_t order
   }
 }
 
-// A file that was written atomically is there after every loss of power behind the call, and is the
+// A file that was written atomically is there after every loss of power after the call, and is the
 // old one or the new one after a loss of power in it.
 void lose_power_of_a_file(Suite& suite) {
   const TemporaryDirectory folder;
@@ -82,8 +82,8 @@ void try_power_loss(Suite& suite, bool is_long) {
   const size_t orders = is_long ? 20000 : 1000;
   lose_power_of_a_file(suite);
   Jobs jobs(suite);
-  // Each records a run of its own: what is left behind goes once the process that made it is gone,
-  // or is the one that looks.
+  // Each records a separate run: leftovers are removed once the process that made them is gone, or
+  // is the process that looks.
   for (size_t part = 0; part < kParts; ++part)
     jobs.start("power loss", [&](Suite& own) { lose_power(own, trials, part, orders); });
 }

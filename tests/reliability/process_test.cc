@@ -1,4 +1,4 @@
-// What a host program keeps when it takes the library in: its signal handlers, its network, and its
+// Properties that a host program keeps with the library: its signal handlers, its network, and its
 // right to fork. Handles know when they were freed.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -134,7 +134,7 @@ void forks() {
     EXPECT(code_of(trafo_op_sum(run.context, tensor, &sum)) == TRAFO_UNSUPPORTED);
     EXPECT(code_of(trafo_tensor_read(tensor, &read, sizeof read)) == TRAFO_UNSUPPORTED);
     EXPECT(code_of(trafo_context_memory_stats(run.context, &memory)) == TRAFO_UNSUPPORTED);
-    // What has no threads goes on, and so does a context of the child's own.
+    // Objects without threads keep working, and so does a context that the child makes.
     int64_t vocabulary = 0;
     EXPECT(code_of(trafo_tokenizer_get_vocabulary(run.tokenizer, &vocabulary)) == TRAFO_OK);
     Workload own(two_threads());

@@ -14,7 +14,7 @@ inline constexpr double kMostSeconds = 1;
 // with at most its size and 64 MiB.
 void try_costly_files(Suite& suite);
 
-// What readers take, and what is done with it: no text of a few kilobytes costs more than its
+// Costly texts that readers accept, and their use: no text of a few kilobytes costs more than its
 // bound, although it is packed a thousandfold, grows as it is normalised, or is one long line.
 void try_costly_texts(Suite& suite);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the test suites of docs/reliability.md and prints their summary table.
+"""Runs the test suites of docs/design/reliability.md and prints their summary table.
 
     tests/reliability/run.py [--long] [--device cuda] [--only NAME...] [--update-docs] [--build DIRECTORY] [--jobs N]
 
@@ -10,7 +10,7 @@ means that it cannot run here (no compiler of that kind, no GPU): it is listed a
 --device cuda runs the suites that a GPU has a form of, on one; their results have a table of their own.
 
 Exit status: 0 all passed, 1 something failed, 77 nothing failed and something was skipped. Every suite's output is kept in
-build/reliability/NAME.log. --update-docs writes the rows of the suites that ran into docs/reliability.md.
+build/reliability/NAME.log. --update-docs writes the rows of the suites that ran into docs/design/reliability.md.
 """
 
 import argparse
@@ -27,8 +27,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(__file__).resolve().parent
-DOCUMENT = ROOT / "docs" / "reliability.md"
-# Of the tables in docs/reliability.md, by --device.
+DOCUMENT = ROOT / "docs/design/reliability.md"
+# Of the tables in docs/design/reliability.md, by --device.
 MARKERS = {
     "cpu": ("<!-- table of tests/reliability/run.py: begin -->", "<!-- table of tests/reliability/run.py: end -->"),
     "cuda": ("<!-- table of tests/reliability/run.py --device cuda: begin -->", "<!-- table of tests/reliability/run.py --device cuda: end -->"),
@@ -37,7 +37,7 @@ RESULT = re.compile(r"^suite: (\S+) +tried: (\d+) +failed: (\d+)$")
 SKIPPED = 77
 COLUMNS = ["#", "suite", "command", "form", "tried", "failed", "seconds", "date", "machine", "note"]
 
-# Number in docs/reliability.md, name, what it tries.
+# Number in docs/design/reliability.md, name, what it tries.
 SUITES = [
     (1, "save_faults", "every call of a save fails in turn"),
     (2, "kills", "SIGKILL at random moments of training and saving"),
@@ -192,7 +192,7 @@ def main():
     parser.add_argument("--device", choices=sorted(MARKERS), default="cpu", help="cuda: the suites that have a form for a GPU")
     parser.add_argument("--long", action="store_true", help="the long form of every suite (hours)")
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="only these suites")
-    parser.add_argument("--update-docs", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument("--update-docs", action="store_true", help="write the table into docs/design/reliability.md")
     parser.add_argument("--build", help="build folder of the release build (default build/release)")
     parser.add_argument("--jobs", type=int, default=1, help="suites at a time (default 1; each has threads of its own)")
     parser.add_argument("--limit", type=float, help="seconds a suite may take (default 900, long form: 43200)")

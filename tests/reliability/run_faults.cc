@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using Acknowledge = std::function<void(int64_t)>;
 
-// What is done while calls fail. A process that was opened before has gone on to update kPaused.
+// The work that runs while calls fail. A process that was opened before has gone on to update
+// kPaused.
 struct Scenario {
   const char* name;
   bool opens;  // it opens the directory itself
@@ -167,8 +168,8 @@ void try_runs(Suite& suite, bool is_long) {
       const bool lasts = fault != IoFault::interrupted && fault != IoFault::kill;
       for (const bool persistent : {false, true}) {
         if (persistent && !lasts) continue;
-        // The short form leaves out some calls of the end of a run, whose saves are those of the
-        // scenario before it.
+        // The short form leaves out some calls of the end of a run, whose saves equal the previous
+        // scenario's.
         const int64_t stride = is_long || std::string(scenario.name) != "finish" ? 1 : 3;
         jobs.start(scenario.name, [&](Suite& part) {
           const int64_t calls =

@@ -29,7 +29,7 @@ class RunTrials {
   // Nothing of checkpoint `acknowledged` or newer is lost or damaged.
   void check_checkpoints(Suite& suite, const std::filesystem::path& run, int64_t acknowledged,
                          const std::string& label) const;
-  // To the end in this process; the weights are those of the run that nothing happened to.
+  // To the end in this process; the weights equal the undisturbed run's.
   void check_end(Suite& suite, Process& process, const std::string& label) const;
   // A later process finds the end of the run and no leftovers.
   void check_later_process(Suite& suite, const std::filesystem::path& run,

@@ -1,4 +1,4 @@
-// What the programs of this folder share: they count what they try and end with one line that
+// Common parts of the programs of this folder: they count what they try and end with one line that
 // run.py reads.
 #pragma once
 
@@ -29,7 +29,7 @@ class Suite {
   }
   int64_t trials() const { return tried_; }
   int64_t failures() const { return failed_; }
-  // Of a part in a process of its own, which has told what they were.
+  // Counts of a part in a separate process, which has reported them.
   void add_failures(int64_t count) { failed_ += count; }
   const std::string& name() const { return name_; }
 

@@ -120,7 +120,7 @@ class Browser:
         return done.stdout.decode(errors="replace"), said, asked
 
     def look(self, page, size, dark=False):
-        """What the probe finds in a page that must be quiet."""
+        """Findings of the probe in a page that must be quiet."""
         probed = self.folder / "probed.html"
         probed.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
         dom, said, asked = self.open(probed, size, "--dump-dom", dark=dark)

@@ -1,4 +1,4 @@
-// What a call threw, for tests.
+// The error that a call threw, for tests.
 #pragma once
 
 #include <gtest/gtest.h>

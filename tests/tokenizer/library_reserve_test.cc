@@ -87,7 +87,7 @@ TEST_F(LibraryReserveTest, ServesOtherThreadsOnlyIfTheyInheritItsName) {
   EXPECT_FALSE(earlier.get());
 }
 
-// A thread that failed before the last part was freed takes no part of its own.
+// A thread that failed before the last part was freed takes no separate part.
 TEST_F(LibraryReserveTest, OnePartIsEnoughForThreadsThatFailTogether) {
   const LibraryReserve reserve(1000, LibraryReserve::For::started_threads_too);
   EXPECT_TRUE(tries_again());

@@ -352,7 +352,7 @@ TEST(Tokenizer, ChecksTheCharacterMap) {
   // = 0x80.
   const uint32_t leaf_a = 0x61u | 1u << 8 | (0x61u ^ 0x80u) << 10;
   EXPECT_NO_THROW(check_spm_model(map_model({{0x61, leaf_a}, {0x80, 1u << 31}}, texts), "map.spm"));
-  // A leaf may point to the last byte of the texts and not behind it.
+  // A leaf may point to the last byte of the texts and not past it.
   EXPECT_NO_THROW(check_spm_model(map_model({{0x61, leaf_a}, {0x80, 1}}, texts), "map.spm"));
   for (const uint32_t outside : {2u, 3u, 5u, 0x7fffffffu})
     EXPECT_TRUE(
@@ -448,7 +448,7 @@ TEST(Tokenizer, BoundsWhatACharacterMapMakesOfAText) {
   EXPECT_NO_THROW(usual.encode(phrases));
 }
 
-// What the library alone checks is an error with the library's reason.
+// A fault that only the library checks is an error with the library's reason.
 TEST(Tokenizer, SaysWhyTheLibraryRefusesAModel) {
   expect_error(ErrorCode::corrupt_file, "unk is not defined",
                [] { Tokenizer::from_bytes(subword("</s>", 3) + subword("a", 1), "m.spm"); });

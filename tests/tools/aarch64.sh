@@ -30,7 +30,7 @@ prepare() {
     "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
   fi
 
-  # A package manager of its own, whose system is empty and of arm64, resolves and downloads; nothing is installed.
+  # A separate package manager, whose system is empty and of arm64, resolves and downloads; nothing is installed.
   if [[ ! -f $root/complete ]]; then
     rm -rf "$root"
     state=$root.apt

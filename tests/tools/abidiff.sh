@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The binary interface that the headers describe, by libabigail (Debian: abigail-tools): names and types of all functions, callbacks and
-# structs, values of all constants. capi/abi/README.md says what stands where.
+# structs, values of all constants. capi/abi/README.md describes the files.
 #
 #   tests/tools/abidiff.sh             against capi/abi/trafo.abi, which is written down; and against the last release, if there is one:
 #                                      its programs work with this library
@@ -8,7 +8,7 @@
 #   tests/tools/abidiff.sh --try       each of some changes to the headers that break programs is found, and those that do not are allowed
 #   TRAFO_UPDATE_ABI=1 ...abidiff.sh   writes capi/abi/trafo.abi
 #
-# What is compared is a library of the headers' functions with empty bodies, made with debug information in a second. The functions of
+# Compares a library of the headers' functions with empty bodies, made with debug information in a second. The functions of
 # libtrafo.so have the same types, or they would not compile, and the same names, which abi_test compares.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

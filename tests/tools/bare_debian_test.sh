@@ -5,8 +5,8 @@
 #   tests/tools/bare_debian_test.sh            scripts/demo.sh, then Debian's Rust and the Go of scripts/install-go.sh with the library
 #   tests/tools/bare_debian_test.sh --test     scripts/demo.sh and scripts/test.sh (tens of minutes)
 #
-# The tree is that of the last commit. TRAFO_DEBIAN_MIRROR: another mirror than deb.debian.org. TRAFO_BARE_CCACHE: a folder of ccache
-# to take objects from. Exit status 77: not root, or no debootstrap; nothing was checked.
+# The tree is the last commit's. TRAFO_DEBIAN_MIRROR: another mirror than deb.debian.org. TRAFO_BARE_CCACHE: a folder of ccache to
+# take objects from. Exit status 77: not root, or no debootstrap; nothing was checked.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [[ $# -eq 0 || ($# -eq 1 && $1 == --test) ]] || { echo "usage: tests/tools/bare_debian_test.sh [--test]" >&2; exit 2; }

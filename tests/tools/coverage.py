@@ -4,7 +4,7 @@
     tests/tools/coverage.py [--jobs N] [--only-corpus | --only-tests] [--no-run] [--gaps FILE] [--update-docs]
 
 Compiles engine and C ABI with clang's source-based counters (build/coverage; the programs around them are the release build's, linked
-again by relink.py), runs the tests, and reads llvm-cov's export. Lines are those of engine/ and capi/src that have code. A branch is one
+again by relink.py), runs the tests, and reads llvm-cov's export. Lines are the lines of engine/ and capi/src that have code. A branch is one
 outcome of one condition of the source, with those of && and || one by one and with the condition of every require() and check() at the
 line that makes it; all instances of a template count together. Not counted: conditions that are constants (true, false, if constexpr)
 and comparisons that the compiler writes (= default). A process that is killed or leaves by _exit() counts nothing.
@@ -29,7 +29,7 @@ import relink  # noqa: E402
 ROOT = relink.ROOT
 WORK = ROOT / "build" / "coverage"
 COPIES = WORK / "copies"
-DOCUMENT = ROOT / "docs" / "reliability.md"
+DOCUMENT = ROOT / "docs/design/reliability.md"
 SKIPPED = 77
 GROUPS = {
     "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
@@ -195,7 +195,7 @@ def read_counts(profile, without=None):
             files[name].lines[int(number)] += int(count)
     source = Source()
     functions = json.loads(exported(profile, "text"))["data"][0]["functions"]
-    mangled = "\n".join(function["name"].split(":")[-1] for function in functions)  # those of one source have its name before theirs
+    mangled = "\n".join(function["name"].split(":")[-1] for function in functions)  # local functions of a source have its name before theirs
     names = subprocess.run(["c++filt", "-i"], input=mangled, capture_output=True, text=True, check=True).stdout.splitlines()
     for function, signature in zip(functions, names):
         add_branches(function, files, source)
@@ -260,7 +260,7 @@ def main():
     parser.add_argument("--only-tests", action="store_true", help="only the tests")
     parser.add_argument("--no-run", action="store_true", help="take the counts that are there")
     parser.add_argument("--gaps", help="write what nothing took into this file; of the corpora into FILE.corpus")
-    parser.add_argument("--update-docs", action="store_true", help="write the tables into docs/reliability.md")
+    parser.add_argument("--update-docs", action="store_true", help="write the tables into docs/design/reliability.md")
     options = parser.parse_args()
     if not options.no_run:
         build(options.jobs)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What scripts/check_dependencies.py says of a bill of materials, and scripts/check-dependencies.sh of what it cannot ask."""
+"""Answers of scripts/check_dependencies.py to a bill of materials, and of scripts/check-dependencies.sh without a registry."""
 
 import os
 import pathlib

@@ -39,7 +39,7 @@ SKIPPED = 77
 BASE = "localhost/trafo-image-test-base:12"
 IMAGES = {"server": "localhost/trafo-image-test-server:latest", "cli": "localhost/trafo-image-test-cli:latest"}
 PACKAGES_OF_HOST = ("buildah", "podman", "crun", "debootstrap")
-# What debian:12-slim leaves out.
+# Files that debian:12-slim leaves out.
 EXCLUDED = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/groff/*", "/usr/share/lintian/*"]
 CLIENTS, LINES_OF_A_REQUEST, LOAD_SECONDS = 64, 8, 20
 
@@ -72,7 +72,7 @@ def output_of(command, **how):
 
 
 class Engine:
-    """buildah and podman with a storage of their own."""
+    """buildah and podman with a separate storage."""
 
     def __init__(self, folder):
         self.storage = ["--root", folder / "images", "--runroot", folder / "run"]
@@ -88,7 +88,7 @@ class Engine:
         return subprocess.run(self.podman("image", "exists", image)).returncode == 0
 
     def container(self, *arguments):
-        """The command that runs a container. What a host allows differs: root without all capabilities may raise no limit, and crun
+        """The command that runs a container. The rights of hosts differ: root without all capabilities may raise no limit, and crun
         refuses a host with both versions of control groups, one of which is then hidden from it (and from nobody else)."""
         limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
         hidden = ["unshare", "--mount", "sh", "-c", 'umount /sys/fs/cgroup/unified && exec "$@"', "sh"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/ops.md: every op of trafo.h has a row, and every name of C, Rust and Go in them exists.
+"""The tables of docs/reference/ops.md: every op of trafo.h has a row, and every name of C, Rust and Go in them exists.
 
     tests/tools/ops_of_docs.py
 """
@@ -33,7 +33,7 @@ def main():
     header = text_of("capi/include/*.h")
     rust = text_of("bindings/rust/trafo/src/*.rs")
     go = text_of("bindings/go/trafo/*.go")
-    document = (ROOT / "docs/ops.md").read_text()
+    document = (ROOT / "docs/reference/ops.md").read_text()
     functions = set(re.findall(r"\*(trafo_\w+)\(", header))
     listed, problems = set(), []
     for heading, cells in rows(document):
@@ -54,8 +54,8 @@ def main():
         for name in NAME.findall(row["Go"]):
             if re.search(rf"^func \(\w+ \*?\w+\) {name.split('.')[-1]}\(", go, re.M) is None:
                 problems.append(f"Go has no {name}")
-    problems += [f"docs/ops.md has no {name}" for name in sorted(functions - listed) if name.startswith("trafo_op_")]
-    print("\n".join(problems) or f"docs/ops.md: {sum(name.startswith('trafo_op_') for name in listed)} ops, all names exist")
+    problems += [f"docs/reference/ops.md has no {name}" for name in sorted(functions - listed) if name.startswith("trafo_op_")]
+    print("\n".join(problems) or f"docs/reference/ops.md: {sum(name.startswith('trafo_op_') for name in listed)} ops, all names exist")
     return bool(problems)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # packages_test.sh BUILD_FOLDER VERSION CC [--bindings]: the packages of one build have the same bytes twice; installed into an empty
-# folder they work; the tar has its libraries with it and asks for no newer glibc than docs/deployment.md says.
+# folder they work; the tar has its libraries with it and asks for no newer glibc than docs/guide/packages.md says.
 #   --bindings   Rust and Go programs with the installed library, too (a minute of compiling)
 set -euo pipefail
 build=$(realpath "$1") version=$2 cc=$3 bindings=${4:-}
@@ -71,11 +71,11 @@ while read -r name path; do
     *) [[ $(realpath -m "$path") == "$tree"/* ]] || fail "the tar's program takes $name from $path" ;;
   esac
 done < <(ldd "$tree/bin/translate-train" "$tree/lib/libtrafo.so.0" | sed -n 's/^\s\+\(\S\+\) => \(\S\+\).*/\1 \2/p')
-said=$(grep -o 'needs glibc [0-9.]* and the libstdc++ of GCC 12 (GLIBCXX_[0-9.]*)' "$source/docs/deployment.md") || fail "docs/deployment.md does not say what the tar needs"
+said=$(grep -o 'needs glibc [0-9.]* and the libstdc++ of GCC 12 (GLIBCXX_[0-9.]*)' "$source/docs/guide/packages.md") || fail "docs/guide/packages.md does not say what the tar needs"
 objdump -T "$tree"/bin/* "$tree"/lib/*.so.* >"$work/symbols"
 newest() { grep -oE "\b$1_[0-9.]+" "$work/symbols" | sort -Vu | tail -n 1; }
 needs="needs glibc $(newest GLIBC | cut -d _ -f 2) and the libstdc++ of GCC 12 ($(newest GLIBCXX))"
-[[ $needs == "$said" ]] || fail "the tar $needs; docs/deployment.md: $said"
+[[ $needs == "$said" ]] || fail "the tar $needs; docs/guide/packages.md: $said"
 
 if [[ $bindings == --bindings ]]; then
   for link in static shared; do

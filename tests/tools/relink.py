@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
-# What is linked again; the other programs take the library at run time.
+# Programs that are linked again; the other programs take the library at run time.
 TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/dist_tests", "tests/save_faults"]
 MPI_PROGRAMS = ["tests/mpi_ranks"]  # what tests/dist/mpi_test.cc starts; builds without MPI have none
 TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "dist_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
@@ -125,7 +125,7 @@ def link(target, objects, folder, flags, compiler=None):
 
 def relink(wanted, folder, jobs, copies=None, compile_flags=(), link_flags=(), kernel_flags=(), compiler=None, programs=()):
     """wanted(source, files): whether an object is compiled anew; compile_flags: a list, or what gives it for a source; kernel_flags: for
-    SIMD code, behind compile_flags; compiler: in the place of the release build's. Test programs, further `programs` and the library go
+    SIMD code, after compile_flags; compiler: in the place of the release build's. Test programs, further `programs` and the library go
     to `folder`, by their names in the build."""
     commands, files = compile_commands(), files_of_objects()
     flags = compile_flags if callable(compile_flags) else lambda source: list(compile_flags)

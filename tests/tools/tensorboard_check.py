@@ -5,7 +5,7 @@
 
 Trains a small run, kills it without warning between two checkpoints, lets it continue, and compares what TensorBoard makes of
 the two event files with the run's metrics.jsonl: every step once, in order, with the same values, and the samples as text. The
-`tensorboard` package is installed into an environment of its own under build/ (about half a minute, once). Exit code 77 means
+`tensorboard` package is installed into a separate environment under build/ (about half a minute, once). Exit code 77 means
 that it could not be had and nothing was checked.
 """
 import argparse

@@ -1,4 +1,4 @@
-// Devices for tests: the CPU's kernels behind what the engine takes for an accelerator.
+// Devices for tests: the CPU's kernels, presented to the engine as an accelerator.
 #pragma once
 
 #include <algorithm>
@@ -179,8 +179,8 @@ class StreamAccelerator : public Accelerator,
   void launch_graph(void*) override {}
   void release_graph(void* graph) noexcept override { graphs -= graph != nullptr; }
   void set_dropout_step(const uint32_t* step) override { dropout_step_ = step; }
-  // Work on the second stream runs at once. What its GEMMs read and write is noted until it is
-  // awaited.
+  // Work on the second stream runs at once. The memory that its GEMMs read and write is noted until
+  // it is awaited.
   SideStream* side_stream() override { return this; }
   void enter_side() override { on_side = true; }
   void leave_side(int slot) override {
@@ -199,7 +199,7 @@ class StreamAccelerator : public Accelerator,
   void begin_partials(void* memory, size_t bytes) override { std::memset(memory, 0xff, bytes); }
   void end_partials() override {}
   void add_partials() override {}
-  // Its time is the host's, from a zero of its own.
+  // Its time is the host's, from a separate zero.
   int64_t record_time() override {
     require(!lost, ErrorCode::device_lost, "accelerator", "the device is lost");
     times.push_back(std::chrono::steady_clock::now());
@@ -234,8 +234,8 @@ class StreamAccelerator : public Accelerator,
   size_t most_pending = 0;
   int overlaps = 0;  // GEMMs of the first stream that wrote to memory of pending work
 
-  // What is copied to the host arrives only when it is waited for; until then what is copied from
-  // the host must stay as it is.
+  // A copy to the host arrives only when it is waited for; until then what is copied from the host
+  // must stay as it is.
   bool late = false;
   int overwritten = 0;   // late copies whose source the host has changed
   bool lost = false;     // every wait fails

@@ -1,4 +1,4 @@
-// What an accelerator is spared: how often the host waits for it.
+// Waits that an accelerator is spared: how often the host waits for it.
 #include "tests/train/accelerator.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"

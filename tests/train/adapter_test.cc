@@ -57,7 +57,7 @@ void add_random_adapter(Context& context, Model& model, const AdapterConfig& ada
   }
 }
 
-// The parameters, or those of them that belong to the base.
+// The parameters, or only the ones of the base.
 Values values_of(Context& context, const Model& model, bool base_alone = false) {
   Values all;
   const ParameterStore& parameters = model.parameters();
@@ -271,7 +271,7 @@ TEST(Adapter, AResumedRunEndsWithTheSameBits) {
       first.run->run({}, nullptr, 6);
       first.run->save();
     }
-    // From other initial weights: those of the base come from the checkpoint as well.
+    // From other initial weights: the base's come from the checkpoint as well.
     {
       AdapterProcess second(data, options, kAdapterOfRank3, directory.path(), 99);
       EXPECT_TRUE(second.run->resumed());
@@ -492,7 +492,7 @@ TEST_F(AdapterFiles, OfAnotherBaseAreRefusedByName) {
                [&] { load_adapter(*context_, *model, path("vocabulary")); });
 }
 
-// Other weights of the same shape; those of the base rounded to bfloat16 are the same.
+// Other weights of the same shape; the base's rounded to bfloat16 are the same.
 TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
   const ModelConfig config = form_of("encdec");
   const auto model = make_model(*context_, config, 5);

@@ -46,7 +46,7 @@ TEST_F(AverageTest, IsTheMeanInFloat64) {
   average_models({files.data(), 1}, directory_ / "one");
   EXPECT_EQ(weights(directory_ / "one"), a);
   const std::vector<fs::path> twice = {files[0], files[0]};
-  average_models(twice, files[0]);  // onto one of its own
+  average_models(twice, files[0]);  // onto its own
   EXPECT_EQ(weights(files[0]), a);
 }
 

@@ -1,4 +1,4 @@
-// Checkpoints in a stream: what stands there besides the files is damage.
+// Checkpoints in a stream: any bytes besides the files are damage.
 #include <gtest/gtest.h>
 
 #include "engine/io/byte_sink.h"

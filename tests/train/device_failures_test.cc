@@ -1,4 +1,4 @@
-// What fails on a device that the host is ahead of.
+// Failures on a device that the host is ahead of.
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 

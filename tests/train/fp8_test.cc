@@ -362,8 +362,8 @@ TEST_F(Fp8TrainingOnCuda, WhereLargestMagnitudesComeFromChangesNoBit) {
   }
 }
 
-// Between the rounds an update overflows and is skipped. What it left (largest magnitudes of
-// infinity, for example) may not reach the updates behind it.
+// Between the rounds an update overflows and is skipped. Its leftovers (largest magnitudes of
+// infinity, for example) must not reach later updates.
 TEST_F(Fp8TrainingOnCuda, GraphsChangeNoBit) {
   const auto data = copy_batches(Architecture::decoder_lm, 6);
   for (const ModelConfig& config : {fp8_config(), wide_fp8_config()}) {

@@ -99,7 +99,7 @@ TEST(Freezing, GradientsOfTheOthersAreTheSameBits) {
   }
 }
 
-// What a pass costs: kernels, GEMMs and the peak of memory.
+// Cost of a pass: kernels, GEMMs and the peak of memory.
 struct Cost {
   int64_t launches = 0, gemms = 0, peak = 0;
 };
@@ -143,7 +143,7 @@ TEST(Freezing, AFrozenPrefixCostsItsForwardPassAlone) {
     EXPECT_LT(part.launches, all.launches - 5 * layers) << static_cast<int>(recompute);
     EXPECT_LT(part.peak, all.peak / (recompute == Recompute::none ? 2 : 1));
   }
-  // A frozen suffix passes gradients on, without those of its weights.
+  // A frozen suffix passes gradients on, without the gradients of its weights.
   const Cost all = cost_of(config, {}, Recompute::none);
   const Cost suffix = cost_of(config, {"decoder.*"}, Recompute::none);
   EXPECT_LE(suffix.gemms, all.gemms - 6);
@@ -311,7 +311,7 @@ TEST(Freezing, AResumedRunEndsWithTheSameBits) {
         first.run->run({}, nullptr, 6);
         first.run->save();
       }
-      // From other initial weights: those of the frozen part come from the checkpoint as well.
+      // From other initial weights: the frozen part's come from the checkpoint as well.
       FrozenProcess second(data, options, config, kEncoder, directory.path(), 99);
       EXPECT_TRUE(second.run->resumed());
       second.run->run();

@@ -121,7 +121,7 @@ std::unique_ptr<Context> context_of(std::shared_ptr<Backend> device) {
   return context;
 }
 
-// A run in a process of its own, and what it says.
+// A run in a separate process, and its output.
 struct Tuned {
   std::unique_ptr<Context> own;
   Context& context;
@@ -162,7 +162,7 @@ class GemmTuningTest : public ::testing::Test {
     options_.after_updates = 20;
   }
 
-  // A process with a stand-in of its own.
+  // A process with a separate stand-in.
   Tuned process(const std::optional<fs::path>& directory = std::nullopt) {
     device_ = std::make_shared<TuningDevice>(library_);
     device_->seconds_each = seconds_each_;
@@ -486,7 +486,7 @@ TEST_F(GemmTuningTest, DamagedKernelsOfARunAreAnError) {
   }
 }
 
-// Other kernels would be other bits than those of the run without the stop.
+// Other kernels would be other bits than the run's without the stop.
 TEST_F(GemmTuningTest, ARunWhoseOwnKernelsAreRefusedDoesNotGoOnWithOthers) {
   process(folder_ / "run").train(10);
   GemmCache saved = decode_gemm_cache(slurp(folder_ / "run" / kGemmCacheFile), "x");

@@ -19,7 +19,7 @@ INSTANTIATE_TEST_SUITE_P(Models, HostStepTest,
                                                   : "EncoderDecoder");
                          });
 
-// A batch that stands on the device is computed without the plan.
+// A batch that is on the device is computed without the plan.
 TEST_P(HostStepTest, IsTheSameBitsAsWithoutAPlan) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     for (const DType dtype : {DType::f32, DType::f64}) {

@@ -45,7 +45,7 @@ TEST_P(LayerDropTest, AStepLeavesTheWeightsOfSkippedLayersAlone) {
   const auto data = copy_batches(GetParam(), 10);
   int64_t left_alone = 0, moved = 0;
   for (const PackedBatchHost& batch : data) {
-    // A trainer of its own: with moments of earlier steps, AdamW would move the weights.
+    // A separate trainer: with moments of earlier steps, AdamW would move the weights.
     const auto model = make_model(*context_, config_, 5);
     Trainer trainer(*context_, *model, options);
     TrainerState state;
@@ -79,7 +79,7 @@ TEST_P(LayerDropTest, AStepLeavesTheWeightsOfSkippedLayersAlone) {
   EXPECT_GT(moved, 0);
 }
 
-// Every set of skipped layers has a plan of its own, which its steps fit.
+// Every set of skipped layers has a separate plan, which its steps fit.
 TEST_P(LayerDropTest, IsTheSameBitsWithAndWithoutAPlanUnderEveryRecomputePolicy) {
   std::vector<std::byte> weights;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {

@@ -1,4 +1,4 @@
-// What a layer keeps for backward, told by plans of models that differ by one layer.
+// Memory that a layer keeps for backward, measured by plans of models that differ by one layer.
 #include "engine/train/memory_plan.h"
 
 #include <gtest/gtest.h>

@@ -103,7 +103,7 @@ TEST_P(ProfileTest, ShowsPhasesAndEveryOpOfAStepWithItsBackward) {
     EXPECT_TRUE(forward.contains(op)) << op;
     EXPECT_TRUE(backward.contains(op)) << op;
   }
-  // What has a backward was seen forward.
+  // An op with a backward was seen forward.
   for (const std::string& op : backward) EXPECT_TRUE(forward.contains(op)) << op;
 }
 

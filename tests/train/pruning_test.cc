@@ -147,7 +147,7 @@ TEST_P(PruningTest, TheSparsityFollowsTheScheduleAndZerosStay) {
     EXPECT_TRUE(before.empty() || moved > std::ssize(values) / 10) << what;
     before = values;
   }
-  // What the model computes with.
+  // The weights that the model computes with.
   const std::vector<int64_t> exact = zeros_of(*context_, *model_, weights());
   for (size_t i = 0; i < exact.size(); ++i) {
     const Tensor value = model_->parameters().value(static_cast<ParamId>(i)).detach();
@@ -203,7 +203,7 @@ TEST_P(PruningTest, InFlightOrNotTheBitsAreTheSame) {
   EXPECT_EQ(weight_bytes(*context_, *model_), weight_bytes(*context_, *other));
 }
 
-// The gradient's norm, which clips it, is that of the weights that are left.
+// The gradient's norm, which clips it, covers the remaining weights.
 TEST_P(PruningTest, PrunedWeightsHaveNoGradient) {
   const TrainOptions options = with_form(pruning_options(0.9, 1, 0, 1));
   const auto other = make_model(*context_, tiny_config(), 5, GetParam().dtype);
@@ -299,7 +299,7 @@ TEST(PruningOptions, ThePlanIsWhatTheRunTakes) {
 }
 
 // Early stopping does not count validations before the end of the schedule, and the best checkpoint
-// is none of before.
+// is not from before it.
 TEST(PruningOptions, DenserModelsDoNotCompete) {
   const TemporaryDirectory directory;
   TrainOptions options = pruning_options(0.9, 2, 20, 6);

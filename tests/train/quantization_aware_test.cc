@@ -31,7 +31,7 @@ std::vector<float> as_floats(Context& context, const Tensor& tensor) {
   return context.values<float>(tensor.detach());
 }
 
-// The values of a matrix with codes: those of its file.
+// The values of a matrix with codes: the values of its file.
 std::vector<float> coded_values(Context& context, const ParameterStore& parameters, ParamId id) {
   ThreadPool& pool = *cpu_thread_pool(context.backend());
   if (const auto int4 = parameters.int4(id)) return int4->values(pool);
@@ -56,7 +56,7 @@ class QuantizationAware : public ::testing::TestWithParam<int64_t> {
 INSTANTIATE_TEST_SUITE_P(Bits, QuantizationAware, ::testing::Values(8, 4),
                          [](const auto& instance) { return std::to_string(instance.param); });
 
-// The weights that the model computes with are those of the file that quantize makes, bit for bit.
+// The model computes with the weights of the file that quantize makes, bit for bit.
 TEST_P(QuantizationAware, TrainsWithTheWeightsOfTheQuantizedFile) {
   const auto before = as_floats(*context_, model_->parameters().master());
   Trainer trainer(*context_, *model_, aware_options(GetParam()));

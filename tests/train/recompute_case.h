@@ -1,4 +1,4 @@
-// What recomputation promises on every device.
+// Promises of recomputation on every device.
 #pragma once
 
 #include <cstdint>

@@ -128,7 +128,7 @@ TEST_P(ResumeTest, CancellingAndGoingOnChangesNothing) {
   auto process = std::make_unique<Process>(data_, options_, directory.path(), 1, config_);
   CancelToken cancel;
   int cancellations = 0;
-  // At every third event, so that it also falls into validations and right behind saves.
+  // At every third event, so that it also falls into validations and right after saves.
   int events = 0;
   const TrainCallback callback = [&](const TrainEvent& event) {
     if (event.kind != TrainEventKind::stopped && ++events % 3 == 0) cancel.cancel();
@@ -165,7 +165,7 @@ TEST_P(ResumeTest, ACheckpointIsTheSameFilesHoweverTheRunGotThere) {
     EXPECT_TRUE(slurp(one / "ckpt/15" / file) == slurp(two / "ckpt/15" / file)) << file;
 }
 
-// What a child process reports of its updates, so that the parent can kill it at one of them.
+// The report of a child process about its updates, so that the parent can kill it at one of them.
 void train_in_child(const TrainingData& data, const TrainOptions& options,
                     const std::filesystem::path& path, int reports) {
   Process process(data, options, path);

@@ -61,7 +61,7 @@ TEST_F(RunPlanTest, WhatDoesNotFitIsRefusedWithWhatDoes) {
     message = error.message();
   }
   EXPECT_EQ(context_->backend().memory_stats().allocated_bytes, before.allocated_bytes);
-  // What it proposes, done, fits.
+  // Its proposal fits.
   const std::string policy = word_after(message, "fit with recompute ");
   ASSERT_TRUE(policy.starts_with("full") || policy.starts_with("selective")) << message;
   TrainOptions recomputing = options_;

@@ -230,7 +230,7 @@ TEST_F(RunTest, TheValidationAtTheEndDoesNotCountForEarlyStopping) {
   }
 }
 
-// Each file fits the manifest, but the state is that of another update.
+// Each file fits the manifest, but the state belongs to another update.
 TEST_F(RunTest, AStateOfAnotherUpdateIsRefused) {
   const TemporaryDirectory directory;
   options_.after_updates = 10;
@@ -386,7 +386,7 @@ TEST_F(RunTest, WhatDoesNotFitTheCheckpointIsNamed) {
   TrainingData larger = data_;
   larger.train = copy_corpus(Architecture::encoder_decoder, 61, 1);
   refused(larger, options_, tiny_config(), "the training corpus has changed");
-  // What a person may change does not keep a run from going on.
+  // Settings that may change do not keep a run from resuming.
   other = options_;
   other.after_updates = 8;
   other.valid_freq = {3, PeriodUnit::updates};

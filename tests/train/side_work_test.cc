@@ -123,7 +123,7 @@ TEST_F(SideWorkTest, WhatNeedsACollectedGemmIssuesIt) {
   EXPECT_EQ(issued_by([](SideWork& work) { work.wait_all(); }), 1);
   EXPECT_EQ(issued_by([&](SideWork&) { SideWork::settle(context_, g.c); }), 1);
   EXPECT_EQ(issued_by([&](SideWork&) { SideWork::settle(context_, g.a); }), 0);
-  // Work that writes to the same gradient comes behind it.
+  // Work that writes to the same gradient comes after it.
   EXPECT_EQ(issued_by([&](SideWork& work) {
               work.run({}, {g.c}, [&] { EXPECT_EQ(device_->gemms, 1); });
             }),
@@ -143,7 +143,7 @@ TEST_F(SideWorkTest, ToSpareMemoryNothingIsCollected) {
   work.wait_all();
 }
 
-// A step that fails leaves nothing behind.
+// A step that fails leaves nothing.
 TEST_F(SideWorkTest, ADestroyedOneDropsWhatItCollected) {
   const SmallGemm g(context_);
   {
@@ -220,8 +220,8 @@ TEST_F(SideWorkTest, AGradientIsCompleteBeforeTheMainOrderAddsToIt) {
   EXPECT_EQ(device_->overlaps, 0);
 }
 
-// Gradients of biases from the GEMMs for the weights, where the device sums in them: those of
-// linear layers and of the vocabulary loss in chunks, the second time added to those of the first.
+// Gradients of biases from the GEMMs for the weights, where the device sums in them: biases of
+// linear layers and of the vocabulary loss in chunks; the second gradients are added to the first.
 TEST_F(SideWorkTest, BiasesAreSummedInTheGemms) {
   const Tensor x = random({11, 8}, 1),
                labels = context_.from_values<int32_t>(

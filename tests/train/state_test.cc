@@ -1,4 +1,4 @@
-// What is read beside the weights of a run: its state, its GEMM cache, the models of a mean.
+// Files that are read beside the weights of a run: its state, its GEMM cache, the models of a mean.
 #include "engine/train/state.h"
 
 #include <nlohmann/json.hpp>

@@ -60,8 +60,8 @@ TEST_P(TiedLayers, OnlyDistinctLayersHaveParameters) {
   EXPECT_LT(tied->parameters().parameter_count(), untied->parameters().parameter_count());
 }
 
-// The gradient of a shared layer is the sum of those of its copies, with dropout and layer drop,
-// which tell the layers apart, and under every recompute policy.
+// The gradient of a shared layer is the sum over its copies, with dropout and layer drop, which
+// tell the layers apart, and under every recompute policy.
 TEST_P(TiedLayers, GradientsAreTheSumsOfThoseOfTheCopies) {
   const auto tied = model(DType::f64);
   const auto untied = untied_copy<double>(*context_, *tied);

@@ -59,7 +59,7 @@ TEST_P(TrainerTest, AccumulatedMicroBatchesEqualOneBatch) {
   const auto whole = make_model(*context_, config, 5), parts = make_model(*context_, config, 5);
   const TrainOptions options = quick_options();
   const auto halves = batches(2);
-  // The second half's tokens behind the first half's.
+  // The second half's tokens after the first half's.
   PackedBatchHost both = halves[0];
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
@@ -188,7 +188,7 @@ TEST_P(TrainerTest, AFailedStepChangesNothing) {
     const Error error = error_of([&] { trainer.step(broken); });
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
     EXPECT_EQ(trainer.state(), reference.state());
-    // Whoever computes gradients by hand next must not find those of the first micro-batch.
+    // Whoever computes gradients by hand next must not find the first micro-batch's.
     for (size_t id = 0; id < model->parameters().count(); ++id)
       EXPECT_FALSE(grad_of(model->parameters().value(static_cast<ParamId>(id))).defined()) << id;
     trainer.step(data);

@@ -131,7 +131,7 @@ inline std::string timeless(const RunState& state) {
   return encode_state(copy, identity);
 }
 
-// What an uncut run of `updates` updates ends with. It has no directory: saving must not change
+// The end of an uninterrupted run of `updates` updates. It has no directory: saving must not change
 // anything either.
 struct Reference {
   std::vector<std::byte> weights;

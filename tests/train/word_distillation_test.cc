@@ -198,7 +198,7 @@ TEST_P(WordDistillation, ARunResumesWithItsTeacherOnly) {
                resume(with, teacher_, taught(0.5, 3)));
   TaughtProcess resumed(data_, options, teacher_, with.path(), config_, 99);
   EXPECT_TRUE(resumed.run->resumed());
-  // A teacher without weight is none.
+  // A teacher without weight counts as no teacher.
   const TemporaryDirectory weightless;
   TaughtProcess(data_, taught(0), teacher_, weightless.path(), config_).run->run({}, nullptr, 5);
   EXPECT_TRUE(TaughtProcess(data_, taught(0), {}, weightless.path(), config_).run->resumed());

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// AdamWOptions are the constants of AdamW. In a literal, zero fields have their defaults; those of
+// AdamWOptions are the constants of AdamW. In a literal, zero fields have their defaults; fields of
 // DefaultAdamWOptions are taken as they are, as for a Beta1 of 0.
 type AdamWOptions struct {
 	Beta1       float64 // default 0.9
@@ -112,7 +112,7 @@ func (a *AdamW) Save(path string) error {
 }
 
 // Load reads such a file into the parameters and the optimizer: the next update has the same bits as
-// without the pause. Gradients are zeroed; the options stay those of NewAdamW. An error changes nothing.
+// without the pause. Gradients are zeroed; the options of NewAdamW stay. An error changes nothing.
 func (a *AdamW) Load(path string) error {
 	return a.in("AdamW.Load", func() *C.trafo_error {
 		data, length := chars(path)

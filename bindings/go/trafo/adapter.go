@@ -47,13 +47,13 @@ func (m *Model) SaveAdapter(directory string) error {
 	})
 }
 
-// MergeAdapter adds the adapter to the weights: the model computes as fast as without one. The weights
-// of before stay in memory until RemoveAdapter.
+// MergeAdapter adds the adapter to the weights: the model computes as fast as without one. The earlier
+// weights stay in memory until RemoveAdapter.
 func (m *Model) MergeAdapter() error {
 	return m.in("Model.MergeAdapter", func() *C.trafo_error { return C.trafo_model_merge_adapter(m.ptr) })
 }
 
-// UnmergeAdapter gives the model the weights of before MergeAdapter, bit for bit, and the adapter
+// UnmergeAdapter gives the model the weights before MergeAdapter, bit for bit, and the adapter
 // beside them.
 func (m *Model) UnmergeAdapter() error {
 	return m.in("Model.UnmergeAdapter", func() *C.trafo_error { return C.trafo_model_unmerge_adapter(m.ptr) })

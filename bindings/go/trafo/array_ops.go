@@ -112,8 +112,8 @@ func (c *Context) CompareNumber(a *Tensor, number float64, comparison Comparison
 	}, a)
 }
 
-// Where is a where the mask is not 0, else b. What is not chosen affects neither values nor
-// gradients.
+// Where is a where the mask is not 0, else b. An operand that is not chosen affects neither values
+// nor gradients.
 func (c *Context) Where(mask, a, b *Tensor) (*Tensor, error) {
 	return c.op1("Context.Where", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
 		return C.trafo_op_where(ptr, mask.handle(), a.handle(), b.handle(), out)
@@ -150,8 +150,8 @@ func cInts(numbers []int) []C.int32_t {
 	return result
 }
 
-// SumDims adds along several dimensions, along all if there are none; keepDim leaves dimensions of
-// size 1.
+// SumDims adds along several dimensions, along all without any; keepDim leaves dimensions of size
+// 1.
 func (c *Context) SumDims(x *Tensor, dims []int, keepDim bool) (*Tensor, error) {
 	numbers := cInts(dims)
 	return c.op1("Context.SumDims", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
@@ -229,7 +229,7 @@ func (c *Context) Expand(x *Tensor, shape ...int) (*Tensor, error) {
 	}, x)
 }
 
-// SegmentMean gives the mean of the rows of each packed sequence, zeros where there are none: x
+// SegmentMean gives the mean of the rows of each packed sequence, zeros for an empty sequence: x
 // [T, ..] becomes [B, ..]. Sequence b has the rows cuSeqlens[b] to cuSeqlens[b+1]-1 (Int32).
 func (c *Context) SegmentMean(x, cuSeqlens *Tensor) (*Tensor, error) {
 	return c.op1("Context.SegmentMean", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {

@@ -53,7 +53,7 @@ func TestBatchesOfAFunction(t *testing.T) {
 	ok(t, step())
 }
 
-// One model translates for many goroutines; every answer is that of a lone call.
+// One model translates for many goroutines; every answer equals the answer of a lone call.
 func TestOneModelForManyGoroutines(t *testing.T) {
 	l := newLesson(t)
 	trainer := l.trainer(t)

@@ -32,7 +32,7 @@ type core struct {
 	callback atomic.Uintptr
 
 	ptr     *C.trafo_context // nil once closed
-	pending pending          // what a callback left behind for the call that it interrupted
+	pending pending          // error of a callback for the call that it interrupted
 
 	abandonedLock sync.Mutex
 	abandoned     []func() // frees of unreachable objects, to be run by who holds the token

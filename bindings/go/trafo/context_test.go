@@ -179,7 +179,7 @@ func TestMemoryOfForgottenObjectsComesBack(t *testing.T) {
 		// Its closure is kept by C until the graph is gone.
 		must[[]*trafo.Tensor](t)(c.Checkpoint(1, func(in []*trafo.Tensor) ([]*trafo.Tensor, error) { return in, nil }, x))
 	}
-	// What is recorded is kept until a backward.
+	// Recorded ops are kept until a backward.
 	ok(t, c.Scope(func() error { stillWorks(t, c); return nil }))
 	stats := must[trafo.MemoryStats](t)(c.MemoryStats())
 	if stats.Peak < 20*4<<14 || stats.Reserved < stats.Allocated {

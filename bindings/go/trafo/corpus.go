@@ -21,7 +21,7 @@ func newCorpus(ptr *C.trafo_corpus, e *C.trafo_error, sources ...*pairBody) (*Co
 	return c, nil
 }
 
-// NewCorpus pairs source[i] with target[i]. The lines are checked like those of files.
+// NewCorpus pairs source[i] with target[i]. The lines are checked like lines of files.
 func NewCorpus(source, target []string) (*Corpus, error) {
 	if len(source) != len(target) {
 		return nil, refuse("NewCorpus", "%d source lines, %d target lines: a corpus is pairs", len(source), len(target))

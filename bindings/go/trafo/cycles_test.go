@@ -65,7 +65,7 @@ func TestCancellationAtRandomMoments(t *testing.T) {
 
 // resident is the memory of the process in kilobytes.
 func resident(t *testing.T) int {
-	data, err := os.ReadFile("/proc/self/smaps_rollup") // exact; what status says lags behind, thread by thread
+	data, err := os.ReadFile("/proc/self/smaps_rollup") // exact; status is late, thread by thread
 	if err != nil {
 		t.Skip("the resident size is not known here: ", err)
 	}
@@ -83,8 +83,8 @@ func TestCyclesDoNotLeak(t *testing.T) {
 	if raceDetector {
 		t.Skip("the resident size holds the race detector's own memory, which grows; run it without -race")
 	}
-	// What a process keeps without a leak: glibc makes up to eight heaps for each processor and gives back little of them, and
-	// each system thread that calls the engine has scratch memory, while Go moves a goroutine from thread to thread.
+	// Memory that a process keeps without a leak: glibc makes up to eight heaps for each processor and gives back little of
+	// them, and each system thread that calls the engine has scratch memory, while Go moves a goroutine from thread to thread.
 	const oneHeap = "MALLOC_ARENA_MAX"
 	if os.Getenv(oneHeap) == "" {
 		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCyclesDoNotLeak$", "-test.v", "-cycles="+strconv.Itoa(*cycles))

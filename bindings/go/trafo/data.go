@@ -3,8 +3,8 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// CorpusOptions says how OpenCorpus reads files. In a literal, zero fields have their defaults; those of
-// DefaultCorpusOptions are taken as they are: with a MemoryBytes of 0, every file stays on disk.
+// CorpusOptions says how OpenCorpus reads files. In a literal, zero fields have their defaults; fields
+// of DefaultCorpusOptions are taken as they are: with a MemoryBytes of 0, every file stays on disk.
 type CorpusOptions struct {
 	// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is
 	// trained. Default 256 MiB.

@@ -69,7 +69,7 @@ func (d Device) Info(index int) (DeviceInfo, error) {
 		C.GoString(&c.int8_kernel[0])}, nil
 }
 
-// CUDADevices lists the CUDA devices of this machine. Where there are none, the error says what is
+// CUDADevices lists the CUDA devices of this machine. Without devices, the error says what is
 // missing and where it was looked for.
 func CUDADevices() ([]DeviceInfo, error) {
 	var count C.int32_t

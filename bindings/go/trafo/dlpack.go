@@ -30,8 +30,8 @@ const (
 // TensorFromDLPack makes a leaf over the memory of another library's tensor, a
 // DLManagedTensorVersioned of DLPack 1.x. It takes the tensor: the deleter is called once, when the
 // last tensor that uses the memory is closed, or at once if the elements were copied. After an error
-// the tensor is still the caller's. What the struct says must be true, it must be C's memory, and
-// elements that a GPU computes must be complete.
+// the tensor is still the caller's. The contents of the struct must be true, it must be C's memory,
+// and elements that a GPU computes must be complete.
 func (c *Context) TensorFromDLPack(managed unsafe.Pointer, mode CopyMode) (*Tensor, error) {
 	return c.tensor("Context.TensorFromDLPack", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
 		return C.trafo_tensor_from_dlpack(ptr, (*C.struct_DLManagedTensorVersioned)(managed), C.int32_t(mode), out)

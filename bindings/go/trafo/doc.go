@@ -2,7 +2,7 @@
 // the Trafo engine and needs cgo and a C compiler.
 //
 // There are two levels. A [Context] makes tensors, records ops on them and computes gradients, for
-// networks of your own. A [Model], a [Tokenizer] and a [Trainer] train a translation model from a
+// custom networks. A [Model], a [Tokenizer] and a [Trainer] train a translation model from a
 // [Corpus] in a screen of code.
 //
 // # Linking
@@ -18,17 +18,17 @@
 //
 // # Closing
 //
-// What has a Close method holds memory that the garbage collector does not see: close it. Closing
-// twice is fine; using it afterwards gives an error with [ErrClosed] in its chain. Objects that are
-// forgotten are freed some time after they became unreachable. [Context.Scope] closes the
+// A value with a Close method holds memory that the garbage collector does not see: close it.
+// Closing twice is fine; using it afterwards gives an error with [ErrClosed] in its chain. Objects
+// that are forgotten are freed some time after they became unreachable. [Context.Scope] closes the
 // intermediate tensors of a piece of work.
 //
 // # Options
 //
 // Options are structs. In a literal, a field that is left out or zero has its default:
 // &TranslateOptions{Beam: 2} is a beam of 2 and defaults beside it. Where a zero or false is meant and is not
-// the default, begin with the function that gives the defaults, as [DefaultTranslateOptions]: its fields
-// and those of presets are taken as they are.
+// the default, begin with the function that gives the defaults, as [DefaultTranslateOptions]: its fields and
+// the fields of presets are taken as they are.
 //
 // # Errors
 //
@@ -40,9 +40,9 @@
 // Any object may be used by any goroutine. Everything made from one Context runs one call at a time:
 // a goroutine waits while another trains, and for good if a callback waits for it. The settings of a
 // Context (recording, scopes) belong to all who share it, so give each goroutine that builds networks
-// a Context of its own. The engine has its own threads, as many as GOMAXPROCS unless [WithThreads]
-// says otherwise; results do not depend on their number. Tokenizers and corpora are read by any
-// number of goroutines at once.
+// a separate Context. The engine has its own threads, as many as GOMAXPROCS unless [WithThreads] says
+// otherwise; results do not depend on their number. Tokenizers and corpora are read by any number of
+// goroutines at once.
 //
 // A context.Context ends [Trainer.Run] and [Model.Translate] between two batches; the error then is
 // [ErrCancelled] and context.Canceled or context.DeadlineExceeded, and the trainer can go on.

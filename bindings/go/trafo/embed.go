@@ -167,7 +167,7 @@ func (t *Trainer) WriteState(w io.Writer) error {
 }
 
 // ReadState gives the trainer and its model what such bytes hold; it goes on bitwise as the one that
-// wrote them would have. Model, tokenizer, corpus and options must be those of that trainer.
+// wrote them would have. Model, tokenizer, corpus and options must be the ones of that trainer.
 func (t *Trainer) ReadState(r io.Reader) error {
 	const origin = "Trainer.ReadState"
 	return (&stream{r: r}).during(origin, func(handle C.uintptr_t) error {
@@ -288,7 +288,7 @@ func trafoGoFreePairs(handle C.uintptr_t) {
 }
 
 // NewCorpusFunc makes a corpus of pairs that function gives when batches need them, in every epoch
-// again. The same index must give the same pair for a run to continue bitwise; identity stands for
+// again. The same index must give the same pair for a run to continue bitwise; identity represents
 // the pairs in checkpoints. An error ends the call that needed the pair: with ErrIO, and the error in
 // its chain; a panic continues there. The call may be made again. The function is called on threads
 // of the engine, one call at a time, and must not use the engine or its own corpus. It must not wait

@@ -68,7 +68,7 @@ func TestPairsOfAFunction(t *testing.T) {
 
 var errNoPair = errors.New("no pair")
 
-// What a function of pairs meets is told by the call that needs the pair, which may be made again.
+// The call that needs a pair reports the error of the function of pairs, and may be made again.
 func TestFailuresOfPairs(t *testing.T) {
 	l := newLesson(t)
 	source, target := sentences()

@@ -251,7 +251,7 @@ func ExampleTrainer_Run_cancel() {
 	defer s.Close()
 	options := schoolOptions()
 	options.LogFreq = trafo.Every(1, trafo.Updates)
-	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options) // has no limit of its own
+	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options) // has no limit
 	if err != nil {
 		log.Fatal(err)
 	}

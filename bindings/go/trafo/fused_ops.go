@@ -214,7 +214,7 @@ func (c *Context) BiasDropoutResidualNorm(x, bias, residual, gamma, beta *Tensor
 // Reduction is how the losses of all labels become one.
 type Reduction int32
 
-// The reductions. They are those of C plus 1: the zero value is the default, ReduceMean.
+// The reductions. They are C's plus 1: the zero value is the default, ReduceMean.
 const (
 	ReduceNone Reduction = C.TRAFO_REDUCE_NONE + 1
 	ReduceSum  Reduction = C.TRAFO_REDUCE_SUM + 1

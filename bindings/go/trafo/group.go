@@ -18,7 +18,7 @@ func NewLocalGroup() (GroupID, error) {
 	return newGroup(TransportLocal)
 }
 
-// NewNCCLGroup names a new group of goroutines of this process, each on a GPU of its own, between which
+// NewNCCLGroup names a new group of goroutines of this process, each on a separate GPU, between which
 // NCCL moves the bytes: they join with TransportNCCL. The first call loads NCCL: the file that
 // TRAFO_NCCL_LIBRARY in the environment names, or libnccl.so.2 beside libtrafo_cuda.so or on the
 // loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment of C unless it is set. ErrUnsupported:
@@ -45,9 +45,9 @@ func NewMPIGroup() (GroupID, error) {
 // rank 0 listens. They train on the CPU, or with TransportNCCL on GPUs. Either every process makes the
 // id from the same master and token, or one makes it and gives its bytes to the others: they are a
 // secret. The token has 16 to 4096 bytes, and nobody can join without it; nil is a new random one. Port
-// 0, only with nil: this process takes a free one, and rank 0 must join in it. What ranks send is not
-// encrypted. A host other than localhost, 127.* and ::1 lets all ranks listen at all addresses of their
-// hosts. It needs libtrafo_tcp.so.
+// 0, only with nil: this process takes a free one, and rank 0 must join in it. Traffic between ranks is
+// not encrypted. A host other than localhost, 127.* and ::1 lets all ranks listen at all addresses of
+// their hosts. It needs libtrafo_tcp.so.
 func NewTCPGroup(master string, token []byte) (GroupID, error) {
 	var id GroupID
 	data, length := chars(master)
@@ -78,7 +78,7 @@ const (
 type GroupOptions struct {
 	// 0 to Size - 1.
 	Rank int
-	// Number of ranks. With TransportMPI, Rank and Size 0 are those of the job.
+	// Number of ranks. With TransportMPI, Rank and Size 0 mean the job's.
 	Size int
 	// That of the id.
 	Transport Transport
@@ -89,8 +89,8 @@ type GroupOptions struct {
 }
 
 // Group is one rank of a group of models that are trained as one. Each rank has a context, a model, a
-// group and a trainer of its own, and does the same with them as the other ranks, on a goroutine of
-// its own. The bits of a run depend on TrainerOptions.Lanes and not on the number of ranks.
+// group and a trainer, and does the same with them as the other ranks, on a separate goroutine. The
+// bits of a run depend on TrainerOptions.Lanes and not on the number of ranks.
 type Group struct {
 	shared shared[*C.trafo_group]
 }
@@ -124,7 +124,7 @@ func JoinGroup(c *Context, id GroupID, options GroupOptions) (*Group, error) {
 	return g, nil
 }
 
-// Rank is the number of this rank, counted from 0, and Size that of all.
+// Rank is the number of this rank, counted from 0, and Size the number of all ranks.
 func (g *Group) Rank() (rank, size int, err error) {
 	ptr, err := g.hold("Group.Rank")
 	if err != nil {

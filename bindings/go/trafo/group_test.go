@@ -11,7 +11,7 @@ import (
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
 
-// inGroup runs body for each rank of a new local group, each with a lesson of its own.
+// inGroup runs body for each rank of a new local group, each with a separate lesson.
 func inGroup(t *testing.T, size int, body func(l *lesson, group *trafo.Group) error) []error {
 	t.Helper()
 	id := must[trafo.GroupID](t)(trafo.NewLocalGroup())

@@ -102,7 +102,7 @@ func TestTheTeacherIsPlanned(t *testing.T) {
 	}
 }
 
-// What C gets of a literal without fields is what it gets of the defaults.
+// C gets the same values from a literal without fields as from the defaults.
 func TestZeroOptionsAreTheDefaults(t *testing.T) {
 	var trainer, trainerDefaults = TrainerOptions{}, DefaultTrainerOptions()
 	if *trainer.c() != *trainerDefaults.c() {

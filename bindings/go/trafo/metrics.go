@@ -28,7 +28,8 @@ type EvaluationOptions struct {
 	// Whether lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always
 	// are. Default false.
 	Confidence bool
-	// How often as many lines as there are are drawn with replacement (bootstrap). Default 1000.
+	// Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default
+	// 1000.
 	Resamples int64
 	// Seed of the resampling. The same seed draws the same lines for every system and both scores. Default
 	// 12345.

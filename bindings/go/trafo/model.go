@@ -30,7 +30,7 @@ type ModelConfig struct {
 	Heads int
 	// Longest sequence that either side may have, in tokens. Default 1024.
 	MaxPositions int
-	// Whether the norm stands before each block instead of after it. Default true.
+	// Whether the norm precedes each block instead of following it. Default true.
 	PreNorm bool
 	// Whether source, target and output share one embedding matrix. Otherwise there are three, two in a
 	// decoder-lm. Default true.
@@ -74,9 +74,9 @@ type ModelConfig struct {
 	// The angles of rotary positions are divided by it, all of them or, with RopeOriginalPositions, the slow
 	// ones. Default 1.
 	RopeFactor float64
-	// Positions that a model was trained with before RopeFactor (Llama 3.1): it divides the angles of those
-	// pairs that turn fewer than RopeLowTurns times in them, and less and less of it those of more turns.
-	// Default 0: RopeFactor divides all angles.
+	// Positions that a model was trained with before RopeFactor (Llama 3.1): the factor divides the angles of
+	// pairs that turn fewer than RopeLowTurns times in them. It divides the angles of pairs of more turns less
+	// and less. Default 0: RopeFactor divides all angles.
 	RopeOriginalPositions int
 	// Turns in RopeOriginalPositions positions up to which RopeFactor divides an angle whole. Default 1.
 	RopeLowTurns float64
@@ -94,7 +94,7 @@ type ModelConfig struct {
 	DecoderTiedLayers [TiedLayers]uint8
 	// The same for the layers of the encoder and EncoderLayers. Default: none are shared.
 	EncoderTiedLayers [TiedLayers]uint8
-	// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
+	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
 	Precision DType
@@ -127,7 +127,7 @@ func DefaultModelConfig() ModelConfig {
 	return modelConfig(&c)
 }
 
-// Preset gives the shape of a model by task, for example "small" (docs/options.md lists the presets). Vocabulary is the usual
+// Preset gives the shape of a model by task, for example "small" (docs/reference/options.md lists the presets). Vocabulary is the usual
 // size of a new vocabulary. The error of another name lists the names.
 func Preset(name string) (ModelConfig, error) {
 	var c C.trafo_model_config
@@ -235,8 +235,8 @@ func (m *Model) in(origin string, f func() *C.trafo_error) error {
 	return m.within(context.Background(), origin, func() error { return m.c.core.finish(f()) })
 }
 
-// within runs f in the engine with the open model, unless ctx ends before its turn comes. What f
-// locks is locked after the engine, everywhere: a callback, which is in the engine, may lock it too.
+// within runs f in the engine with the open model, unless ctx ends before its turn comes. Locks of f
+// are taken after the engine's, everywhere: a callback, which is in the engine, may lock it too.
 func (m *Model) within(ctx context.Context, origin string, f func() error) error {
 	if m == nil || m.c == nil {
 		return closed(origin, "the model")
@@ -343,11 +343,11 @@ type ParameterInfo struct {
 	Elements int64
 	DType    DType // of the values
 	Frozen   bool
-	// What learning rate and weight decay are multiplied with.
+	// Factors of the learning rate and the weight decay.
 	LearningRateFactor, WeightDecayFactor float64
 	Rows, Columns                         int64 // a vector has one row
 	Bits                                  int64 // of an element in files: 4 of an int4 matrix, whose DType is Int8
-	// What Model.Quantize made of a matrix, in dB; NaN: not known.
+	// Signal-to-noise ratio of a matrix after Model.Quantize, in dB; NaN: not known.
 	SignalToNoise float64
 }
 

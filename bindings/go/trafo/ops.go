@@ -3,8 +3,8 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// Ops take tensors of their own context, floating-point ones of one type, and give new tensors. A
-// nil tensor is allowed only where a comment says so.
+// Ops take tensors of their context, floating-point ones of one type, and give new tensors. A nil
+// tensor is allowed only where a comment says so.
 
 // Add is a + b with NumPy broadcasting.
 func (c *Context) Add(a, b *Tensor) (*Tensor, error) {

@@ -61,7 +61,7 @@ const (
 	ScheduleNoam Schedule = C.TRAFO_SCHEDULE_NOAM + 1
 )
 
-// OptimizerStates: what the optimizer keeps its two moments of every parameter in.
+// OptimizerStates: storage type of the optimizer's two moments of every parameter.
 type OptimizerStates int32
 
 const (
@@ -71,7 +71,8 @@ const (
 	States8Bit OptimizerStates = C.TRAFO_OPTIMIZER_STATES_8BIT
 )
 
-// CommunicationDType: what ranks send the gradient of a lane to each other in. Sums are float32 under each.
+// CommunicationDType: type in which ranks send each other the gradient of a lane. Sums are float32 under
+// each.
 type CommunicationDType int32
 
 const (
@@ -81,8 +82,8 @@ const (
 	CommunicateBFloat16 CommunicationDType = C.TRAFO_COMMUNICATION_BFLOAT16
 )
 
-// Recompute: what backward computes a second time instead of keeping it (gradient checkpointing). Results are
-// the same bits under each.
+// Recompute: activations that backward recomputes instead of keeping them (gradient checkpointing). Results
+// are the same bits under each.
 type Recompute int32
 
 const (
@@ -124,7 +125,7 @@ type BleuTokenizer int32
 const (
 	// That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces.
 	Tokenize13a BleuTokenizer = C.TRAFO_TOKENIZE_13A
-	// Words are what stands between white space.
+	// Words are separated by white space.
 	TokenizeNone BleuTokenizer = C.TRAFO_TOKENIZE_NONE
 	// Every Chinese character is a word, the rest as in 13a. For Chinese.
 	TokenizeZh BleuTokenizer = C.TRAFO_TOKENIZE_ZH
@@ -132,7 +133,7 @@ const (
 	TokenizeIntl BleuTokenizer = C.TRAFO_TOKENIZE_INTL
 	// Every code point is a word. For Japanese, Thai and others without spaces.
 	TokenizeChar BleuTokenizer = C.TRAFO_TOKENIZE_CHAR
-	// Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU).
+	// Subwords of a SentencePiece model that the user gives, usually the FLORES-200 model (spBLEU).
 	TokenizeFlores200 BleuTokenizer = C.TRAFO_TOKENIZE_FLORES200
 	// Japanese words as MeCab finds them with IPADIC. Both have to be installed.
 	TokenizeJaMecab BleuTokenizer = C.TRAFO_TOKENIZE_JA_MECAB

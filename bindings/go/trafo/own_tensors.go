@@ -99,7 +99,8 @@ type SGD struct {
 	momentum, weightDecay float64
 }
 
-// NewSGD makes an optimizer of tensors that want gradients. Unlike those of an AdamW they must stay open.
+// NewSGD makes an optimizer of tensors that want gradients. Unlike the parameters of an AdamW they must
+// stay open.
 func (c *Context) NewSGD(momentum, weightDecay float64, parameters ...*Tensor) (*SGD, error) {
 	if slices.Contains(parameters, nil) {
 		return nil, closed("Context.NewSGD", "a parameter")

@@ -14,7 +14,7 @@ func (m *Model) LoadTeacher(path string) error {
 	})
 }
 
-// RemoveTeacher frees the teacher. ErrInvalidArgument: there is none.
+// RemoveTeacher frees the teacher. ErrInvalidArgument: the model has no teacher.
 func (m *Model) RemoveTeacher() error {
 	return m.in("Model.RemoveTeacher", func() *C.trafo_error {
 		return C.trafo_model_remove_teacher(m.ptr)

@@ -10,7 +10,7 @@ import (
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
 
-// What Backward needs must not change before it runs; the error names the op.
+// Tensors that Backward needs must not change before it runs; the error names the op.
 func TestAWriteBeforeBackwardIsAnError(t *testing.T) {
 	c := newContext(t)
 	x, w := tensor(t, c, []float32{1, 2}, 2), leaf(t, c, []float32{3, 4}, 2)

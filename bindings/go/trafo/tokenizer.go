@@ -122,7 +122,7 @@ func (t *Tokenizer) Vocabulary() (int, error) {
 	return int(size), err
 }
 
-// Encode gives the ids of a text, without those of the sentence's begin and end.
+// Encode gives the ids of a text, without the ids of the sentence's begin and end.
 func (t *Tokenizer) Encode(text string) (ids []int32, err error) {
 	err = t.in("Tokenizer.Encode", func(ptr *C.trafo_tokenizer) *C.trafo_error {
 		data, length := chars(text)

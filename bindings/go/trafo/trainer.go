@@ -88,14 +88,14 @@ type TrainerOptions struct {
 	Beta2 float64
 	// AdamW's epsilon. Default 1e-9.
 	Epsilon float64
-	// What the optimizer keeps its two moments of every parameter in. float64 models have float32. Default
+	// Storage type of the optimizer's two moments of every parameter. float64 models have float32. Default
 	// StatesFloat32.
 	OptimizerStates OptimizerStates
 	// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
 	// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
 	Tf32 bool
-	// Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of
-	// linear layers with at least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the
+	// Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of
+	// linear layers with at least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the
 	// gradient of its weight. Scales are powers of two for each tensor, from its values at that moment. Weights,
 	// activations and files stay as in bfloat16 training; validation and inference compute in bfloat16.
 	// UNSUPPORTED on the CPU and on older cards. Default false.
@@ -137,11 +137,11 @@ type TrainerOptions struct {
 	// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default
 	// 1.
 	GradientAccumulation int64
-	// Parts that an update is made of, each with GradientAccumulation batches of its own. Ranks share them out,
-	// at least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank;
-	// a run that resumes keeps its own. Default 1.
+	// Number of parts of an update. Each part has GradientAccumulation batches. The ranks share the parts, at
+	// least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a
+	// run that resumes keeps its own. Default 1.
 	Lanes int64
-	// What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is
+	// Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane is
 	// rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for
 	// float64 models. Default CommunicateFloat32.
 	CommunicationDtype CommunicationDType
@@ -168,8 +168,8 @@ type TrainerOptions struct {
 	TargetAlpha float64
 	// Whether BatchTokens is chosen: the largest that the memory has room for. Default false.
 	BatchFit bool
-	// What backward computes a second time instead of keeping it: less memory for more time. It never changes a
-	// bit. Default RecomputeNone.
+	// Activations that backward recomputes instead of keeping them: less memory for more time. It never changes
+	// a bit. Default RecomputeNone.
 	Recompute Recompute
 	// Whether CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps
 	// those that are at least 5 % faster than the library's first proposal. Checkpoints hold the choices, so
@@ -207,7 +207,7 @@ type TrainerOptions struct {
 	LogFreq Period
 	// This many updates at the start are logged as well. Default 0.
 	LogFirst int64
-	// What validation measures. Default all.
+	// Metrics that validation measures. Default all.
 	ValidMetrics Metric
 	// The one of ValidMetrics that decides which checkpoint is best. Default MetricBLEU.
 	FirstMetric Metric
@@ -336,12 +336,12 @@ func (b *eventBody) run(event *C.trafo_event) C.int32_t {
 }
 
 // Run trains until a limit of the options, early stopping, maxUpdates more updates (0: no such
-// limit), the end of ctx, an error of onEvent, or an error; call it again to go on. What is reached
-// is saved if there is a run directory, also when the run is stopped by ctx or onEvent.
+// limit), the end of ctx, an error of onEvent, or an error; call it again to go on. The progress is
+// saved if there is a run directory, also when the run is stopped by ctx or onEvent.
 //
-// onEvent, which may be nil, is called on this goroutine and may use the context, as to translate;
-// it must not call runtime.Goexit. The error of a run that ctx ended is ErrCancelled and the error of
-// ctx; that of a run that onEvent ended is ErrCancelled and the error of onEvent.
+// onEvent, which may be nil, is called on this goroutine and may use the context, as to translate; it
+// must not call runtime.Goexit. The error of a run that ctx ended is ErrCancelled and the error of
+// ctx; the error of a run that onEvent ended is ErrCancelled and the error of onEvent.
 func (t *Trainer) Run(ctx context.Context, maxUpdates int64, onEvent func(Event) error) (StopReason, error) {
 	const origin = "Trainer.Run"
 	nested, err := t.enter(ctx, origin)

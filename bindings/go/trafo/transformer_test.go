@@ -132,8 +132,8 @@ func (m *ownTransformer) loss(source, target ownSide, labels *trafo.Tensor, smoo
 	}), m.err
 }
 
-// The gradients of a network from ops are those of the built-in model with the same weights. A step
-// of AdamW tells the model's: from moments of zero it changes a weight by rate * g / (|g| + epsilon).
+// The gradients of a network from ops equal the built-in model's with the same weights. A step of
+// AdamW tells the model's: from moments of zero it changes a weight by rate * g / (|g| + epsilon).
 func TestAnOwnTransformerHasTheGradientsOfTheModel(t *testing.T) {
 	for _, preNorm := range []bool{true, false} {
 		t.Run(fmt.Sprint("preNorm=", preNorm), func(t *testing.T) {

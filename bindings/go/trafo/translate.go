@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// Sampling draws every token instead of searching. What is drawn follows from the seed, the number of the
-// line and the place in it alone. In a literal, zero fields have their defaults; those of DefaultSampling
-// are taken as they are.
+// Sampling draws every token instead of searching. The drawn tokens depend only on the seed, the number
+// of the line and the place in it. In a literal, zero fields have their defaults; those of
+// DefaultSampling are taken as they are.
 type Sampling struct {
 	// options: begin Sampling (scripts/generate_options.py)
 	// Logits are divided by it. Default 1.
@@ -68,11 +68,11 @@ type TranslateOptions struct {
 	ShortlistFirst int64
 	// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
 	ShortlistBest int64
-	// Whether eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text
-	// over the model's limit then loses its beginning. Default true.
+	// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over
+	// the model's limit then loses its beginning. Default true.
 	EndSource bool
-	// Whether bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of
-	// this program were not. Default false.
+	// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this
+	// program were not. Default false.
 	BeginSource bool
 	// options: end
 

@@ -17,7 +17,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What libtrafo.a needs, as pkg-config knows it; the names are Debian's.
+/// Dependencies of libtrafo.a, as pkg-config knows them; the names are Debian's.
 const DEPENDENCIES: [&str; 3] = ["sentencepiece", "libhwy", "zlib"];
 
 fn main() {

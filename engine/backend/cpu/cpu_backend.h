@@ -7,7 +7,7 @@
 
 namespace trafo {
 
-// The CPU with a thread pool and a caching allocator of its own. Its stream is the pool.
+// The CPU with its thread pool and caching allocator. Its stream is the pool.
 std::shared_ptr<Backend> make_cpu_backend(int threads);
 
 // Null: `backend` is another one.

@@ -99,8 +99,7 @@ class GemmDriver {
     }
   }
 
-  // `count` panels of the operand, `depth` deep from k; one panel is panel_stride elements behind
-  // the other.
+  // `count` panels of the operand, `depth` deep from k; panels are panel_stride elements apart.
   void pack_a(int64_t panel, int64_t count, int64_t k, int64_t depth, T* to,
               int64_t panel_stride) const {
     const T* a = static_cast<const T*>(p_.a);

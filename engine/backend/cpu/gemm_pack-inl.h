@@ -103,7 +103,7 @@ void pack_rows(const T* from, int64_t from_stride, int64_t cols, int64_t depth, 
 }
 
 // One panel, to[k * to_stride + i], i < width, of an operand that is stored as from[k * from_stride
-// + i] or, `by_width`, as from[i * from_stride + k]. What lies behind `width` is written too, with
+// + i] or, `by_width`, as from[i * from_stride + k]. Elements after `width` are written too, with
 // values that no result depends on.
 template <class T>
 void pack_panel(const T* from, int64_t from_stride, bool by_width, int64_t width, int64_t depth,

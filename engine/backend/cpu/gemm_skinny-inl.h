@@ -54,7 +54,7 @@ HWY_INLINE void store_sums(D d, V a, V b, V c, V e, hn::TFromD<D>* to) {
 }
 
 // C[i .. i + kRows, j .. j + cols) from rows of A and rows of B (B transposed): sums along k of
-// whole vectors. Rows of B behind the last one repeat it. `fetch_next`: as many rows of B behind
+// whole vectors. Rows of B after the last one repeat it. `fetch_next`: as many rows of B after
 // these are there and are fetched from memory meanwhile.
 template <class T, int kRows>
 void dot_kernel(const GemmParams& p, int64_t i, int64_t j, int64_t cols, bool fetch_next) {

@@ -5,7 +5,7 @@
 //   codes in -7 .. 7
 //
 // A byte has the codes of two columns, each plus 8: column 2 i in the low bits, column 2 i + 1 in
-// the high ones (8, the code 0, behind an odd last column).
+// the high ones (8, the code 0, after an odd last column).
 #pragma once
 
 #include <cstdint>

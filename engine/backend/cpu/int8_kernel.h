@@ -34,7 +34,7 @@ struct Int8Block {
 struct Int8Kernel {
   const char* name;  // "avx512-vnni", "avx-vnni", "avx2", "portable"
   bool (*supported)();
-  // What `multiply` wants each code XORed with: 0x80 makes -127 .. 127 an unsigned 1 .. 255.
+  // XOR mask that `multiply` expects on each code: 0x80 makes -127 .. 127 an unsigned 1 .. 255.
   uint8_t flip;
   // Writes `count` codes XOR `flip`; returns the scale.
   float (*quantize)(const float* x, int64_t count, uint8_t flip, uint8_t* codes);

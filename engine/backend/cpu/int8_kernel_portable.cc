@@ -1,4 +1,4 @@
-// The int8 kernel in plain C++, for processors without one of their own.
+// The int8 kernel in plain C++, for processors without a special one.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -60,7 +60,7 @@ class Int8Matrix {
   // --- for kernels ---
   const int8_t* panel(int64_t panel) const { return codes_.get() + panel * panel_bytes(); }
   int64_t panel_bytes() const { return groups() * kGroupBytes; }
-  // Group 0 of a row; the next one is kGroupBytes behind.
+  // Group 0 of a row; the next one follows after kGroupBytes.
   const int8_t* row(int64_t row) const {
     return panel(row / kPanelRows) + row % kPanelRows * kGroupColumns;
   }

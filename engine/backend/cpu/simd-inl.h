@@ -26,7 +26,7 @@ constexpr int64_t lanes(D) {
   return static_cast<int64_t>(hn::MaxLanes(D()));
 }
 
-// The first `count` lanes (0 <= count <= lanes) from memory, zeros behind them. Reads nothing past
+// The first `count` lanes (0 <= count <= lanes) from memory, zeros after them. Reads nothing past
 // p[count - 1].
 template <class D>
 HWY_INLINE hn::Vec<D> load_n(D d, const hn::TFromD<D>* p, int64_t count) {
@@ -84,7 +84,7 @@ HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
   return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
 }
 
-// y[i] = f(d, x[i]) for vectors x[i]; y may be x. f sees zeros in the lanes behind the end and its
+// y[i] = f(d, x[i]) for vectors x[i]; y may be x. f sees zeros in the lanes past the end and its
 // result is dropped.
 template <class T, class F>
 HWY_INLINE void map(const T* x, T* y, int64_t count, F&& f) {

@@ -1,4 +1,4 @@
-// What sets the supported cards apart for the choice of a kernel. No CUDA header.
+// Differences between the supported cards that decide the choice of a kernel. No CUDA header.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Copies between the GPUs of one process: the third symbol of libtrafo_cuda.so fills a table of its
-// own. Plain structs and pointers only, as in plugin_api.h, whose TRAFO_KERNEL_ABI covers this too.
+// Copies between the GPUs of one process: the third symbol of libtrafo_cuda.so fills a separate
+// table. Plain structs and pointers only, as in plugin_api.h, whose TRAFO_KERNEL_ABI covers this
+// too.
 #pragma once
 
 #include "engine/backend/cuda/link_api.h"
@@ -19,13 +20,13 @@ struct CopyPiece {
 // meanwhile.
 struct CopyTable {
   LinkFunctions streams;
-  // `device` is that of PluginTable::open, for `size` ranks.
+  // `device` is the result of PluginTable::open, for `size` ranks.
   int32_t (*open_end)(void* device, int32_t size, void** end, Why why);
   // Lets the device read the memory of a peer's directly. Where the cards cannot do that, copies
   // pass through the host.
   int32_t (*reach)(void* end, const void* peer, Why why);
-  // Begins an exchange, in the device's stream or with `after` as in nccl_api.h. What is in this
-  // stream so far may be read by peers once it is done.
+  // Begins an exchange, in the device's stream or with `after` as in nccl_api.h. Peers may read the
+  // results of the work in this stream so far once it is done.
   int32_t (*offer)(void* end, int32_t after, Why why);
   // Copies what the peer, of number `rank`, has offered, in the stream of the newest offer().
   int32_t (*take)(void* end, int32_t rank, const void* peer, const CopyPiece* pieces, int32_t count,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kCopyOrigin = "copies";
 
-// What the links of a group share. Who calls an end of a peer holds the lock.
+// State that the links of a group share. Who calls an end of a peer holds the lock.
 struct CopyBoard {
   // From one rank to another. The newest offer is only replaced once it has been taken, and the
   // offering stream waits for that.

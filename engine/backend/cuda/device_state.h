@@ -1,4 +1,4 @@
-// What a kernel launcher gets: the device it runs on. CUDA side only.
+// The argument of kernel launchers: the device they run on. CUDA side only.
 #pragma once
 
 #include <cublasLt.h>
@@ -25,7 +25,7 @@ struct GemmEpilogues {
   int32_t (*alone)(DeviceState&, const GemmParams& p, const void* product);
 };
 
-// The second stream, with memory of its own for the kernels that run there.
+// The second stream, with separate memory for the kernels that run there.
 struct SideLane {
   static constexpr int kSlots = 8;  // SideStream::kSlots
   cudaStream_t stream = nullptr;    // made on first use

@@ -105,7 +105,7 @@ int32_t run_cublaslt(DeviceState& device, const GemmParams& p, bool& found) {
   return status == CUBLAS_STATUS_SUCCESS ? kSuccess : blas_failed(device, status, "GEMM");
 }
 
-// Calls without an epilogue of their own; see gemm_kernels.h.
+// Calls that name no epilogue; see gemm_kernels.h.
 int32_t dispatch(DeviceState& device, const GemmParams& params) {
   if (params.m == 0 || params.n == 0 || params.batch == 0) return kSuccess;
   const GemmParams p = normalised(params);

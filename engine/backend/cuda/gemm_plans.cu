@@ -112,8 +112,8 @@ cublasStatus_t describe(const GemmParams& p, bool tf32, GemmPlan& plan, const Fp
   }
   if (fp8) {
     // Fast accumulation leaves sums in the tensor core, with 14 bits or so. That is enough beside
-    // the 3 bits of the factors, but not for gradients (E5M2): where one term is large, as that of
-    // the label, thousands of small ones would be cut off.
+    // the 3 bits of the factors, but not for gradients (E5M2): where one term is large, as the
+    // label's, thousands of small ones would be cut off.
     const bool fast = fp8->a == Fp8Format::e4m3 && fp8->b == Fp8Format::e4m3;
     set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(fast));
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, fp8->b_factor);
@@ -168,7 +168,7 @@ cublasStatus_t ask(DeviceState& device, const Alignments& at, const GemmPlan& pl
 }
 
 // The workspace of a kernel whose blocks draw their tiles from a counter. cuBLASLt clears it before
-// each launch, which is a node of its own in a graph and costs 2 us. The same kernels also divide
+// each launch, which is a separate node in a graph and costs 2 us. The same kernels also divide
 // their tiles without a counter, and are offered so where there is no workspace.
 bool draws_tiles(const Proposal& proposal) {
   constexpr size_t kCounterBytes = 16;

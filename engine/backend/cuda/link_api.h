@@ -1,6 +1,5 @@
-// What links between GPUs have in common: a second stream, marks in the first one, and a number
-// that the device writes once an exchange is done. Plain structs and pointers only, as in
-// plugin_api.h.
+// Common parts of links between GPUs: a second stream, marks in the first one, and a number that
+// the device writes once an exchange is done. Plain structs and pointers only, as in plugin_api.h.
 #pragma once
 
 #include "engine/backend/cuda/plugin_api.h"

@@ -3,7 +3,7 @@
 namespace trafo::cuda {
 namespace {
 
-// Of the highest priority: its few blocks should not queue up behind those of large kernels.
+// Of the highest priority: its few blocks should not wait for the blocks of large kernels.
 cudaError_t make_beside(LinkStreams& link) {
   if (link.beside) return cudaSuccess;
   int least = 0, greatest = 0;

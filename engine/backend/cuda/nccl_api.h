@@ -1,5 +1,5 @@
-// NCCL through libtrafo_cuda.so: its second symbol, which fills a table of its own. Plain structs
-// and pointers only, as in plugin_api.h. TRAFO_KERNEL_ABI, compared there, covers both.
+// NCCL through libtrafo_cuda.so: its second symbol, which fills a separate table. Plain structs and
+// pointers only, as in plugin_api.h. TRAFO_KERNEL_ABI, compared there, covers both.
 #pragma once
 
 #include "engine/backend/cuda/link_api.h"
@@ -16,7 +16,7 @@ struct NcclPiece {
   size_t bytes;
 };
 
-// A result beside those of plugin_api.h: what was begun has not reached the stream yet.
+// A result beside the ones of plugin_api.h: the work that was begun has not reached the stream yet.
 inline constexpr int32_t kNcclPending = 64;
 
 // A link is one rank's end of a communicator. No function waits, but for abort_link and close_link.
@@ -26,7 +26,7 @@ struct NcclTable {
   // Loads NCCL on the first call; `path` is for dlopen. The version is NCCL's: 22809 is 2.28.9.
   int32_t (*load)(const char* path, int32_t* version, Why why);
   int32_t (*new_id)(void* id, Why why);  // kNcclIdBytes
-  // Begins to join as one rank. `device` is that of PluginTable::open.
+  // Begins to join as one rank. `device` is the result of PluginTable::open.
   int32_t (*open_link)(void* device, const void* id, int32_t rank, int32_t size, void** link,
                        Why why);
   // Begins an exchange in the order of the device's stream; with `after` from 0 to kLinkMarks - 1

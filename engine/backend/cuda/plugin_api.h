@@ -79,7 +79,7 @@ struct PluginTable {
   // While on, GEMMs of float32 run in TF32 (engine/backend/tf32.h).
   void (*set_gemm_tf32)(void* device, int32_t on);
 
-  // What GemmTuner (engine/backend/gemm_tuner.h) needs.
+  // Functions for GemmTuner (engine/backend/gemm_tuner.h).
   int32_t (*measure_gemm)(void* device, const GemmParams* params, GemmTimes* times, Why why);
   void (*set_gemm_tuning)(void* device, int32_t on);
   void (*set_gemm_tuning_budget)(void* device, double seconds);
@@ -91,7 +91,7 @@ struct PluginTable {
   void (*set_gemm_choices)(void* device, const GemmChoice* choices, int32_t count,
                            int32_t refused_fails);
 
-  // What StreamDevice (engine/backend/stream_device.h) needs.
+  // Functions for StreamDevice (engine/backend/stream_device.h).
   int32_t (*allocate_pinned)(void* device, size_t bytes, void** pointer, Why why);
   void (*release_pinned)(void* device, void* pointer);
   int32_t (*copy_async)(void* device, void* target, const void* source, size_t bytes, Why why);
@@ -102,7 +102,7 @@ struct PluginTable {
   int32_t (*launch_graph)(void* device, void* graph, Why why);
   void (*release_graph)(void* device, void* graph);
   void (*set_dropout_step)(void* device, const uint32_t* step);
-  // What SideStream (engine/backend/side_stream.h) needs.
+  // Functions for SideStream (engine/backend/side_stream.h).
   int32_t (*enter_side)(void* device, Why why);
   int32_t (*leave_side)(void* device, int32_t slot, Why why);
   int32_t (*await_side)(void* device, int32_t slot, Why why);

@@ -9,9 +9,9 @@ namespace trafo::cuda {
 // Whether the card has a kernel for them.
 bool groups_gemms(const DeviceState& device);
 
-// Backend::grouped_gemm. On compute capability 9.0 one launch computes those of the GEMMs that
-// weight gradients of bf16 are; cuBLASLt the others. Sums have a fixed order, and the bits of a
-// GEMM do not depend on the others.
+// Backend::grouped_gemm. On compute capability 9.0 one launch computes the bf16 GEMMs that are
+// weight gradients; cuBLASLt the others. Sums have a fixed order, and the bits of a GEMM do not
+// depend on the others.
 int32_t grouped_gemm(DeviceState& device, std::span<const GemmParams> gemms);
 
 // Backend::sums_in_gemm.

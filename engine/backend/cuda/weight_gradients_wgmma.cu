@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const Problem& p = group.problems[number];
   const int row0 = (tile - p.first_tile) / p.column_tiles * kTileRows;
   const int column0 = (tile - p.first_tile) % p.column_tiles * Columns;
-  const int steps = (p.k + kTileDepth - 1) / kTileDepth;  // behind the last k come zeros
+  const int steps = (p.k + kTileDepth - 1) / kTileDepth;  // zeros follow the last k
   const bool summing = p.sums && column0 == 0;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < S::kStages; ++stage) {

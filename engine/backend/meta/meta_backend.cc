@@ -95,7 +95,7 @@ class RecordingBackend final : public MetaBackend, public StreamDevice, public S
   void fill_zero(void*, size_t) override {}
   void synchronize() override {}
   void gemm(const GemmParams&) override {}
-  // As on the device that it stands in for.
+  // As on the device that it represents.
   bool gemm_epilogues(DType dtype) const override {
     return device_.kind == DeviceKind::cuda && dtype == DType::bf16;
   }
@@ -126,7 +126,7 @@ class RecordingBackend final : public MetaBackend, public StreamDevice, public S
   void launch_graph(void*) override {}
   void release_graph(void*) noexcept override {}
   void set_dropout_step(const uint32_t*) override {}
-  // The lifetimes of tensors are those of a step with a second stream.
+  // Tensors live as long as in a step with a second stream.
   SideStream* side_stream() override { return device_.kind == DeviceKind::cpu ? nullptr : this; }
   void enter_side() override {}
   void leave_side(int) override {}

@@ -39,7 +39,7 @@ int32_t initialise(Why why) {
   int level = MPI_THREAD_SINGLE;
   if (there) {
     if (checked(MPI_Query_thread(&level), "MPI_Query_thread", why)) return 1;
-    // Trafo calls MPI on a thread of its own.
+    // Trafo calls MPI on a separate thread.
     if (level < MPI_THREAD_SERIALIZED)
       return tell(why, "MPI",
                   "the program has initialised it for one thread; it must ask MPI_Init_thread for "

@@ -1,6 +1,6 @@
-// What libtrafo_mpi.so gives the engine: the calls of MPI that a group needs. The library is built
-// for one MPI, whose handles are its own, so only C types cross. The engine makes all calls on one
-// thread (engine/dist/mpi_world.h).
+// Interface of libtrafo_mpi.so: the calls of MPI that a group needs. The library is built for one
+// MPI, whose handles are its own, so only C types cross. The engine makes all calls on one thread
+// (engine/dist/mpi_world.h).
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct PluginTable {
   // Whether it is done; then frees the request. received: the bytes of a receive, may be null.
   int32_t (*test)(Request* request, int32_t* done, int64_t* received, Why why);
   // A message that has come from `peer`, which may be kAnyPeer; its sender becomes *from, or
-  // kNoPeer if there is none.
+  // kNoPeer without a message.
   int32_t (*probe)(int32_t peer, int32_t tag, int32_t* from, int64_t* bytes, Why why);
   // Ends MPI, if start() initialised it.
   int32_t (*finish)(Why why);

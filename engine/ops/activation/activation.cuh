@@ -84,7 +84,7 @@ __device__ __forceinline__ float activation_gradient(float x, float dy) {
   }
 }
 
-// fn(std::integral_constant<Activation, kind>{}); false for a value that is none.
+// fn(std::integral_constant<Activation, kind>{}); false for any other value.
 template <class Fn>
 bool with_activation(Activation kind, Fn&& fn) {
   using std::integral_constant;

@@ -52,7 +52,7 @@ struct BackwardBody {
   }
 };
 
-// Whole packs, then what is left behind them; `at` makes a body from an index and a width.
+// Whole packs, then the remaining elements; `at` makes a body from an index and a width.
 template <int V, class At>
 int32_t launch_all(DeviceState& device, int64_t count, bool packed, const At& at,
                    const char* name) {

@@ -183,7 +183,7 @@ Tensor scatter(Context& context, const Tensor& x, int dim, const Tensor& index, 
       placed(context, kOp, x.shape(), d, contiguous(context, index), {}, x.dtype())
           .reshaped({x.numel()});
   const Tensor taken = compare(context, numbers, 0, Comparison::greater);
-  // Elements are numbered from one behind a zero that nobody takes.
+  // Elements are numbered from one, after a zero that nobody takes.
   const Tensor flat = reshape(context, src, {-1});
   const Tensor padded[] = {context.zeros({1}, x.dtype()), flat};
   const Tensor chosen = gathered(context, kOp, ops::concat(context, padded, 0), 0, numbers);

@@ -30,7 +30,7 @@ struct GatherForwardParams {
 // out[place of p] += dout[p]; without dout, the number of p plus one in the flat index is written
 // there, of the last p that leads there.
 struct GatherBackwardParams {
-  DType dtype;  // of dout; that of out is its stat_dtype
+  DType dtype;  // of dout; out has its stat_dtype
   int32_t rank;
   int64_t shape[kMaxRank];  // of the index, without the dimension
   int64_t out_strides[kMaxRank];

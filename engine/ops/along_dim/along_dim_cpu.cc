@@ -82,7 +82,7 @@ void place(ThreadPool& pool, const GatherBackwardParams& p) {
   });
 }
 
-// Sums of float32 are kept in float64, those of int32 wrap around.
+// Sums of float32 are kept in float64, sums of int32 wrap around.
 template <class T>
 using SumOf = std::conditional_t<std::is_same_v<T, int32_t>, uint32_t, double>;
 

@@ -132,7 +132,7 @@ __device__ bool before(const Candidate<V>& a, const Candidate<V>& b, bool smalle
   return a.at < b.at;
 }
 
-// One block a column, one pass for each of the k elements: the best behind the one found last.
+// One block a column, one pass for each of the k elements: the best after the one found last.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     largest(int64_t size, int64_t inner, int64_t k, bool smallest, const T* x, int32_t* ids) {

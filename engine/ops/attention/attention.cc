@@ -55,8 +55,8 @@ bool same_gradient(const Tensor& a, const Tensor& b) {
   return same_tensor(a, b) || (a.variable() && a.variable() == b.variable());
 }
 
-// Where the gradients of q, k and v go: the distinct tensors behind them, and which of those each
-// one is.
+// Where the gradients of q, k and v go: the distinct tensors that hold them, and the tensor of
+// each.
 struct Sources {
   std::vector<Tensor> tensors;
   std::array<size_t, 3> of{};
@@ -168,7 +168,7 @@ void attention_backward(Backward& b, const Saved& saved) {
     const GradTarget& target = targets[sources.of[role]];
     if (!target.buffer.defined()) continue;
     GradColumns& grad = grads[role];
-    if (sources.overlaps(role)) {  // through a matrix of its own, added below
+    if (sources.overlaps(role)) {  // through a separate matrix, added below
       grad.buffer =
           context.empty({target.buffer.dim(0), sources.width[role]}, target.buffer.dtype());
       grad.data = grad.buffer.raw();
@@ -206,7 +206,7 @@ void attention_backward(Backward& b, const Saved& saved) {
     p.dk_by_head = p.dk ? dk_by_head.raw() : nullptr;
     p.dv_by_head = p.dv ? dv_by_head.raw() : nullptr;
   }
-  // Of a gradient that is those of q, k and v side by side.
+  // Part of a gradient that holds the gradients of q, k and v side by side.
   const bool whole = count == 1 && !sources.any_overlap(0) && p.kv_heads == p.heads &&
                      targets[0].buffer.defined() &&
                      sources.used_columns(0) == targets[0].buffer.dim(1);

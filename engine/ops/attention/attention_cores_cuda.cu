@@ -15,7 +15,7 @@ __host__ __device__ constexpr int score_pitch(int rows) {
   return static_cast<int>(cuda_cores_score_pitch(rows));
 }
 
-// Rows of x into a tile; zeros behind `rows` and `width`.
+// Rows of x into a tile; zeros after `rows` and `width`.
 template <class T, int Rows>
 __device__ __forceinline__ void load_tile(const T* x, int64_t stride, int rows, int width,
                                           bool vectors, float* tile, int pitch) {
@@ -251,8 +251,8 @@ __device__ __forceinline__ void score_gradients(const AttentionProblem& a,
       const int key = k0 + tx + 16 * j;
       float p = 0, ds = 0;
       if (key < visible) {
-        // The score is rounded as it was in forward: what is left of its error cancels with that of
-        // log_sum, and the only key of a row gets exactly 1.
+        // The score is rounded as it was in forward: the rest of its error cancels with the error
+        // of log_sum, and the only key of a row gets exactly 1.
         p = expf(__fmul_rn(s[i][j], a.scale) - log_sum);
         float gradient = dp[i][j], dropped = p;
         if (a.dropout.threshold != 0) {

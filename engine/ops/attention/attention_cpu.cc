@@ -125,7 +125,7 @@ struct RowState {
   T maximum, sum;
 };
 
-// Turns a row of scores into exp(scale * score - maximum), zeros behind `visible`, and returns the
+// Turns a row of scores into exp(scale * score - maximum), zeros after `visible`, and returns the
 // new statistics. `shrink` receives the factor for everything gathered before.
 template <class T>
 RowState<T> softmax_row(T* row, int64_t visible, int64_t padded, T scale_factor, RowState<T> state,
@@ -172,7 +172,8 @@ HWY_INLINE void weighted_sum(const T* weights, const T* v, int64_t stride, int64
     hn::StoreU(hn::Mul(sum[i], hn::Set(d, factor)), d, out + i * lanes(d));
 }
 
-// Asks for the keys and values of a sequence, which lie elsewhere than those of the one before.
+// Asks for the keys and values of a sequence, which are not beside the keys and values of the
+// previous sequence.
 template <class T>
 void prefetch_keys_values(const AttentionForwardParams& p, int64_t sequence) {
   if (sequence >= p.sequences) return;

@@ -1,6 +1,6 @@
 // Gradients of keys and values that several query heads share. The kernels of attention work on one
 // query head a block, so each query head writes its own dk and dv to a workspace; the kernel below
-// adds those of a group in ascending order of heads, in float32.
+// adds the gradients of a group in ascending order of heads, in float32.
 #include "engine/backend/cuda/device/rows.cuh"
 #include "engine/ops/attention/attention_cuda.cuh"
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// Gradients of keys, and those of values.
+// Gradients of keys, then of values.
 template <class T>
 struct GroupSums {
   const T* by_head[2];  // [rows, kv_heads * group * head_dim]; null: nothing to do

@@ -1,8 +1,8 @@
 // Which kernel computes attention: the first row of kAttentionKernels whose conditions all hold.
 //
 // The CUDA and the CPU code dispatch by this table, tests enumerate it, and the page
-// docs/kernel-selection.md is generated from it. To find the kernel of a problem, read the rows
-// from the top.
+// docs/reference/kernel-selection.md is generated from it. To find the kernel of a problem, read
+// the rows from the top.
 #pragma once
 
 #include <cstdint>

@@ -100,14 +100,14 @@ __device__ __forceinline__ Quad load_left(const MmaTile<D>& tile, int row, int k
   return load_matrices((tile.at(lane % 16, lane / 16) ^ 32u * k) + row * D * 2);
 }
 // Right operand of x tile^T: x[0], x[1] for the tile's rows row .. row + 7 as columns of the
-// result, x[2], x[3] for the eight behind; the tile's columns 16 k .. 16 k + 15 are summed over.
+// result, x[2], x[3] for the next eight; the tile's columns 16 k .. 16 k + 15 are summed over.
 template <int D>
 __device__ __forceinline__ Quad load_right_rows(const MmaTile<D>& tile, int row, int k) {
   const int lane = threadIdx.x % 32;
   return load_matrices((tile.at(lane % 8 + lane / 16 * 8, lane / 8 % 2) ^ 32u * k) + row * D * 2);
 }
 // Right operand of x tile: rows row .. row + 15 are summed over; x[0], x[1] for the tile's columns
-// 16 n .. 16 n + 7, x[2], x[3] for the eight behind.
+// 16 n .. 16 n + 7, x[2], x[3] for the next eight.
 template <int D>
 __device__ __forceinline__ Quad load_right_columns(const MmaTile<D>& tile, int row, int n) {
   const int lane = threadIdx.x % 32;
@@ -149,8 +149,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8). Called
-// by all `Threads` threads.
+// Starts copying rows of x into a tile: zeros after `rows` and `width` (a multiple of 8). Called by
+// all `Threads` threads.
 template <int D, int Rows, int Threads>
 __device__ __forceinline__ void copy_tile(const MmaTile<D>& tile, const bf16* x, int64_t stride,
                                           int rows, int width) {

@@ -1,5 +1,5 @@
 // Backward of attention in bfloat16 on the tensor cores, without atomics: keys' and queries'
-// gradients are gathered by kernels of their own, each of which recomputes the probabilities.
+// gradients are gathered by separate kernels, each of which recomputes the probabilities.
 #include "engine/ops/attention/attention_mma.cuh"
 
 namespace trafo::cuda {
@@ -7,7 +7,7 @@ namespace {
 
 // ForKeys: a block for each tile of keys gathers dk = ds^T q and dv = p^T dout over the tiles of
 // queries. Otherwise: a block for each tile of queries gathers dq = ds k over the tiles of keys.
-// "Own" rows are those of the block's tile, 16 for each warp, "other" ones are streamed; scores
+// "Own" rows are the rows of the block's tile, 16 for each warp, "other" ones are streamed; scores
 // stand as [own, other], the layout of a left operand.
 template <int D, bool ForKeys, bool Dropping>
 __global__ void __launch_bounds__(kMmaThreads)
@@ -252,7 +252,7 @@ int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, floa
                             static_cast<const bf16*>(p.out), static_cast<const bf16*>(p.dout),
                             static_cast<const float*>(p.lse), delta);
   };
-  // The queries' kernel leaves delta behind for the keys'.
+  // The queries' kernel leaves delta for the keys'.
   int32_t result = kSuccess;
   if (p.dq && p.max_queries > 0)
     result = run(dropping ? backward_kernel<D, false, true> : backward_kernel<D, false, false>,

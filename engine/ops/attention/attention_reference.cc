@@ -15,8 +15,8 @@
 namespace trafo::ops {
 namespace {
 
-// out[i] = x[from[i]] for x [rows, columns]. The gradient of row r is that of out[to[r]]. Padding
-// rows of `out` repeat a row and give it no gradient.
+// out[i] = x[from[i]] for x [rows, columns]. Row r has the gradient of out[to[r]]. Padding rows of
+// `out` repeat a row and give it no gradient.
 Tensor moved_rows(Context& context, const Tensor& x, const Tensor& from, const Tensor& to) {
   const auto move = [](Context& ctx, const Tensor& source, const Tensor& index, void* target) {
     GatherRowsParams p{};

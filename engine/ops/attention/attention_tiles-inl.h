@@ -32,7 +32,7 @@ struct TileA {
   int64_t row_stride, depth_stride;
 };
 
-// C[0 .. kRows, 0 .. kVectors * lanes) of a product; rows at and behind `rows` repeat the last one.
+// C[0 .. kRows, 0 .. kVectors * lanes) of a product; rows at and after `rows` repeat the last one.
 template <int kRows, int kVectors, class T>
 HWY_INLINE void multiply_block(int64_t rows, int64_t depth, const TileA<T>& a, const T* b,
                                int64_t b_stride, bool accumulate, T* c, int64_t c_stride) {
@@ -65,7 +65,7 @@ HWY_INLINE void multiply_block(int64_t rows, int64_t depth, const TileA<T>& a, c
 }
 
 // C[rows, columns] (+)= A B. `columns` is a multiple of the lanes; C has round_up(rows, kTileRows)
-// rows, of which those behind `rows` receive copies of the last one.
+// rows, of which the rows after `rows` receive copies of the last one.
 template <class T>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const TileA<T>& a, const T* b,
               int64_t b_stride, bool accumulate, T* c, int64_t c_stride) {

@@ -21,7 +21,7 @@ struct Panels {
   uint32_t base;  // address in the shared window
 };
 
-// Starts copying rows of x into a tile: zeros behind `rows` and `width` (a multiple of 8).
+// Starts copying rows of x into a tile: zeros after `rows` and `width` (a multiple of 8).
 template <int Threads, int D, int Rows>
 __device__ __forceinline__ void copy_panels(const Panels<D, Rows>& tile, const bf16* x,
                                             int64_t stride, int rows, int width) {

@@ -1,7 +1,7 @@
 // Backward of attention in bfloat16 for compute capability 9.0a, in the two passes of
-// attention_mma_backward_cuda.cu: keys' and queries' gradients by kernels of their own, no atomics.
-// The blocks of a multiprocessor work independently, so the exponentials of one overlap with the
-// matrix instructions of another.
+// attention_mma_backward_cuda.cu: keys' and queries' gradients by separate kernels, no atomics. The
+// blocks of a multiprocessor work independently, so the exponentials of one overlap with the matrix
+// instructions of another.
 #include "engine/ops/attention/attention_wgmma.cuh"
 
 namespace trafo::cuda {
@@ -235,7 +235,7 @@ int32_t run_pass(DeviceState& device, const AttentionBackwardParams& p, float* d
 
 template <int D>
 int32_t run_backward(DeviceState& device, const AttentionBackwardParams& p, float* delta) {
-  // The queries' kernel leaves delta behind for the keys'.
+  // The queries' kernel leaves delta for the keys'.
   int32_t result = kSuccess;
   if (p.dq && p.max_queries > 0) result = run_pass<D, false>(device, p, delta);
   if (result == kSuccess && (p.dk || p.dv) && p.max_keys > 0)

@@ -1,12 +1,11 @@
 // The order of the items of attention_wgmma_ordered_backward_cuda.cu, and the sums they add to.
 //
 // Most heads have their tiles of keys in descending order and walk the queries upwards. Of items
-// that start together, each then reaches a tile of queries one turn behind the one before it, so it
+// that start together, each then reaches a tile of queries one turn after the previous one, so it
 // hardly ever waits. But the longest items come last. So the last heads go side by side, their
-// longest items first, and walk the queries downwards.
-// An item waits only for items of lower numbers, and a block takes its items in ascending order. So
-// the unfinished item with the lowest number is worked on and waits for none: there is no deadlock,
-// however few blocks run at a time.
+// longest items first, and walk the queries downwards. An item waits only for items of lower
+// numbers, and a block takes its items in ascending order. So the unfinished item with the lowest
+// number is worked on and waits for none: there is no deadlock, however few blocks run at a time.
 #pragma once
 
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
@@ -29,7 +28,7 @@ struct Place {
   uint32_t number;
   int query, key, queries, keys;
 
-  // The head among those of all sequences, and the tile of keys. Whether it is one of the last.
+  // The head among the heads of all sequences, and the tile of keys. Whether it is one of the last.
   __device__ __forceinline__ bool find(const Schedule& s, int& head, int& tile) const {
     const int at = static_cast<int>(number), first = s.heads - s.side_by_side;
     const int rest = at - first * s.tiles;
@@ -41,8 +40,8 @@ struct Place {
 };
 
 // In scratch memory. `sums`: [heads, query_rows, 64], the columns of a row in the order of
-// sum_place(). `turns`: how many items have added, [sequences * heads, tiles of queries, 2], and
-// behind them how many items have been taken.
+// sum_place(). `turns`: how many items have added, [sequences * heads, tiles of queries, 2], then
+// how many items have been taken.
 struct Workspace {
   float* delta;  // [query_rows, heads]
   float* sums;
@@ -51,7 +50,7 @@ struct Workspace {
   __device__ __forceinline__ uint32_t* taken() const { return turns + turn_count - 1; }
 };
 
-// What a block works on.
+// Work item of a block.
 struct Work {
   AttentionItem item;
   bool downwards;    // tiles of queries
@@ -120,7 +119,7 @@ __device__ __forceinline__ void load_bulk(uint32_t to, const float* from, uint32
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
-// What this thread has seen in device memory is seen by its later copies.
+// Later copies of this thread see the values that it has seen in device memory.
 __device__ __forceinline__ void fence_copies() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
@@ -136,7 +135,8 @@ __device__ __forceinline__ void wait_bulk() {
 }
 
 // Where a thread's sums of columns 16 j + 2 t, the next, 16 j + 8 + 2 t and the next stand in row
-// `row` of a warpgroup's part: side by side, and those of two neighbouring rows in different banks.
+// `row` of a warpgroup's part: side by side, and the sums of two neighbouring rows in different
+// banks.
 __device__ __forceinline__ int sum_place(int row, int j, int t) {
   return row * kWidth + 16 * (j ^ (row & 3)) + 4 * t;
 }

@@ -281,7 +281,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
       continue;
     }
     if (own < kRows) {
-      // Rows behind the last may hold NaN, and 0 * NaN is not 0.
+      // Rows after the last may hold NaN, and 0 * NaN is not 0.
       clear_rows(keys, own, group_thread);
       clear_rows(values, own, group_thread);
       wgmma_publish();

@@ -1,7 +1,7 @@
 // Backward of attention in bfloat16 for compute capability 9.0a, long sequences of wide heads, in
 // the two passes of attention_wgmma_backward_cuda.cu. A producer loads the streamed tiles by TMA,
 // once for all warpgroups of the block. L2 traffic is half (keys' gradients) or a third (queries')
-// of that of one warpgroup a block.
+// of the traffic with one warpgroup a block.
 #include "engine/ops/attention/attention_wgmma_pipeline.cuh"
 
 namespace trafo::cuda {
@@ -47,7 +47,7 @@ struct Room {
   }
 };
 
-// What a block works on.
+// Work item of a block.
 template <bool ForKeys>
 struct Work {
   AttentionItem item;
@@ -174,7 +174,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a,
     const typename S::Other tile_a = room.other(stage, 0), tile_b = room.other(stage, 1);
     const int rows = (ForKeys ? item.queries : item.keys) - first;
     if (rows < 64) {
-      // Rows behind the last may hold NaN, and 0 * NaN is not 0.
+      // Rows after the last may hold NaN, and 0 * NaN is not 0.
       clear_rows(tile_a, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
       clear_rows(tile_b, rows, static_cast<int>(threadIdx.x) % kWarpgroup);
       wgmma_publish();
@@ -330,7 +330,7 @@ int32_t attention_backward_pipeline(DeviceState& device, const AttentionBackward
       query_map(queries.own_b, p.dout, width, kQueries) &&
       kv_map(queries.other_a, p.k, p.k_stride, 64) && kv_map(queries.other_b, p.v, p.v_stride, 64);
   if (!taken) return kSuccess;
-  // The queries' kernel leaves delta behind for the keys'.
+  // The queries' kernel leaves delta for the keys'.
   int32_t result = kSuccess;
   if (p.dq) result = run_pass<false>(device, p, queries, delta);
   if (result == kSuccess && (p.dk || p.dv)) result = run_pass<true>(device, p, keys, delta);

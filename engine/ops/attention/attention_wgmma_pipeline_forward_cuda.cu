@@ -79,7 +79,7 @@ struct Schedule {
   }
 };
 
-// What a block works on; the same in all of its threads.
+// Work item of a block; the same in all of its threads.
 template <int D>
 struct Work {
   AttentionItem item;
@@ -267,7 +267,7 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
     const auto release = [&](int which, int n) {
       give_back(room.empty(which, (filled + static_cast<uint32_t>(n)) % S::kStages));
     };
-    // Rows behind the last key may hold NaN, and 0 * NaN is not 0.
+    // Rows after the last key may hold NaN, and 0 * NaN is not 0.
     const auto wait_values = [&](int n) {
       const typename S::Keys tile = wait_full(1, n);
       const int keys = item.keys - n * S::kKeys;
@@ -334,8 +334,8 @@ __device__ __forceinline__ void consume(const AttentionProblem& a, const Schedul
         mask(s, n);
         const bool grown = state.absorb(s, scale);
         pin(s);
-        // ptxas moves a wait ahead of the exponentials unless a branch stands between them; this
-        // one is taken by all of the warpgroup, as a wait demands, which `grown` is not.
+        // ptxas moves a wait ahead of the exponentials unless a branch separates them; this one is
+        // taken by all of the warpgroup, as a wait demands, which `grown` is not.
         if (a.heads > 0) {
           wgmma_wait<0>();
           pin(gathered);

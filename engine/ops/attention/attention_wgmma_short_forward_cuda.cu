@@ -28,8 +28,8 @@ __device__ constexpr int halves(int rows) {
   return (rows + 63) / 64;
 }
 
-// 64 queries, from `first` on, which see none but the first Keys keys. `await_values` comes back
-// when those of the values are there.
+// 64 queries, from `first` on, which see none but the first Keys keys. `await_values` returns when
+// the values are there.
 template <int Keys, class Await>
 __device__ __forceinline__ void attend(const AttentionProblem& a, const AttentionItem& item,
                                        const Tile& queries, const Panels<kWidth, Keys>& keys,
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kWarpgroup, kBlocksPerMultiprocessor)
   const auto await_values = [&] {
     wait_barrier(values_full, 0);
     if (cleared || item.keys == kRows) return;
-    // Rows behind the last key may hold NaN, and 0 * NaN is not 0.
+    // Rows after the last key may hold NaN, and 0 * NaN is not 0.
     clear_rows(values, item.keys, static_cast<int>(threadIdx.x));
     wgmma_publish();
     __syncthreads();

@@ -48,7 +48,7 @@ Tensor bias_act_dropout(Context& context, const Tensor& x, const Tensor& bias, A
   if (!context.needs_grad({in, vector})) return y;
 
   // ReLU's output shows where its argument was positive and, where it is dropped, the gradient is
-  // zero anyway: y is kept, which the product behind keeps as well, and x goes.
+  // zero anyway: y is kept, which the next GEMM keeps as well, and x is freed.
   const bool from_output = kind == Activation::relu;
   const Tensor kept = from_output ? y.detach() : in.detach();
   const Tensor kept_bias = vector.defined() && !from_output ? vector.detach() : Tensor{};

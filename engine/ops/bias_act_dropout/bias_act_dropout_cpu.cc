@@ -42,8 +42,8 @@ void backward(ThreadPool& pool, const BiasActDropoutBackwardParams& p) {
   const int64_t grain = rows_per_partial(p.rows, p.width);
   const int64_t blocks = (p.rows + grain - 1) / grain;
   thread_local Scratch scratch;
-  // A block's sum and, behind all of those, that of the rows since the last flush: few roundings
-  // happen at the size of the whole sum.
+  // The sums of the blocks, then the sum of the rows since the last flush: few roundings happen at
+  // the size of the whole sum.
   T* partials = scratch.get<T>(2 * blocks * p.width);
   constexpr int64_t kRun = 16;
   parallel_for_range(pool, p.rows, grain, [&](int64_t begin, int64_t end) {

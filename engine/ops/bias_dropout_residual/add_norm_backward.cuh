@@ -57,9 +57,9 @@ __device__ __forceinline__ void store_columns(float* out, const float (&in)[V]) 
 
 // A row is one pack for each of Lanes threads; rows of a block are `blocks` steps apart, so that
 // the sums over rows stay in registers to the end. Narrow rows share a block; a block of one row
-// has only the warps that the row needs. What a thread needs of its next rows is copied ahead into
-// its own slots of shared memory: no barrier, and the reduction of one row overlaps the loads of
-// the next.
+// has only the warps that the row needs. The data of a thread's next rows is copied ahead into its
+// own slots of shared memory: no barrier, and the reduction of one row overlaps the loads of the
+// next.
 inline constexpr int kAddNormStages = 3;
 template <int Lanes>
 inline constexpr int kAddNormThreads = Lanes < 256 ? 512 : Lanes;
@@ -71,7 +71,7 @@ int add_norm_threads(int64_t packs) {
 constexpr int add_norm_slot_bytes(int threads, bool dsum) {
   return kAddNormStages * (dsum ? 3 : 2) * threads * 16;
 }
-// Of a thread. The sums of 8 columns take more than those of 4, and a third sum more than two.
+// Of a thread. The sums of 8 columns take more than the sums of 4, and a third sum more than two.
 template <class T, int Lanes, bool kBranch>
 inline constexpr int kAddNormRegisters = sizeof(T) == 4 && !kBranch && Lanes == 512 ? 48 : 64;
 

@@ -1,5 +1,5 @@
-// sum = residual + dropout(x + bias), and optionally normed = layer_norm(sum). One
-// pass does all that stands between two sublayers of a transformer.
+// sum = residual + dropout(x + bias), and optionally normed = layer_norm(sum). One pass computes
+// everything between two sublayers of a transformer.
 //
 // x, residual [.., C]; bias [C] or undefined; gamma, beta [C] for the norm. Saved: sum, mean and
 // rstd [rows]. Backward adds the gradients of both outputs, then gives dresidual, dx (masked),
@@ -59,7 +59,7 @@ struct ResidualNorm {
   Tensor sum;
   Tensor normed;
   // Under Recompute::full, where nothing is recorded: what computes `normed` once more from `sum`.
-  // What is recorded under Recompute::selective has it in its variable.
+  // Variables that are recorded under Recompute::selective have it.
   std::function<Tensor(Context&)> recompute = nullptr;
 };
 ResidualNorm bias_dropout_residual_norm(Context& context, const Tensor& x, const Tensor& bias,

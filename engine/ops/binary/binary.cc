@@ -99,7 +99,7 @@ Tensor binary(Context& context, BinaryKind kind, const Tensor& a, const Tensor& 
                      linear_backward(back, kind, shape_a, shape_b);
                    });
   } else {
-    // a is read for the gradient of b alone; b for that of a, and always to divide.
+    // a is read for the gradient of b alone; b for the gradient of a, and always to divide.
     const Tensor kept = requires_grad(b) ? a.detach() : Tensor{};
     const bool reads_b = kind == BinaryKind::divide || requires_grad(a);
     context.record(op, {a, b}, {&out}, {{"a", kept}, {"b", b, reads_b}},

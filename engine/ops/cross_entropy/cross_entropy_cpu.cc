@@ -53,7 +53,7 @@ RowSums row_sums(const T* x, int64_t classes, bool want_mean) {
     const auto shift = hn::Set(d, maximum);
     const int64_t whole = count - count % lanes(d);
     T piece = sum_of(x + begin, whole, [&](auto, auto v) { return exp(d, hn::Sub(v, shift)); });
-    if (whole < count) {  // lanes behind the end count for nothing
+    if (whole < count) {  // lanes past the end do not count
       const auto e = exp(d, hn::Sub(load_n(d, x + begin + whole, count - whole), shift));
       const auto inside = hn::FirstN(d, static_cast<size_t>(count - whole));
       piece += reduce_sum(d, hn::IfThenElseZero(inside, e));
@@ -92,7 +92,7 @@ void row_gradient(const T* row, T* out, int64_t classes, int32_t label, T lse, T
   out[label] -= static_cast<T>(g * (1 - smoothing));
 }
 
-// A row of the gradient in FP8, and the zeros behind it.
+// A row of the gradient in FP8, and the zeros after it.
 template <class T>
 void put_fp8(const CrossEntropyForwardParams& p, int64_t row, T* gradient) {
   std::fill(gradient + p.classes, gradient + p.stride, T{0});

@@ -147,8 +147,9 @@ struct RowSums {
     combine<kWarps>();
   }
 
-  // Of the cluster, from those of its blocks. All threads have arrived once before: the shared
-  // memory of a block is there only once it runs. Behind this all blocks have read their shares.
+  // Statistics of the cluster, from the statistics of its blocks. All threads have arrived once
+  // before: the shared memory of a block is there only once it runs. After this all blocks have
+  // read their shares.
   __device__ __forceinline__ void combine_cluster(float (&shared)[3][kMostShares], int block,
                                                   int blocks) {
     wait_cluster();
@@ -204,7 +205,7 @@ struct Fp8Gradient {
   __device__ __forceinline__ void put(int64_t i, float v, float factor) const {
     values[i] = fp8_of<Fp8Format::e5m2>(v * factor);
   }
-  // The zeros behind row `t` of both gradients, fewer than threads.
+  // The zeros after row `t` of both gradients, fewer than threads.
   template <class T>
   __device__ __forceinline__ void clear_behind(T* row, int64_t t, const LossArgs& args) const {
     const int64_t c = args.classes + threadIdx.x;
@@ -255,8 +256,8 @@ __device__ __forceinline__ void forward_row(const ForwardArgs<T>& a) {
   const LossArgs& args = a.loss_args;
   const int64_t number = kShared ? blockIdx.x / blocks_in_cluster() : blockIdx.x;
   const int64_t rows = kShared ? gridDim.x / blocks_in_cluster() : gridDim.x;
-  // Gradients from the last row on: what the product before this has written last may still be in
-  // the cache, and the one behind it reads the first rows first.
+  // Gradients from the last row on: the last results of the previous GEMM may still be in the
+  // cache, and the next GEMM reads the first rows first.
   const int64_t t = kGradient ? rows - 1 - number : number;
   const int32_t label = a.labels[t];
   const T* row = a.logits + t * args.stride;

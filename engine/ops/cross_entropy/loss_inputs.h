@@ -1,4 +1,4 @@
-// What cross_entropy and linear_cross_entropy share: checked labels and weights, and sums of
+// Common parts of cross_entropy and linear_cross_entropy: checked labels and weights, and sums of
 // per-token losses.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace trafo {
 struct LossInputs {
   Tensor labels;   // [T], contiguous
   Tensor weights;  // [T], contiguous, without history, or undefined
-  // What the sum of the weighted losses is multiplied with: options.scale, for a mean divided by
-  // the sum of the weights (0 for a mean over nothing).
+  // Factor of the sum of the weighted losses: options.scale, for a mean divided by the sum of the
+  // weights (0 for a mean over nothing).
   double scale;
 };
 
@@ -21,7 +21,7 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
 
 namespace ops {
 
-// What cross_entropy.h says of class_weights, made of cross_entropy without them.
+// The class_weights of cross_entropy.h, computed by cross_entropy without them.
 CrossEntropyOutput class_weighted_cross_entropy(Context& context, const Tensor& logits,
                                                 const Tensor& labels,
                                                 const CrossEntropyOptions& options);

@@ -6,8 +6,7 @@
 
 namespace trafo::cuda {
 
-// A row from its first 16-byte boundary on, and its edges: the elements before and behind the
-// packs.
+// A row from its first 16-byte boundary on, and its edges: the elements before and after the packs.
 template <class T>
 struct RowParts {
   static constexpr int W = kPackWidth<T>;
@@ -42,8 +41,8 @@ __host__ __device__ __forceinline__ int64_t share_of_packs(int64_t packs, int bl
   return ((packs + blocks - 1) / blocks + 7) / 8 * 8;
 }
 
-// What a block has of a row. kShared: the row is divided among the blocks of a cluster, and the
-// first has the edges.
+// A block's part of a row. kShared: the row is divided among the blocks of a cluster, and the first
+// has the edges.
 template <class T, bool kShared>
 struct RowShare {
   int block = 0, blocks = 1;

@@ -1,14 +1,14 @@
 // Cross-entropy of labels mixed with the divergence from a teacher: word-level distillation (Hinton
-// et al., arXiv 1503.02531; Kim and Rush, arXiv 1606.07947). With the logits x [T, V], those of the
-// teacher y [T, V], a share a and a temperature h:
+// et al., arXiv 1503.02531; Kim and Rush, arXiv 1606.07947). With the logits x [T, V], the
+// teacher's logits y [T, V], a share a and a temperature h:
 //   p = softmax(x_t / h), q = softmax(y_t / h)
 //   loss_t = (1 - a) c_t + a h^2 w_t sum_v q[v] (log q[v] - log p[v])
-//   dx = (1 - a) dc_t + g w_t a h (p - q)
-// c_t is the loss of cross_entropy.h, with its label smoothing, and w_t the weight of the row. The
-// gradient is that of Hinton's cross-entropy against q; the divergence lacks the entropy of q,
-// which is constant, and is 0 where both agree. Rows with an ignored label count for nothing. A
-// class that the teacher gives no probability, as for a logit of -infinity, counts for nothing in
-// the divergence. The teacher gets no gradient.
+// dx = (1 - a) dc_t + g w_t a h (p - q) c_t is the loss of cross_entropy.h, with its label
+// smoothing, and w_t the weight of the row. The gradient equals the gradient of Hinton's
+// cross-entropy against q; the divergence lacks the entropy of q, which is constant, and is 0 where
+// both agree. Rows with an ignored label count for nothing. A class that the teacher gives no
+// probability, as for a logit of -infinity, counts for nothing in the divergence. The teacher gets
+// no gradient.
 //
 // Saved for backward: the logits of both and kDistillationStats numbers a row: the largest logit,
 // the logs of the sums of e^(x - largest) and e^((x - largest) / h), and the largest logit of the
@@ -67,7 +67,7 @@ struct DistillationOptions {
 };
 
 // teacher_logits [T, V], of the dtype of the logits. Labels, reductions and errors as of
-// cross_entropy; nll is that of the labels.
+// cross_entropy; nll belongs to the labels.
 CrossEntropyOutput distillation(Context& context, const Tensor& logits,
                                 const Tensor& teacher_logits, const Tensor& labels,
                                 const DistillationOptions& options = {});

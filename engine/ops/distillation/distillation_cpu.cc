@@ -25,7 +25,7 @@ int64_t rows_per_block(int64_t classes) {
   return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, classes));
 }
 
-// The sum of f(d, x[i], y[i]); f may give anything in the lanes behind the end.
+// The sum of f(d, x[i], y[i]); f may give anything in the lanes past the end.
 template <class T, class F>
 HWY_INLINE T sum_of_both(const T* x, const T* y, int64_t count, F&& f) {
   const hn::ScalableTag<T> d;

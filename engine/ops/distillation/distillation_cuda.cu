@@ -17,7 +17,7 @@ __device__ __forceinline__ float power(float x) {
     return __expf(x);
 }
 
-// The largest logit, the sum of e^(x - top) and that of e^((x - top) / h).
+// The largest logit, the sums of e^(x - top) and of e^((x - top) / h).
 template <class T>
 struct SoftmaxSums {
   float top = Max::kIdentity;  // finite, so that exp(-infinity - top) is 0 and not NaN

@@ -40,8 +40,8 @@ void validate_indices(const Context& context, const Tensor& indices, int64_t lim
             host[t], " of token ", t, " is outside the table: it has entries 0 to ", limit - 1);
 }
 
-// What backward needs of one table. Sorting depends on nothing but the batch, so an accelerator
-// does it beside the forward pass.
+// Data of one table that backward needs. Sorting depends on nothing but the batch, so an
+// accelerator does it beside the forward pass.
 struct SortedTokens {
   Tensor order;  // [2, tokens] int32: entry and token of SortTokensParams; undefined: not wanted
   int64_t entries = 0;

@@ -23,8 +23,8 @@ struct EmbeddingForwardParams {
   void* y;
 };
 
-// Tokens in the order of the entry that they pick, those of one entry in token order:
-// entry[i] = indices[token[i]], which never decreases. 0 <= indices[t] < entries.
+// Tokens in the order of the entry that they pick, tokens of one entry in token order: entry[i] =
+// indices[token[i]], which never decreases. 0 <= indices[t] < entries.
 struct SortTokensParams {
   int64_t tokens, entries;
   const int32_t* indices;  // [tokens]
@@ -33,7 +33,8 @@ struct SortTokensParams {
 };
 
 // dtable[entry[i]] += scale * dy[token[i]] * mask, in the order of i. The gradient is complete: the
-// kernel zeroes it first unless `accumulate`. `dtype` is that of dy, dtable is stat_dtype(dtype).
+// kernel zeroes it first unless `accumulate`. `dtype` is the dtype of dy, dtable is
+// stat_dtype(dtype).
 struct EmbeddingBackwardParams {
   DType dtype;
   Dropout dropout;

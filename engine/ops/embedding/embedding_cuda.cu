@@ -17,7 +17,7 @@ constexpr int kGroup = 8;
 
 constexpr int kForwardThreads = 256;
 
-// W = kGroup: the width is a multiple of it and everything stands on 16 bytes. W = 1: anything.
+// W = kGroup: the width is a multiple of it and everything is aligned to 16 bytes. W = 1: anything.
 template <class T, int W>
 __device__ __forceinline__ void load_floats(const T* p, float (&x)[W]) {
   if constexpr (W == 1) {

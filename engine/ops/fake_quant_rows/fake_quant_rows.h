@@ -18,7 +18,7 @@
 
 namespace trafo {
 
-// A matrix [rows, width] of a workspace, `offset` elements behind its begin.
+// A matrix [rows, width] of a workspace, `offset` elements after its begin.
 struct MatrixPlace {
   int64_t offset, rows, width;
 };

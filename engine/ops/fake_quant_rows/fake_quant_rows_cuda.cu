@@ -72,7 +72,7 @@ template <class From, class To, int V, int kBits, int kMost>
 __global__ void __launch_bounds__(kThreads)
     fake_quant_rows_kernel(const From* x, To* y, const __grid_constant__ MatrixList<kMost> list) {
   constexpr int kWays = kLanes<kBits, V>, kStep = kWays * V, kHeld = kHeldPacks<kBits>;
-  int m = 0;  // the last matrix that does not begin behind this block
+  int m = 0;  // the last matrix that does not begin after this block
   if constexpr (kMost > 1) {
     int behind = list.count;
     while (behind - m > 1) {

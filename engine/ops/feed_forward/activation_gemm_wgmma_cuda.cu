@@ -2,9 +2,9 @@
 // with its derivative, before they are written.
 //
 // A block stays on its multiprocessor and works on tile after tile of C. One warpgroup brings the
-// operands with the copy engine, two multiply, each a tile of its own: one multiplies while the
-// other computes and writes its results. Two blocks form a cluster; they work on tiles one below
-// the other and bring half of B for both.
+// operands with the copy engine, two multiply, each a separate tile: one multiplies while the other
+// computes and writes its results. Two blocks form a cluster; they work on tiles one below the
+// other and bring half of B for both.
 #include "engine/backend/cuda/device/philox.cuh"
 #include "engine/backend/cuda/device/rows.cuh"
 #include "engine/backend/cuda/device/tensor_map.cuh"
@@ -156,7 +156,7 @@ __device__ __forceinline__ void halve_sums(float (&sum)[8], int lane) {
     sum[i] = kept + __shfl_xor_sync(0xffffffffu, sent, 4 * Half);
   }
 }
-// Sums over the eight lanes 4 g + t of a t; lane 4 g + t gets that of sum[g].
+// Sums over the eight lanes 4 g + t of a t; lane 4 g + t gets the total of sum[g].
 __device__ __forceinline__ float sum_columns(float (&sum)[8], int lane) {
   halve_sums<4>(sum, lane);
   halve_sums<2>(sum, lane);

@@ -69,7 +69,7 @@ GemmParams product(const Tensor& x, const Tensor& weight, const Tensor& y, int64
   return p;
 }
 
-// What backward needs. x and `active` may have to be computed again.
+// Data that backward needs. x and `active` may have to be computed again.
 struct Saved {
   SavedTensor x;
   Tensor up, bias, down;

@@ -82,7 +82,7 @@ struct Fp8Operand {
   }
 };
 
-// A matrix [rows, columns] with zeros behind its rows and columns, see Fp8Item.
+// A matrix [rows, columns] with zeros after its rows and columns, see Fp8Item.
 struct Fp8Matrix {
   Fp8Format format = Fp8Format::e4m3;
   int64_t rows = 0, columns = 0;
@@ -107,7 +107,7 @@ Fp8Matrix fp8_matrix(Context& context, Fp8Format format, int64_t rows, int64_t c
 // `x` [rows, columns] with its scale.
 Fp8Matrix to_fp8(Context& context, const char* op, const Tensor& x, Fp8Format format,
                  Fp8Copies copies);
-// What fp8_quantize does for this matrix.
+// The work of fp8_quantize for this matrix.
 Fp8Item fp8_item(const Tensor& x, const Fp8Matrix& matrix);
 // c [rows, b.rows] (+)= the first `rows` of a, times b^T (+ bias [b.rows], if defined).
 void fp8_product(const Context& context, const char* op, const Fp8Operand& a, const Fp8Operand& b,

@@ -18,9 +18,9 @@ constexpr int kThreads = 256;
 
 // --- The largest magnitude, in two stages ---
 
-// Bits of the largest magnitude as a float32, of part `part` of `parts` of v: in thread 0. Parts
-// go from the end of v to its beginning: what was written last may still be in the cache, and the
-// reader behind this begins at the beginning.
+// Bits of the largest magnitude as a float32, of part `part` of `parts` of v: in thread 0. Parts go
+// from the end of v to its beginning: the end was written last and may still be in the cache, and
+// the next reader begins at the beginning.
 template <class T>
 __device__ __forceinline__ uint32_t largest_of_part(const T* v, int64_t count, int part, int parts,
                                                     uint32_t (&shared)[kThreads / 32]) {
@@ -174,7 +174,7 @@ struct Eight {
 #pragma unroll
     for (int k = 0; k < kParts; ++k) parts[k] = load_held<T, kStep>(at + k * kStep);
   }
-  // The first `inside` of them, zeros behind.
+  // The first `inside` of them, zeros after them.
   __device__ __forceinline__ void load(const T* at, int inside) {
     T elements[kPackColumns];
 #pragma unroll
@@ -195,7 +195,7 @@ struct Eight {
   }
 };
 
-// The first `inside` of eight bytes, zeros behind.
+// The first `inside` of eight bytes, zeros after them.
 __device__ __forceinline__ uint2 first_bytes(uint2 bytes, int inside) {
   const uint64_t mask = inside >= kPackColumns ? ~uint64_t{0} : (uint64_t{1} << (8 * inside)) - 1;
   return {bytes.x & static_cast<uint32_t>(mask), bytes.y & static_cast<uint32_t>(mask >> 32)};
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kThreads)
   const Fp8Item& m = a.items[item];
   const int block = static_cast<int>(blockIdx.x) - a.first_tile[item];
   // One end of x may still be in the cache: its end if it was written in order and not read since,
-  // its beginning behind largest_of_items.
+  // its beginning after largest_of_items.
   const auto tile = static_cast<uint32_t>(
       m.largest ? a.first_tile[item + 1] - a.first_tile[item] - 1 - block : block);
   const Divider& tiles_of_row = a.tiles_of_row[item];

@@ -39,7 +39,7 @@ Shape with_last(const Shape& shape, int64_t last) {
   return result;
 }
 
-// What backward needs of x: its transposed copy, or how to get x again.
+// The form of x that backward needs: its transposed copy, or how to get x again.
 struct Fp8Input {
   Fp8Matrix narrow;  // without copies where `recomputed` is set
   SavedTensor recomputed;

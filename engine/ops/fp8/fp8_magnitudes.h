@@ -11,9 +11,9 @@ namespace trafo::ops {
 
 class Fp8Magnitudes {
  public:
-  // Until it is destroyed, ops on this context and thread leave largest magnitudes behind. Does
-  // nothing unless they are `wanted`, and on the CPU, whose kernels leave none. It takes memory of
-  // the context, and one thread has one at a time.
+  // Until it is destroyed, ops on this context and thread record largest magnitudes. Does nothing
+  // unless they are `wanted`, and on the CPU, whose kernels leave none. It takes memory of the
+  // context, and one thread has one at a time.
   Fp8Magnitudes(const Context& context, bool wanted);
   ~Fp8Magnitudes();
   Fp8Magnitudes(const Fp8Magnitudes&) = delete;
@@ -28,7 +28,7 @@ class Fp8Magnitudes {
   static void forget(const Context& context, const Tensor& tensor);
 
   // Bits of the largest magnitude of x, in the memory of the device. Null if no kernel left it, or
-  // x was written to since. Views with all elements have that of the tensor.
+  // x was written to since. Views with all elements have the magnitude of the tensor.
   static const uint32_t* find(const Context& context, const Tensor& x);
   // How often find() has found it.
   int64_t found() const { return found_; }

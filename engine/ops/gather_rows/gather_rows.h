@@ -8,7 +8,7 @@
 namespace trafo {
 
 // `width` leading elements of each row are copied, in each of `planes` matrices; strides are in
-// elements, those of rows >= width. What is read and what is written do not overlap.
+// elements, strides of rows are >= width. Source and destination do not overlap.
 struct GatherRowsParams {
   DType dtype;  // any
   int64_t x_rows, rows, width;

@@ -1,4 +1,4 @@
-// Statistics of a row, for layer norm alone and behind a residual connection. Compiled once a
+// Statistics of a row, for layer norm alone and after a residual connection. Compiled once a
 // target.
 #if defined(TRAFO_OPS_LAYER_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAFO_OPS_LAYER_NORM_INL_H_
@@ -54,7 +54,7 @@ struct RowStatistics {
   T shifted_mean;
   T rstd;
   T mean() const { return shift + shifted_mean; }
-  // What backward and a second computation need; row `row` of arrays that may all be null.
+  // Values that backward and a second computation need; row `row` of arrays that may all be null.
   void store(int64_t row, void* mean_of_row, void* rstd_of_row, void* saved_mean) const {
     if (mean_of_row) {
       static_cast<T*>(mean_of_row)[row] = mean();

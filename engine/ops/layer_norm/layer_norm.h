@@ -62,7 +62,7 @@ Tensor layer_norm(Context& context, const Tensor& x, const Tensor& gamma, const 
 Tensor layer_norm_reference(Context& context, const Tensor& x, const Tensor& gamma,
                             const Tensor& beta, double epsilon);
 
-// What computes a norm of `x` once more, bit for bit (Variable::recompute).
+// Returns a function that computes a norm of `x` once more, bit for bit (Variable::recompute).
 std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& gamma,
                                                const Tensor& beta, const Tensor& saved_mean,
                                                const Tensor& rstd);

@@ -131,8 +131,9 @@ struct Centre {
     if constexpr (sizeof(T) == 2) return x - mean;
     return (x - mean) - rest;
   }
-  // What norm_apply takes the mean off with: the numbers that this used, not those that it was made
-  // of, as the compiler may fuse the product behind one of them.
+  // Stores the centre that norm_apply subtracts: the values that were used here, not their inputs.
+  // The compiler may fuse a multiplication into a computation from the inputs, which would round
+  // differently.
   __device__ __forceinline__ void store(float* parts) const {
     parts[0] = mean;
     parts[1] = sizeof(T) == 2 ? 0.0f : rest;

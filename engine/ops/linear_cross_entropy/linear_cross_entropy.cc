@@ -153,16 +153,17 @@ void project_rows(const Context& context, const Tensor& x, const Tensor& weight,
   context.backend().gemm(p);
 }
 
-// Most elements of the gradient of the logits are tiny beside that of the label. E5M2 has the
-// exponents for them: it goes from 1 down to 2^-31, E4M3 to 2^-17.
+// Most elements of the gradient of the logits are tiny beside the label's. E5M2 has the exponents
+// for them: it goes from 1 down to 2^-31, E4M3 to 2^-17.
 constexpr Fp8Format kDlogitsFormat = Fp8Format::e5m2;
 
-// What FP8 adds to it. Operands have the padding of V; logits and their gradient have it, too.
+// Additional buffers of FP8. Operands have the padding of V; logits and their gradient have it,
+// too.
 struct Fp8Work {
   const Fp8Matrix& weight;  // [V, C]
   Fp8Matrix x;              // [T, C]
   Tensor bias;              // [padded V] or undefined
-  Tensor dbias;             // [padded V] where that of the bias is wanted and V has padding
+  Tensor dbias;             // [padded V] where the bias gradient is wanted and V has padding
   Tensor dlogits;  // bytes [chunk, padded V]; undefined: dx is not a product of FP8 operands
   Tensor dlogits_scale;
 
@@ -223,7 +224,7 @@ struct Work {
     }
   }
 
-  // What both losses have.
+  // Members that both losses have.
   template <class Params>
   Params loss_params(int64_t begin, int64_t rows) const {
     const DType dtype = x.dtype(), sums = stat_dtype(dtype);
@@ -316,7 +317,7 @@ struct Work {
     launch(context, OpKernel::column_sum, kLinearCrossEntropyOp,
            ColumnSumParams{dtype, begin > 0 || (dbias.accumulate && !padded), rows, stride,
                            logits.raw(), sums.raw()});
-    // Those of the padding stay behind.
+    // The sums of the padding are not copied.
     if (padded && begin + rows == x.dim(0))
       launch(context, OpKernel::column_sum, kLinearCrossEntropyOp,
              ColumnSumParams{sums.dtype(), dbias.accumulate, 1, classes, sums.raw(),
@@ -324,7 +325,7 @@ struct Work {
   }
 };
 
-// The first chunk overwrites it; without rows there is none, and it is zero.
+// The first chunk overwrites it; without rows there is no chunk, and it is zero.
 Tensor gradient_like(Context& context, const Tensor& tensor, int64_t rows, DType dtype) {
   if (!tensor.defined() || !context.needs_grad({tensor})) return {};
   return rows > 0 ? context.empty(tensor.shape(), dtype) : context.zeros(tensor.shape(), dtype);
@@ -441,7 +442,7 @@ CrossEntropyOutput linear_cross_entropy(Context& context, const Tensor& x, const
   out.nll = scaled_sum(context, kLinearCrossEntropyOp, work.nll, inputs.scale);
   if (!wanted) return out;
   // The gradients leave with the node: handed over as they are for an upstream gradient of one.
-  // What has arrived already is not among them.
+  // Gradients that have arrived already are not among them.
   const auto still_to_go = [](const Tensor& parameter, const GradTarget& gradient) {
     const bool arrived = requires_grad(parameter) && gradient.buffer.defined() &&
                          same_tensor(gradient.buffer, parameter.variable()->grad);

@@ -6,7 +6,7 @@
 // upstream gradient, if it is not one. Reduction sum and mean only. dW is summed over chunks in row
 // order, so the result depends on the chunk size by rounding alone, never on the number of threads.
 //
-// With a teacher the loss is that of ops/distillation: the teacher's logits exist for a chunk, too.
+// With a teacher the loss is as in ops/distillation: the teacher's logits exist for a chunk, too.
 #pragma once
 
 #include <optional>
@@ -40,9 +40,9 @@ struct LinearCrossEntropyOptions {
   bool gradients_at_once = false;
   // The weight in E4M3 with both copies (ops/fp8). The logits and, where a gradient is wanted, dx
   // are then products of FP8 operands: x in E4M3, the gradient of the logits in E5M2. dW and db are
-  // those of the gradient before this rounding, in the dtype of x. With a teacher dx is as without
-  // FP8, and so are the teacher's logits. The width is a multiple of 16, x is float32 on the CPU
-  // and bfloat16 on CUDA, on cards from compute capability 8.9 on; anything else is
+  // computed from the gradient before this rounding, in the dtype of x. With a teacher dx is as
+  // without FP8, and so are the teacher's logits. The width is a multiple of 16, x is float32 on
+  // the CPU and bfloat16 on CUDA, on cards from compute capability 8.9 on; anything else is
   // INVALID_ARGUMENT or UNSUPPORTED. Is read before the call returns.
   const Fp8Matrix* fp8_weight = nullptr;
 };

@@ -1,12 +1,12 @@
 // y = base + D U^T in ranges of columns: the second half of a low-rank adapter (LoRA, Hu et al.,
-// arXiv 2106.09685). Range i of `ranges` gets the product of r columns of `down` and of its own
-// rows of `up`:
+// arXiv 2106.09685). Range i of `ranges` gets the product of r columns of `down` and of its rows of
+// `up`:
 //
 //   y[:, first_i : first_i + count_i] = base[...] + down[:, i r : (i + 1) r] up_i^T
 //
 // base [T, n], down [T, R r], up [sum of count_i, r], the rows of range 0 first; ranges must not
-// overlap. Columns outside of them are those of base. GEMMs that accumulate do the work. Backward:
-// dbase = dy, ddown_i = dy_i up_i, dup_i = dy_i^T down_i; it reads `down` and `up`.
+// overlap. Columns outside of them equal base. GEMMs that accumulate do the work. Backward: dbase =
+// dy, ddown_i = dy_i up_i, dup_i = dy_i^T down_i; it reads `down` and `up`.
 #pragma once
 
 #include <span>

@@ -8,7 +8,7 @@
 namespace trafo {
 
 // Sequences of unequal lengths in `sequences` * `length` rows: where row i of sequence b comes
-// from, and where the rows go. A row behind the end of its sequence repeats the last one of it.
+// from, and where the rows go. A row after the end of its sequence repeats the last one of it.
 struct PaddedRowsParams {
   int64_t sequences, length;  // no sequence is longer
   int64_t rows;               // that there are
@@ -56,7 +56,7 @@ Tensor visible_keys(Context& context, const VisibleKeysParams& without_out, cons
 Tensor one_hot(Context& context, const Tensor& labels, int64_t classes, int32_t ignore,
                DType dtype);
 
-// What dropout() multiplies a tensor of this shape with, 0 and 1 / (1 - p).
+// The mask by which dropout() multiplies a tensor of this shape, 0 and 1 / (1 - p).
 Tensor dropout_mask(Context& context, const Shape& shape, DType dtype, const Dropout& dropout);
 
 }  // namespace ops

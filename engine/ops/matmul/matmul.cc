@@ -22,7 +22,7 @@ struct Matrix {
   Matrix flipped() const { return {data, !transposed, ld, batch_stride}; }
 };
 
-// What `x` [.., rows, cols] is to a product, if its strides allow it.
+// `x` [.., rows, cols] as an operand of a GEMM, if its strides allow it.
 bool readable(const Tensor& x, Matrix& matrix) {
   const int rank = x.rank();
   const int64_t rows = x.dim(-2), cols = x.dim(-1);

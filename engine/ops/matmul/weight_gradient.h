@@ -18,10 +18,10 @@ struct GemmInput {
   int64_t rows, width;
 };
 
-// dW [out, in] = dy^T x and dbias [out], the sum over rows of dy [rows, out], for those of the
-// inputs number `weight` and `bias` (if there is one) whose gradients are wanted, straight into
-// their buffers. x.data may be undefined where dW is not wanted. In a training step on an
-// accelerator they run beside the main order (SideWork): call this before dx is issued.
+// dW [out, in] = dy^T x and dbias [out], the sum over rows of dy [rows, out], for each of the
+// inputs number `weight` and `bias` (if given) whose gradient is wanted, straight into their
+// buffers. x.data may be undefined where dW is not wanted. In a training step on an accelerator
+// they run beside the main order (SideWork): call this before dx is issued.
 void weight_and_bias_gradient(Backward& backward, size_t weight, std::optional<size_t> bias,
                               const Tensor& dy, int64_t out, const GemmInput& x);
 // The same with dW from `product`, which issues it (SideWork::run) and reads `reads`.

@@ -7,7 +7,7 @@
 //
 // Comparisons give int32, and masks are int32: a result of one can be the mask of another op.
 //
-// Gradients are those of the formulas, summed over broadcast dimensions in a fixed order. At a kink
+// Gradients follow from the formulas, summed over broadcast dimensions in a fixed order. At a kink
 // they are PyTorch's: 0 for |0|, the whole gradient inside of and at the bounds of clamp, half for
 // each of two equal elements of maximum and minimum. NaN stays NaN.
 #pragma once
@@ -59,8 +59,8 @@ constexpr bool holds(PointwiseKind kind, T a, T b) {
   }
 }
 
-// out = f(a, b, mask) over `shape`; a broadcast dimension has stride 0. What a kind does not read
-// is null.
+// out = f(a, b, mask) over `shape`; a broadcast dimension has stride 0. Members that a kind does
+// not read are null.
 struct PointwiseForwardParams {
   DType dtype;  // of a and b; int32 for comparisons and choices only
   PointwiseKind kind;
@@ -124,8 +124,8 @@ Tensor pow(Context& context, const Tensor& a, const Tensor& b);
 Tensor compare(Context& context, const Tensor& a, const Tensor& b, Comparison comparison);
 // The same with a number. INVALID_ARGUMENT if a is int32 and the number is no int32.
 Tensor compare(Context& context, const Tensor& a, double b, Comparison comparison);
-// mask int32; a and b floating-point or int32, of one dtype; all three broadcast. What is not
-// chosen affects neither values nor gradients.
+// mask int32; a and b floating-point or int32, of one dtype; all three broadcast. An operand that
+// is not chosen affects neither values nor gradients.
 Tensor where(Context& context, const Tensor& mask, const Tensor& a, const Tensor& b);
 // `value` where the mask is not 0, else x. INVALID_ARGUMENT if x is int32 and the value is no
 // int32.

@@ -68,7 +68,7 @@ Tensor reduce_dim(Context& context, ReduceKind kind, const Tensor& x, int dim, b
   return reduce(context, kind, x, out_shape, outer, x.shape()[d], inner);
 }
 
-// The reduced dimensions behind the others, and then as one.
+// The reduced dimensions after the others, and then as one.
 Tensor reduce_dims(Context& context, ReduceKind kind, const Tensor& x, std::span<const int> dims,
                    bool keep_dim) {
   const char* op = kind_name(kind);

@@ -34,7 +34,7 @@ struct ReduceBackwardParams {
 };
 
 // out[width] (+)= sum over rows of x [rows, width]: bias gradients. Fixed row partition. `dtype` is
-// that of x, out is stat_dtype(dtype).
+// the dtype of x, out is stat_dtype(dtype).
 struct ColumnSumParams {
   DType dtype;
   bool accumulate;

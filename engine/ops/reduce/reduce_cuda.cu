@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// What reduce_columns leaves of a column, partials [outer, chunks, inner] for target [outer,
-// inner].
+// Adds the results of reduce_columns for a column, partials [outer, chunks, inner] for target
+// [outer, inner].
 template <class Op>
 __global__ void __launch_bounds__(cuda::kPartThreads)
     reduce_chunks(const float* __restrict__ partials, int64_t chunks, int64_t inner, int64_t bands,

@@ -46,7 +46,7 @@ RmsNormBackwardParams backward_params(const Tensor& sum, const Tensor& gamma, co
   return q;
 }
 
-// What computes a norm of `x` once more, bit for bit (Variable::recompute).
+// Returns a function that computes a norm of `x` once more, bit for bit (Variable::recompute).
 std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& gamma,
                                                const Tensor& rstd) {
   return [x = x.detach(), gamma = gamma.detach(), rstd](Context& ctx) {
@@ -60,7 +60,8 @@ std::function<Tensor(Context&)> norm_recompute(const Tensor& x, const Tensor& ga
   };
 }
 
-// Gradients of x and the residual from that of what was normalised (`sum`) and of the norm.
+// Gradients of x and the residual from the gradients of the normalised tensor (`sum`) and of the
+// norm.
 void residual_backward(Backward& b, const Tensor& sum, const Tensor& gamma, const Tensor& rstd,
                        const Dropout& dropout) {
   const Tensor dsum = b.has_grad_output(0) ? b.grad_output(0) : Tensor{};

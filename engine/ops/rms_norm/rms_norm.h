@@ -1,6 +1,6 @@
-// RMS norm (Zhang & Sennrich, arXiv 1910.07467) over the last dimension: y = x rstd gamma with
-// rstd = 1 / sqrt(mean(x^2) + epsilon). Alone, or behind a residual connection as Llama has it:
-// sum = residual + dropout(x), y = the norm of sum.
+// RMS norm (Zhang & Sennrich, arXiv 1910.07467) over the last dimension: y = x rstd gamma with rstd
+// = 1 / sqrt(mean(x^2) + epsilon). Alone, or after a residual connection as in Llama: sum =
+// residual + dropout(x), y = the norm of sum.
 //
 // x, residual [.., C], gamma [C]. Saved: what was normalised and rstd [rows] (double for f64, else
 // float). The gradient of what was normalised is dsum + rstd (g - xhat mean(g xhat)) with

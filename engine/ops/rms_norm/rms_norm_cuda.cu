@@ -1,5 +1,5 @@
-// CUDA kernels of RMS norm, built like those of layer norm: rows that fit the registers of a warp
-// or a block are read once, others are read again from the cache.
+// CUDA kernels of RMS norm, built like the kernels of layer norm: rows that fit the registers of a
+// warp or a block are read once, others are read again from the cache.
 #include "engine/ops/rms_norm/rms_norm.h"
 
 #include "engine/backend/cuda/shared_memory.h"

@@ -16,10 +16,10 @@ namespace trafo {
 // The angles by which the pairs of a head turn from one position to the next.
 //
 // A factor above 1 stretches the positions of a model to longer texts. With no original_positions
-// it divides all angles (Chen et al., arXiv 2306.15595). Otherwise it divides those of the slow
-// pairs, as in Llama 3.1 (Grattafiori et al., arXiv 2407.21783): a pair that makes up to low_turns
-// turns in original_positions is divided whole, one of high_turns or more is not changed, and
-// between them the factor's share falls linearly with the turns.
+// it divides all angles (Chen et al., arXiv 2306.15595). Otherwise it divides the angles of the
+// slow pairs, as in Llama 3.1 (Grattafiori et al., arXiv 2407.21783): a pair that makes up to
+// low_turns turns in original_positions is divided whole, one of high_turns or more is not changed,
+// and between them the factor's share falls linearly with the turns.
 struct RotaryAngles {
   double theta = 10000;
   double factor = 1;

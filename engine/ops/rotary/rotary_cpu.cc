@@ -55,7 +55,7 @@ class AngleTable {
   int64_t head_dim_ = 0;
 };
 
-// fn(row, cosines) for all rows; the sines stand behind the cosines.
+// fn(row, cosines) for all rows; the sines follow the cosines.
 template <class T, class Params, class Fn>
 void for_rows(ThreadPool& pool, const Params& p, const Fn& fn) {
   int64_t last = 0;

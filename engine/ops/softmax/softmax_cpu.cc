@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-// scale * x of a row; masked keys and lanes behind the row count as -infinity.
+// scale * x of a row; masked keys and lanes past the row count as -infinity.
 template <class T>
 struct MaskedRow {
   const T* x;

@@ -252,9 +252,9 @@ __global__ void __launch_bounds__(kLoopThreads) backward_loop(BackwardArgs<T> a)
   }
 }
 
-// A kernel for rows of `packs` packs: fn.rows<Lanes, P>() or fn.loop(). What fits a card's
-// bandwidth was measured (docs/gpu-kernel-notes.md): backward loads two tensors and wants one pack
-// a thread, forward has two sums to wait for and wants more, in small blocks.
+// A kernel for rows of `packs` packs: fn.rows<Lanes, P>() or fn.loop(). The sizes that fit a card's
+// bandwidth were measured (docs/lab/gpu-kernel-notes.md): backward loads two tensors and wants one
+// pack a thread, forward has two sums to wait for and wants more, in small blocks.
 template <int V, class Fn>
 void with_row_layout(int64_t packs, const Fn& fn) {
   if constexpr (V == 1) {

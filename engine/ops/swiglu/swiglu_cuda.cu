@@ -7,7 +7,7 @@ namespace trafo {
 namespace cuda {
 namespace {
 
-// The row of an element of [rows, width], which stands in [rows, 2 width] as many rows further on.
+// The row of an element of [rows, width], which is as many rows further on in [rows, 2 width].
 template <int V>
 struct RowOf {
   Divider row_packs;

@@ -33,7 +33,7 @@ struct Best {
   int64_t k;
   int64_t size = 0;
 
-  // Classes come in rising order, so that of equal ones the lower come first.
+  // Classes come in rising order, so the lower of equal ones come first.
   void insert(T value, int32_t id) {
     int64_t i = size < k ? size++ : k - 1;
     for (; i > 0 && values[i - 1] < value; --i) {
@@ -102,7 +102,7 @@ T sum_exp(const T* x, int64_t count, T high) {
   };
   const int64_t whole = count / lanes(d) * lanes(d);
   T total = sum_of(x, whole, shifted_exp);
-  if (whole < count) {  // the zeros behind the end must not count
+  if (whole < count) {  // the zeros past the end must not count
     const auto tail = shifted_exp(d, load_n(d, x + whole, count - whole));
     total +=
         reduce_sum(d, hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count - whole)), tail));

@@ -1,5 +1,5 @@
-// out = the sum of several arrays, added in a tree that the caller gives: the bits of a sum are
-// those of the tree. For example ((t0 + t1) + (t2 + t3)). No gradient.
+// out = the sum of several arrays, added in a tree that the caller gives: the tree decides the bits
+// of a sum. For example ((t0 + t1) + (t2 + t3)). No gradient.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace trafo {
 
-// What the elements of a term are, and what is added.
+// Type of a term's elements, and the value that is added.
 enum class TermKind : int32_t {
   plain = 0,     // of the dtype of `out`
   rounded = 1,   // float32, rounded to bfloat16 (to nearest even) before they are added

@@ -10,8 +10,8 @@ using cuda::DeviceState;
 
 constexpr int kTreeWidth = 8;  // elements of a thread: 16 bytes of bfloat16
 
-// kWidth elements of a term as they are in memory. What they are is looked at only when they are
-// added, so that the loads of the next term do not wait for those of this one.
+// kWidth elements of a term as they are in memory. Their kind is examined only when they are added,
+// so that the loads of the next term do not wait for the loads of this one.
 template <int kWidth>
 struct TreeWords {
   uint4 low, high;
@@ -68,8 +68,8 @@ __device__ __forceinline__ void to_values(TermKind kind, const TreeWords<1>& wor
 }
 
 // Elements `first` to `count`, kWidth a thread; their number is a multiple of it. The topmost sum
-// is in registers, those below it in shared memory: for two terms there are none. A thread has read
-// its elements of all terms before it writes, so `out` may be one of them.
+// is in registers, the sums below it in shared memory: for two terms, no sums are below. A thread
+// has read its elements of all terms before it writes, so `out` may be one of them.
 template <int kWidth>
 __global__ void tree_sum_kernel(const TreeTerm* terms, int32_t term_count, int64_t first,
                                 int64_t count, float* out) {

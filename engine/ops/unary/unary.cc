@@ -7,7 +7,7 @@
 namespace trafo {
 namespace {
 
-// What the backward of a kind reads besides the upstream gradient.
+// Tensors that the backward of a kind reads besides the upstream gradient.
 enum class Saves { nothing, input, output };
 
 Saves saved_by(UnaryKind kind) {

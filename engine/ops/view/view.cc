@@ -48,7 +48,7 @@ Tensor permuted_view(const Tensor& x, const std::vector<int>& dims) {
 Tensor sliced_view(const Tensor& x, int dim, int64_t start, int64_t stop) {
   Shape shape = x.shape();
   shape[dim] = stop - start;
-  // An empty slice may start behind the last element.
+  // An empty slice may start after the last element.
   const int64_t offset =
       element_count(shape) == 0 ? x.offset() : x.offset() + start * x.strides()[dim];
   return x.as_strided(shape, x.strides(), offset);

@@ -4,7 +4,7 @@
     tests/golden/checkpoints/make_golden.py TRANSLATE_TRAIN [--device cuda] [FORM...]
 
 Run once for a release, with its build, and commit what appears under golden/VERSION: golden_checkpoints.py proves with every later
-build that it loads, continues and translates. What is there is never made again: an existing form is left alone.
+build that it loads, continues and translates. Existing files are never made again: an existing form is left alone.
 The corpora are made here, the vocabulary is trained by the first form and shared by the others. bf16 forms need --device cuda.
 """
 

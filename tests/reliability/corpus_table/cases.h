@@ -1,5 +1,5 @@
-// What becomes of odd training text: the table that the readers are tested against and that
-// docs/data.md shows.
+// Treatment of odd training text: the table that the readers are tested against and that
+// docs/reference/broken-text.md shows.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Case {
   std::string outcome;  // in the documentation
   Form form = Form::pair;
   std::string source, target;  // contents; target of a pair only
-  // In place of the contents: makes what stands at the paths. `clean` undoes it.
+  // In place of the contents: makes the files at the paths. `clean` undoes it.
   std::function<void(const std::string& source, const std::string& target)> make = {};
   bool gzip = false;               // the files are named .gz; contents are theirs as they are
   std::string refused = {};        // part of the message; empty: it is taken

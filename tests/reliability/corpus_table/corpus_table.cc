@@ -108,7 +108,7 @@ Outcome run_program(const std::vector<std::string>& arguments, const ScratchDire
           {std::istreambuf_iterator<char>(in), {}}};
 }
 
-// What a user sees: an exit status and one line with the reason, and nothing was trained.
+// The result for a user: an exit status and one line with the reason, and nothing was trained.
 void check_program(const Case& c, const std::string& program) {
   if (c.refused.empty()) return;
   const ScratchDirectory folder;

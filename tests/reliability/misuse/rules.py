@@ -1,4 +1,4 @@
-"""What generate.py cannot read in the headers: good values, and which wrong ones fit a number.
+"""Facts that generate.py cannot read in the headers: good values, and which wrong ones fit a number.
 
 A parameter is 'function.name'. Expectations: refused (an error), accepted (no error: documented as harmless), either.
 """
@@ -46,7 +46,7 @@ def handle(function, name, kind):
             "w." + kind.removeprefix("trafo_"))
 
 
-# What NULL is answered with where the comment's words do not say it of this parameter alone.
+# Answers to NULL where the comment does not state them for this parameter alone.
 NULL = {
     "trafo_backward.root": "refused", "trafo_backward.upstream": "accepted",
     "trafo_trainer_new.run_directory": "accepted",  # with length 0
@@ -322,7 +322,7 @@ BOUNDS = {"low", "high"}  # either may be infinite
 FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
 
 
-# A number for each layer, and 0 behind the last.
+# A number for each layer, and 0 after the last.
 LAYERS = set()
 
 

@@ -1,4 +1,4 @@
-/* Runs the misuse table, each function in a process of its own that goes on behind a case that
+/* Runs the misuse table, each function in a separate process that goes on behind a case that
  * killed it, and prints it.
  *
  *   misuse_suite [-v] [FUNCTION]
@@ -291,7 +291,7 @@ static void run_inside(const misuse_function* f, const struct outer* outer, int 
   free(arguments);
 }
 
-/* Every callback; from one on that kills, the parent goes on behind it. _free also of the handle
+/* Every callback; from one on that kills, the parent goes on after it. _free also of the handle
  * that the outer call uses. */
 static void run_callbacks(const misuse_function* f) {
   for (; shared->next < OUTERS;) run_inside(f, &outers[shared->next++], 0);

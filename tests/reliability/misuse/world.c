@@ -133,8 +133,8 @@ static void memory_returned(struct DLManagedTensorVersioned* managed) {
   (void)managed;
 }
 void good_dlpack(struct DLManagedTensorVersioned* managed, int64_t* shape) {
-  /* Two elements in the middle: wrong strides and offsets lead to memory that is there. What lies
-   * behind the memory that a program names, no library can know. */
+  /* Two elements in the middle: wrong strides and offsets lead to memory that is there. No library
+   * can know the contents after the memory that a program names. */
   static float memory[16];
   memset(managed, 0, sizeof *managed);
   managed->major = 1;

@@ -1009,7 +1009,7 @@ pub struct trafo_attention_options {
     pub reserved: i32,
     #[doc = " on probabilities; default off"]
     pub dropout: trafo_dropout,
-    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are those of trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
+    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
     pub mask: *const trafo_tensor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1315,7 +1315,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " a where the mask is not 0, else b; int32 allowed. What is not chosen affects neither values nor gradients. since 0.1"]
+    #[doc = " a where the mask is not 0, else b; int32 allowed. The operand that is not chosen affects neither values nor gradients. since 0.1"]
     pub fn trafo_op_where(
         context: *mut trafo_context,
         mask: *const trafo_tensor,
@@ -1561,7 +1561,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With\n weight_decay 0, the default, it is Adam. Groups of parameters with settings of their own have an optimizer each. options may be\n NULL. since 0.1"]
+    #[doc = " An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With\n weight_decay 0, the default, it is Adam. Groups of parameters with different settings need an optimizer each. options may be\n NULL. since 0.1"]
     pub fn trafo_adamw_new(
         context: *mut trafo_context,
         parameters: *const *mut trafo_tensor,
@@ -1590,7 +1590,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are\n zeroed, and the options stay those of trafo_adamw_new. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of\n another shape or dtype or another number of parameters, CORRUPT_FILE what is damaged; nothing has changed then. since 0.1"]
+    #[doc = " Reads such a file into the parameters and the optimizer; the next update has the same bits as without the pause. Gradients are\n zeroed, and the options of trafo_adamw_new stay. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of\n another shape or dtype or another number of parameters, CORRUPT_FILE what is damaged; nothing has changed then. since 0.1"]
     pub fn trafo_adamw_load(
         optimizer: *mut trafo_adamw,
         path: *const ::core::ffi::c_char,
@@ -1614,7 +1614,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One update of SGD for each leaf p that has a gradient g, which is zeroed then: v = momentum v + g + weight_decay p,\n p = p - learning_rate v. `velocities` has a tensor like each parameter, zeros at first; it may be NULL if momentum is 0. Call it\n once for each group of parameters with settings of their own. Parameters are float32, or float64 on the CPU. since 0.1"]
+    #[doc = " One update of SGD for each leaf p that has a gradient g, which is zeroed then: v = momentum v + g + weight_decay p,\n p = p - learning_rate v. `velocities` has a tensor like each parameter, zeros at first; it may be NULL if momentum is 0. Call it\n once for each group of parameters with different settings. Parameters are float32, or float64 on the CPU. since 0.1"]
     pub fn trafo_sgd_step(
         context: *mut trafo_context,
         parameters: *const *mut trafo_tensor,
@@ -1923,7 +1923,7 @@ pub struct trafo_model_config {
     pub head_width: i64,
     #[doc = " The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1."]
     pub rope_factor: f64,
-    #[doc = " Positions that a model was trained with before rope_factor (Llama 3.1): it divides the angles of those pairs that turn\n fewer than rope_low_turns times in them, and less and less of it those of more turns. Default 0: rope_factor divides all\n angles."]
+    #[doc = " Positions that a model was trained with before rope_factor (Llama 3.1): the factor divides the angles of pairs that turn\n fewer than rope_low_turns times in them. It divides the angles of pairs of more turns less and less. Default 0: rope_factor\n divides all angles."]
     pub rope_original_positions: i64,
     #[doc = " Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1."]
     pub rope_low_turns: f64,
@@ -1941,7 +1941,7 @@ pub struct trafo_model_config {
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
     pub activation: i32,
-    #[doc = " 1: the norm stands before each block instead of after it. Default 1."]
+    #[doc = " 1: the norm precedes each block instead of following it. Default 1."]
     pub pre_norm: i32,
     #[doc = " 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1."]
     pub tied_embeddings: i32,
@@ -1963,7 +1963,7 @@ pub struct trafo_model_config {
     pub attention_output_bias: i32,
     #[doc = " 1: the feed-forward layers have biases in a model without biases. Default 0."]
     pub ffn_biases: i32,
-    #[doc = " What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer\n works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
+    #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2055,7 +2055,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a config, whose struct_size is set, with a preset by task, for example \"small\" (docs/options.md has a table). Fields that\n the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.\n since 0.1"]
+    #[doc = " Fills a config, whose struct_size is set, with a preset by task, for example \"small\" (docs/reference/options.md has a table). Fields that\n the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.\n since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,
@@ -2170,7 +2170,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
+    #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
     pub fn trafo_model_load_run(
         context: *mut trafo_context,
         run_directory: *const ::core::ffi::c_char,
@@ -2200,7 +2200,7 @@ unsafe extern "C" {
         output_length: usize,
     ) -> *mut trafo_error;
 }
-#[doc = " What trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder."]
+#[doc = " Sizes that trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_prune_options {
@@ -2247,7 +2247,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`\n says which are needed least (docs/compression.md); pairs of more than 256 tokens a side are left out. The new model is on the\n same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.\n cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1"]
+    #[doc = " Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`\n says which are needed least (docs/guide/pruning.md); pairs of more than 256 tokens a side are left out. The new model is on the\n same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.\n cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1"]
     pub fn trafo_model_prune(
         model: *const trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2365,7 +2365,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u\n [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,\n docs/compression.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536\n target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is that of the layer's outputs. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,\n or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,\n or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.\n CANCELLED. since 0.1"]
+    #[doc = " Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u\n [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,\n docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536\n target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is measured on the layer's outputs. The new model is on the same\n context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,\n or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,\n or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.\n CANCELLED. since 0.1"]
     pub fn trafo_model_factorize(
         model: *mut trafo_model,
         options: *const trafo_factorize_options,
@@ -2476,7 +2476,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' stands for any characters, '?' for one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory\n continues with the same parameters frozen. since 0.1"]
+    #[doc = " Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and\n backward work for them. '*' matches any characters, '?' one: \"encoder.*\" and \"*embedding.weight\" leave the decoder to be\n trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:\n none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory\n continues with the same parameters frozen. since 0.1"]
     pub fn trafo_model_freeze(
         model: *mut trafo_model,
         pattern: *const ::core::ffi::c_char,
@@ -2538,12 +2538,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model\n without one. The weights of before stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:\n int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1"]
+    #[doc = " Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model\n without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:\n int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1"]
     pub fn trafo_model_merge_adapter(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Gives the model the weights of before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.\n since 0.1"]
+    #[doc = " Gives the model the weights before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.\n since 0.1"]
     pub fn trafo_model_unmerge_adapter(model: *mut trafo_model) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2660,7 +2660,7 @@ pub struct trafo_trainer_options {
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
     pub gradient_accumulation: i64,
-    #[doc = " Parts that an update is made of, each with gradient_accumulation batches of its own. Ranks share them out, at least one\n each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its\n own. Default 1."]
+    #[doc = " Number of parts of an update. Each part has gradient_accumulation batches. The ranks share the parts, at least one each.\n The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its own.\n Default 1."]
     pub lanes: i64,
     #[doc = " Seed of dropout and of the data order. Default 1."]
     pub seed: u64,
@@ -2668,15 +2668,15 @@ pub struct trafo_trainer_options {
     pub schedule: i32,
     #[doc = " 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1."]
     pub decay_norms_and_biases: i32,
-    #[doc = " TRAFO_OPTIMIZER_STATES_*. What the optimizer keeps its two moments of every parameter in. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
+    #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of the optimizer's two moments of every parameter. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,
-    #[doc = " 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of linear layers with at\n least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the gradient of its weight. Scales are powers of\n two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;\n validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0."]
+    #[doc = " 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear layers with at\n least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its weight. Scales are powers\n of two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;\n validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0."]
     pub fp8: i32,
     #[doc = " 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A\n prune_sparsity above 0 does the same. Default 0."]
     pub keep_zeros: i32,
-    #[doc = " TRAFO_COMMUNICATION_*. What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is\n rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.\n Default TRAFO_COMMUNICATION_FLOAT32."]
+    #[doc = " TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane\n is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64\n models. Default TRAFO_COMMUNICATION_FLOAT32."]
     pub communication_dtype: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -2698,7 +2698,7 @@ pub struct trafo_trainer_options {
     pub drop_identical: i32,
     #[doc = " 1: batch_tokens is chosen: the largest that the memory has room for. Default 0."]
     pub batch_fit: i32,
-    #[doc = " TRAFO_RECOMPUTE_*. What backward computes a second time instead of keeping it: less memory for more time. It never changes\n a bit. Default TRAFO_RECOMPUTE_NONE."]
+    #[doc = " TRAFO_RECOMPUTE_*. Activations that backward recomputes instead of keeping them: less memory for more time. It never\n changes a bit. Default TRAFO_RECOMPUTE_NONE."]
     pub recompute: i32,
     #[doc = " 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least\n 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A\n cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1."]
     pub autotune_gemm: i32,
@@ -2732,7 +2732,7 @@ pub struct trafo_trainer_options {
     pub keep_last: i64,
     #[doc = " At the end the mean of this many of the newest checkpoints, which are kept for it, is written to\n ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average."]
     pub average_last: i64,
-    #[doc = " Bits TRAFO_METRIC_*. What validation measures. Default all."]
+    #[doc = " Bits TRAFO_METRIC_*. Metrics that validation measures. Default all."]
     pub valid_metrics: i32,
     #[doc = " One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU."]
     pub first_metric: i32,
@@ -2888,7 +2888,7 @@ pub struct trafo_memory_plan {
     pub device_bytes: i64,
     #[doc = " free memory of the device before training; 0: the device was not asked"]
     pub free_bytes: i64,
-    #[doc = " the weights of the teacher; 0: there is none"]
+    #[doc = " the weights of the teacher; 0 without one"]
     pub teacher_bytes: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2954,7 +2954,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The defaults. Training has no limit of its own then. since 0.1"]
+    #[doc = " The defaults. Training then has no limit. since 0.1"]
     pub fn trafo_trainer_options_init(
         options: *mut trafo_trainer_options,
         struct_size: usize,
@@ -3252,7 +3252,7 @@ pub struct trafo_translate_options {
     pub alignment_layer: i64,
     #[doc = " 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1."]
     pub truncate: i32,
-    #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. What is drawn follows from the model's\n probabilities, the seed, the number of the line, of the sample and of the token alone."]
+    #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the\n model's probabilities, the seed, and the numbers of the line, the sample and the token."]
     pub sampling: i32,
     #[doc = " Sampling: logits are divided by it. Default 1."]
     pub temperature: f64,
@@ -3270,9 +3270,9 @@ pub struct trafo_translate_options {
     pub shortlist_first: i64,
     #[doc = " With a shortlist: this many of the best translations of each source token are chosen among. Default 100."]
     pub shortlist_best: i64,
-    #[doc = " 1: eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit\n then loses its beginning. Default 1."]
+    #[doc = " 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then\n loses its beginning. Default 1."]
     pub end_source: i32,
-    #[doc = " 1: bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.\n Default 0."]
+    #[doc = " 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.\n Default 0."]
     pub begin_source: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -3462,7 +3462,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The hidden states of every token of `count` lines and of the end behind each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines stand one behind the other: those of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is that of the model. recorded: 0 or 1. With 1 the pass is recorded while\n the context records (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which\n trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after trafo_model_prepare_inference.\n INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the model was trained with another vocabulary. since 0.1"]
+    #[doc = " The hidden states of every token of `count` lines and of the end after each line: *out_states [T, width]. With an encoder they are\n its output, of a decoder-lm the last layer's, before the output projection. The lines follow each other: the states of line i are\n rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean\n take them. One pass over all lines, without dropout; the dtype is the model's. recorded: 0 or 1. With 1 the pass is recorded while\n the context records (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which\n trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after trafo_model_prepare_inference.\n INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the model was trained with another vocabulary. since 0.1"]
     pub fn trafo_model_hidden_states(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3495,7 +3495,7 @@ pub struct trafo_evaluation_options {
     pub struct_size: usize,
     #[doc = " The SentencePiece model of tokenize flores200, which needs one. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " How often as many lines as there are are drawn with replacement (bootstrap). Default 1000."]
+    #[doc = " Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default 1000."]
     pub resamples: i64,
     #[doc = " Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345."]
     pub seed: u64,
@@ -3929,7 +3929,7 @@ pub struct trafo_group_options {
     pub struct_size: usize,
     #[doc = " 0 to size - 1. Default 0."]
     pub rank: i32,
-    #[doc = " number of ranks. Default 1. With MPI, rank -1 and size 0 are those of MPI_COMM_WORLD."]
+    #[doc = " number of ranks. Default 1. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's."]
     pub size: i32,
     #[doc = " TRAFO_TRANSPORT_* of the id"]
     pub transport: i32,
@@ -3998,7 +3998,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of a group of processes that meet at `master`, \"HOST:PORT\" or \"[IPv6]:PORT\" of at most 79 bytes of HOST, where rank 0 listens.\n Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.\n token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.\n PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.\n HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0\n at PORT, the others at free ports. What ranks send is not encrypted. The ranks of a group trust each other.\n The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.\n INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;\n TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1"]
+    #[doc = " The name of a group of processes that meet at `master`, \"HOST:PORT\" or \"[IPv6]:PORT\" of at most 79 bytes of HOST, where rank 0 listens.\n Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.\n token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.\n PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.\n HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0\n at PORT, the others at free ports. Traffic between ranks is not encrypted. The ranks of a group trust each other.\n The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.\n INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;\n TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1"]
     pub fn trafo_group_id_of_master(
         master: *const ::core::ffi::c_char,
         master_length: usize,
@@ -4010,7 +4010,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a thread of its own. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.\n TRAFO_TRANSPORT_TCP: ranks are processes or threads. INVALID_ARGUMENT also: what answers at the master has another token or is no rank.\n IO: rank 0 cannot listen at its port. VERSION: a rank has another release. UNSUPPORTED: libtrafo_tcp.so was not found. A rank whose\n process or host dies ends the group of all, at once or after about 45 seconds.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from those of MPI.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a thread of its own, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. TRAFO_TRANSPORT_NCCL takes an id of MPI or TCP as well:\n the processes exchange over NCCL, and all else over MPI or TCP. since 0.1"]
+    #[doc = " Joins the group as one rank and waits for the others, each of which calls this with the same id on a separate thread. `context` is that\n of the rank's model; nothing else may use it meanwhile. options may be NULL: a group of one rank. INVALID_ARGUMENT: the id names no group\n that this process can join, the rank has joined already, or another rank gave another size. PEER_LOST: not all ranks have joined within\n start_timeout_s. UNSUPPORTED: the context is not on a GPU, with TRAFO_TRANSPORT_NCCL.\n TRAFO_TRANSPORT_TCP: ranks are processes or threads. INVALID_ARGUMENT also: what answers at the master has another token or is no rank.\n IO: rank 0 cannot listen at its port. VERSION: a rank has another release. UNSUPPORTED: libtrafo_tcp.so was not found. A rank whose\n process or host dies ends the group of all, at once or after about 45 seconds.\n TRAFO_TRANSPORT_MPI: each process is one rank, in one group at a time. INVALID_ARGUMENT: rank or size differ from MPI's.\n UNSUPPORTED: libtrafo_mpi.so was not found or cannot be loaded (the message names the files; TRAFO_MPI_LIBRARY in the environment names\n another one), MPI has been finalised, or the program has initialised it below MPI_THREAD_SERIALIZED. The first call initialises MPI unless\n the program has. Trafo calls MPI on a separate thread, and only during calls of the group. After PEER_LOST no group of the job can be\n joined any more: the program should end, and its launcher start all processes again. TRAFO_TRANSPORT_NCCL takes an id of MPI or TCP as well:\n the processes exchange over NCCL, and all else over MPI or TCP. since 0.1"]
     pub fn trafo_group_new(
         context: *mut trafo_context,
         options: *const trafo_group_options,
@@ -4048,7 +4048,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files are those of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or that of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1"]
+    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1"]
     pub fn trafo_trainer_new_in_group(
         group: *mut trafo_group,
         model: *mut trafo_model,

@@ -17,7 +17,7 @@ fn the_library_is_the_headers() {
 
 #[test]
 fn options_errors_and_handles() {
-    // SAFETY: the header's rules are kept: sizes are those of the structs, handles are freed once.
+    // SAFETY: the header's rules are kept: sizes match the structs, handles are freed once.
     unsafe {
         let mut options: trafo_trainer_options = zeroed();
         assert!(

@@ -92,7 +92,7 @@ impl Network {
         let attended = qkv
             .attention(&qkv, &qkv, &input.sequences, &input.sequences, &heads)?
             .linear(&self.attention_out, None)?;
-        // What follows a sublayer, in one pass: bias, dropout, residual and layer norm.
+        // The ops after a sublayer, in one pass: bias, dropout, residual and layer norm.
         let (x, normed) = attended.bias_dropout_residual_norm(
             Some(&self.attention_bias),
             &x,

@@ -8,7 +8,8 @@ use crate::error::{Result, check};
 use crate::handle::path_view;
 use crate::model::Model;
 
-/// What [`Model::add_adapter`] adds: y = x Wᵀ + alpha / rank (x Aᵀ) Bᵀ in the linear layers that are its targets.
+/// The adapter that [`Model::add_adapter`] adds: y = x Wᵀ + alpha / rank (x Aᵀ) Bᵀ in the linear layers that are
+/// its targets.
 #[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterOptions {
@@ -76,13 +77,13 @@ impl Model {
         // SAFETY: the handle is live, the path is valid during the call.
         check(unsafe { sys::trafo_model_save_adapter(self.as_ptr(), data, length) })
     }
-    /// Adds the adapter to the weights: the model computes as fast as without one. The weights of before stay in memory
+    /// Adds the adapter to the weights: the model computes as fast as without one. The earlier weights stay in memory
     /// until [`Model::remove_adapter`].
     pub fn merge_adapter(&mut self) -> Result<()> {
         // SAFETY: the handle is live and exclusive.
         check(unsafe { sys::trafo_model_merge_adapter(self.as_ptr()) })
     }
-    /// Gives the model the weights of before [`Model::merge_adapter`], bit for bit, and the adapter beside them.
+    /// Gives the model the weights before [`Model::merge_adapter`], bit for bit, and the adapter beside them.
     pub fn unmerge_adapter(&mut self) -> Result<()> {
         // SAFETY: the handle is live and exclusive.
         check(unsafe { sys::trafo_model_unmerge_adapter(self.as_ptr()) })

@@ -104,7 +104,8 @@ impl Tensor {
         compare(other: &Tensor => other.as_ptr(), comparison: Comparison => comparison.as_raw()) = trafo_op_compare;
         /// The same with a number.
         compare_number(number: f64 => number, comparison: Comparison => comparison.as_raw()) = trafo_op_compare_number;
-        /// `a` where this mask is not 0, else `b`. What is not chosen affects neither values nor gradients.
+        /// `a` where this mask is not 0, else `b`. An operand that is not chosen affects neither values nor
+        /// gradients.
         choose(a: &Tensor => a.as_ptr(), b: &Tensor => b.as_ptr()) = trafo_op_where;
         /// `value` where the mask is not 0, else `x`.
         masked_fill(mask: &Tensor => mask.as_ptr(), value: f64 => value) = trafo_op_masked_fill;
@@ -120,7 +121,7 @@ impl Tensor {
 /// A negative dimension counts from the end. A place out of range is an error on the CPU; a GPU gives NaN.
 impl Tensor {
     over_dims! {
-        /// The sum over several dimensions, over all if there are none; `keep_dim` leaves dimensions of size 1.
+        /// The sum over several dimensions, over all without any; `keep_dim` leaves dimensions of size 1.
         sum_dims = trafo_op_sum_dims;
         /// The mean, as [`sum_dims`](Tensor::sum_dims).
         mean_dims = trafo_op_mean_dims;
@@ -142,8 +143,8 @@ impl Tensor {
         scatter_add(dim: i32 => dim, index: &Tensor => index.as_ptr(), src: &Tensor => src.as_ptr()) = trafo_op_scatter_add;
         /// The same with the elements put there; of several for one place the last stays.
         scatter(dim: i32 => dim, index: &Tensor => index.as_ptr(), src: &Tensor => src.as_ptr()) = trafo_op_scatter;
-        /// The mean of the rows of each packed sequence, zeros where there are none: `[T, ..]` to `[B, ..]`. Sequence `b` has
-        /// the rows `cu_seqlens[b]` to `cu_seqlens[b + 1] - 1` (`I32`).
+        /// The mean of the rows of each packed sequence, zeros for an empty sequence: `[T, ..]` to `[B, ..]`. Sequence `b`
+        /// has the rows `cu_seqlens[b]` to `cu_seqlens[b + 1] - 1` (`I32`).
         segment_mean(cu_seqlens: &Tensor => cu_seqlens.as_ptr()) = trafo_op_segment_mean;
     }
     /// Dimension i of the result is dimension `dims[i]`, each given once; a view.

@@ -18,7 +18,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// What every side ends with.
+    /// The last token of every side.
     pub const EOS: i32 = sys::TRAFO_TOKEN_EOS;
 
     /// Without a pair yet.
@@ -119,8 +119,8 @@ unsafe extern "C" fn give_batch<S: BatchSource>(
 
 impl Trainer {
     /// Trains on batches of `source` instead of the corpus's from the next call on, on the thread that trains; there are no
-    /// epochs then. Not part of checkpoints. What is no batch of the model is `InvalidArgument` from the call that trains, a
-    /// panic goes on there; the next call asks for it again.
+    /// epochs then. Not part of checkpoints. An invalid batch is `InvalidArgument` from the call that trains, a panic goes
+    /// on there; the next call asks for it again.
     pub fn set_batches<S: BatchSource + 'static>(&mut self, source: S) -> Result<()> {
         let feed = Box::new(Feed {
             source,

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, check};
 use crate::handle::{OutString, RawContext, check_abi, defaults, path_view};
 use crate::tensor::{Element, Tensor};
 
-/// Settings of a [`Context`] and of the engine behind a [`Model`](crate::Model).
+/// Settings of a [`Context`] and of the engine of a [`Model`](crate::Model).
 ///
 /// ```
 /// use trafo::{Context, ContextOptions};

@@ -30,7 +30,7 @@ pub enum Device {
     Auto,
 }
 
-/// What a device is.
+/// Description of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -60,8 +60,8 @@ impl DeviceInfo {
 }
 
 impl Device {
-    /// The CUDA devices of this machine, none of which is opened. Where there are none, the error says what is missing
-    /// and where it was looked for.
+    /// The CUDA devices of this machine, none of which is opened. Without devices, the error says what is missing and
+    /// where it was looked for.
     ///
     /// ```
     /// match trafo::Device::cuda_devices() {
@@ -86,7 +86,7 @@ impl Device {
         (0..count).map(|index| Device::Cuda(index).info()).collect()
     }
 
-    /// What this device is; it is not opened. Not for [`Device::Auto`].
+    /// Description of this device; it is not opened. Not for [`Device::Auto`].
     pub fn info(self) -> Result<DeviceInfo> {
         check_abi()?;
         let (device, index) = self.as_raw();

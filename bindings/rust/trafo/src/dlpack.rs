@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::{Result, check};
 use crate::tensor::Tensor;
 
-/// What [`Context::tensor_from_dlpack`] does with the memory.
+/// Treatment of the memory by [`Context::tensor_from_dlpack`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CopyMode {

@@ -17,7 +17,7 @@ use crate::tensor::DType;
 use crate::text::{Corpus, Tokenizer};
 use crate::trainer::Trainer;
 
-/// What a stream has met: the library only knows that it failed.
+/// The error of a stream: the library only knows that it failed.
 struct Stream<'a, S: ?Sized> {
     stream: &'a mut S,
     error: Option<std::io::Error>,
@@ -148,8 +148,8 @@ pub(crate) enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
-/// What a closure that the library calls has met first, until the call that fails by it tells it: pairs are asked for
-/// ahead of that, on other threads.
+/// The first error or panic of a closure that the library calls, until the call that fails by it reports it: pairs
+/// are asked for ahead of that, on other threads.
 #[derive(Clone, Default)]
 pub(crate) struct FirstFailure(Arc<Mutex<Option<Failure>>>);
 
@@ -231,7 +231,7 @@ impl Trainer {
         })
     }
     /// Gives this trainer and its model what such bytes hold; it goes on bitwise as the one that wrote them would have.
-    /// Model, tokenizer, corpus and options must be those of that trainer.
+    /// Model, tokenizer, corpus and options must be the ones of that trainer.
     pub fn read_from(&mut self, reader: &mut impl Read) -> Result<()> {
         let result = read_with("Trainer::read_from", reader, |read, data| {
             // SAFETY: the handle is live, the stream is valid during the call.
@@ -283,9 +283,9 @@ where
 
 impl Corpus {
     /// A corpus of `pairs` pairs that `function` gives when batches need them, in every epoch again. The same index must give
-    /// the same pair for a run to continue bitwise; `identity` stands for the pairs in checkpoints. An error ends the call
-    /// that needed the pair, which may be made again, with [`Io`](ErrorCode::Io) and the error as its source; a panic goes
-    /// on there. Called on threads of the library, one call at a time. It must not read its own corpus, and not wait for a
+    /// the same pair for a run to continue bitwise; `identity` represents the pairs in checkpoints. An error ends the call
+    /// that needed the pair, which may be made again, with [`Io`](ErrorCode::Io) and the error as its source; a panic goes on
+    /// there. Called on threads of the library, one call at a time. It must not read its own corpus, and not wait for a
     /// thread that reads it: that thread waits until the function returns.
     pub fn from_function<F, E>(pairs: i64, identity: u64, function: F) -> Result<Self>
     where

@@ -7,7 +7,7 @@ use trafo_sys as sys;
 /// The result of everything that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of error it is. New kinds may appear in newer libraries.
+/// Kind of an error. New kinds may appear in newer libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorCode {
@@ -103,7 +103,7 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What was wrong and what would be right.
+/// The fault and its remedy.
 ///
 /// ```
 /// use trafo::{Context, ErrorCode};
@@ -150,7 +150,7 @@ impl Error {
     pub fn code(&self) -> ErrorCode {
         self.code
     }
-    /// What was wrong and what would be right.
+    /// The fault and its remedy.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -5,7 +5,7 @@
 pub enum BleuTokenizer {
     /// That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces.
     Mteval13a,
-    /// Words are what stands between white space.
+    /// Words are separated by white space.
     None,
     /// Every Chinese character is a word, the rest as in 13a. For Chinese.
     Zh,
@@ -13,7 +13,7 @@ pub enum BleuTokenizer {
     Intl,
     /// Every code point is a word. For Japanese, Thai and others without spaces.
     Char,
-    /// Subwords of a SentencePiece model that the user gives, usually that of FLORES-200 (spBLEU).
+    /// Subwords of a SentencePiece model that the user gives, usually the FLORES-200 model (spBLEU).
     Flores200,
     /// Japanese words as MeCab finds them with IPADIC. Both have to be installed.
     JaMecab,
@@ -49,7 +49,7 @@ setters! {
     /// Whether lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always are.
     /// Default false.
     confidence: bool = i32::from;
-    /// How often as many lines as there are are drawn with replacement (bootstrap). Default 1000.
+    /// Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default 1000.
     resamples: usize = to_i64;
     /// Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345.
     seed: u64 = same;

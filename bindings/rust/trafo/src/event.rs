@@ -63,13 +63,13 @@ impl Metrics {
     }
 }
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {
     /// A new run.
     Started {
-        /// What was dropped from the corpora, if anything.
+        /// The pairs dropped from the corpora, if any.
         message: String,
     },
     /// Continued from a checkpoint.
@@ -91,7 +91,7 @@ pub enum EventKind {
     },
     /// An epoch is complete.
     Epoch {
-        /// What was dropped from it, if anything.
+        /// The pairs dropped from it, if any.
         message: String,
     },
     /// A validation begins, which may take long.
@@ -102,7 +102,7 @@ pub enum EventKind {
         model: PathBuf,
         /// The updates it is the mean of, as "100, 200".
         updates: String,
-        /// What it measures, if there is a validation corpus.
+        /// Its metrics, if there is a validation corpus.
         metrics: Metrics,
         /// Whether it is better than the best checkpoint.
         improved: bool,
@@ -115,7 +115,7 @@ pub enum EventKind {
     },
     /// Something cannot be used, and the run continues without it.
     Warning {
-        /// What and why.
+        /// The event and its reason.
         message: String,
     },
     /// A validation is done.
@@ -146,11 +146,11 @@ pub enum EventKind {
     Unknown(i32),
 }
 
-/// What a trainer tells while it runs. Owned, so that it can be sent to another thread.
+/// A message of a running trainer. Owned, so that it can be sent to another thread.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
     /// Updates so far.
     pub update: i64,

@@ -25,11 +25,12 @@ impl FactorizeOptions {
         let rank = i64::try_from(rank).unwrap_or(i64::MAX);
         Self { rank, ratio: 0.0, layers: Vec::new(), cancel: None }
     }
-    /// This share of the weights of the matrices stays, above 0 and below 1: each matrix gets a rank of its own.
+    /// This share of the weights of the matrices stays, above 0 and below 1: the rank is chosen for each matrix.
     pub fn ratio(ratio: f64) -> Self {
         Self { rank: 0, ratio, layers: Vec::new(), cancel: None }
     }
-    /// Matrices, by a pattern of names as of [`Model::freeze`]; by default those of all linear layers. Each call adds one.
+    /// Matrices, by a pattern of names as of [`Model::freeze`]; by default the matrices of all linear layers. Each call
+    /// adds one.
     pub fn layers(mut self, pattern: impl Into<String>) -> Self {
         self.layers.push(pattern.into());
         self
@@ -45,11 +46,11 @@ impl Model {
     /// Makes matrices NAME `[rows, columns]` of linear layers the product of two factors, NAME.u `[rows, rank]` and NAME.v
     /// `[rank, columns]`, whose outputs on the calibration pairs differ least (whitened singular value decomposition).
     /// Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller.
-    /// [`ParameterInfo::signal_to_noise`](crate::ParameterInfo::signal_to_noise) of NAME.u is that of the layer's outputs.
-    /// The model is float32 then, and has lost quality: fine-tune it. After an error it is as before. `InvalidArgument`: an
-    /// option, no calibration pair or another vocabulary, a ratio that is too low, a rank that makes no matrix smaller, or
-    /// the model is factorized already or has an adapter. `NotFound`: a pattern matches no matrix. `Unsupported`: int8
-    /// weights. `NonFinite`: a weight, or an input of a layer.
+    /// [`ParameterInfo::signal_to_noise`](crate::ParameterInfo::signal_to_noise) of NAME.u is measured on the layer's
+    /// outputs. The model is float32 then, and has lost quality: fine-tune it. After an error it is as before.
+    /// `InvalidArgument`: an option, no calibration pair or another vocabulary, a ratio that is too low, a rank that makes
+    /// no matrix smaller, or the model is factorized already or has an adapter. `NotFound`: a pattern matches no matrix.
+    /// `Unsupported`: int8 weights. `NonFinite`: a weight, or an input of a layer.
     ///
     /// ```
     /// use trafo::{Corpus, FactorizeOptions, Model, ModelConfig, TokenizerOptions};

@@ -18,7 +18,7 @@ pub struct GroupId {
 }
 
 impl GroupId {
-    /// A new group of threads of this process, which train on the CPU or each on a GPU of its own.
+    /// A new group of threads of this process, which train on the CPU or each on a separate GPU.
     pub fn local() -> Result<Self> {
         Self::of(sys::TRAFO_TRANSPORT_LOCAL)
     }
@@ -27,7 +27,7 @@ impl GroupId {
     pub fn mpi() -> Result<Self> {
         Self::of(sys::TRAFO_TRANSPORT_MPI)
     }
-    /// A new group of threads of this process, each on a GPU of its own, between which NCCL moves the bytes.
+    /// A new group of threads of this process, each on a separate GPU, between which NCCL moves the bytes.
     ///
     /// The first call loads NCCL: the file that `TRAFO_NCCL_LIBRARY` in the environment names, or `libnccl.so.2` beside
     /// `libtrafo_cuda.so` or on the loader's path. It sets `NCCL_NVLS_ENABLE=0` in the environment unless it is set, so
@@ -42,8 +42,8 @@ impl GroupId {
     /// Either every process makes the id from the same master and token, or one makes it and gives its
     /// [`bytes`](GroupId::bytes) to the others. The token is a secret of 16 to 4096 bytes, without which nobody can join;
     /// `None` is a new random one. Port 0, only with `None`: this process takes a free one, and rank 0 must join in it.
-    /// What ranks send is not encrypted. A host other than `localhost`, `127.*` and `::1` lets all ranks listen at all
-    /// addresses of their hosts. Needs `libtrafo_tcp.so`.
+    /// Traffic between ranks is not encrypted. A host other than `localhost`, `127.*` and `::1` lets all ranks listen at
+    /// all addresses of their hosts. Needs `libtrafo_tcp.so`.
     pub fn tcp(master: &str, token: Option<&[u8]>) -> Result<Self> {
         let mut bytes = [0; ID_BYTES];
         let secret = token.unwrap_or_default();
@@ -61,7 +61,8 @@ impl GroupId {
         })?;
         Ok(GroupId { bytes, transport: sys::TRAFO_TRANSPORT_TCP })
     }
-    /// What another process needs to join: the token is in it, so it is a secret.
+    /// The id as bytes, with which another process joins. They contain the token, so they are a
+    /// secret.
     pub fn bytes(&self) -> [u8; ID_BYTES] {
         self.bytes
     }
@@ -69,8 +70,8 @@ impl GroupId {
     pub fn tcp_from_bytes(bytes: [u8; ID_BYTES]) -> Self {
         GroupId { bytes, transport: sys::TRAFO_TRANSPORT_TCP }
     }
-    /// The same processes, each on a GPU of its own: NCCL moves what the GPUs exchange. For ids of [`GroupId::tcp`] and
-    /// [`GroupId::mpi`].
+    /// The same processes, each on a separate GPU: NCCL moves the data between the GPUs. For ids of [`GroupId::tcp`]
+    /// and [`GroupId::mpi`].
     pub fn over_nccl(self) -> Self {
         GroupId { transport: sys::TRAFO_TRANSPORT_NCCL, ..self }
     }
@@ -91,9 +92,9 @@ impl fmt::Debug for GroupId {
 
 /// One rank of a group of models that are trained as one.
 ///
-/// Each rank has a model, a group and a trainer of its own, on a thread of its own, and does the same with them as the
-/// other ranks. The bits of a run depend on the number of lanes
-/// ([`TrainerOptions::lanes`](crate::TrainerOptions::lanes)) and not on the number of ranks. Clones are the same rank.
+/// Each rank has a model, a group and a trainer, on a separate thread, and does the same with them as the other ranks.
+/// The bits of a run depend on the number of lanes ([`TrainerOptions::lanes`](crate::TrainerOptions::lanes)) and not
+/// on the number of ranks. Clones are the same rank.
 ///
 /// ```
 /// use std::ops::ControlFlow;

@@ -89,14 +89,14 @@ impl ExportWeights {
     }
 }
 
-/// What [`Model::import`] found.
+/// Result of [`Model::import`].
 #[derive(Debug)]
 pub struct Imported {
     /// The model, float32.
     pub model: Model,
     /// None if the directory has no SentencePiece model.
     pub tokenizer: Option<Tokenizer>,
-    /// What the user should know; may be empty.
+    /// A remark for the user; may be empty.
     pub note: String,
 }
 

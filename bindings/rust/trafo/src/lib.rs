@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! **Tensors, ops and backward**, for networks of your own:
+//! **Tensors, ops and backward**, for custom networks:
 //!
 //! ```
 //! use trafo::{AdamW, AdamWOptions, Context, CrossEntropyOptions};
@@ -60,7 +60,7 @@
 //!   of tensors and are recorded as they run; [`Tensor::backward`] gives the leaves that want them their gradients and
 //!   frees what was recorded. [`Context::no_grad`] runs without recording. [`AdamW`] updates parameters.
 //! * A [`Corpus`] is pairs of sentences; a [`Tokenizer`] cuts text into subwords; a [`Model`] is a transformer of the shape
-//!   that a [`ModelConfig`] says, with its weights, on a context of its own.
+//!   that a [`ModelConfig`] says, with its weights, on a separate context.
 //! * A [`Trainer`] owns the model it trains and gives it back. [`Trainer::run`] trains until a limit and tells a callback
 //!   what happens, [`Trainer::step`] does one update. With a run directory it saves checkpoints, and continues from the
 //!   newest whole one, bit for bit as if it had not been interrupted.
@@ -131,8 +131,8 @@
 //! # }
 //! ```
 //!
-//! On CUDA models compute in [`DType::BF16`] with float32 weights if [`ModelConfig::precision`] says so. What training
-//! will take of a device's memory is known before it begins: [`MemoryPlan`].
+//! On CUDA models compute in [`DType::BF16`] with float32 weights if [`ModelConfig::precision`] says so. The
+//! memory that training will take of a device is known before it begins: [`MemoryPlan`].
 //!
 //! # Stopping
 //!

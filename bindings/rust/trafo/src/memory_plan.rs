@@ -4,7 +4,8 @@ use crate::error::check;
 use crate::handle::views;
 use crate::{ModelConfig, Result, TrainerOptions};
 
-/// What training takes on a CUDA device, in bytes, known without training and without the device.
+/// Memory that training takes on a CUDA device, in bytes, known without training and without the
+/// device.
 ///
 /// ```
 /// use trafo::{DType, MemoryPlan, ModelConfig, OptimizerStates, Recompute, TrainerOptions};
@@ -33,19 +34,19 @@ pub struct MemoryPlan {
     pub gradients: i64,
     /// The optimizer's moments, and the mean of the weights under `ema_alpha`.
     pub optimizer: i64,
-    /// The weights of the teacher; 0: there is none.
+    /// The weights of the teacher; 0 without one.
     pub teacher: i64,
-    /// What forward and backward keep and use.
+    /// Memory that forward and backward keep and use.
     pub activations: i64,
     /// The peak: all of these, the batch and small change.
     pub total: i64,
     /// Target tokens of the batch: those given, or the largest that fits.
     pub batch_tokens: i64,
-    /// What training may take; 0: not known.
+    /// Memory that training may take; 0: not known.
     pub limit: i64,
     /// All of the device's memory; 0: not asked.
     pub device: i64,
-    /// What was free of it before training.
+    /// Memory of it that was free before training.
     pub free: i64,
 }
 
@@ -154,7 +155,7 @@ impl MemoryPlan {
         })
     }
 
-    /// What `plan` writes to the struct of the given size.
+    /// The plan that `plan` writes to the struct of the given size.
     fn planned(
         plan: impl FnOnce(*mut sys::trafo_memory_plan, usize) -> *mut sys::trafo_error,
     ) -> Result<Self> {

@@ -1,4 +1,4 @@
-//! What must not compile: lifetimes, ownership and threads. Each says with which error, so that it cannot fail to compile
+//! Code that must not compile: lifetimes, ownership and threads. Each says with which error, so that it cannot fail to compile
 //! for another reason; the first says that the setting itself does.
 
 /// ```

@@ -52,7 +52,7 @@ pub struct ParameterInfo {
     pub columns: usize,
     /// Bits of an element in files: 4 of an int4 matrix, whose `dtype` is `I8`.
     pub bits: usize,
-    /// What [`Model::quantize`] made of a matrix, in dB; NaN: not known.
+    /// Signal-to-noise ratio of a matrix after [`Model::quantize`], in dB; NaN: not known.
     pub signal_to_noise: f64,
 }
 
@@ -113,7 +113,7 @@ impl fmt::Debug for Parameter<'_> {
     }
 }
 
-/// A transformer with its weights, on an engine of its own.
+/// A transformer with its weights, on a separate engine.
 ///
 /// It can be moved to another thread and shared by several (`Send` and `Sync`). Calls on one model are serialised: threads
 /// that shall compute at the same time need a model each.
@@ -201,7 +201,7 @@ impl Model {
     pub(crate) fn from_raw(raw: RawModel, context: RawContext) -> Self {
         Model { raw, context }
     }
-    /// Runs a C call that makes a model in a context of its own.
+    /// Runs a C call that makes a model in a separate context.
     pub(crate) fn make_in(
         options: &ContextOptions,
         call: impl FnOnce(*mut sys::trafo_context, *mut *mut sys::trafo_model) -> *mut sys::trafo_error,

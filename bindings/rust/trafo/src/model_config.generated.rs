@@ -126,7 +126,7 @@ config_fields! {
     heads / get_heads: usize = to_i64, from_i64;
     /// Longest sequence that either side may have, in tokens. Default 1024.
     max_positions / get_max_positions: usize = to_i64, from_i64;
-    /// Whether the norm stands before each block instead of after it. Default true.
+    /// Whether the norm precedes each block instead of following it. Default true.
     pre_norm / get_pre_norm: bool = i32::from, from_flag;
     /// Whether source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm.
     /// Default true.
@@ -170,9 +170,9 @@ config_fields! {
     /// The angles of rotary positions are divided by it, all of them or, with `rope_original_positions`, the slow ones.
     /// Default 1.
     rope_factor / get_rope_factor: f64 = same, same;
-    /// Positions that a model was trained with before `rope_factor` (Llama 3.1): it divides the angles of those pairs
-    /// that turn fewer than `rope_low_turns` times in them, and less and less of it those of more turns. Default 0:
-    /// `rope_factor` divides all angles.
+    /// Positions that a model was trained with before `rope_factor` (Llama 3.1): the factor divides the angles of pairs
+    /// that turn fewer than `rope_low_turns` times in them. It divides the angles of pairs of more turns less and less.
+    /// Default 0: `rope_factor` divides all angles.
     rope_original_positions / get_rope_original_positions: usize = to_i64, from_i64;
     /// Turns in `rope_original_positions` positions up to which `rope_factor` divides an angle whole. Default 1.
     rope_low_turns / get_rope_low_turns: f64 = same, same;
@@ -190,7 +190,7 @@ config_fields! {
     decoder_tied_layers / get_decoder_tied_layers: Vec<usize> = to_layers, from_layers;
     /// The same for the layers of the encoder and `encoder_layers`. Default: none are shared.
     encoder_tied_layers / get_encoder_tied_layers: Vec<usize> = to_layers, from_layers;
-    /// What the model computes in: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
+    /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].
     precision / get_precision: DType = DType::as_raw, DType::from_raw;

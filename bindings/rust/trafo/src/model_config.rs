@@ -63,7 +63,7 @@ impl ModelConfig {
     pub fn new(vocabulary: usize) -> Self {
         ModelConfig(defaults(sys::trafo_model_config_init)).vocabulary(vocabulary)
     }
-    /// A preset by task, for example `small` (docs/options.md lists the presets). The error
+    /// A preset by task, for example `small` (docs/reference/options.md lists the presets). The error
     /// [`NotFound`](crate::ErrorCode::NotFound) lists the names.
     pub fn preset(name: &str, vocabulary: usize) -> Result<Self> {
         let mut config = Self::new(vocabulary);
@@ -78,7 +78,8 @@ impl ModelConfig {
 pub(crate) fn from_i64(value: i64) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
-// What the array cannot hold becomes a layer that no model has, and the engine refuses it by name.
+// A number that the array cannot hold becomes a layer that no model has, and the engine refuses it
+// by name.
 fn to_layers(layers: Vec<usize>) -> [u8; sys::TRAFO_TIED_LAYERS as usize] {
     let mut raw = [0; sys::TRAFO_TIED_LAYERS as usize];
     if layers.len() > raw.len() {

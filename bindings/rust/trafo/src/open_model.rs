@@ -85,11 +85,11 @@ impl OpenModel {
         Ok((name, tensor))
     }
 
-    /// What the model computes of every token of the texts and of the end of each text: states `[T, width]` of the encoder,
-    /// or of a decoder-only model's last layer before the output projection, and `cu_seqlens` `[texts + 1]`. Text `i` has
-    /// the rows `cu_seqlens[i]` to `cu_seqlens[i + 1] - 1`, as [`Tensor::segment_mean`] and [`Tensor::attention`] take them.
-    /// One pass over all texts, without dropout, recorded unless [`Context::no_grad`] runs. A model that is prepared for
-    /// inference records nothing. `InvalidArgument`: no texts, or one that is too long.
+    /// The model's states of every token of the texts and of the end of each text: states `[T, width]` of the encoder, or of
+    /// a decoder-only model's last layer before the output projection, and `cu_seqlens` `[texts + 1]`. Text `i` has the rows
+    /// `cu_seqlens[i]` to `cu_seqlens[i + 1] - 1`, as [`Tensor::segment_mean`] and [`Tensor::attention`] take them. One pass
+    /// over all texts, without dropout, recorded unless [`Context::no_grad`] runs. A model that is prepared for inference
+    /// records nothing. `InvalidArgument`: no texts, or one that is too long.
     pub fn hidden_states<S: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,
@@ -159,7 +159,7 @@ impl OpenModel {
         check(unsafe { sys::trafo_model_save(self.raw.as_ptr(), data, length) })
     }
 
-    /// A model of its own again, with the weights as they are now. While a clone of the context or a tensor of it lives, the
+    /// A separate model again, with the weights as they are now. While a clone of the context or a tensor of it lives, the
     /// model cannot leave the thread: the error gives it back, still open.
     pub fn close(self) -> std::result::Result<Model, OpenModel> {
         let OpenModel { raw, context } = self;

@@ -100,7 +100,7 @@ impl AdamW {
         check(unsafe { sys::trafo_adamw_save(self.raw.as_ptr(), data, length) })
     }
     /// Reads such a file into the parameters and the optimizer: the next update has the same bits as without the pause.
-    /// Gradients are zeroed; the options stay those of [`new`](AdamW::new). An error changes nothing.
+    /// Gradients are zeroed; the options of [`new`](AdamW::new) stay. An error changes nothing.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the handle is live, the path is valid during the call.

@@ -14,7 +14,7 @@ use crate::tensor::{DType, Tensor, rank};
 // SAFETY of every call below: handles are live, or NULL or freed and then refused by the library; arrays are valid for
 // the lengths that go with them; outputs are valid during the call, which keeps none of them.
 
-/// What [`Context::random`] draws from.
+/// Distribution of [`Context::random`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Distribution {

@@ -9,7 +9,7 @@ use crate::handle::{RawModel, defaults};
 use crate::model::Model;
 use crate::text::{Corpus, Tokenizer};
 
-/// What [`Model::prune`] leaves. A decoder-lm ignores what is said of the encoder.
+/// Parts that [`Model::prune`] leaves. A decoder-lm ignores what is said of the encoder.
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct PruneOptions {

@@ -12,7 +12,8 @@ use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::OutString;
 use crate::tensor::Tensor;
 
-/// What the library keeps of a region. The context is held weakly: the tape of the context owns the region.
+/// State of a region that the library keeps. The context is held weakly: the tape of the context owns the
+/// region.
 struct Region<F> {
     context: Weak<ContextInner>,
     body: F,
@@ -146,8 +147,8 @@ pub struct Gradcheck {
 impl Context {
     /// Runs `region` now without keeping its intermediates, and again during backward with the same bits: memory for time.
     ///
-    /// It must be a function of its inputs and of leaves alone. What it captures lives until backward has run. A panic in
-    /// it goes on in the caller; an error of it comes out of this call, or of `backward`.
+    /// It must be a function of its inputs and of leaves alone. Its captures live until backward has run. A panic in it
+    /// goes on in the caller; an error of it comes out of this call, or of `backward`.
     ///
     /// ```
     /// use trafo::Context;

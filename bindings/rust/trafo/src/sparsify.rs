@@ -21,7 +21,7 @@ pub struct SparsifyOptions {
 }
 
 impl SparsifyOptions {
-    /// Half of the weights of each linear layer, those of the least magnitude.
+    /// Half of the weights of each linear layer, the ones of the least magnitude.
     pub fn new() -> Self {
         Self { sparsity: None, two_of_four: false, calibration: None, cancel: None }
     }

@@ -1,4 +1,4 @@
-//! What a model computes of texts, token by token.
+//! A model's states of texts, token by token.
 
 use std::ops::Range;
 use std::ptr;
@@ -14,7 +14,7 @@ use crate::text::{Tokenizer, expect_equal};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HiddenStates {
-    /// `[tokens, width]`, one text behind the other.
+    /// `[tokens, width]`, one text after the other.
     pub values: Vec<f32>,
     /// Elements of a row.
     pub width: usize,
@@ -38,7 +38,7 @@ impl HiddenStates {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Logits {
-    /// `[tokens, vocabulary]`, one target behind the other, each with its end.
+    /// `[tokens, vocabulary]`, one target after the other, each with its end.
     pub values: Vec<f32>,
     /// Elements of a row.
     pub vocabulary: usize,

@@ -28,7 +28,7 @@ impl Model {
         // SAFETY: the handle is live and exclusive, the path is valid during the call.
         check(unsafe { sys::trafo_model_load_teacher(self.as_ptr(), data, length) })
     }
-    /// Frees the teacher. `InvalidArgument`: there is none.
+    /// Frees the teacher. `InvalidArgument`: the model has no teacher.
     pub fn remove_teacher(&mut self) -> Result<()> {
         // SAFETY: the handle is live and exclusive.
         check(unsafe { sys::trafo_model_remove_teacher(self.as_ptr()) })

@@ -286,7 +286,7 @@ impl Tensor {
         // SAFETY: the handle is live or NULL.
         check(unsafe { sys::trafo_tensor_mark_written(self.as_ptr()) })
     }
-    /// A leaf of its own memory with the same elements.
+    /// A leaf with separate memory and the same elements.
     pub fn copy(&self) -> Result<Tensor> {
         // SAFETY: the handle is live or NULL, `out` is valid.
         Self::make(self.context(), |out| unsafe { sys::trafo_tensor_clone(self.as_ptr(), out) })

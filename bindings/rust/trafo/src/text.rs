@@ -177,7 +177,7 @@ impl Tokenizer {
         })?;
         Ok(text.to_text())
     }
-    /// The token behind an id.
+    /// The token of an id.
     pub fn token(&self, id: i32) -> Result<String> {
         let mut text = OutString::new();
         // SAFETY: the outputs are valid.
@@ -197,7 +197,7 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
-/// What was read into a [`Corpus`].
+/// Counts of the text that was read into a [`Corpus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorpusInfo {
     /// Lines read.
@@ -273,7 +273,7 @@ impl Corpus {
         self.sources = sources;
         self
     }
-    /// What was read.
+    /// Counts of the text that was read.
     pub fn info(&self) -> Result<CorpusInfo> {
         let mut raw = sys::trafo_corpus_info { lines: 0, pairs: 0, dropped_empty: 0 };
         // SAFETY: `raw` is valid.

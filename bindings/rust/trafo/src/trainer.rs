@@ -159,7 +159,7 @@ pub struct Trainer {
 // SAFETY: the trainer's context is its model's, which nothing outside this struct uses (see Model).
 unsafe impl Send for Trainer {}
 
-/// What the C callback works with while `run` runs.
+/// State of the C callback while `run` runs.
 struct Callback<'a> {
     function: &'a mut dyn FnMut(&Event) -> ControlFlow<()>,
     stopped: bool,
@@ -290,7 +290,7 @@ impl Trainer {
         // SAFETY: the handle is live.
         check(unsafe { sys::trafo_trainer_save(self.raw.as_ptr()) })
     }
-    /// What the training takes, by the largest batches of the first epoch.
+    /// The memory that training takes, by the largest batches of the first epoch.
     pub fn plan(&self) -> Result<MemoryPlan> {
         let mut plan = MemoryPlan::empty();
         // SAFETY: the handle is live, `plan` has the size that is told.
@@ -311,9 +311,9 @@ impl Trainer {
     pub fn into_model(self) -> Model {
         self.model
     }
-    /// Ends training and gives the best model: that of the best checkpoint in the run directory, by the first metric of
-    /// validation. `InvalidArgument`: there is no run directory. `NotFound`: nothing was validated, or the best checkpoint
-    /// is not kept (`keep_best`). The checkpoints stay, also after an error.
+    /// Ends training and gives the best model: the model of the best checkpoint in the run directory, by the first metric
+    /// of validation. `InvalidArgument`: there is no run directory. `NotFound`: nothing was validated, or the best
+    /// checkpoint is not kept (`keep_best`). The checkpoints stay, also after an error.
     pub fn into_best_model(self) -> Result<Model> {
         // SAFETY: the handle is live, `out` is valid.
         let best =

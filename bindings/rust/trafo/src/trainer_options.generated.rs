@@ -32,7 +32,7 @@ named! { Schedule:
     InverseSqrt = "inv-sqrt" | "inverse_sqrt",
     Noam = "noam",
 }
-/// What the optimizer keeps its two moments of every parameter in.
+/// Storage type of the optimizer's two moments of every parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OptimizerStates {
@@ -53,7 +53,7 @@ named! { OptimizerStates:
     Float32 = "fp32" | "float32",
     EightBit = "8bit" | "eight_bit",
 }
-/// What ranks send the gradient of a lane to each other in. Sums are float32 under each.
+/// Type in which ranks send each other the gradient of a lane. Sums are float32 under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CommunicationDType {
@@ -74,8 +74,8 @@ named! { CommunicationDType:
     Float32 = "fp32" | "float32",
     Bfloat16 = "bf16" | "bfloat16",
 }
-/// What backward computes a second time instead of keeping it (gradient checkpointing). Results are the same bits under
-/// each.
+/// Activations that backward recomputes instead of keeping them (gradient checkpointing). Results are the same bits
+/// under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Recompute {
@@ -173,14 +173,14 @@ setters! {
     beta2: f64 = same;
     /// AdamW's epsilon. Default 1e-9.
     epsilon: f64 = same;
-    /// What the optimizer keeps its two moments of every parameter in. float64 models have float32. Default
+    /// Storage type of the optimizer's two moments of every parameter. float64 models have float32. Default
     /// [`OptimizerStates::Float32`].
     optimizer_states: OptimizerStates = OptimizerStates::as_raw;
     /// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
     /// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
     tf32: bool = i32::from;
-    /// Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): those of linear
-    /// layers with at least 3 x 2^20 weights (1024 x 3072), and of the output projection but for the gradient of its
+    /// Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear
+    /// layers with at least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its
     /// weight. Scales are powers of two for each tensor, from its values at that moment. Weights, activations and files
     /// stay as in bfloat16 training; validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older
     /// cards. Default false.
@@ -218,11 +218,11 @@ setters! {
     ema_alpha: f64 = same;
     /// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1.
     gradient_accumulation: i64 = same;
-    /// Parts that an update is made of, each with `gradient_accumulation` batches of its own. Ranks share them out, at
-    /// least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run
-    /// that resumes keeps its own. Default 1.
+    /// Number of parts of an update. Each part has `gradient_accumulation` batches. The ranks share the parts, at least
+    /// one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that
+    /// resumes keeps its own. Default 1.
     lanes: i64 = same;
-    /// What ranks send the gradient of a lane to each other in. With bfloat16 the gradient of every lane is rounded,
+    /// Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane is rounded,
     /// also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.
     /// Default [`CommunicationDType::Float32`].
     communication_dtype: CommunicationDType = CommunicationDType::as_raw;
@@ -245,7 +245,7 @@ setters! {
     target_alpha: f64 = same;
     /// Whether `batch_tokens` is chosen: the largest that the memory has room for. Default false.
     batch_fit: bool = i32::from;
-    /// What backward computes a second time instead of keeping it: less memory for more time. It never changes a bit.
+    /// Activations that backward recomputes instead of keeping them: less memory for more time. It never changes a bit.
     /// Default [`Recompute::None`].
     recompute: Recompute = Recompute::as_raw;
     /// Whether CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those

@@ -31,7 +31,7 @@ impl Period {
     }
 }
 
-/// What a validation measures.
+/// A metric of validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Metric {
@@ -97,7 +97,7 @@ fn same<T>(value: T) -> T {
 }
 
 impl TrainerOptions {
-    /// The defaults; training has no limit of its own.
+    /// The defaults; training has no limit.
     pub fn new() -> Self {
         TrainerOptions(defaults(sys::trafo_trainer_options_init))
     }
@@ -110,7 +110,8 @@ impl TrainerOptions {
         })?;
         Ok(options)
     }
-    /// What validations measure; the first decides what is best. Default: BLEU, chrF and cross-entropy.
+    /// Metrics that validations measure; the first decides what is best. Default: BLEU, chrF and
+    /// cross-entropy.
     pub fn valid_metrics(mut self, metrics: &[Metric]) -> Self {
         self.0.valid_metrics = metrics.iter().fold(0, |bits, metric| bits | metric.bit());
         self.0.first_metric = metrics.first().map_or(0, |metric| metric.bit());

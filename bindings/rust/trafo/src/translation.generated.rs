@@ -24,15 +24,15 @@ setters! {
     alignment_layer: usize = to_i64;
     /// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
     truncate: bool = i32::from;
-    /// Whether eos stands behind a source. Without it a decoder-lm continues the text, as base models do; a text over
-    /// the model's limit then loses its beginning. Default true.
+    /// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the
+    /// model's limit then loses its beginning. Default true.
     end_source: bool = i32::from;
-    /// Whether bos stands before a source of a decoder-lm. Llama and Mistral were trained like that, models of this
-    /// program were not. Default false.
+    /// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program
+    /// were not. Default false.
     begin_source: bool = i32::from;
 }
-/// How [`TranslateOptions::sampling`] draws. What is drawn follows from the model's probabilities, the seed, the number
-/// of the line, of the sample and of the token alone.
+/// How [`TranslateOptions::sampling`] draws. The drawn tokens depend only on the model's probabilities, the seed, and
+/// the numbers of the line, the sample and the token.
 #[must_use]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {

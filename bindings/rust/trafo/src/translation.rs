@@ -51,7 +51,7 @@ impl TranslateOptions {
         }
     }
     /// Draws every token instead of searching; [`n_best`](Self::n_best) is how many translations are drawn of a line.
-    /// What is drawn follows from the seed, the number of the line and the place in it alone.
+    /// The drawn tokens depend only on the seed, the number of the line and the place in it.
     pub fn sampling(mut self, sampling: Sampling) -> Self {
         sampling.write(&mut self.raw);
         self
@@ -177,7 +177,7 @@ impl Alignment {
     }
 }
 
-/// What became of one line.
+/// Result of one line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Translation {

@@ -13,7 +13,7 @@ use trafo::{
 
 /// Memory of the process in kilobytes, where the system tells.
 fn resident() -> Option<i64> {
-    // Exact; what /proc/self/status says lags behind, thread by thread.
+    // Exact; /proc/self/status is late, thread by thread.
     let status = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Rss:"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -44,9 +44,9 @@ fn cycle() -> Result<()> {
     Ok(())
 }
 
-/// What a thousand cycles add to the process, in kilobytes, the least of three thousands behind the first 200: what
-/// allocators keep back gets less and less (1,100 KB in the first thousand, under 200 in later ones), a leak is in each.
-/// The first thousand that is `enough` ends it.
+/// Growth of the process in a thousand cycles, in kilobytes, the least of three thousands after the first 200: the
+/// memory that allocators keep gets less and less (1,100 KB in the first thousand, under 200 in later ones), a leak is
+/// in each. The first thousand that is `enough` ends it.
 fn growth(cycle: impl Fn() -> Result<()>, enough: i64) -> Result<Option<i64>> {
     let run = |cycles| -> Result<Option<i64>> {
         for _ in 0..cycles {
@@ -91,8 +91,8 @@ fn a_thousand_cycles_return_to_their_size() -> Result<()> {
     Ok(())
 }
 
-/// With one arena of glibc's malloc, in a process of its own: how many arenas threads get, and what each keeps back, depends
-/// on what else the machine does.
+/// With one arena of glibc's malloc, in a separate process: the number of arenas, and the memory that each keeps, depend on
+/// other work of the machine.
 #[test]
 fn cycles_do_not_leak() {
     const CHILD: &str = "TRAFO_TEST_CYCLES_CHILD";

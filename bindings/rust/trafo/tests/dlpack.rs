@@ -81,7 +81,7 @@ fn foreign_memory_is_freed_once() -> Result<()> {
         unsafe { context.tensor_from_dlpack(foreign(1, vec![4.0], &FREED), CopyMode::Always)? };
     assert_eq!(FREED.load(Ordering::SeqCst), 2);
     assert_eq!(copied.item()?, 4.0);
-    // SAFETY: as above. What is refused is dropped here, not leaked.
+    // SAFETY: as above. A refused tensor is dropped here, not leaked.
     let refused =
         unsafe { context.tensor_from_dlpack(foreign(2, vec![4.0], &FREED), CopyMode::IfNeeded) };
     assert_eq!(refused.unwrap_err().code(), ErrorCode::Version);

@@ -29,7 +29,7 @@ use trafo::{
     TrainerOptions, TranslateOptions,
 };
 
-/// A run like those of translate-train: a model of the small corpus, and its tokenizer.
+/// A run like translate-train's: a model of the small corpus, and its tokenizer.
 fn train_base(run: &Path) -> Result<()> {
     let corpus = common::corpus();
     let tokenizer = common::tokenizer(&corpus);

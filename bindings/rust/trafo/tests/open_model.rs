@@ -115,7 +115,7 @@ fn open_models_refuse() -> Result<()> {
     for error in refused {
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
     }
-    // What runs without recording leaves no gradient.
+    // Ops without recording leave no gradient.
     let states = model.context().no_grad(|| model.hidden_states(&tokenizer, &SOURCES))??.0;
     assert!(states.sum()?.backward().is_err());
     Ok(())

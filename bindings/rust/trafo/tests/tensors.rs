@@ -30,7 +30,7 @@ fn assert_close(actual: &[f64], expected: &[f64]) {
     }
 }
 
-// What backward needs must not change before it runs; the error names the op.
+// Tensors that backward needs must not change before it runs; the error names the op.
 #[test]
 fn a_write_before_backward_is_an_error() -> Result<()> {
     let context = context();

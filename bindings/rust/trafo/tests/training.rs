@@ -406,7 +406,7 @@ fn cancelling_from_another_thread() -> Result<()> {
         elsewhere.cancel();
         Instant::now()
     });
-    // The trainer has no limit of its own: only the token ends it.
+    // The trainer has no limit: only the token ends it.
     let runner = std::thread::spawn(move || trainer.run(quiet).map(|stop| (stop, trainer)));
     let (stop, mut trainer) = runner.join().unwrap()?;
     assert_eq!(stop, Stop::Cancelled);

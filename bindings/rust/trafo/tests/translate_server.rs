@@ -366,7 +366,7 @@ fn bad_requests_are_refused() {
         assert_eq!(statuses, ["200", "400"], "{twice}: {answers}");
         assert!(answers.contains("names its length twice"), "{answers}");
     }
-    // What is announced as too large is refused before it is sent.
+    // A body that is announced as too large is refused before it is sent.
     let announced = "Content-Length: 3000\r\nExpect: 100-continue\r\n";
     assert_eq!(send_raw(&format!("POST /translate HTTP/1.1\r\n{announced}\r\n")).status, 413);
     let chunked = |size: usize| {

@@ -24,9 +24,9 @@ __device__ __forceinline__ uint32_t blocks_in_cluster() {
   return blocks;
 }
 
-// All threads of all blocks arrive, then wait. What was read and written before arriving comes
-// before what follows the wait, except behind arrive_cluster_unordered(), which does not wait for
-// memory. Warps may be divided.
+// All threads of all blocks arrive, then wait. Reads and writes before arriving come before those
+// that follow the wait, except after arrive_cluster_unordered(), which does not wait for memory.
+// Warps may be divided.
 __device__ __forceinline__ void arrive_cluster() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }

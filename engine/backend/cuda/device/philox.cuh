@@ -9,7 +9,7 @@
 
 namespace trafo::cuda {
 
-// What a kernel needs of a Dropout: plain numbers, computed once on the host.
+// The parts of a Dropout that a kernel needs: plain numbers, computed once on the host.
 struct DropoutArgs {
   uint64_t seed;
   uint32_t step, id, threshold;

@@ -1,4 +1,4 @@
-// What kernels over rows share: access to memory that bypasses L1, sums over the threads of a row,
+// Helpers of kernels over rows: access to memory that bypasses L1, sums over the threads of a row,
 // copies that run ahead, division by a number known on the host, and sums of partial results.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace trafo::cuda {
 
 // Data that is read once, in one access that keeps its place among the others. Without a hint to
-// L1: with L1::no_allocate the same kernels were 1 to 3 % slower (docs/gpu-kernel-notes.md).
+// L1: with L1::no_allocate the same kernels were 1 to 3 % slower (docs/lab/gpu-kernel-notes.md).
 template <class T, int N>
 __device__ __forceinline__ Held<T, N> load_once(const T* p) {
   if constexpr (sizeof(T) * N == 16) {
@@ -208,9 +208,9 @@ concept LeavesLargest = requires {
 // Element-wise work on [rows, width] in packs of V: each thread loads kPacks of them before it uses
 // the first. Body has kPacks, `Loaded`, load(element), `Columns`, columns(column), uses_columns(),
 // finish(element, column, loaded, columns, words), and kWords: whether it has dropping() and
-// words(element), the Philox block of an element. What does not need the loaded data is done while
-// that is in flight. If the body is LeavesLargest, finish() has a Largest<Written> behind the other
-// arguments.
+// words(element), the Philox block of an element. Work that does not need the loaded data is done
+// while that is in flight. If the body is LeavesLargest, finish() has a Largest<Written> after the
+// other arguments.
 inline constexpr int kFlatThreads = 256;
 template <int V, class Body>
 __global__ void __launch_bounds__(kFlatThreads)
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kFlatThreads)
   uint4 words[kPacks] = {};
   if constexpr (Body::kWords) {
     if (body.dropping()) {
-      // All together: they share the keys, and the rounds of one hide those of the next.
+      // All together: they share the keys, and the rounds of one hide the rounds of the next.
 #pragma unroll
       for (int k = 0; k < kPacks; ++k)
         words[k] = body.words((first + k * kFlatThreads + threadIdx.x) * V);
@@ -321,9 +321,9 @@ inline int32_t sum_partials(DeviceState& device, const float* partials, int64_t 
 
 // Element-wise work on [rows, width] that also sums over the rows. A block has a tile of columns
 // (`tile` packs, a power of two up to 32) and a chunk of rows; its threads go down the chunk side
-// by side and keep the sums in registers. What a thread needs next is copied ahead into its own
+// by side and keep the sums in registers. The next data of a thread is copied ahead into its own
 // slots of shared memory, without a barrier. Body has kTensors, source(tensor) (null: zeros),
-// `Columns`, columns(column), and finish(row, column, columns, packs, sums), with a Largest behind
+// `Columns`, columns(column), and finish(row, column, columns, packs, sums), with a Largest after
 // them as for flat_kernel.
 inline constexpr int kTileThreads = 256, kTileStages = 3;
 template <int Sums>

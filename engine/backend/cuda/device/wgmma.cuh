@@ -28,7 +28,7 @@ using SumsOf = float[Columns / 8][4];
 
 #ifdef TRAFO_HAS_WGMMA
 
-// What the tensor cores are told of a tile (PTX ISA, "Matrix descriptor"), in units of 16 bytes.
+// Description of a tile for the tensor cores (PTX ISA, "Matrix descriptor"), in units of 16 bytes.
 // A tile consists of panels of 64 elements, 128 bytes, a line; their 16-byte pieces are swizzled
 // and a panel begins at a multiple of 1024 bytes. The high word, the same for all, has the stride
 // from eight lines to the next eight, 1024 bytes, and 128-byte swizzling. The low word has the
@@ -191,8 +191,8 @@ __device__ __forceinline__ void arrive_with_copies(uint32_t at) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
 }
 
-// Arrives at the barrier at the place `at` of a block of the cluster. What this thread wrote before
-// is published to its own block only: a release for the cluster would wait for all its writes.
+// Arrives at the barrier at the place `at` of a block of the cluster. Earlier writes of this thread
+// are published to its own block only: a release for the cluster would wait for all its writes.
 __device__ __forceinline__ void arrive_in(uint32_t block, uint32_t at) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"

@@ -8,7 +8,7 @@ import (
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
 
-// trainBase makes a run like those of translate-train: a model of a small corpus, and its tokenizer.
+// trainBase makes a run like translate-train's: a model of a small corpus, and its tokenizer.
 func trainBase(t *testing.T, directory string, source, target []string) {
 	t.Helper()
 	c := must(trafo.NewContext())

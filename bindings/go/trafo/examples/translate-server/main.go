@@ -15,7 +15,7 @@
 // /readyz and sends its requests elsewhere. Then no new connections, every accepted request is
 // answered, and the server ends.
 //
-// docs/deployment.md says how to run it in a container, with int8 weights.
+// docs/guide/deployment.md says how to run it in a container, with int8 weights.
 package main
 
 import (

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// program is the server as a program of its own, built once.
+// program is the server as a separate program, built once.
 func program(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
@@ -123,8 +123,8 @@ func (r *replica) end(t *testing.T) {
 	}
 }
 
-// service stands for what a cluster puts before replicas: it asks each whether it is ready every 20 ms,
-// as a probe does, and sends requests to those that were, in turn. It repeats no request.
+// service represents the service that a cluster puts before replicas: it asks each whether it is ready
+// every 20 ms, as a probe does, and sends requests to the ready ones, in turn. It repeats no request.
 type service struct {
 	lock     sync.Mutex
 	replicas []*replica
@@ -235,7 +235,7 @@ func TestARollingRestartLosesNoAnswerOfSixtyFourClients(t *testing.T) {
 	start := func() *replica { return launch(t, command...) }
 	first := start()
 
-	// What one replica alone says to each line.
+	// Answers of one replica alone to each line.
 	folder := t.TempDir()
 	lines, baseline := filepath.Join(folder, "lines.txt"), filepath.Join(folder, "answers.jsonl")
 	check(t, os.WriteFile(lines, []byte(strings.Join(source, "\n")+"\n"), 0o644))

@@ -11,7 +11,7 @@ use trafo::{CancelToken, Hypothesis, Result};
 
 use crate::metrics::Metrics;
 
-/// What lines must have in common to be translated together.
+/// Settings that lines must share to be translated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Search {
     pub beam: usize,

@@ -23,7 +23,7 @@ impl Ambiguous {
     }
 }
 
-/// What has been read of a head.
+/// The part of a head that has been read.
 #[derive(Default)]
 struct Head {
     line: Vec<u8>,
@@ -33,7 +33,7 @@ struct Head {
     chunked: bool,
 }
 
-/// What the next byte belongs to.
+/// The part that the next byte belongs to.
 enum Part {
     Head(Head),
     Body(u64),

@@ -1,4 +1,4 @@
-//! What `/metrics` tells, in Prometheus' text format.
+//! Output of `/metrics`, in Prometheus' text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -163,7 +163,7 @@ impl Drop for Counted {
     }
 }
 
-/// Serves a connection in a task of its own.
+/// Serves a connection in a separate task.
 fn take(stream: TcpStream, shared: &Arc<Shared>, graceful: &GracefulShutdown) {
     let before = shared.connections.fetch_add(1, Ordering::AcqRel);
     let counted = Counted(shared.clone());
