@@ -15,7 +15,7 @@ for argument in "$@"; do
   esac
 done
 
-step() { printf '\n== %s\n' "$*"; }
+step() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 
 step "dependencies"
 scripts/install-dependencies.sh --tests --bindings
