@@ -140,6 +140,15 @@ void check_code_shapes(const SafetensorsReader& reader, const ParameterStore& pa
   }
 }
 
+// Whether the tensors of a model file are those of the model, before memory is taken for them.
+void check_model(const SafetensorsReader& reader, const ParameterStore& parameters) {
+  const std::string no_prefix;
+  if (stored_weights(reader) == StoredWeights::floats)
+    check_tensors(reader, parameters, {&no_prefix, 1});
+  else
+    check_code_shapes(reader, parameters);
+}
+
 // Bounds the memory that no tensor of the file accounts for: modules of layers, and the table of
 // sinusoidal positions, which may take 64 MiB more than the file.
 void check_untensored(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
@@ -381,19 +390,20 @@ MetaModel read_meta_model(const SafetensorsReader& reader) {
       throw;
     fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
   }
-  if (const auto adapter = read_adapter_config(reader, *meta.model))
-    add_adapter(*meta.context, *meta.model, *adapter, 0);
-  const std::string no_prefix;
-  if (has_codes)
-    check_code_shapes(reader, meta.model->parameters());
-  else
-    check_tensors(reader, meta.model->parameters(), {&no_prefix, 1});
+  const auto adapter = read_adapter_config(reader, *meta.model);
+  if (!adapter) return meta;
+  add_adapter(*meta.context, *meta.model, *adapter, 0);
+  const ParameterStore& parameters = meta.model->parameters();
+  for (size_t i = 0; i < parameters.count(); ++i)
+    if (parameters.group(static_cast<ParamId>(i)).name == kAdapter)
+      check_entry(reader, parameters, static_cast<ParamId>(i), "");
   return meta;
 }
 
 std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
                                   std::optional<DType> dtype, bool int8_weights) {
   const MetaModel meta = read_meta_model(reader);
+  check_model(reader, meta.model->parameters());
   const DType stored = meta.model->parameters().master().dtype();
   require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kModelIoOrigin,
           reader.label(), " holds ", dtype_name(stored), " weights, of which no ",

@@ -64,8 +64,8 @@ void write_model(ByteSink& sink, Context& context, const Model& model, const Ten
 void save_model(const std::filesystem::path& path, Context& context, const Model& model,
                 const SafetensorsMetadata& metadata = {});
 
-// The model of a file, with its adapter, without data. Takes little memory whatever the file
-// claims. CORRUPT_FILE as load_model().
+// The model that a file says it has, with its adapter, without data. Takes little memory whatever
+// the file claims. CORRUPT_FILE: there is no such model, or the file lacks tensors of the adapter.
 MetaModel read_meta_model(const SafetensorsReader& reader);
 
 // CORRUPT_FILE when the file has no model configuration, or tensors that do not fit it: missing,
