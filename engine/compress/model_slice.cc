@@ -1,12 +1,13 @@
 #include "engine/compress/model_slice.h"
 
-#include <cstring>
 #include <numeric>
-#include <string>
-#include <string_view>
+
+#include "engine/nn/part_index.h"
 
 namespace trafo {
 namespace {
+
+constexpr const char* kModelSliceOrigin = "model slice";
 
 std::vector<int64_t> first_numbers(int64_t count) {
   std::vector<int64_t> numbers(static_cast<size_t>(count));
@@ -30,86 +31,76 @@ void append_blocks(std::vector<int64_t>& to, const std::vector<int64_t>& blocks,
     for (int64_t i = 0; i < size; ++i) to.push_back(begin + block * size + i);
 }
 
-// Rows and columns of a parameter that stay, ascending. Empty: all.
+// Rows of a parameter that stay, and columns; no columns: all.
 struct Kept {
   std::vector<int64_t> rows, columns;
 };
 
-// The part that stays of the parameter `name` of a layer; `side` has the sizes of its stack before.
-Kept kept_of_layer(const ModelConfig& side, const LayerSlice& layer, std::string_view name) {
-  const int64_t head = side.head_dim(), queries = side.heads / side.key_heads() * head;
-  Kept kept;
-  if (name.starts_with("attention.qkv.")) {
-    const int64_t keys = side.attention_width(), values = keys + side.kv_width();
-    append_blocks(kept.rows, layer.heads, queries, 0);
-    append_blocks(kept.rows, layer.heads, head, keys);
-    append_blocks(kept.rows, layer.heads, head, values);
-  } else if (name == "attention.output.weight") {
-    append_blocks(kept.columns, layer.heads, queries, 0);
-  } else if (name.starts_with("cross.query.")) {
-    append_blocks(kept.rows, layer.cross_heads, queries, 0);
-  } else if (name == "cross.output.weight") {
-    append_blocks(kept.columns, layer.cross_heads, queries, 0);
-  } else if (name.starts_with("ffn.up.")) {
-    append_blocks(kept.rows, layer.ffn_columns, 1, 0);
-  } else if (name.starts_with("ffn.gate_up.")) {
-    append_blocks(kept.rows, layer.ffn_columns, 1, 0);
-    append_blocks(kept.rows, layer.ffn_columns, 1, side.ffn_width);
-  } else if (name == "ffn.down.weight") {
-    append_blocks(kept.columns, layer.ffn_columns, 1, 0);
-  }
-  return kept;
+// The units of a sublayer that stay.
+const std::vector<int64_t>& units_of(const LayerSlice* layer, Sublayer sublayer) {
+  require(layer != nullptr && sublayer != Sublayer::none, ErrorCode::internal, kModelSliceOrigin,
+          "a part of no sublayer is divided");
+  return sublayer == Sublayer::attention         ? layer->heads
+         : sublayer == Sublayer::cross_attention ? layer->cross_heads
+                                                 : layer->ffn_columns;
 }
 
-// Where a parameter of the part comes from.
-struct Source {
-  std::string name;  // in the whole model
-  Kept kept;
-};
-
-Source source_of(const ModelConfig& config, const ModelSlice& slice, const std::string& name) {
-  // Of a factorized model, the whole is the only slice.
-  if (name.ends_with(kOuterFactor) || name.ends_with(kInnerFactor)) return {name, {}};
-  if (name.starts_with("decoder.cross_kv.")) {
-    Source source{name, {}};
-    const std::vector<int64_t> sets = config.decoder_sharing().sets;
-    for (const LayerSlice& layer : slice.decoder)
-      for (const int64_t part : {0, 1})  // keys, values
-        append_blocks(source.kept.rows, layer.cross_heads, config.head_dim(),
-                      (2 * sets[static_cast<size_t>(layer.layer)] + part) * config.kv_width());
-    return source;
-  }
-  const size_t first = name.find('.'), second = name.find('.', first + 1);
-  const std::string stack = name.substr(0, first);
-  const bool is_layer = (stack == "encoder" || stack == "decoder") && second != std::string::npos &&
-                        name[first + 1] >= '0' && name[first + 1] <= '9';
-  if (!is_layer) return {name, {}};
-  const auto number = static_cast<size_t>(std::stoll(name.substr(first + 1, second - first - 1)));
-  const bool encoder = stack == "encoder";
-  const bool tied = !(encoder ? config.encoder_tied_layers : config.decoder_tied_layers).empty();
-  const LayerSharing sharing = encoder ? config.encoder_sharing() : config.decoder_sharing();
-  const LayerSlice& layer = (encoder ? slice.encoder : slice.decoder)
-                                .at(tied ? static_cast<size_t>(sharing.sets.at(number)) : number);
-  return {concat(stack, ".", layer.layer, name.substr(second)),
-          kept_of_layer(encoder ? config.encoder_side() : config, layer, name.substr(second + 1))};
+// The slice of the layer that `place`, in the configuration of the part, comes from. Null: it is in
+// no layer.
+const LayerSlice* layer_of(const ModelConfig& part, const ModelSlice& slice, const Place& place) {
+  if (place.layer < 0) return nullptr;
+  const LayerSharing sharing = part.sharing(place.stack);
+  const auto number = static_cast<size_t>(sharing.sets.at(static_cast<size_t>(place.layer)));
+  return &(place.stack == Stack::encoder ? slice.encoder : slice.decoder).at(number);
 }
 
 std::vector<std::byte> gather(const std::vector<std::byte>& values, const Shape& shape,
                               const Kept& kept, size_t element) {
-  const int64_t rows = shape[0], columns = shape.rank() > 1 ? shape[1] : 1;
-  const std::vector<int64_t> row_numbers = kept.rows.empty() ? first_numbers(rows) : kept.rows;
+  const int64_t columns = shape.rank() > 1 ? shape[1] : 1;
   std::vector<std::byte> result;
   const auto copy = [&](int64_t row, int64_t column, int64_t count) {
     const auto at = static_cast<size_t>(row * columns + column) * element;
     const std::byte* begin = values.data() + at;
     result.insert(result.end(), begin, begin + static_cast<size_t>(count) * element);
   };
-  for (const int64_t row : row_numbers) {
+  for (const int64_t row : kept.rows) {
     if (kept.columns.empty()) {
       copy(row, 0, columns);
       continue;
     }
     for (const int64_t column : kept.columns) copy(row, column, 1);
+  }
+  return result;
+}
+
+// The values of a parameter of the part, from the rows of the whole that its parts come from.
+std::vector<std::byte> sliced_value(const Context& context, const ParameterStore& from,
+                                    const PartIndex& index, const ModelConfig& part,
+                                    const ModelSlice& slice, const ParameterParts& parts) {
+  const size_t element = dtype_size(from.master().dtype());
+  std::vector<std::byte> result, values;
+  ParamId read = kNoParam;
+  for (const Part& rows : parts.rows) {
+    const LayerSlice* layer = layer_of(part, slice, rows.place);
+    const Place place = layer ? rows.place.of_layer(layer->layer) : rows.place;
+    const PartIndex::Found& origin = index.at(place, rows.role, parts.piece);
+    if (read != origin.parameter) {
+      read = origin.parameter;
+      values.resize(static_cast<size_t>(element_count(from.shape(read))) * element);
+      from.get_value(context, read, values.data(), values.size());
+    }
+    Kept kept;
+    const int64_t units = origin.part.units, column_units = from.parts(read).column_units;
+    if (units > 0)
+      append_blocks(kept.rows, units_of(layer, place.sublayer), origin.part.rows / units,
+                    origin.part.first);
+    else
+      append_blocks(kept.rows, {0}, origin.part.rows, origin.part.first);
+    if (column_units > 0)
+      append_blocks(kept.columns, units_of(layer, place.sublayer),
+                    from.shape(read)[1] / column_units, 0);
+    const std::vector<std::byte> rows_kept = gather(values, from.shape(read), kept, element);
+    result.insert(result.end(), rows_kept.begin(), rows_kept.end());
   }
   return result;
 }
@@ -151,21 +142,14 @@ ModelConfig sliced_config(const ModelConfig& config, const ModelSlice& slice) {
 
 std::unique_ptr<Model> sliced_model(Context& context, const Model& model, const ModelSlice& slice) {
   const ParameterStore& from = model.parameters();
-  const DType dtype = from.master().dtype();
-  const size_t element = dtype_size(dtype);
-  std::unique_ptr<Model> part = make_model(context, sliced_config(model.config(), slice), 0, dtype);
+  const PartIndex index(from);
+  std::unique_ptr<Model> part =
+      make_model(context, sliced_config(model.config(), slice), 0, from.master().dtype());
   ParameterStore& to = part->parameters();
   for (size_t i = 0; i < to.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    const Source source = source_of(model.config(), slice, to.name(id));
-    const ParamId origin = from.find(source.name);
-    require(origin != kNoParam, ErrorCode::internal, "model slice", "the model has no parameter ",
-            source.name);
-    const Shape& shape = from.shape(origin);
-    std::vector<std::byte> values(static_cast<size_t>(element_count(shape)) * element);
-    from.get_value(context, origin, values.data(), values.size());
-    if (!source.kept.rows.empty() || !source.kept.columns.empty())
-      values = gather(values, shape, source.kept, element);
+    const std::vector<std::byte> values =
+        sliced_value(context, from, index, part->config(), slice, to.parts(id));
     to.set_value(context, id, values.data(), values.size());
   }
   part->set_origin(model.origin());

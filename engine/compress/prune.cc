@@ -126,9 +126,14 @@ void add_products(const std::vector<T>& weight, const std::vector<T>& gradient, 
 class Scorer {
  public:
   Scorer(Context& context, Model& model) : context_(context), model_(model) {
-    const ModelConfig& config = model.config();
-    add_stack("encoder", config.encoder_side(), config.encoder_sharing());
-    add_stack("decoder", config, config.decoder_sharing());
+    const ParameterStore& parameters = model.parameters();
+    for (size_t i = 0; i < parameters.count(); ++i) {
+      const auto id = static_cast<ParamId>(i);
+      const ParameterParts& parts = parameters.parts(id);
+      if (parts.column_units > 0)
+        weights_.push_back({id, scores_of(parts.rows.front().place.sublayer),
+                            Scores(static_cast<size_t>(parts.column_units))});
+    }
   }
 
   void add(const TokenizedCorpus& calibration, const SpecialTokens& tokens,
@@ -170,19 +175,10 @@ class Scorer {
     Scores scores;
   };
 
-  void add_stack(const std::string& name, const ModelConfig& side, const LayerSharing& sharing) {
-    for (const int64_t i : distinct_layers(sharing)) {
-      const std::string layer = concat(name, ".", i);
-      add_weight(layer + ".attention.output.weight", &LayerScores::heads, side.key_heads());
-      if (side.has_encoder() && name == "decoder")
-        add_weight(layer + ".cross.output.weight", &LayerScores::cross_heads, side.key_heads());
-      add_weight(layer + ".ffn.down.weight", &LayerScores::ffn_columns, side.ffn_width);
-    }
-  }
-  void add_weight(const std::string& name, Scores LayerScores::*part, int64_t blocks) {
-    const ParamId id = model_.parameters().find(name);
-    require(id != kNoParam, ErrorCode::internal, kPruneOrigin, "the model has no parameter ", name);
-    weights_.push_back({id, part, Scores(static_cast<size_t>(blocks))});
+  static Scores LayerScores::*scores_of(Sublayer sublayer) {
+    return sublayer == Sublayer::attention         ? &LayerScores::heads
+           : sublayer == Sublayer::cross_attention ? &LayerScores::cross_heads
+                                                   : &LayerScores::ffn_columns;
   }
   void add_gradient(Measured& measured) {
     const Tensor& weight = model_.parameters().value(measured.id);

@@ -398,9 +398,10 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
   for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
     if (parameters.is_int8(id)) continue;  // laid out already
     const Tensor& weight = parameters.value(id);
-    const std::string& name = parameters.name(id);
-    const bool table = name.starts_with("positions.") || name.starts_with("source_embedding.") ||
-                       (name.starts_with("embedding.") && !model.config().tied_embeddings);
+    const std::vector<Part>& rows = parameters.parts(id).rows;  // none: of an adapter
+    const Role role = rows.empty() ? Role::norm : rows.front().role;
+    const bool table =
+        role == Role::positions || (role == Role::embedding && !model.config().tied_embeddings);
     if (weight.rank() == 2 && !table)
       packed->add(*pool, weight.data<float>(), weight.dim(0), weight.dim(1));
   }

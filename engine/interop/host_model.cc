@@ -1,7 +1,6 @@
 #include "engine/interop/host_model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,6 +11,7 @@
 #include "engine/decode/packing.h"
 #include "engine/decode/search.h"
 #include "engine/models/adapter.h"
+#include "engine/nn/part_index.h"
 #include "engine/ops/op_kernel.h"
 
 namespace trafo::interop {
@@ -54,32 +54,26 @@ std::vector<float> fixed_logits(const HostModel& host) {
   return host.context->values<float>(host.model->logits(*host.context, batch));
 }
 
-// The parameter of a model with shared layers that `name` is in its untied copy.
-std::string owner_name(const ModelConfig& config, const std::string& name) {
-  const size_t number = name.find('.') + 1, rest = name.find('.', number);
-  if (!name.starts_with("encoder.") && !name.starts_with("decoder.")) return name;
-  int64_t layer = 0;
-  const char* end = name.data() + std::min(rest, name.size());
-  if (std::from_chars(name.data() + number, end, layer).ptr != end) return name;
-  const LayerSharing sharing =
-      name.starts_with("encoder.") ? config.encoder_sharing() : config.decoder_sharing();
-  return concat(name.substr(0, number), sharing.owners[static_cast<size_t>(layer)],
-                name.substr(rest));
-}
-
-// The value of parameter `name` of the untied copy, from that of owner_name(). One matrix has the
-// keys and values of all distinct layers: each layer gets its part.
-std::vector<std::byte> untied_value(const ModelConfig& config, const std::string& name,
-                                    std::vector<std::byte> value) {
-  if (!name.starts_with("decoder.cross_kv.")) return value;
-  const LayerSharing sharing = config.decoder_sharing();
-  const size_t part = value.size() / static_cast<size_t>(sharing.set_count);
-  std::vector<std::byte> all;
-  for (const int64_t set : sharing.sets) {
-    const auto begin = value.begin() + set * static_cast<std::ptrdiff_t>(part);
-    all.insert(all.end(), begin, begin + static_cast<std::ptrdiff_t>(part));
+// The value of a parameter of the copy whose layers share nothing and whose matrices are whole,
+// from the parts of the model.
+std::vector<std::byte> untied_value(Context& context, const Model& model, const PartIndex& index,
+                                    const ParameterParts& parts) {
+  std::vector<std::byte> result, values;
+  ParamId read = kNoParam;
+  for (const Part& rows : parts.rows) {
+    Place place = rows.place;
+    if (place.layer >= 0)
+      place.layer = model.config().sharing(place.stack).owners.at(static_cast<size_t>(place.layer));
+    const PartIndex::Found& from = index.at(place, rows.role, parts.piece);
+    if (read != from.parameter) {
+      read = from.parameter;
+      values = whole_value(context, model.parameters(), read);
+    }
+    const size_t row = values.size() / static_cast<size_t>(model.parameters().shape(read)[0]);
+    const auto begin = values.begin() + from.part.first * static_cast<std::ptrdiff_t>(row);
+    result.insert(result.end(), begin, begin + rows.rows * static_cast<std::ptrdiff_t>(row));
   }
-  return all;
+  return result;
 }
 
 }  // namespace
@@ -104,14 +98,14 @@ HostModel copy_to_host(Context& context, const Model& model) {
   ModelConfig config = model.config().untied();
   config.factor_ranks.clear();
   HostModel host = make_host_model(config);
-  const ParameterStore& from = model.parameters();
+  const PartIndex index(model.parameters());
   for (size_t i = 0; i < host.parameters().count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::string& name = host.parameters().name(id);
     const std::span<float> values = span_of(host.parameters().value(id));
-    const std::vector<std::byte> bytes = untied_value(
-        model.config(), name, whole_value(context, from, owner_name(model.config(), name)));
-    if (from.dtype() == DType::f64) {
+    const std::vector<std::byte> bytes =
+        untied_value(context, model, index, host.parameters().parts(id));
+    if (model.parameters().dtype() == DType::f64) {
       std::vector<double> wide(values.size());
       if (!wide.empty()) std::memcpy(wide.data(), bytes.data(), bytes.size());
       std::transform(wide.begin(), wide.end(), values.begin(),

@@ -75,13 +75,10 @@ OnnxGraph Builder::encoder() && {
 std::vector<OnnxKeysValues> Builder::encoder_keys_values() {
   const OnnxValue hidden =
       graph_.input("encoder_hidden_states", OnnxType::f32, {kBatch, kSource, config_.width});
-  const auto count = static_cast<size_t>(2 * config_.decoder_layers);
   const OnnxValue all = layers_.linear(hidden, "decoder.cross_kv");
-  const std::vector<int64_t> widths(count, config_.width);
-  const std::vector<OnnxValue> parts = graph_.node_with_outputs(
-      "Split", {all, graph_.integers(widths)}, count, {{"axis", int64_t{-1}}});
+  const std::vector<OnnxValue> parts = layers_.split_parts(all, "decoder.cross_kv");
   std::vector<OnnxKeysValues> layers;
-  for (size_t i = 0; i < count; i += 2)
+  for (size_t i = 0; i < parts.size(); i += 2)
     layers.push_back({layers_.heads_first(parts[i], config_.heads),
                       layers_.heads_first(parts[i + 1], config_.heads)});
   return layers;

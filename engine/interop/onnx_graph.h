@@ -73,6 +73,8 @@ class OnnxGraph {
   OnnxValue integer(int64_t value);                      // int64 []
   OnnxValue integers(const std::vector<int64_t>& list);  // int64 [n]
   OnnxValue parameter(const std::string& name, bool transposed = false);
+  // See OnnxWeights.
+  std::vector<int64_t> part_rows(const std::string& name) const { return weights_.part_rows(name); }
   // A matrix in int8: see OnnxWeights.
   bool int8() const { return weights_.int8(); }
   OnnxValue codes(const std::string& name, bool transposed = false);

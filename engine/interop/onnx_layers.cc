@@ -43,6 +43,14 @@ OnnxValue OnnxLayers::linear(OnnxValue x, const std::string& name) {
   return graph_.node("Add", {product, graph_.parameter(name + ".bias")});
 }
 
+std::vector<OnnxValue> OnnxLayers::split(OnnxValue x, const std::vector<int64_t>& widths) {
+  return graph_.node_with_outputs("Split", {x, graph_.integers(widths)}, widths.size(), axis(-1));
+}
+
+std::vector<OnnxValue> OnnxLayers::split_parts(OnnxValue x, const std::string& matrix) {
+  return split(x, graph_.part_rows(matrix + ".weight"));
+}
+
 OnnxValue OnnxLayers::to_float(OnnxValue codes) {
   return graph_.node("Cast", {codes}, {{"to", static_cast<int64_t>(OnnxType::f32)}});
 }
@@ -130,8 +138,7 @@ OnnxValue OnnxLayers::feed_forward(OnnxValue x, const std::string& name) {
   OnnxValue inner;
   if (config_.ffn == FeedForward::swiglu) {
     const OnnxValue both = linear(x, name + ".gate_up");
-    const std::vector<OnnxValue> parts = graph_.node_with_outputs(
-        "Split", {both, graph_.integers({config_.ffn_width, config_.ffn_width})}, 2, axis(-1));
+    const std::vector<OnnxValue> parts = split_parts(both, name + ".gate_up");
     inner = graph_.node("Mul", {activate(parts[0]), parts[1]});
   } else {
     inner = activate(linear(x, name + ".up"));
@@ -168,9 +175,8 @@ OnnxValue OnnxLayers::self_attention(OnnxValue x, const std::string& name, OnnxV
   OnnxValue queries, values;
   if (angles.cosines.defined()) {
     // Queries and keys are rotated together.
-    const std::vector<OnnxValue> parts = graph_.node_with_outputs(
-        "Split", {qkv, graph_.integers({config_.width + config_.kv_width(), config_.kv_width()})},
-        2, axis(-1));
+    const std::vector<int64_t> rows = graph_.part_rows(name + ".qkv.weight");
+    const std::vector<OnnxValue> parts = split(qkv, {rows[0] + rows[1], rows[2]});
     const OnnxValue rotated = rotate(split_heads(parts[0], heads + key_heads), angles);
     const std::vector<OnnxValue> both = graph_.node_with_outputs(
         "Split", {rotated, graph_.integers({heads, key_heads})}, 2, axis(2));
@@ -178,9 +184,7 @@ OnnxValue OnnxLayers::self_attention(OnnxValue x, const std::string& name, OnnxV
     present.keys = graph_.node("Transpose", {both[1]}, permutation({0, 2, 1, 3}));
     values = parts[1];
   } else {
-    const int64_t kv = config_.kv_width();
-    const std::vector<OnnxValue> parts = graph_.node_with_outputs(
-        "Split", {qkv, graph_.integers({config_.width, kv, kv})}, 3, axis(-1));
+    const std::vector<OnnxValue> parts = split_parts(qkv, name + ".qkv");
     queries = split_heads(parts[0], heads);
     present.keys = heads_first(parts[1], key_heads);
     values = parts[2];

@@ -26,6 +26,8 @@ class OnnxLayers {
   // y = x weight^T + bias: the parameters `name`.weight [out, in] and, if the model has biases,
   // `name`.bias.
   OnnxValue linear(OnnxValue x, const std::string& name);
+  // The columns of x, each part of the parameter `matrix`.weight alone.
+  std::vector<OnnxValue> split_parts(OnnxValue x, const std::string& matrix);
   // The norm `name`; RMS norm is composed, opset 17 has none.
   OnnxValue norm(OnnxValue x, const std::string& name);
   // The rows of the embedding `name` for ids [batch, length], times `scale`.
@@ -68,6 +70,8 @@ class OnnxLayers {
   OnnxValue product_int8(OnnxValue x, OnnxValue codes, const std::string& matrix);
   OnnxValue to_float(OnnxValue codes);
   OnnxValue activate(OnnxValue x);
+  // The columns of x, in runs of these widths.
+  std::vector<OnnxValue> split(OnnxValue x, const std::vector<int64_t>& widths);
   OnnxValue rotate(OnnxValue heads, const OnnxAngles& angles);
   OnnxValue attend(OnnxValue queries, const OnnxKeysValues& kv, OnnxValue bias);
 

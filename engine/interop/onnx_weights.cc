@@ -54,6 +54,13 @@ MappedTensor OnnxWeights::tensor_of(const std::string& name, bool transposed) co
   return tensor;
 }
 
+std::vector<int64_t> OnnxWeights::part_rows(const std::string& name) const {
+  const ParameterStore& parameters = host_->parameters();
+  std::vector<int64_t> rows;
+  for (const Part& part : parameters.parts(parameters.find(name)).rows) rows.push_back(part.rows);
+  return rows;
+}
+
 const OnnxWeight& OnnxWeights::parameter(const std::string& name, bool transposed) {
   const auto known = weights_.find(name);
   if (known != weights_.end() && known->second.type == OnnxType::f32 &&

@@ -43,6 +43,8 @@ class OnnxWeights {
 
   // A whole parameter, with its own name. transposed: [columns, rows], what MatMul multiplies with.
   const OnnxWeight& parameter(const std::string& name, bool transposed);
+  // The rows of each part of a parameter, in their order.
+  std::vector<int64_t> part_rows(const std::string& name) const;
   // The codes of a matrix in int8, [out, in], transposed [in, out], and their scales [out].
   const OnnxWeight& codes(const std::string& name, bool transposed);
   const OnnxWeight& scales(const std::string& name);

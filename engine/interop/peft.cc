@@ -56,33 +56,24 @@ const LeafName& leaf_of(Form form, std::string_view target) {
   fail(ErrorCode::internal, kPeftOrigin, "there is no name for the target ", target);
 }
 
-std::string_view target_of(const AdapterModule& module) {
-  return std::string_view(module.name).substr(module.name.rfind('.') + 1);
-}
-
-// "decoder.3.cross.key" -> "model.decoder.layers.3.encoder_attn.k_proj"
+// The keys of cross-attention in decoder layer 3: "model.decoder.layers.3.encoder_attn.k_proj".
 std::string peft_name(Form form, const AdapterModule& module) {
-  const std::string& name = module.name;
-  const size_t number = name.find('.') + 1, block = name.find('.', number) + 1,
-               leaf = name.rfind('.') + 1;
-  const std::string stack = name.substr(0, number - 1),
-                    layer = name.substr(number, block - 1 - number),
-                    kind = name.substr(block, leaf - 1 - block);
-  const LeafName& names = leaf_of(form, target_of(module));
-  const bool attention = kind != "ffn";
+  const Place& place = module.place;
+  const LeafName& names = leaf_of(form, module.target);
+  const bool attention = place.sublayer != Sublayer::feed_forward;
+  const char* leaf = attention ? names.attention : names.feed_forward;
   switch (form) {
     case Form::marian:
-      return concat("model.", stack, ".layers.", layer, ".",
-                    kind == "attention" ? "self_attn."
-                    : kind == "cross"   ? "encoder_attn."
-                                        : "",
-                    attention ? names.attention : names.feed_forward);
+      return concat("model.", place.stack == Stack::encoder ? "encoder" : "decoder", ".layers.",
+                    place.layer,
+                    !attention                                    ? "."
+                    : place.sublayer == Sublayer::cross_attention ? ".encoder_attn."
+                                                                  : ".self_attn.",
+                    leaf);
     case Form::llama:
-      return concat("model.layers.", layer, attention ? ".self_attn." : ".mlp.",
-                    attention ? names.attention : names.feed_forward);
+      return concat("model.layers.", place.layer, attention ? ".self_attn." : ".mlp.", leaf);
     case Form::gpt2:
-      return concat("transformer.h.", layer, attention ? ".attn." : ".mlp.",
-                    attention ? names.attention : names.feed_forward);
+      return concat("transformer.h.", place.layer, attention ? ".attn." : ".mlp.", leaf);
   }
   fail(ErrorCode::internal, kPeftOrigin, "unknown form");
 }
@@ -91,15 +82,12 @@ std::string peft_name(Form form, const AdapterModule& module) {
 // has an adapter for each layer: those of layers that share their parameters are copies.
 std::vector<AdapterModule> modules_of_layers(const ModelConfig& config,
                                              const AdapterModule& module) {
-  const size_t number = module.name.find('.') + 1, rest = module.name.find('.', number);
-  const int64_t own = std::stoll(module.name.substr(number, rest - number));
-  const LayerSharing sharing =
-      module.name.starts_with("encoder.") ? config.encoder_sharing() : config.decoder_sharing();
+  const int64_t own = module.place.layer;
+  const LayerSharing sharing = config.sharing(module.place.stack);
   std::vector<AdapterModule> modules;
   for (int64_t layer = own; layer < std::ssize(sharing.owners); ++layer)
     if (sharing.owners[static_cast<size_t>(layer)] == own)
-      modules.push_back(
-          {concat(module.name.substr(0, number), layer, module.name.substr(rest)), module.range});
+      modules.push_back({module.target, module.place.of_layer(layer), module.range});
   return modules;
 }
 
@@ -235,17 +223,18 @@ void require_base(const SafetensorsReader& reader, const Context& context, const
 }
 
 // The targets of which the file has tensors.
-std::vector<std::string> targets_in(const SafetensorsReader& reader, const ModelConfig& config,
+std::vector<std::string> targets_in(const SafetensorsReader& reader, const Model& model,
                                     AdapterConfig all) {
-  const Form form = form_of(config);
-  all.targets = adapter_targets(config);
+  const Form form = form_of(model.config());
+  all.targets = adapter_targets(model);
   std::vector<std::string> targets;
-  for (const AdapterSite& site : adapter_sites(config, all))
+  for (const AdapterSite& site : adapter_sites(model, all))
     for (const AdapterModule& module : site.modules)
       if (reader.find(tensor_name(form, module, "lora_A")) != nullptr)
-        targets.emplace_back(target_of(module));
+        targets.push_back(module.target);
   require(!targets.empty(), ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
-          " has no tensor of a linear layer of this model (", enum_name(config.architecture), ")",
+          " has no tensor of a linear layer of this model (",
+          enum_name(model.config().architecture), ")",
           reader.tensors().empty() ? "" : concat("; its first is ", reader.tensors().front().name));
   return targets;
 }
@@ -317,8 +306,9 @@ void set_floats(Context& context, ParameterStore& parameters, ParamId id,
 
 // The parameters of a site.
 const ParameterStore::LowRank& pair_of(const ParameterStore& parameters, const AdapterSite& site) {
-  const auto& pair = parameters.low_rank(parameters.find(site.matrix));
-  require(pair.has_value(), ErrorCode::internal, kPeftOrigin, site.matrix, " has no adapter");
+  const auto& pair = parameters.low_rank(site.matrix);
+  require(pair.has_value(), ErrorCode::internal, kPeftOrigin, parameters.name(site.matrix),
+          " has no adapter");
   return *pair;
 }
 
@@ -331,7 +321,7 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
   const Form form = form_of(config);
   std::vector<std::vector<float>> storage;
   std::vector<TensorEntry> entries;
-  for (const AdapterSite& site : adapter_sites(config, adapter)) {
+  for (const AdapterSite& site : adapter_sites(model, adapter)) {
     const auto& pair = pair_of(model.parameters(), site);
     storage.push_back(floats_of(context, model.parameters(), pair.down));
     auto down = std::as_bytes(std::span<const float>(storage.back()));
@@ -373,15 +363,15 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
   if (json.flag("use_rslora", false)) adapter.alpha *= std::sqrt(static_cast<double>(adapter.rank));
   const SafetensorsReader reader = SafetensorsReader::open_foreign(directory / kTensorFile);
   require_base(reader, context, model);
-  adapter.targets = targets_in(reader, config, adapter);
-  adapter = validated(config, adapter);
+  adapter.targets = targets_in(reader, model, adapter);
+  adapter = validated(model, adapter);
   // The tensors are written first: a file that says otherwise is of another adapter.
   if (const auto found = reader.metadata().find(kAdapterKey); found != reader.metadata().end()) {
     const AdapterConfig written = adapter_config_from_json(found->second, reader.label());
     require(written == adapter, ErrorCode::corrupt_file, kPeftOrigin, reader.label(), " has ",
             describe(written), ", ", json.label(), " says ", describe(adapter));
   }
-  const std::vector<AdapterSite> sites = adapter_sites(config, adapter);
+  const std::vector<AdapterSite> sites = adapter_sites(model, adapter);
   refuse_surplus(reader, config, sites);
   struct Values {
     std::vector<float> down, up;

@@ -1,109 +1,159 @@
 #include "engine/interop/tensor_map.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
 #include "engine/core/checked.h"
 #include "engine/core/status.h"
+#include "engine/models/meta_model.h"
+#include "engine/nn/part_index.h"
 
 namespace trafo::interop {
 namespace {
 
-std::string numbered(const char* prefix, int64_t i) {
-  return prefix + std::to_string(i);
-}
+using Roles = std::initializer_list<Role>;
 
+constexpr Place kSource{Stack::encoder}, kTarget{Stack::decoder};
+
+// The names that a format gives to the two tensors of a linear layer or a norm, after a prefix.
+struct Suffixes {
+  const char *weight = ".weight", *bias = ".bias";
+};
+
+// Collects the tensors of a format from the parts that the model declares.
 class Table {
  public:
-  explicit Table(const ModelConfig& config) : width_(config.width), ffn_(config.ffn_width) {}
+  // Formats have a tensor for each layer, and whole matrices.
+  explicit Table(const ModelConfig& config, Suffixes linear = {}, Suffixes norm = {})
+      : meta_(make_meta_model(whole(config))),
+        index_(meta_.model->parameters()),
+        linear_(linear),
+        norm_(norm) {}
 
-  void vector(std::string name, std::string parameter, int64_t rows, int64_t first = 0) {
-    tensors_.push_back({std::move(name), {rows}, std::move(parameter), first, rows, false});
+  bool has(const Place& place, Role role, Piece piece = Piece::weight) const {
+    return index_.find(place, role, piece) != nullptr;
   }
-  void matrix(std::string name, std::string parameter, int64_t rows, int64_t columns,
-              int64_t first = 0) {
-    tensors_.push_back(
-        {std::move(name), {rows, columns}, std::move(parameter), first, rows, false});
+  // The rows of `roles` at `place`, which follow each other in one parameter.
+  MappedTensor& add(std::string name, const Place& place, Roles roles,
+                    Piece piece = Piece::weight) {
+    const PartIndex::Found& first = index_.at(place, *roles.begin(), piece);
+    const ParameterStore& parameters = meta_.model->parameters();
+    MappedTensor tensor{.name = std::move(name),
+                        .shape = {},
+                        .parameter = parameters.name(first.parameter),
+                        .first_row = first.part.first};
+    for (const Role role : roles) {
+      const PartIndex::Found& found = index_.at(place, role, piece);
+      require(
+          found.parameter == first.parameter && found.part.first == tensor.first_row + tensor.rows,
+          ErrorCode::internal, "interop", tensor.name, " is not in consecutive rows");
+      tensor.rows += found.part.rows;
+    }
+    tensor.shape = {tensor.rows};
+    const Shape& shape = parameters.shape(first.parameter);
+    if (shape.rank() == 2) tensor.shape.push_back(shape[1]);
+    tensor.rows_are_tokens = *roles.begin() == Role::embedding || *roles.begin() == Role::logits;
+    return tensors_.emplace_back(std::move(tensor));
   }
-  // `rows` outputs of our product `parameter`, from output `first` on.
-  void linear(const std::string& name, const std::string& parameter, int64_t rows, int64_t columns,
-              int64_t first = 0) {
-    matrix(name + ".weight", parameter + ".weight", rows, columns, first);
-    vector(name + ".bias", parameter + ".bias", rows, first);
+  // With the bias that the model has.
+  void linear(const std::string& name, const Place& place, Roles roles) {
+    pair(name, place, roles, linear_);
   }
-  void norm(const std::string& name, const std::string& parameter) {
-    vector(name + ".weight", parameter + ".weight", width_);
-    vector(name + ".bias", parameter + ".bias", width_);
+  void norm(const std::string& name, const Place& place) { pair(name, place, {Role::norm}, norm_); }
+  // The norm at the end of a stack, if it has one.
+  void final_norm(const std::string& name, Stack stack) {
+    if (has({stack}, Role::norm)) norm(name, {stack});
   }
-  int64_t width() const { return width_; }
-  // Of the layers that follow.
-  int64_t ffn() const { return ffn_; }
-  void set_ffn(int64_t ffn) { ffn_ = ffn; }
+  // The output matrix, where it is no embedding.
+  void logits(std::string name) {
+    if (has(kTarget, Role::logits)) add(std::move(name), kTarget, {Role::logits});
+  }
+  // The same, with the embedding where that is the output matrix.
+  void logits_or_embedding(std::string name) {
+    add(std::move(name), kTarget, {has(kTarget, Role::logits) ? Role::logits : Role::embedding});
+  }
 
   std::vector<MappedTensor> take() { return std::move(tensors_); }
-  std::vector<MappedTensor>& tensors() { return tensors_; }
 
  private:
-  int64_t width_, ffn_;
+  static ModelConfig whole(const ModelConfig& config) {
+    ModelConfig result = config.untied();
+    result.factor_ranks.clear();
+    return result;
+  }
+  void pair(const std::string& name, const Place& place, Roles roles, const Suffixes& suffixes) {
+    add(name + suffixes.weight, place, roles);
+    if (has(place, *roles.begin(), Piece::bias))
+      add(name + suffixes.bias, place, roles, Piece::bias);
+  }
+
+  MetaModel meta_;
+  PartIndex index_;
+  Suffixes linear_, norm_;
   std::vector<MappedTensor> tensors_;
 };
 
-// q, k, v and output of a self-attention, separate.
-void marian_self_attention(Table& t, const std::string& name, const std::string& parameter) {
-  const int64_t w = t.width();
-  t.linear(name + ".q_proj", parameter + ".qkv", w, w, 0);
-  t.linear(name + ".k_proj", parameter + ".qkv", w, w, w);
-  t.linear(name + ".v_proj", parameter + ".qkv", w, w, 2 * w);
-  t.linear(name + ".out_proj", parameter + ".output", w, w);
+// The places of a layer.
+struct LayerPlaces {
+  Place attention, cross, ffn;
+  LayerPlaces(Stack stack, int64_t layer)
+      : attention{stack, layer, Sublayer::attention},
+        cross{stack, layer, Sublayer::cross_attention},
+        ffn{stack, layer, Sublayer::feed_forward} {}
+};
+
+void marian_attention(Table& t, const std::string& name, const Place& place) {
+  t.linear(name + ".q_proj", place, {Role::query});
+  t.linear(name + ".k_proj", place, {Role::key});
+  t.linear(name + ".v_proj", place, {Role::value});
+  t.linear(name + ".out_proj", place, {Role::output});
+  t.norm(name + "_layer_norm", place);
 }
 
-void marian_feed_forward(Table& t, const std::string& name, const std::string& parameter) {
-  t.linear(name + ".fc1", parameter + ".ffn.up", t.ffn(), t.width());
-  t.linear(name + ".fc2", parameter + ".ffn.down", t.width(), t.ffn());
-  t.norm(name + ".final_layer_norm", parameter + ".ffn_norm");
+void marian_stack(Table& t, const std::string& name, Stack stack, int64_t layers) {
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerPlaces at(stack, i);
+    const std::string layer = concat(name, ".layers.", i);
+    marian_attention(t, layer + ".self_attn", at.attention);
+    if (t.has(at.cross, Role::query)) marian_attention(t, layer + ".encoder_attn", at.cross);
+    t.linear(layer + ".fc1", at.ffn, {Role::up});
+    t.linear(layer + ".fc2", at.ffn, {Role::down});
+    t.norm(layer + ".final_layer_norm", at.ffn);
+  }
+  t.final_norm(name + ".layer_norm", stack);
 }
 
 // A product of GPT-2: [in, out].
-void conv1d(Table& t, const std::string& name, const std::string& parameter, int64_t out,
-            int64_t in) {
-  t.tensors().push_back({name + ".weight", {in, out}, parameter + ".weight", 0, out, true});
-  t.vector(name + ".bias", parameter + ".bias", out);
+void conv1d(Table& t, const std::string& name, const Place& place, Roles roles) {
+  MappedTensor& matrix = t.add(name + ".weight", place, roles);
+  std::swap(matrix.shape[0], matrix.shape[1]);
+  matrix.transposed = true;
+  t.add(name + ".bias", place, roles, Piece::bias);
 }
 
-// The tensors that CTranslate2 reads of a part of the model, as far as the model has them.
-class Ct2Table : public Table {
- public:
-  explicit Ct2Table(const ModelConfig& config) : Table(config), config_(config) {}
-
-  void norm(const std::string& name, const std::string& parameter) {
-    vector(name + "/layer_norm/gamma", parameter + ".weight", width());
-    if (config_.norm == Norm::layer)
-      vector(name + "/layer_norm/beta", parameter + ".bias", width());
-  }
-  void linear(const std::string& name, const std::string& parameter, int64_t rows, int64_t columns,
-              int64_t first = 0) {
-    matrix(name + "/weight", parameter + ".weight", rows, columns, first);
-    if (config_.biases) vector(name + "/bias", parameter + ".bias", rows, first);
-  }
-  void self_attention(const std::string& name, const std::string& parameter) {
-    const std::string there = name + "/self_attention", ours = parameter + ".attention";
-    norm(there, parameter + ".attention_norm");
-    linear(there + "/linear_0", ours + ".qkv", config_.qkv_width(), width());
-    linear(there + "/linear_1", ours + ".output", width(), width());
-  }
-  void feed_forward(const std::string& name, const std::string& parameter) {
-    norm(name + "/ffn", parameter + ".ffn_norm");
-    if (config_.ffn == FeedForward::swiglu) {
-      linear(name + "/ffn/linear_0", parameter + ".ffn.gate_up", ffn(), width());
-      linear(name + "/ffn/linear_0_noact", parameter + ".ffn.gate_up", ffn(), width(), ffn());
-    } else {
-      linear(name + "/ffn/linear_0", parameter + ".ffn.up", ffn(), width());
+void ctranslate2_stack(Table& t, const std::string& name, Stack stack, int64_t layers) {
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerPlaces at(stack, i);
+    const std::string layer = concat(name, "/layer_", i), self = layer + "/self_attention",
+                      cross = layer + "/attention", ffn = layer + "/ffn";
+    t.norm(self, at.attention);
+    t.linear(self + "/linear_0", at.attention, {Role::query, Role::key, Role::value});
+    t.linear(self + "/linear_1", at.attention, {Role::output});
+    if (t.has(at.cross, Role::query)) {
+      t.norm(cross, at.cross);
+      t.linear(cross + "/linear_0", at.cross, {Role::query});
+      t.linear(cross + "/linear_1", at.cross, {Role::key, Role::value});
+      t.linear(cross + "/linear_2", at.cross, {Role::output});
     }
-    linear(name + "/ffn/linear_1", parameter + ".ffn.down", width(), ffn());
+    t.norm(ffn, at.ffn);
+    const bool gated = t.has(at.ffn, Role::gate);
+    t.linear(ffn + "/linear_0", at.ffn, {gated ? Role::gate : Role::up});
+    if (gated) t.linear(ffn + "/linear_0_noact", at.ffn, {Role::up});
+    t.linear(ffn + "/linear_1", at.ffn, {Role::down});
   }
-
- private:
-  const ModelConfig& config_;
-};
+  t.final_norm(name, stack);
+}
 
 }  // namespace
 
@@ -127,132 +177,74 @@ std::vector<int64_t> MappedTensor::stored_shape() const {
 void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig& config,
                            int64_t stored) {
   for (MappedTensor& tensor : tensors)
-    if (tensor.parameter == "embedding.weight" || tensor.parameter == "output.weight" ||
-        tensor.parameter == "output.bias")
-      tensor.spare_rows = stored - config.vocabulary;
+    if (tensor.rows_are_tokens) tensor.spare_rows = stored - config.vocabulary;
 }
 
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   Table t(config);
-  const int64_t w = config.width;
-  t.matrix("model.shared.weight", "embedding.weight", config.vocabulary, w);
-  t.set_ffn(config.encoder_side().ffn_width);
-  for (int64_t i = 0; i < config.encoder_layers; ++i) {
-    const std::string name = numbered("model.encoder.layers.", i);
-    const std::string ours = numbered("encoder.", i);
-    marian_self_attention(t, name + ".self_attn", ours + ".attention");
-    t.norm(name + ".self_attn_layer_norm", ours + ".attention_norm");
-    marian_feed_forward(t, name, ours);
-  }
-  if (config.pre_norm) t.norm("model.encoder.layer_norm", "encoder.norm");
-  t.set_ffn(config.ffn_width);
-  for (int64_t i = 0; i < config.decoder_layers; ++i) {
-    const std::string name = numbered("model.decoder.layers.", i);
-    const std::string ours = numbered("decoder.", i);
-    marian_self_attention(t, name + ".self_attn", ours + ".attention");
-    t.norm(name + ".self_attn_layer_norm", ours + ".attention_norm");
-    t.linear(name + ".encoder_attn.q_proj", ours + ".cross.query", w, w);
-    t.linear(name + ".encoder_attn.k_proj", "decoder.cross_kv", w, w, 2 * i * w);
-    t.linear(name + ".encoder_attn.v_proj", "decoder.cross_kv", w, w, (2 * i + 1) * w);
-    t.linear(name + ".encoder_attn.out_proj", ours + ".cross.output", w, w);
-    t.norm(name + ".encoder_attn_layer_norm", ours + ".cross_norm");
-    marian_feed_forward(t, name, ours);
-  }
-  if (config.pre_norm) t.norm("model.decoder.layer_norm", "decoder.norm");
-  if (config.has_output_bias()) {
-    t.vector("final_logits_bias", "output.bias", config.vocabulary);
-    t.tensors().back().shape = {1, config.vocabulary};
-  }
+  t.add("model.shared.weight", kTarget, {Role::embedding});
+  marian_stack(t, "model.encoder", Stack::encoder, config.encoder_layers);
+  marian_stack(t, "model.decoder", Stack::decoder, config.decoder_layers);
+  if (t.has(kTarget, Role::logits, Piece::bias))
+    t.add("final_logits_bias", kTarget, {Role::logits}, Piece::bias).shape = {1, config.vocabulary};
   return t.take();
 }
 
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
   Table t(config);
-  const int64_t w = config.width;
-  t.matrix("transformer.wte.weight", "embedding.weight", config.vocabulary, w);
-  t.matrix("transformer.wpe.weight", "positions.weight", config.max_positions, w);
+  t.add("transformer.wte.weight", kTarget, {Role::embedding});
+  t.add("transformer.wpe.weight", kTarget, {Role::positions});
   for (int64_t i = 0; i < config.decoder_layers; ++i) {
-    const std::string name = numbered("transformer.h.", i);
-    const std::string ours = numbered("decoder.", i);
-    t.norm(name + ".ln_1", ours + ".attention_norm");
-    conv1d(t, name + ".attn.c_attn", ours + ".attention.qkv", 3 * w, w);
-    conv1d(t, name + ".attn.c_proj", ours + ".attention.output", w, w);
-    t.norm(name + ".ln_2", ours + ".ffn_norm");
-    conv1d(t, name + ".mlp.c_fc", ours + ".ffn.up", config.ffn_width, w);
-    conv1d(t, name + ".mlp.c_proj", ours + ".ffn.down", w, config.ffn_width);
+    const LayerPlaces at(Stack::decoder, i);
+    const std::string name = concat("transformer.h.", i);
+    t.norm(name + ".ln_1", at.attention);
+    conv1d(t, name + ".attn.c_attn", at.attention, {Role::query, Role::key, Role::value});
+    conv1d(t, name + ".attn.c_proj", at.attention, {Role::output});
+    t.norm(name + ".ln_2", at.ffn);
+    conv1d(t, name + ".mlp.c_fc", at.ffn, {Role::up});
+    conv1d(t, name + ".mlp.c_proj", at.ffn, {Role::down});
   }
-  t.norm("transformer.ln_f", "decoder.norm");
-  if (!config.tied_embeddings) t.matrix("lm_head.weight", "output.weight", config.vocabulary, w);
+  t.norm("transformer.ln_f", kTarget);
+  t.logits("lm_head.weight");
   return t.take();
 }
 
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
   Table t(config);
-  const int64_t w = config.width, ffn = config.ffn_width;
-  const int64_t q = config.attention_width(), kv = config.kv_width();
-  const auto linear = [&](const std::string& name, const std::string& parameter, int64_t rows,
-                          int64_t columns, int64_t first, bool bias) {
-    t.matrix(name + ".weight", parameter + ".weight", rows, columns, first);
-    if (bias) t.vector(name + ".bias", parameter + ".bias", rows, first);
-  };
-  t.matrix("model.embed_tokens.weight", "embedding.weight", config.vocabulary, w);
+  t.add("model.embed_tokens.weight", kTarget, {Role::embedding});
   for (int64_t i = 0; i < config.decoder_layers; ++i) {
-    const std::string name = numbered("model.layers.", i);
-    const std::string attention = name + ".self_attn.", mlp = name + ".mlp.";
-    const std::string ours = numbered("decoder.", i), qkv = ours + ".attention.qkv";
-    const bool biased = config.has_qkv_biases(), ffn_biased = config.has_ffn_biases();
-    t.vector(name + ".input_layernorm.weight", ours + ".attention_norm.weight", w);
-    linear(attention + "q_proj", qkv, q, w, 0, biased);
-    linear(attention + "k_proj", qkv, kv, w, q, biased);
-    linear(attention + "v_proj", qkv, kv, w, q + kv, biased);
-    linear(attention + "o_proj", ours + ".attention.output", w, q, 0,
-           config.has_attention_output_bias());
-    t.vector(name + ".post_attention_layernorm.weight", ours + ".ffn_norm.weight", w);
-    linear(mlp + "gate_proj", ours + ".ffn.gate_up", ffn, w, 0, ffn_biased);
-    linear(mlp + "up_proj", ours + ".ffn.gate_up", ffn, w, ffn, ffn_biased);
-    linear(mlp + "down_proj", ours + ".ffn.down", w, ffn, 0, ffn_biased);
+    const LayerPlaces at(Stack::decoder, i);
+    const std::string name = concat("model.layers.", i), attention = name + ".self_attn.",
+                      mlp = name + ".mlp.";
+    t.norm(name + ".input_layernorm", at.attention);
+    t.linear(attention + "q_proj", at.attention, {Role::query});
+    t.linear(attention + "k_proj", at.attention, {Role::key});
+    t.linear(attention + "v_proj", at.attention, {Role::value});
+    t.linear(attention + "o_proj", at.attention, {Role::output});
+    t.norm(name + ".post_attention_layernorm", at.ffn);
+    t.linear(mlp + "gate_proj", at.ffn, {Role::gate});
+    t.linear(mlp + "up_proj", at.ffn, {Role::up});
+    t.linear(mlp + "down_proj", at.ffn, {Role::down});
   }
-  t.vector("model.norm.weight", "decoder.norm.weight", w);
-  if (!config.tied_embeddings) t.matrix("lm_head.weight", "output.weight", config.vocabulary, w);
+  t.norm("model.norm", kTarget);
+  t.logits("lm_head.weight");
   return t.take();
 }
 
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
-  Ct2Table t(config);
-  const int64_t w = config.width, v = config.vocabulary;
-  const bool lm = !config.has_encoder();
-  if (!lm) {
-    t.matrix("encoder/embeddings_0/weight",
-             config.tied_embeddings ? "embedding.weight" : "source_embedding.weight", v, w);
-    t.set_ffn(config.encoder_side().ffn_width);
-    for (int64_t i = 0; i < config.encoder_layers; ++i) {
-      const std::string name = numbered("encoder/layer_", i);
-      const std::string ours = numbered("encoder.", i);
-      t.self_attention(name, ours);
-      t.feed_forward(name, ours);
-    }
-    if (config.pre_norm) t.norm("encoder", "encoder.norm");
+  Table t(config, {"/weight", "/bias"}, {"/layer_norm/gamma", "/layer_norm/beta"});
+  if (config.has_encoder()) {
+    t.add("encoder/embeddings_0/weight", t.has(kSource, Role::embedding) ? kSource : kTarget,
+          {Role::embedding});
+    ctranslate2_stack(t, "encoder", Stack::encoder, config.encoder_layers);
   }
-  t.matrix("decoder/embeddings/weight", "embedding.weight", v, w);
-  t.set_ffn(config.ffn_width);
-  if (lm && config.positions == Positions::standard)
-    t.matrix("decoder/position_encodings/encodings", "positions.weight", config.max_positions, w);
-  for (int64_t i = 0; i < config.decoder_layers; ++i) {
-    const std::string name = numbered("decoder/layer_", i);
-    const std::string ours = numbered("decoder.", i);
-    t.self_attention(name, ours);
-    if (!lm) {
-      t.norm(name + "/attention", ours + ".cross_norm");
-      t.linear(name + "/attention/linear_0", ours + ".cross.query", w, w);
-      t.linear(name + "/attention/linear_1", "decoder.cross_kv", 2 * w, w, 2 * i * w);
-      t.linear(name + "/attention/linear_2", ours + ".cross.output", w, w);
-    }
-    t.feed_forward(name, ours);
-  }
-  if (config.pre_norm) t.norm("decoder", "decoder.norm");
-  t.matrix("decoder/projection/weight",
-           config.tied_embeddings ? "embedding.weight" : "output.weight", v, w);
-  if (config.has_output_bias()) t.vector("decoder/projection/bias", "output.bias", v);
+  t.add("decoder/embeddings/weight", kTarget, {Role::embedding});
+  if (t.has(kTarget, Role::positions))
+    t.add("decoder/position_encodings/encodings", kTarget, {Role::positions});
+  ctranslate2_stack(t, "decoder", Stack::decoder, config.decoder_layers);
+  t.logits_or_embedding("decoder/projection/weight");
+  if (t.has(kTarget, Role::logits, Piece::bias))
+    t.add("decoder/projection/bias", kTarget, {Role::logits}, Piece::bias);
   return t.take();
 }
 

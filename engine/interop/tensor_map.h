@@ -23,6 +23,7 @@ struct MappedTensor {
   // Rows behind these that the other file has and the parameter has not: a vocabulary that was
   // padded. Not of transposed tensors.
   int64_t spare_rows = 0;
+  bool rows_are_tokens = false;  // of the vocabulary
 
   int64_t elements() const;                   // of the parameter
   std::vector<int64_t> stored_shape() const;  // `shape` and the spare rows

@@ -42,14 +42,14 @@ void add_to(std::vector<std::byte>& values, int64_t first, const std::vector<T>&
 
 std::vector<LowRankOptions> updates_of(const Model& model, const AdapterConfig& adapter) {
   std::vector<LowRankOptions> updates;
-  for (const AdapterSite& site : adapter_sites(model.config(), adapter)) {
-    require(!model.config().factor_ranks.contains(site.matrix), ErrorCode::unsupported,
-            kAdapterOrigin, site.matrix,
+  const ParameterStore& parameters = model.parameters();
+  for (const AdapterSite& site : adapter_sites(model, adapter)) {
+    const std::string& name = parameters.name(site.matrix);
+    require(parameters.inner_factor(site.matrix) == kNoParam, ErrorCode::unsupported,
+            kAdapterOrigin, name.substr(0, name.rfind('.')),
             " is factorized: an adapter is for whole matrices. Adapt the model, merge the adapter, "
             "then factorize");
-    LowRankOptions update{model.parameters().find(site.matrix), adapter.rank, adapter.scale(), {}};
-    require(update.matrix != kNoParam, ErrorCode::internal, kAdapterOrigin,
-            "the model has no parameter ", site.matrix);
+    LowRankOptions update{site.matrix, adapter.rank, adapter.scale(), {}};
     for (const AdapterModule& module : site.modules) update.ranges.push_back(module.range);
     updates.push_back(std::move(update));
   }
@@ -72,7 +72,7 @@ void add_adapter(Context& context, Model& model, const AdapterConfig& adapter, u
     fail(ErrorCode::invalid_argument, kAdapterOrigin, "the model has ",
          describe(state.config ? *state.config : state.merged->config),
          state.merged ? ", merged into its weights" : "", " already: remove it first");
-  const AdapterConfig checked = validated(model.config(), adapter);
+  const AdapterConfig checked = validated(model, adapter);
   model.parameters().add_low_rank(context, updates_of(model, checked), seed);
   state.config = checked;
 }
@@ -112,17 +112,12 @@ std::vector<std::byte> merged_value(Context& context, const ParameterStore& para
   return values;
 }
 
-std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters,
-                                   const std::string& name) {
-  const ParamId id = parameters.find(name);
-  if (id != kNoParam) return merged_value(context, parameters, id);
-  const ParamId outer = parameters.find(name + kOuterFactor);
-  require(outer != kNoParam, ErrorCode::internal, kAdapterOrigin, "the model has no parameter ",
-          name);
+std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters, ParamId id) {
+  const ParamId inner = parameters.inner_factor(id);
+  if (inner == kNoParam) return merged_value(context, parameters, id);
   const NoGrad no_grad(context);
-  const Tensor product =
-      ops::matmul(context, exact_tensor(context, parameters, outer),
-                  exact_tensor(context, parameters, parameters.inner_factor(outer)));
+  const Tensor product = ops::matmul(context, exact_tensor(context, parameters, id),
+                                     exact_tensor(context, parameters, inner));
   std::vector<std::byte> values(product.bytes());
   context.to_host(product, values.data(), values.size());
   return values;
@@ -202,29 +197,20 @@ BaseChecksums base_checksums(const Context& context, const ParameterStore& param
 }
 
 std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader,
-                                                 const ModelConfig& config) {
+                                                 const Model& model) {
   const auto found = reader.metadata().find(kAdapterKey);
   if (found == reader.metadata().end()) return std::nullopt;
   AdapterConfig adapter = adapter_config_from_json(found->second, reader.label());
   try {
-    adapter = validated(config, adapter);
+    adapter = validated(model, adapter);
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kAdapterOrigin, reader.label(), ": ", error.message());
-  }
-  // Each tensor that is allocated for the adapter must be in the file.
-  for (const AdapterSite& site : adapter_sites(config, adapter)) {
-    const std::string name = site.matrix.substr(0, site.matrix.rfind('.')) + ".lora_A";
-    const TensorInfo* info = reader.find(name);
-    const auto rows = adapter.rank * static_cast<int64_t>(site.modules.size());
-    require(info != nullptr && info->shape == std::vector<int64_t>{rows, site.columns},
-            ErrorCode::corrupt_file, kAdapterOrigin, reader.label(), " has no tensor ", name, " [",
-            rows, ", ", site.columns, "], though it is said to have ", describe(adapter));
   }
   return adapter;
 }
 
 void require_same_adapter(const SafetensorsReader& reader, const Model& model) {
-  const auto saved = read_adapter_config(reader, read_model_config(reader));
+  const auto saved = read_adapter_config(reader, model);
   require(saved == model.adapter(), ErrorCode::invalid_argument, kAdapterOrigin, reader.label(),
           " holds a model with ", describe(saved), ", this one has ", describe(model.adapter()));
 }

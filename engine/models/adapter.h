@@ -31,10 +31,8 @@ void unmerge_adapter(Context& context, Model& model);
 // A parameter with its adapter added, in the dtype of the master; without one as it is.
 std::vector<std::byte> merged_value(Context& context, const ParameterStore& parameters, ParamId id);
 
-// The same by name; of a matrix that is factorized, the product of its factors. INTERNAL: there is
-// no such parameter.
-std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters,
-                                   const std::string& name);
+// The same; of the outer factor of a matrix, the product of both factors.
+std::vector<std::byte> whole_value(Context& context, const ParameterStore& parameters, ParamId id);
 
 // Identity of an adapter's base among models of the same shape: CRC-32 of its parameters, in their
 // order, each value rounded to bfloat16. A base that was frozen in bfloat16 has the checksums of
@@ -45,9 +43,10 @@ struct BaseChecksums {
 };
 BaseChecksums base_checksums(const Context& context, const ParameterStore& parameters);
 
-// The adapter of a model file, if it has one. CORRUPT_FILE unless the file has its tensors.
+// The adapter that a file of the model says it has, if any; whether its tensors are there is not
+// checked. CORRUPT_FILE: the model cannot have it.
 std::optional<AdapterConfig> read_adapter_config(const SafetensorsReader& reader,
-                                                 const ModelConfig& config);
+                                                 const Model& model);
 // INVALID_ARGUMENT, naming both, unless the file has the model's adapter, or none like the model.
 void require_same_adapter(const SafetensorsReader& reader, const Model& model);
 

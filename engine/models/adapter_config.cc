@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
 
 #include "engine/core/json.h"
 #include "engine/core/limits.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/models/model.h"
 
 namespace trafo {
 namespace {
@@ -17,57 +20,40 @@ bool has_joint_qkv(const ModelConfig& config) {
   return !config.has_encoder() && config.ffn == FeedForward::plain;
 }
 
-// Collects the sites of a model with the targets that are wanted.
-class Sites {
- public:
-  Sites(const ModelConfig& config, const std::vector<std::string>& targets)
-      : config_(config), targets_(targets) {}
+// The targets by their roles.
+constexpr std::pair<Role, const char*> kTargets[] = {
+    {Role::query, "query"}, {Role::key, "key"}, {Role::value, "value"}, {Role::output, "output"},
+    {Role::gate, "gate"},   {Role::up, "up"},   {Role::down, "down"}};
+constexpr const char* kJointTarget = "qkv";
 
-  struct Part {
-    const char* target;
-    int64_t rows;
-    std::string prefix;  // of the module's name, before the target
-  };
-  // The parts of a matrix from its first row on.
-  void matrix(const std::string& name, int64_t columns, const std::vector<Part>& parts) {
-    AdapterSite site{name + ".weight", columns, {}};
-    int64_t row = 0;
-    for (const Part& part : parts) {
-      if (std::find(targets_.begin(), targets_.end(), part.target) != targets_.end())
-        site.modules.push_back({part.prefix + "." + part.target, {row, part.rows}});
-      row += part.rows;
-    }
-    if (!site.modules.empty()) sites_.push_back(std::move(site));
+// The projections of a matrix, in the order of their rows.
+std::vector<AdapterModule> modules_of(const ParameterParts& parts, bool joint) {
+  std::vector<AdapterModule> modules;
+  for (const Part& part : parts.rows) {
+    const auto target = std::find_if(std::begin(kTargets), std::end(kTargets),
+                                     [&](const auto& known) { return known.first == part.role; });
+    require(target != std::end(kTargets), ErrorCode::internal, kAdapterConfigOrigin,
+            "a linear layer has a part that is no target");
+    modules.push_back({target->second, part.place, {part.first, part.rows}});
   }
-  // `side`: the configuration with the sizes of this block's stack.
-  void block(const ModelConfig& side, const std::string& name, bool cross) {
-    const int64_t width = side.width, kv = side.kv_width(), ffn = side.ffn_width;
-    const int64_t queries = side.attention_width();
-    const std::string attention = name + ".attention", feed_forward = name + ".ffn";
-    if (has_joint_qkv(config_))
-      matrix(attention + ".qkv", width, {{"qkv", side.qkv_width(), attention}});
-    else
-      matrix(attention + ".qkv", width,
-             {{"query", queries, attention}, {"key", kv, attention}, {"value", kv, attention}});
-    matrix(attention + ".output", queries, {{"output", width, attention}});
-    if (cross) {
-      matrix(name + ".cross.query", width, {{"query", queries, name + ".cross"}});
-      matrix(name + ".cross.output", queries, {{"output", width, name + ".cross"}});
-    }
-    if (config_.ffn == FeedForward::swiglu)
-      matrix(feed_forward + ".gate_up", width,
-             {{"gate", ffn, feed_forward}, {"up", ffn, feed_forward}});
-    else
-      matrix(feed_forward + ".up", width, {{"up", ffn, feed_forward}});
-    matrix(feed_forward + ".down", ffn, {{"down", width, feed_forward}});
-  }
-  std::vector<AdapterSite> take() { return std::move(sites_); }
+  if (!joint || parts.rows.front().role != Role::query) return modules;
+  const int64_t rows = modules.back().range.first + modules.back().range.count;
+  return {{kJointTarget, modules.front().place, {0, rows}}};
+}
 
- private:
-  const ModelConfig& config_;
-  const std::vector<std::string>& targets_;
-  std::vector<AdapterSite> sites_;
-};
+// All projections of the linear layers of a model.
+std::vector<AdapterSite> all_sites(const Model& model) {
+  const ParameterStore& parameters = model.parameters();
+  std::vector<AdapterSite> sites;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const ParameterParts& parts = parameters.parts(id);
+    if (!parameters.prunable(id) || parts.piece != Piece::weight) continue;
+    sites.push_back(
+        {id, parameters.shape(id)[1], modules_of(parts, has_joint_qkv(model.config()))});
+  }
+  return sites;
+}
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -77,27 +63,26 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::vector<std::string> adapter_targets(const ModelConfig& config) {
+std::vector<std::string> adapter_targets(const Model& model) {
+  std::set<std::string> found;
+  for (const AdapterSite& site : all_sites(model))
+    for (const AdapterModule& module : site.modules) found.insert(module.target);
   std::vector<std::string> targets;
-  if (has_joint_qkv(config))
-    targets = {"qkv"};
-  else
-    targets = {"query", "key", "value"};
-  targets.emplace_back("output");
-  if (config.ffn == FeedForward::swiglu) targets.emplace_back("gate");
-  targets.emplace_back("up");
-  targets.emplace_back("down");
+  if (found.contains(kJointTarget)) targets.emplace_back(kJointTarget);
+  for (const auto& [role, target] : kTargets)
+    if (found.contains(target)) targets.emplace_back(target);
   return targets;
 }
 
-AdapterConfig validated(const ModelConfig& config, AdapterConfig adapter) {
+AdapterConfig validated(const Model& model, AdapterConfig adapter) {
+  const ModelConfig& config = model.config();
   const int64_t most = std::min({config.width, config.ffn_width, config.encoder_side().ffn_width});
   require(adapter.rank >= 1 && adapter.rank <= most, ErrorCode::invalid_argument,
           kAdapterConfigOrigin, "the rank must be 1 to ", most, " for this model, got ",
           adapter.rank);
   require(std::isfinite(adapter.alpha) && adapter.alpha > 0, ErrorCode::invalid_argument,
           kAdapterConfigOrigin, "alpha must be above 0, got ", adapter.alpha);
-  const std::vector<std::string> known = adapter_targets(config);
+  const std::vector<std::string> known = adapter_targets(model);
   for (const std::string& target : adapter.targets)
     require(std::find(known.begin(), known.end(), target) != known.end(),
             ErrorCode::invalid_argument, kAdapterConfigOrigin, "there is no target ", quote(target),
@@ -143,21 +128,15 @@ std::string describe(const std::optional<AdapterConfig>& adapter) {
                 joined(adapter->targets));
 }
 
-std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const AdapterConfig& adapter) {
-  Sites sites(config, adapter.targets);
-  const std::vector<int64_t> decoder = distinct_layers(config.decoder_sharing());
-  for (const int64_t i : distinct_layers(config.encoder_sharing()))
-    sites.block(config.encoder_side(), "encoder." + std::to_string(i), false);
-  for (const int64_t i : decoder)
-    sites.block(config, "decoder." + std::to_string(i), config.has_encoder());
-  if (config.has_encoder()) {
-    std::vector<Sites::Part> parts;
-    for (const int64_t i : decoder)
-      for (const char* target : {"key", "value"})
-        parts.push_back({target, config.kv_width(), "decoder." + std::to_string(i) + ".cross"});
-    sites.matrix("decoder.cross_kv", config.width, parts);
-  }
-  return sites.take();
+std::vector<AdapterSite> adapter_sites(const Model& model, const AdapterConfig& adapter) {
+  std::vector<AdapterSite> sites = all_sites(model);
+  for (AdapterSite& site : sites)
+    std::erase_if(site.modules, [&](const AdapterModule& module) {
+      return std::find(adapter.targets.begin(), adapter.targets.end(), module.target) ==
+             adapter.targets.end();
+    });
+  std::erase_if(sites, [](const AdapterSite& site) { return site.modules.empty(); });
+  return sites;
 }
 
 }  // namespace trafo

@@ -15,6 +15,8 @@
 
 namespace trafo {
 
+class Model;
+
 struct AdapterConfig {
   int64_t rank = 8;
   double alpha = 16;
@@ -29,10 +31,10 @@ struct AdapterConfig {
 // down, those that it has. Self-attention and cross-attention have the same names. A GPT-2 model
 // has one projection, qkv, in place of query, key and value, because adapters of other programs
 // treat it as one.
-std::vector<std::string> adapter_targets(const ModelConfig& config);
+std::vector<std::string> adapter_targets(const Model& model);
 // The adapter with its targets listed in order. INVALID_ARGUMENT names a rank, an alpha or a target
 // that the model cannot have.
-AdapterConfig validated(const ModelConfig& config, AdapterConfig adapter);
+AdapterConfig validated(const Model& model, AdapterConfig adapter);
 
 // Text form in model files.
 inline constexpr const char* kAdapterKey = "adapter";  // of the metadata
@@ -44,17 +46,18 @@ std::string describe(const std::optional<AdapterConfig>& adapter);
 
 // A projection with an adapter: rows of a matrix.
 struct AdapterModule {
-  std::string name;  // "encoder.0.attention.query", "decoder.3.cross.key", "decoder.0.ffn.up"
+  std::string target;
+  Place place;
   ColumnRange range;
 };
-// The projections of one matrix; the parameter `matrix` [.., columns] may hold several.
+// The projections of one matrix [.., columns], which may hold several.
 struct AdapterSite {
-  std::string matrix;
+  ParamId matrix;
   int64_t columns;
   std::vector<AdapterModule> modules;
 };
-// The sites of a validated adapter.
-std::vector<AdapterSite> adapter_sites(const ModelConfig& config, const AdapterConfig& adapter);
+// The sites of a validated adapter, from the declared parts of the model's matrices.
+std::vector<AdapterSite> adapter_sites(const Model& model, const AdapterConfig& adapter);
 
 // State of a model's adapter.
 struct AdapterState {

@@ -16,7 +16,8 @@ class DecoderLm final : public Model {
             bool int8_weights)
       : Model(config) {
     const Init init = Init::normal(kInitDeviation);
-    embedding_ = nn::Embedding(parameters_, "embedding", config.vocabulary, config.width, init);
+    embedding_ = nn::Embedding(parameters_, "embedding", config.vocabulary, config.width, init, 1,
+                               {Stack::decoder});
     if (config.positions == Positions::standard)
       embedding_.add_positions(parameters_, "positions", config.max_positions, config.width, init);
     decoder_ = nn::TransformerStack(parameters_, "decoder", config.decoder_layers,

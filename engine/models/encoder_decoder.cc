@@ -19,12 +19,12 @@ class EncoderDecoder final : public Model {
     const int64_t width = config.width;
     const double root = std::sqrt(static_cast<double>(width));
     const Init init = Init::normal(1 / root);
-    target_embedding_ =
-        nn::Embedding(parameters_, "embedding", config.vocabulary, width, init, root);
-    source_embedding_ =
-        config.tied_embeddings
-            ? target_embedding_
-            : nn::Embedding(parameters_, "source_embedding", config.vocabulary, width, init, root);
+    target_embedding_ = nn::Embedding(parameters_, "embedding", config.vocabulary, width, init,
+                                      root, {Stack::decoder});
+    source_embedding_ = config.tied_embeddings
+                            ? target_embedding_
+                            : nn::Embedding(parameters_, "source_embedding", config.vocabulary,
+                                            width, init, root, {Stack::encoder});
     encoder_ = nn::TransformerStack(parameters_, "encoder", config.encoder_layers,
                                     block_options(false), nn::kFirstBlockDropout,
                                     config.depth_scaled_init, config.encoder_sharing().owners);
@@ -37,12 +37,19 @@ class EncoderDecoder final : public Model {
     encoder_.add_final_norm(parameters_);
     decoder_.add_final_norm(parameters_);
     const int64_t parts = config.decoder_sharing().set_count;
+    std::vector<Part> keys_values;
+    for (const int64_t layer : distinct_layers(config.decoder_sharing())) {
+      const Place place{Stack::decoder, layer, Sublayer::cross_attention};
+      for (const Part& part : nn::key_value_parts(decoder.attention, place))
+        keys_values.push_back(part);
+    }
     cross_keys_values_ = nn::Linear(parameters_, "decoder.cross_kv",
                                     {.in = width,
                                      .out = parts * 2 * config.kv_width(),
                                      .bias = config.biases,
                                      .fan_out = width,
-                                     .stacked_layers = config.depth_scaled_init ? parts : 0});
+                                     .stacked_layers = config.depth_scaled_init ? parts : 0,
+                                     .parts = keys_values});
     const ParamId weight =
         config.tied_embeddings
             ? target_embedding_.weight()

@@ -35,6 +35,9 @@ void Model::declare_output(ParamId weight) {
   const ParamId bias = config_.has_output_bias()
                            ? parameters_.declare("output.bias", {config_.vocabulary}, Init::zeros())
                            : kNoParam;
+  const std::vector<Part> rows{{Role::logits, {Stack::decoder}, config_.vocabulary}};
+  if (parameters_.parts(weight).rows.empty()) parameters_.set_parts(weight, Piece::weight, rows);
+  if (bias != kNoParam) parameters_.set_parts(bias, Piece::bias, rows);
   parameters_.allow_int8(weight);
   output_ = nn::Linear(parameters_, weight, bias);
 }
@@ -42,6 +45,7 @@ void Model::declare_output(ParamId weight) {
 nn::BlockOptions Model::block_options(bool causal) const {
   const ModelConfig side = causal ? config_ : config_.encoder_side();
   nn::BlockOptions options;
+  options.stack = causal ? Stack::decoder : Stack::encoder;
   options.attention.width = config_.width;
   options.attention.heads = side.heads;
   options.attention.kv_heads = config_.kv_heads;
@@ -108,9 +112,9 @@ CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch
   inputs.encoder.capture = &capture;
   decode(context, batch.target_in, inputs, batch.indices_validated);
   const int64_t part = config_.decoder_sharing().sets[static_cast<size_t>(layer)];
-  const int64_t column = part * 2 * config_.kv_width();
+  const ops::AttentionInput keys = inputs.encoder.part_keys(part, config_.kv_width());
   return {capture.queries,
-          ops::slice(context, inputs.encoder.values, 1, column, column + config_.kv_width())};
+          ops::slice(context, keys.tensor, 1, keys.column, keys.column + config_.kv_width())};
 }
 
 DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity,

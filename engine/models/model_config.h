@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/models/architecture.h"
+#include "engine/nn/parts.h"
 #include "engine/ops/activation/activation.h"
 
 namespace trafo {
@@ -114,6 +115,10 @@ struct ModelConfig {
   int64_t qkv_width() const { return attention_width() + 2 * kv_width(); }
   LayerSharing encoder_sharing() const;
   LayerSharing decoder_sharing() const;
+  // Of one of the two stacks.
+  LayerSharing sharing(Stack stack) const {
+    return stack == Stack::encoder ? encoder_sharing() : decoder_sharing();
+  }
   // The same sizes, each layer with parameters of its own.
   ModelConfig untied() const {
     ModelConfig config = *this;

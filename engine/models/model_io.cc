@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/backend/meta/meta_backend.h"
 #include "engine/core/checked.h"
 #include "engine/core/json.h"
 #include "engine/core/limits.h"
@@ -13,7 +12,6 @@
 #include "engine/io/safetensors_header.h"
 #include "engine/models/adapter.h"
 #include "engine/models/int8_weights.h"
-#include "engine/ops/op_kernel.h"
 
 namespace trafo {
 namespace {
@@ -56,42 +54,6 @@ void read_weights(Context& context, const SafetensorsReader& reader, ParameterSt
   parameters.follow_master(context);
 }
 
-// A file of a few kilobytes must not make us allocate what its configuration claims: the weights
-// of every configuration are at least these, and the file has to contain them. Only the table of
-// sinusoidal positions is in no file; it may take 64 MiB more than the file. `matrix_element`,
-// `position_element`: bytes of an element of a matrix and of learned positions in the file.
-void check_claimed_size(const SafetensorsReader& reader, const ModelConfig& config, DType dtype,
-                        double matrix_element, double position_element) {
-  constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
-  double payload = 0;
-  for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
-  const bool is_lm = !config.has_encoder();
-  const auto element = static_cast<double>(dtype_size(dtype));
-  const auto width = static_cast<double>(config.width);
-  const double table = config.positions == Positions::rotary
-                           ? 0
-                           : static_cast<double>(config.max_positions) * width * element;
-  const int64_t ffn_gemms = config.ffn == FeedForward::swiglu ? 3 : 2;
-  const auto rows_of = [&](const ModelConfig& side, int64_t layers) {
-    return static_cast<double>(layers) *
-           static_cast<double>(side.qkv_width() + side.attention_width() +
-                               ffn_gemms * side.ffn_width);
-  };
-  // check_factorized() looks at the matrices of a factorized model.
-  const bool whole = config.factor_ranks.empty();
-  const double rows = !whole
-                          ? 0
-                          : rows_of(config, config.decoder_sharing().set_count) +
-                                rows_of(config.encoder_side(), config.encoder_sharing().set_count);
-  const double weights = matrix_element * width * (static_cast<double>(config.vocabulary) + rows) +
-                         (is_lm ? table / element * position_element : 0);
-  require(weights <= payload, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " holds ",
-          payload, " bytes of tensors, its configuration needs at least ", weights);
-  require(is_lm || table <= payload + kTableAllowance, ErrorCode::corrupt_file, kModelIoOrigin,
-          reader.label(), ": max_positions ", config.max_positions,
-          " is out of proportion to the model");
-}
-
 // The ranks of factorized matrices: NAME.v [rank, columns] beside NAME.u. It has a row for each
 // component in every form, also with codes.
 std::map<std::string, int64_t> read_factor_ranks(const SafetensorsReader& reader) {
@@ -105,37 +67,6 @@ std::map<std::string, int64_t> read_factor_ranks(const SafetensorsReader& reader
     ranks[info.name.substr(0, info.name.rfind('.'))] = info.shape[0];
   }
   return ranks;
-}
-
-// Whether the tensors of a factorized file fit its configuration, before anything is allocated that
-// the configuration claims: against a model without data.
-void check_factorized(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
-  Context context(make_meta_backend({DeviceKind::cpu, 0}, kOpKernelCount));
-  std::unique_ptr<Model> model;
-  try {
-    model = make_model(context, config, 0, dtype);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::invalid_argument) throw;
-    fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
-  }
-  const ParameterStore& parameters = model->parameters();
-  const bool vectors = reader.find(kVectorsName) != nullptr;  // of a quantized file
-  for (size_t i = 0; i < parameters.count(); ++i) {
-    const auto id = static_cast<ParamId>(i);
-    if (vectors && parameters.shape(id).rank() == 1) continue;
-    const TensorInfo* info = reader.find(parameters.name(id));
-    require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
-            " lacks the tensor ", parameters.name(id));
-    std::vector<int64_t> dims = file_dims(parameters.shape(id));
-    bool fits = info->shape == dims;
-    if (!fits && !info->foreign.empty() && dims.size() == 2) {
-      dims[1] = (dims[1] + 1) / 2;  // int4
-      fits = info->shape == dims;
-    }
-    require(fits, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", info->name,
-            " has the shape ", Shape(std::span<const int64_t>(info->shape)).str(),
-            ", the model needs ", parameters.shape(id).str());
-  }
 }
 
 DType stored_dtype(const SafetensorsReader& reader) {
@@ -185,6 +116,54 @@ void check_tensors(const SafetensorsReader& reader, const ParameterStore& parame
     require(known, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " has the tensor ",
             info.name, ", which the model does not know");
   }
+}
+
+// Names and shapes of a file with codes. read_int8_weights() checks types and surplus tensors.
+void check_code_shapes(const SafetensorsReader& reader, const ParameterStore& parameters) {
+  const bool joint_vectors = reader.find(kVectorsName) != nullptr;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const Shape& shape = parameters.shape(id);
+    if (joint_vectors && shape.rank() == 1) continue;
+    const TensorInfo* info = reader.find(parameters.name(id));
+    require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
+            " lacks the tensor ", parameters.name(id));
+    std::vector<int64_t> dims = file_dims(shape);
+    bool fits = info->shape == dims;
+    if (!fits && !info->foreign.empty() && dims.size() == 2) {
+      dims[1] = (dims[1] + 1) / 2;  // int4
+      fits = info->shape == dims;
+    }
+    require(fits, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", info->name,
+            " has the shape ", Shape(std::span<const int64_t>(info->shape)).str(),
+            ", the model needs ", shape.str());
+  }
+}
+
+// Whether the tensors of a model file are those of the model, before memory is taken for them.
+void check_model(const SafetensorsReader& reader, const ParameterStore& parameters) {
+  const std::string no_prefix;
+  if (stored_weights(reader) == StoredWeights::floats)
+    check_tensors(reader, parameters, {&no_prefix, 1});
+  else
+    check_code_shapes(reader, parameters);
+}
+
+// Bounds the memory that no tensor of the file accounts for: modules of layers, and the table of
+// sinusoidal positions, which may take 64 MiB more than the file.
+void check_untensored(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
+  const int64_t layers = config.encoder_sharing().set_count + config.decoder_sharing().set_count;
+  require(layers <= std::ssize(reader.tensors()), ErrorCode::corrupt_file, kModelIoOrigin,
+          reader.label(), " has ", reader.tensors().size(), " tensors, its configuration has ",
+          layers, " layers");
+  if (!config.has_encoder()) return;
+  double payload = 0;
+  for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
+  const double table = static_cast<double>(config.max_positions) *
+                       static_cast<double>(config.width) * static_cast<double>(dtype_size(dtype));
+  require(table <= payload + static_cast<double>(limits::kRefusalBytes), ErrorCode::corrupt_file,
+          kModelIoOrigin, reader.label(), ": max_positions ", config.max_positions,
+          " is out of proportion to the model");
 }
 
 // Stages a frozen parameter: in the dtype that the model computes with.
@@ -397,27 +376,42 @@ std::string describe_differences(const ModelConfig& saved, const ModelConfig& gi
   return text;
 }
 
+MetaModel read_meta_model(const SafetensorsReader& reader) {
+  const ModelConfig config = read_model_config(reader);
+  const bool has_codes = stored_weights(reader) != StoredWeights::floats;
+  const DType stored = has_codes ? DType::f32 : stored_dtype(reader);
+  check_untensored(reader, config, stored);
+  MetaModel meta;
+  try {
+    meta = make_meta_model(config, stored);
+  } catch (const Error& error) {
+    // A sum of sizes that overflows, or one that no address space holds.
+    if (error.code() != ErrorCode::invalid_argument && error.code() != ErrorCode::out_of_memory)
+      throw;
+    fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
+  }
+  const auto adapter = read_adapter_config(reader, *meta.model);
+  if (!adapter) return meta;
+  add_adapter(*meta.context, *meta.model, *adapter, 0);
+  const ParameterStore& parameters = meta.model->parameters();
+  for (size_t i = 0; i < parameters.count(); ++i)
+    if (parameters.group(static_cast<ParamId>(i)).name == kAdapter)
+      check_entry(reader, parameters, static_cast<ParamId>(i), "");
+  return meta;
+}
+
 std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
                                   std::optional<DType> dtype, bool int8_weights) {
-  const ModelConfig config = read_model_config(reader);
-  const StoredWeights kind = stored_weights(reader);
-  const bool has_codes = kind != StoredWeights::floats;
-  const bool int8 = int8_weights || has_codes;
-  const DType stored = has_codes ? DType::f32 : stored_dtype(reader);
+  const MetaModel meta = read_meta_model(reader);
+  check_model(reader, meta.model->parameters());
+  const DType stored = meta.model->parameters().master().dtype();
   require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kModelIoOrigin,
           reader.label(), " holds ", dtype_name(stored), " weights, of which no ",
           dtype_name(dtype.value_or(stored)), " model is made");
-  const double matrix_element = kind == StoredWeights::mixed ? 0.5
-                                : kind == StoredWeights::int8
-                                    ? 1.0
-                                    : static_cast<double>(dtype_size(stored));
-  const double position_element =
-      has_codes ? sizeof(BFloat16) : static_cast<double>(dtype_size(stored));
-  check_claimed_size(reader, config, stored, matrix_element, position_element);
-  if (!config.factor_ranks.empty()) check_factorized(reader, config, stored);
-  const std::optional<AdapterConfig> adapter = read_adapter_config(reader, config);
-  std::unique_ptr<Model> model = make_model(context, config, 0, dtype.value_or(stored), int8);
-  if (adapter) add_adapter(context, *model, *adapter, 0);
+  const bool int8 = int8_weights || stored_weights(reader) != StoredWeights::floats;
+  std::unique_ptr<Model> model =
+      make_model(context, meta.model->config(), 0, dtype.value_or(stored), int8);
+  if (meta.model->adapter()) add_adapter(context, *model, *meta.model->adapter(), 0);
   if (int8)
     read_int8_weights(context, reader, *model);
   else

@@ -15,7 +15,7 @@
 #include "engine/io/byte_sink.h"
 #include "engine/io/safetensors.h"
 #include "engine/memory/host_buffer.h"
-#include "engine/models/model.h"
+#include "engine/models/meta_model.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace trafo {
@@ -63,6 +63,10 @@ void write_model(ByteSink& sink, Context& context, const Model& model, const Ten
 // Whole or not at all; the same weights and metadata give the same bytes.
 void save_model(const std::filesystem::path& path, Context& context, const Model& model,
                 const SafetensorsMetadata& metadata = {});
+
+// The model that a file says it has, with its adapter, without data. Takes little memory whatever
+// the file claims. CORRUPT_FILE: there is no such model, or the file lacks tensors of the adapter.
+MetaModel read_meta_model(const SafetensorsReader& reader);
 
 // CORRUPT_FILE when the file has no model configuration, or tensors that do not fit it: missing,
 // surplus, of another shape or dtype, each named. `dtype` of the model: as in the file, or bfloat16

@@ -5,21 +5,37 @@
 namespace trafo::nn {
 namespace {
 
-LinearOptions projection(const AttentionOptions& options, int64_t out) {
-  // The joint projection is initialised like the separate ones it replaces.
+// The rows of a projection that are queries.
+Part query_part(const AttentionOptions& options, const Place& place) {
+  return {Role::query, place, options.query_width(), options.key_heads()};
+}
+
+LinearOptions projection(const AttentionOptions& options, const std::vector<Part>& parts) {
+  int64_t out = 0;
+  for (const Part& part : parts) out += part.rows;
+  // The joint projection is initialised like the separate ones it stands for.
   return {.in = options.width,
           .out = out,
           .bias = options.biases,
           .fan_out = options.width,
-          .depth = options.depth};
+          .depth = options.depth,
+          .parts = parts};
 }
 
-LinearOptions output_projection(const AttentionOptions& options) {
+std::vector<Part> qkv_parts(const AttentionOptions& options, const Place& place) {
+  std::vector<Part> parts = key_value_parts(options, place);
+  parts.insert(parts.begin(), query_part(options, place));
+  return parts;
+}
+
+LinearOptions output_projection(const AttentionOptions& options, const Place& place) {
   return {.in = options.query_width(),
           .out = options.width,
           .bias = options.output_bias,
           .defer_bias = options.defer_bias,
-          .depth = options.depth};
+          .depth = options.depth,
+          .parts = {{Role::output, place, options.width}},
+          .column_units = options.key_heads()};
 }
 
 ops::AttentionOptions attention_options(const AttentionOptions& options, bool causal,
@@ -34,11 +50,15 @@ ops::AttentionOptions attention_options(const AttentionOptions& options, bool ca
 
 }  // namespace
 
+std::vector<Part> key_value_parts(const AttentionOptions& options, const Place& place) {
+  return {{Role::key, place, options.kv_width(), options.key_heads()},
+          {Role::value, place, options.kv_width(), options.key_heads()}};
+}
+
 SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
-                             const AttentionOptions& options)
-    : qkv_(store, prefix + ".qkv",
-           projection(options, options.query_width() + 2 * options.kv_width())),
-      output_(store, prefix + ".output", output_projection(options)),
+                             const AttentionOptions& options, const Place& place)
+    : qkv_(store, prefix + ".qkv", projection(options, qkv_parts(options, place))),
+      output_(store, prefix + ".output", output_projection(options, place)),
       options_(options) {}
 
 PendingBias SelfAttention::forward(Context& context, const Tensor& x,
@@ -95,9 +115,9 @@ void EncoderKeysValues::set_parts_apart(Context& context, int64_t kv_width) {
 }
 
 CrossAttention::CrossAttention(ParameterStore& store, const std::string& prefix,
-                               const AttentionOptions& options)
-    : query_(store, prefix + ".query", projection(options, options.query_width())),
-      output_(store, prefix + ".output", output_projection(options)),
+                               const AttentionOptions& options, const Place& place)
+    : query_(store, prefix + ".query", projection(options, {query_part(options, place)})),
+      output_(store, prefix + ".output", output_projection(options, place)),
       options_(options) {}
 
 PendingBias CrossAttention::forward(Context& context, const Tensor& x,

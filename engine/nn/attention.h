@@ -36,7 +36,8 @@ class SelfAttention {
   SelfAttention() = default;
   // Declares `prefix`.qkv [query_width + 2 kv_width, width], queries first, and `prefix`.output
   // [width, query_width].
-  SelfAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options);
+  SelfAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options,
+                const Place& place = {});
 
   // x [T, width]. Tokens attend inside their sequence. With a cache, which has been told about the
   // tokens (KvCache::begin_append), their keys and values go to `layer` of the cache, and `causal`
@@ -57,6 +58,9 @@ struct QueryCapture {
   int64_t layer = 0;
   Tensor queries = {};  // [T, query_width], set by the forward pass
 };
+
+// The rows of a projection that are keys, then those that are values.
+std::vector<Part> key_value_parts(const AttentionOptions& options, const Place& place);
 
 // The keys and values that every decoder layer reads from the encoder's output. One GEMM makes
 // them for all layers. Layers that share their parameters read the same part.
@@ -80,7 +84,8 @@ class CrossAttention {
   CrossAttention() = default;
   // Declares `prefix`.query [query_width, width] and `prefix`.output [width, query_width]. Keys and
   // values come ready (EncoderKeysValues).
-  CrossAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options);
+  CrossAttention(ParameterStore& store, const std::string& prefix, const AttentionOptions& options,
+                 const Place& place = {});
 
   // x [T, width]. Sequence i of `sequences` reads source sequence i. decode_step: every token is a
   // separate row, which reads the source tokens that `encoder` gives for the row.

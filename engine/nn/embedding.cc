@@ -6,16 +6,19 @@
 namespace trafo::nn {
 
 Embedding::Embedding(ParameterStore& store, const std::string& prefix, int64_t vocabulary,
-                     int64_t width, const Init& init, double scale)
+                     int64_t width, const Init& init, double scale, const Place& place)
     : store_(&store),
       weight_(store.declare(prefix + ".weight", {vocabulary, width}, init)),
       scale_(scale) {
   store.allow_int8(weight_);
+  store.set_parts(weight_, Piece::weight, {{Role::embedding, place, vocabulary}});
 }
 
 void Embedding::add_positions(ParameterStore& store, const std::string& prefix, int64_t positions,
                               int64_t width, const Init& init) {
   positions_ = store.declare(prefix + ".weight", {positions, width}, init);
+  const Place& place = store.parts(weight_).rows.front().place;
+  store.set_parts(positions_, Piece::weight, {{Role::positions, place, positions}});
 }
 
 Tensor Embedding::forward(Context& context, const Tensor& ids, const Tensor& positions,

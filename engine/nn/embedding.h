@@ -14,7 +14,7 @@ class Embedding {
   // Declares `prefix`.weight [vocabulary, width], which may be int8. Embeddings are multiplied by
   // `scale`.
   Embedding(ParameterStore& store, const std::string& prefix, int64_t vocabulary, int64_t width,
-            const Init& init, double scale = 1);
+            const Init& init, double scale = 1, const Place& place = {});
   // Declares `prefix`.weight [positions, width], which is learned and added.
   void add_positions(ParameterStore& store, const std::string& prefix, int64_t positions,
                      int64_t width, const Init& init);

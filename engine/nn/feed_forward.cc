@@ -8,21 +8,26 @@
 namespace trafo::nn {
 
 FeedForward::FeedForward(ParameterStore& store, const std::string& prefix,
-                         const FeedForwardOptions& options)
+                         const FeedForwardOptions& options, const Place& place)
     : gated_(options.gated), activation_(options.activation) {
   const int64_t width = options.width, ffn_width = options.ffn_width;
+  std::vector<Part> inner{{Role::up, place, ffn_width, ffn_width}};
+  if (gated_) inner.insert(inner.begin(), {Role::gate, place, ffn_width, ffn_width});
   up_ = Linear(store, prefix + (gated_ ? ".gate_up" : ".up"),
                {.in = width,
                 .out = gated_ ? 2 * ffn_width : ffn_width,
                 .bias = options.biases,
                 .fan_out = ffn_width,
-                .depth = options.depth});
+                .depth = options.depth,
+                .parts = inner});
   down_ = Linear(store, prefix + ".down",
                  {.in = ffn_width,
                   .out = width,
                   .bias = options.biases,
                   .defer_bias = options.defer_bias,
-                  .depth = options.depth});
+                  .depth = options.depth,
+                  .parts = {{Role::down, place, width}},
+                  .column_units = ffn_width});
 }
 
 PendingBias FeedForward::forward(Context& context, const Tensor& x, const Dropout& dropout) const {

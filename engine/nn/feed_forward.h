@@ -24,7 +24,8 @@ class FeedForward {
   FeedForward() = default;
   // Declares `prefix`.up [ffn_width, width], or `prefix`.gate_up [2 ffn_width, width] with the gate
   // on top, and `prefix`.down [width, ffn_width].
-  FeedForward(ParameterStore& store, const std::string& prefix, const FeedForwardOptions& options);
+  FeedForward(ParameterStore& store, const std::string& prefix, const FeedForwardOptions& options,
+              const Place& place = {});
 
   // x [T, width]; dropout acts after the activation.
   PendingBias forward(Context& context, const Tensor& x, const Dropout& dropout) const;

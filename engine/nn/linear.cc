@@ -12,6 +12,15 @@ Linear::Linear(ParameterStore& store, const std::string& prefix, const LinearOpt
     init.layer_elements = options.out / options.stacked_layers * options.in;
   weight_ = store.declare_linear(prefix + ".weight", {options.out, options.in}, init);
   if (options.bias) bias_ = store.declare(prefix + ".bias", {options.out}, Init::zeros());
+  if (options.parts.empty()) return;
+  const ParamId inner = store.inner_factor(weight_);
+  store.set_parts(weight_, Piece::weight, options.parts,
+                  inner == kNoParam ? options.column_units : 0);
+  if (bias_ != kNoParam) store.set_parts(bias_, Piece::bias, options.parts);
+  if (inner == kNoParam) return;
+  const Part& first = options.parts.front();
+  store.set_parts(inner, Piece::inner_factor, {{first.role, first.place, store.shape(inner)[0]}},
+                  options.column_units);
 }
 
 Tensor Linear::forward(Context& context, const Tensor& x) const {

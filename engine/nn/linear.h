@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/nn/parameter_store.h"
 #include "engine/nn/weight.h"
@@ -22,6 +23,9 @@ struct LinearOptions {
   // Above 0: the weight stacks the projections of this many layers, the first layer's on top, and
   // each layer's part is scaled by its own depth.
   int64_t stacked_layers = 0;
+  // The parts of the outputs, in order, and the units of the inputs (ParameterParts).
+  std::vector<Part> parts = {};
+  int64_t column_units = 0;
 };
 
 // The output of a Linear whose bias may not have been added yet. The fused add norm that follows

@@ -6,10 +6,14 @@
 
 namespace trafo::nn {
 
-Norm::Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options)
+Norm::Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options,
+           const Place& place)
     : store_(&store), epsilon_(options.epsilon) {
   gamma_ = store.declare(prefix + ".weight", {options.width}, Init::ones());
-  if (!options.rms) beta_ = store.declare(prefix + ".bias", {options.width}, Init::zeros());
+  store.set_parts(gamma_, Piece::weight, {{Role::norm, place, options.width}});
+  if (options.rms) return;
+  beta_ = store.declare(prefix + ".bias", {options.width}, Init::zeros());
+  store.set_parts(beta_, Piece::bias, {{Role::norm, place, options.width}});
 }
 
 Tensor Norm::forward(Context& context, const Tensor& x) const {

@@ -20,7 +20,8 @@ class Norm {
  public:
   Norm() = default;
   // Declares `prefix`.weight [width] and, for layer norm, `prefix`.bias [width].
-  Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options);
+  Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options,
+       const Place& place = {});
 
   // x [T, width] -> [T, width]
   Tensor forward(Context& context, const Tensor& x) const;

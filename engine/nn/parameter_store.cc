@@ -90,6 +90,21 @@ ParamId ParameterStore::declare_linear(const std::string& name, const Shape& sha
   return outer;
 }
 
+void ParameterStore::set_parts(ParamId id, Piece piece, std::vector<Part> rows,
+                               int64_t column_units) {
+  Entry& entry = entries_[index(id)];
+  int64_t count = 0;
+  bool whole = column_units == 0 || (entry.shape.rank() == 2 && entry.shape[1] % column_units == 0);
+  for (Part& part : rows) {
+    part.first = count;
+    count += part.rows;
+    whole = whole && (part.units == 0 || part.rows % part.units == 0);
+  }
+  require(whole && count == entry.shape[0], ErrorCode::internal, "parameters", "the parts of ",
+          entry.name, " ", entry.shape.str(), " have ", count, " rows");
+  entry.parts = {piece, std::move(rows), column_units};
+}
+
 const ParameterStore::Entry& ParameterStore::float_entry(ParamId id) const {
   const Entry& entry = entries_[index(id)];
   if (int8_weights_ && entry.takes_int8) [[unlikely]]
@@ -294,10 +309,10 @@ void ParameterStore::add_low_rank(Context& context, std::span<const LowRankOptio
   }
   const size_t first = entries_.size();
   std::vector<InitialValues> values;  // drawn before anything changes
-  for (size_t i = first; i < entries.size(); ++i)
+  const bool draws = context.backend().keeps_data();
+  for (size_t i = first; draws && i < entries.size(); ++i)
     values.emplace_back(entries[i].init, entries[i].shape, dtype(), seed, i);
   lay_out(context, std::move(entries));
-  if (!context.backend().keeps_data()) return;
   for (size_t i = 0; i < values.size(); ++i)
     if (const auto bytes = values[i].bytes(); !bytes.empty())
       set_value(context, static_cast<ParamId>(first + i), bytes.data(), bytes.size());

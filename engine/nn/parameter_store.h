@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/int4_matrix.h"
+#include "engine/nn/parts.h"
 #include "engine/nn/weight.h"
 #include "engine/runtime/context.h"
 
@@ -104,6 +105,9 @@ class ParameterStore {
   void allow_int8(ParamId id) { entries_[index(id)].takes_int8 = true; }
   // Says that weights of this matrix may be pruned: set to zero.
   void allow_pruning(ParamId id) { entries_[index(id)].prunable = true; }
+  // Says what the rows of a parameter hold. They are all of its rows, in order, and `column_units`
+  // divides its columns (ParameterParts). INTERNAL: they do not.
+  void set_parts(ParamId id, Piece piece, std::vector<Part> rows, int64_t column_units = 0);
   // Allocates the workspaces and draws initial values from (seed, parameter number): the same for
   // every device and thread count, for bfloat16 the float32 values rounded. Ends the declaration
   // phase. With int8_weights, matrices that allow it get codes by set_int8, and have no values.
@@ -121,6 +125,8 @@ class ParameterStore {
   bool prunable(ParamId id) const { return entries_[index(id)].prunable; }
   // Of an outer factor: the inner one of its matrix; else kNoParam.
   ParamId inner_factor(ParamId id) const { return entries_[index(id)].inner; }
+  // Without rows for a parameter of an adapter, and where no module has said them.
+  const ParameterParts& parts(ParamId id) const { return entries_[index(id)].parts; }
   DType dtype() const { return flat_.dtype(); }
 
   // --- int8 weights ---
@@ -228,6 +234,7 @@ class ParameterStore {
     double signal_to_noise = std::numeric_limits<double>::quiet_NaN();
     std::optional<LowRank> low_rank = {};
     ParamId inner = kNoParam;
+    ParameterParts parts = {};
   };
   const Entry& float_entry(ParamId id) const;
   size_t index(ParamId id) const;

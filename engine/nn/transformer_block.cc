@@ -14,14 +14,17 @@ TransformerBlock::TransformerBlock(ParameterStore& store, const std::string& pre
       ffn_dropout_(options.ffn_dropout),
       layer_(layer),
       dropout_layer_(dropout_layer) {
+  const Place attention{options.stack, layer, Sublayer::attention};
+  const Place cross{options.stack, layer, Sublayer::cross_attention};
+  const Place ffn{options.stack, layer, Sublayer::feed_forward};
   // The order of declaration is the order in model files and of the initial random numbers.
-  attention_norm_ = Norm(store, prefix + ".attention_norm", options.norm);
-  if (has_cross_attention_) cross_norm_ = Norm(store, prefix + ".cross_norm", options.norm);
-  ffn_norm_ = Norm(store, prefix + ".ffn_norm", options.norm);
-  attention_ = SelfAttention(store, prefix + ".attention", options.attention);
+  attention_norm_ = Norm(store, prefix + ".attention_norm", options.norm, attention);
+  if (has_cross_attention_) cross_norm_ = Norm(store, prefix + ".cross_norm", options.norm, cross);
+  ffn_norm_ = Norm(store, prefix + ".ffn_norm", options.norm, ffn);
+  attention_ = SelfAttention(store, prefix + ".attention", options.attention, attention);
   if (has_cross_attention_)
-    cross_attention_ = CrossAttention(store, prefix + ".cross", options.attention);
-  feed_forward_ = FeedForward(store, prefix + ".ffn", options.feed_forward);
+    cross_attention_ = CrossAttention(store, prefix + ".cross", options.attention, cross);
+  feed_forward_ = FeedForward(store, prefix + ".ffn", options.feed_forward, ffn);
 }
 
 TransformerBlock TransformerBlock::as_layer(int64_t layer, uint32_t dropout_layer) const {

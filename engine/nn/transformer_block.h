@@ -18,6 +18,7 @@
 namespace trafo::nn {
 
 struct BlockOptions {
+  Stack stack = Stack::none;   // whose block it is
   AttentionOptions attention;  // of self-attention
   FeedForwardOptions feed_forward;
   NormOptions norm;

@@ -10,7 +10,10 @@ namespace trafo::nn {
 TransformerStack::TransformerStack(ParameterStore& store, const std::string& prefix, int64_t blocks,
                                    const BlockOptions& options, uint32_t first_dropout_layer,
                                    bool depth_scaled_init, std::span<const int64_t> owners)
-    : prefix_(prefix), norm_options_(options.norm), pre_norm_(options.pre_norm) {
+    : prefix_(prefix),
+      stack_(options.stack),
+      norm_options_(options.norm),
+      pre_norm_(options.pre_norm) {
   int64_t declared = 0;
   for (int64_t i = 0; i < blocks; ++i) {
     const auto number = static_cast<size_t>(i);
@@ -27,7 +30,7 @@ TransformerStack::TransformerStack(ParameterStore& store, const std::string& pre
 }
 
 void TransformerStack::add_final_norm(ParameterStore& store) {
-  if (pre_norm_) final_norm_ = Norm(store, prefix_ + ".norm", norm_options_);
+  if (pre_norm_) final_norm_ = Norm(store, prefix_ + ".norm", norm_options_, {stack_});
 }
 
 size_t TransformerStack::next_block(size_t i, const DropoutPass& pass) const {

@@ -41,6 +41,7 @@ class TransformerStack {
                                   const BlockInputs& inputs) const;
 
   std::string prefix_;
+  Stack stack_ = Stack::none;
   NormOptions norm_options_;
   bool pre_norm_ = true;
   std::vector<TransformerBlock> blocks_;

@@ -38,7 +38,7 @@ void check_alike(const SafetensorsReader& first, const SafetensorsReader& other)
       describe_differences(read_model_config(other), read_model_config(first));
   if (!fields.empty()) refuse("its configuration differs (here: the first file): ", fields);
   const auto adapter_of = [](const SafetensorsReader& reader) {
-    return read_adapter_config(reader, read_model_config(reader));
+    return read_meta_model(reader).model->adapter();
   };
   if (const auto a = adapter_of(first), b = adapter_of(other); a != b)
     refuse("it has ", describe(b), ", not ", describe(a));

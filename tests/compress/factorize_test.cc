@@ -286,7 +286,7 @@ TEST(Factorize, TheRatiosAreThoseOfTheOutputs) {
   const ParameterStore& to = small->parameters();
   std::map<std::string, Matrix> products;
   for (const auto& [name, rank] : small->config().factor_ranks) {
-    const std::vector<std::byte> bytes = whole_value(*w.context, to, name);
+    const std::vector<std::byte> bytes = whole_value(*w.context, to, to.find(name + kOuterFactor));
     Matrix values(bytes.size() / sizeof(double));
     std::memcpy(values.data(), bytes.data(), bytes.size());
     products[name] = values;
@@ -425,7 +425,10 @@ TEST(Factorize, GradientsOfFactorsFollowFromThoseOfTheMatrix) {
     ParameterStore &of_small = small->parameters(), &of_whole = w.model->parameters();
     for (size_t i = 0; i < of_whole.count(); ++i) {
       const auto id = static_cast<ParamId>(i);
-      const auto bytes = whole_value(*w.context, of_small, of_whole.name(id));
+      const std::string& name = of_whole.name(id);
+      const ParamId whole = of_small.find(name);
+      const auto bytes = whole_value(
+          *w.context, of_small, whole != kNoParam ? whole : of_small.find(name + kOuterFactor));
       of_whole.set_value(*w.context, id, bytes.data(), bytes.size());
     }
     BatcherOptions order;

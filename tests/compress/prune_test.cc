@@ -301,11 +301,11 @@ TEST(Prune, StacksOfDifferentSizesAreSavedTrainedAndPrunedAgain) {
   EXPECT_EQ(again->config().encoder_side().ffn_width, 8);
   EXPECT_EQ(again->config().decoder_layers, 1);
   // The modules of an adapter are the rows of its matrices, all of them.
-  for (const AdapterSite& site : adapter_sites(config, validated(config, {2, 4, {}}))) {
-    const Shape& shape = smaller->parameters().shape(smaller->parameters().find(site.matrix));
+  for (const AdapterSite& site : adapter_sites(*smaller, validated(*smaller, {2, 4, {}}))) {
+    const Shape& shape = smaller->parameters().shape(site.matrix);
     const ColumnRange& last = site.modules.back().range;
-    EXPECT_EQ(last.first + last.count, shape[0]) << site.matrix;
-    EXPECT_EQ(site.columns, shape[1]) << site.matrix;
+    EXPECT_EQ(last.first + last.count, shape[0]) << smaller->parameters().name(site.matrix);
+    EXPECT_EQ(site.columns, shape[1]) << smaller->parameters().name(site.matrix);
   }
   add_adapter(*context, *smaller, {2, 4, {}}, 1);
   EXPECT_TRUE(std::isfinite(loss_of(*context, *smaller, *corpus)));

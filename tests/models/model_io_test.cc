@@ -69,33 +69,44 @@ TEST_F(ModelFileTest, WhatDoesNotFitIsNamed) {
   refused(file(nothing, metadata(wider)), ErrorCode::corrupt_file, "has the shape");
   ModelConfig deeper = tiny_config();
   deeper.decoder_layers = 2;
-  refused(file(nothing, metadata(deeper)), ErrorCode::corrupt_file, "needs at least");
+  refused(file(nothing, metadata(deeper)), ErrorCode::corrupt_file, "lacks the tensor decoder.1.");
+  deeper.decoder_layers = 1000;
+  refused(file(nothing, metadata(deeper)), ErrorCode::corrupt_file,
+          " tensors, its configuration has 1001 layers");
+  auto adapted = config;
+  adapted[kAdapterKey] = to_json(AdapterConfig{2, 4, {"query"}});
+  refused(file(nothing, adapted), ErrorCode::corrupt_file,
+          "lacks the tensor encoder.0.attention.qkv.lora_A");
+  adapted[kAdapterKey] = to_json(AdapterConfig{2, 4, {"gate"}});
+  refused(file(nothing, adapted), ErrorCode::corrupt_file, "there is no target 'gate'");
 }
 
 TEST_F(ModelFileTest, AFeedForwardClaimsTwoMatricesAndAGatedOneThree) {
   model_ = make_model(*context_, tiny_config(Architecture::decoder_lm), 5);
   ModelConfig wide = model_->config();
   wide.ffn_width += 16;
-  refused(file([](auto&) {}, metadata(wide)), ErrorCode::corrupt_file, "needs at least");
+  refused(file([](auto&) {}, metadata(wide)), ErrorCode::corrupt_file,
+          "decoder.0.ffn.up.weight has the shape [32, 16], the model needs [48, 16]");
   ModelConfig gated = model_->config();
   gated.ffn = FeedForward::swiglu;
   gated.activation = Activation::silu;
-  size_t payload = 0;
-  const auto count = [&](std::vector<TensorEntry>& entries) {
-    for (const TensorEntry& entry : entries) payload += entry.data.size();
-  };
-  const std::vector<std::byte> bytes = file(count, metadata(gated));
-  refused(bytes, ErrorCode::corrupt_file,
-          concat("holds ", payload, " bytes of tensors, its configuration needs at least").c_str());
+  refused(file([](auto&) {}, metadata(gated)), ErrorCode::corrupt_file,
+          "lacks the tensor decoder.0.ffn.gate_up.weight");
 }
 
 TEST_F(ModelFileTest, AClaimBeyondTheFileAllocatesNothing) {
   ModelConfig huge = tiny_config();
-  huge.width = 1 << 20;
-  huge.vocabulary = 1 << 22;
+  huge.width = 1 << 10;
+  huge.vocabulary = 1 << 16;
+  huge.max_positions = 2;
   context_->backend().reset_peak_memory();
   const auto before = context_->backend().memory_stats().peak_bytes;
-  refused(file([](auto&) {}, metadata(huge)), ErrorCode::corrupt_file, "needs at least");
+  refused(file([](auto&) {}, metadata(huge)), ErrorCode::corrupt_file,
+          "the model needs [65536, 1024]");
+  huge.width = 1 << 22;
+  huge.ffn_width = 1 << 24;
+  huge.decoder_layers = huge.encoder_layers = 12;
+  refused(file([](auto&) {}, metadata(huge)), ErrorCode::corrupt_file, "addresses");
   ModelConfig long_one = tiny_config();
   long_one.max_positions = 1 << 24;
   refused(file([](auto&) {}, metadata(long_one)), ErrorCode::corrupt_file, "max_positions");

@@ -10,6 +10,7 @@
 #include "engine/decode/search.h"
 #include "engine/interop/interop.h"
 #include "engine/interop/peft.h"
+#include "engine/models/meta_model.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
 #include "engine/train/average.h"
@@ -91,7 +92,7 @@ TEST(Adapter, OneThatIsNewChangesNothing) {
     add_adapter(*context, *model, kAdapterOfRank3, 4);
     EXPECT_EQ(logits_of(*context, *model), logits);
     EXPECT_EQ(values_of(*context, *model, true), base);
-    EXPECT_EQ(model->adapter()->targets, adapter_targets(model->config()));
+    EXPECT_EQ(model->adapter()->targets, adapter_targets(*model));
     ParameterStore& parameters = model->parameters();
     for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id)
       EXPECT_EQ(parameters.trainable(id), parameters.group(id).name == kAdapter);
@@ -111,7 +112,7 @@ TEST(Adapter, ComputesWhatMergedWeightsDoAndUnmergesToTheSameBits) {
   for (const char* form : kForms) {
     for (const auto& targets :
          {std::vector<std::string>{}, std::vector<std::string>{"output", "down"},
-          adapter_targets(form_of(form)).front() == "qkv"
+          adapter_targets(*make_meta_model(form_of(form)).model).front() == "qkv"
               ? std::vector<std::string>{"qkv"}
               : std::vector<std::string>{"value", "query"}}) {
       SCOPED_TRACE(form);

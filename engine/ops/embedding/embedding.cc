@@ -191,6 +191,7 @@ Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, 
   require(is_floating(dtype), ErrorCode::dtype_mismatch, origin,
           "dtype must be a floating-point one, got ", dtype_name(dtype));
   const Shape shape{positions, width};
+  if (!context.backend().keeps_data()) return context.empty(shape, dtype);
   std::vector<double> wide(static_cast<size_t>(element_count(shape)));
   const int64_t sines = (width + 1) / 2;
   for (int64_t c = 0; c < width; ++c) {
