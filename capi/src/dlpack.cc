@@ -37,7 +37,7 @@ class ForeignMemory final : public MemoryOwner {
       if (backend_) backend_->synchronize();
     } catch (const std::exception&) {
     }
-    if (managed_->deleter) managed_->deleter(managed_);
+    if (managed_->deleter) call_host(managed_->deleter, managed_);
   }
 
  private:
@@ -227,7 +227,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
     if (!copies && !lent)
       memory->keep(managed);
     else if (managed->deleter)
-      managed->deleter(managed);
+      call_host(managed->deleter, managed);
   });
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/io/temporary_name.h"
+
 namespace trafo {
 namespace {
 
@@ -84,7 +86,8 @@ Source source_of(const ModelConfig& config, const ModelSlice& slice, const std::
   const bool is_layer = (stack == "encoder" || stack == "decoder") && second != std::string::npos &&
                         name[first + 1] >= '0' && name[first + 1] <= '9';
   if (!is_layer) return {name, {}};
-  const auto number = static_cast<size_t>(std::stoll(name.substr(first + 1, second - first - 1)));
+  const auto number =
+      static_cast<size_t>(parse_decimal(name.substr(first + 1, second - first - 1)).value());
   const bool encoder = stack == "encoder";
   const bool tied = !(encoder ? config.encoder_tied_layers : config.decoder_tied_layers).empty();
   const LayerSharing sharing = encoder ? config.encoder_sharing() : config.decoder_sharing();

@@ -7,6 +7,7 @@
 #include "engine/interop/directory.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/io/temporary_name.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 
@@ -92,7 +93,7 @@ std::string peft_name(Form form, const AdapterModule& module) {
 std::vector<AdapterModule> modules_of_layers(const ModelConfig& config,
                                              const AdapterModule& module) {
   const size_t number = module.name.find('.') + 1, rest = module.name.find('.', number);
-  const int64_t own = std::stoll(module.name.substr(number, rest - number));
+  const int64_t own = parse_decimal(module.name.substr(number, rest - number)).value();
   const LayerSharing sharing =
       module.name.starts_with("encoder.") ? config.encoder_sharing() : config.decoder_sharing();
   std::vector<AdapterModule> modules;
@@ -357,9 +358,10 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
   if (!base.all.empty()) metadata[kBaseKey] = base.all;
   metadata[kBaseVectorsKey] = base.vectors;
   if (!model.origin().vocabulary.empty()) metadata[kTokenizerKey] = model.origin().vocabulary;
-  ensure_directory(directory);
-  save_safetensors(directory / kTensorFile, entries, metadata);
-  interop::write_json(directory / kConfigFile, peft_config(config, adapter));
+  MadeDirectory output(directory);
+  save_safetensors(output.file(kTensorFile), entries, metadata);
+  interop::write_json(output.file(kConfigFile), peft_config(config, adapter));
+  output.keep();
 }
 
 void load_adapter(Context& context, Model& model, const fs::path& directory) {
