@@ -23,6 +23,7 @@ PATH=$(scripts/install-go.sh):$PATH
 
 step "source checks"
 tests/tools/check_layers.sh
+tests/tools/check_ambient.sh
 tests/tools/check_format.sh
 tests/tools/check_tracked.sh
 scripts/generate_options.py --check

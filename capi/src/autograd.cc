@@ -31,8 +31,8 @@ class Region {
       given.push_back(own_inputs.emplace_back(give_tensor(context, input)).get());
     own_outputs.reserve(output_count_);
     std::vector<trafo_tensor*> outputs(output_count_, nullptr);
-    const int32_t result = fn_(user_data_.get(), own_context.get(), given.data(), given.size(),
-                               outputs.data(), outputs.size());
+    const int32_t result = call_host(fn_, user_data_.get(), own_context.get(), given.data(),
+                                     given.size(), outputs.data(), outputs.size());
     require(result == 0, ErrorCode::cancelled, function_, "the region returned ", result);
     for (trafo_tensor* output : outputs) own_outputs.emplace_back(output);
     std::vector<Tensor> results;

@@ -27,8 +27,8 @@ class WriterSink final : public ByteSink {
   using ByteSink::write;
   void write(std::span<const std::byte> bytes) override {
     if (bytes.empty()) return;
-    const int32_t result =
-        function_(user_data_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    const int32_t result = call_host(function_, user_data_,
+                                     reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
     require(result == 0, ErrorCode::io, call_.function(), "the writer returned ", result);
   }
 
@@ -47,7 +47,7 @@ std::vector<std::byte> read_all(const Call& call, trafo_read_fn read, void* user
     bytes.resize(have + kPiece);
     size_t count = 0;
     const int32_t result =
-        read(user_data, reinterpret_cast<uint8_t*>(bytes.data() + have), kPiece, &count);
+        call_host(read, user_data, reinterpret_cast<uint8_t*>(bytes.data() + have), kPiece, &count);
     require(result == 0, ErrorCode::io, call.function(), "the reader returned ", result);
     if (count > kPiece) call.refuse("the reader gave ", count, " bytes where ", kPiece, " fit");
     bytes.resize(have + count);
@@ -69,7 +69,7 @@ class FunctionText final : public PairText {
     {
       const Turn one_at_a_time(*this);
       trafo_string_view source{}, target{};
-      const int32_t result = function_(user_data_.get(), pair, &source, &target);
+      const int32_t result = call_host(function_, user_data_.get(), pair, &source, &target);
       require(result == 0, ErrorCode::io, "trafo_pair_fn", "the function returned ", result,
               " for pair ", pair);
       buffers.source = checked(source, "source", pair);
@@ -123,7 +123,7 @@ trafo_error* trafo_trainer_set_rate(trafo_trainer* trainer, trafo_rate_fn rate, 
     RateFunction function;
     if (rate)
       function = [rate, keep](int64_t update, double scheduled) {
-        return rate(keep.get(), update, scheduled);
+        return call_host(rate, keep.get(), update, scheduled);
       };
     t->run->set_rate(std::move(function));
   });
@@ -141,7 +141,7 @@ trafo_error* trafo_trainer_set_batches(trafo_trainer* trainer, trafo_batch_fn ba
     t->run->set_batches([batches, keep, limits](int64_t index, PackedBatchHost& out) {
       trafo_batch batch{};
       batch.struct_size = sizeof batch;
-      const int32_t result = batches(keep.get(), index, &batch);
+      const int32_t result = call_host(batches, keep.get(), index, &batch);
       require(result == 0, ErrorCode::io, "trafo_batch_fn", "the function returned ", result,
               " for batch ", index);
       pack_rows({batch.sentences, batch.source, batch.source_width, batch.source_lengths,

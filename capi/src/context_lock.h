@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/float_environment.h"
 #include "engine/runtime/context.h"
 
 namespace trafo::capi {
@@ -27,11 +28,15 @@ class FreeingCalls {
       } catch (...) {  // no memory for the list
       }
     }
-    function(argument);
+    call(function, argument);
   }
 
  private:
   friend class ContextLock;
+  static void call(void (*function)(void*), void* argument) noexcept {
+    const HostFloatEnvironment environment;
+    function(argument);
+  }
   struct State {
     int waits = 0;  // locks that this thread holds and other threads wait for
     std::vector<std::pair<void (*)(void*), void*>> due;
@@ -45,7 +50,8 @@ class FreeingCalls {
     State& state = this_thread();
     if (--state.waits > 0) return;
     while (!state.due.empty())
-      for (const auto& [function, argument] : std::exchange(state.due, {})) function(argument);
+      for (const auto& [function, argument] : std::exchange(state.due, {}))
+        call(function, argument);
   }
 };
 

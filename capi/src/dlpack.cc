@@ -233,7 +233,7 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
     if (!copies && !lent)
       memory->keep(managed);
     else if (managed->deleter)
-      managed->deleter(managed);
+      call_host(managed->deleter, managed);
   });
 }
 

@@ -24,6 +24,7 @@
 #include "capi/include/trafo.h"
 #include "capi/src/context_lock.h"
 #include "capi/src/handle_table.h"
+#include "engine/core/float_environment.h"
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/trace.h"
@@ -241,6 +242,13 @@ struct FreeHandle {
 template <class Handle>
 using OwnedHandle = std::unique_ptr<Handle, FreeHandle<Handle>>;
 
+// Calls a function that the host has given.
+template <class Function, class... Args>
+auto call_host(Function&& function, Args&&... args) {
+  const HostFloatEnvironment environment;
+  return std::forward<Function>(function)(std::forward<Args>(args)...);
+}
+
 // Owns user_data: runs user_data_free once, after the last copy is gone, also after a failure.
 inline std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*)) {
   return {user_data, [user_data_free](void* pointer) {
@@ -258,6 +266,7 @@ ErrorCode code_of(const std::system_error& error) noexcept;
 // Runs the body of an entry point and turns exceptions into errors.
 template <class Body>
 trafo_error* api(const char* function, Body&& body) noexcept {
+  const DefaultFloatEnvironment environment;
   try {
     body(Call(function));
     return nullptr;

@@ -1,5 +1,6 @@
 #include <cerrno>
 #include <fstream>
+#include <locale>
 #include <sstream>
 #include <vector>
 
@@ -54,7 +55,9 @@ trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer, const char* 
     std::error_code error;
     if (std::filesystem::is_directory(file, error)) call.refuse(file.string(), ": is a directory");
     errno = 0;
-    std::ifstream in(file, std::ios::binary);
+    std::ifstream in;
+    in.imbue(std::locale::classic());
+    in.open(file, std::ios::binary);
     if (!in.is_open()) fail_to_open(call.function(), file.string(), errno);
     in.exceptions(std::ios::badbit);  // else no memory looks like the end
     *out = new_handle<trafo_shortlist>(subwords, LexicalTable::read(in, file.string(), subwords));
@@ -67,6 +70,7 @@ trafo_error* trafo_shortlist_save(const trafo_shortlist* shortlist, const char* 
     const ShortlistObject& list = call.handle(shortlist, "shortlist");
     const std::filesystem::path file = path_argument(call, path, path_length, "path");
     std::ostringstream text;
+    text.imbue(std::locale::classic());
     text.exceptions(std::ios::badbit);
     list.table.write(text, list.tokenizer);
     write_file_atomically(file, text.view());

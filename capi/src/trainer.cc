@@ -219,7 +219,7 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
     if (callback)
       forward = [&](const TrainEvent& event) {
         const trafo_event e = to_c(event);
-        return static_cast<int>(callback(user_data, &e));
+        return static_cast<int>(call_host(callback, user_data, &e));
       };
     const int64_t countable = std::numeric_limits<int64_t>::max() - t->run->state().trainer.update;
     const RunSummary summary = t->run->run(forward, token.get(), std::min(max_updates, countable));

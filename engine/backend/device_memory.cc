@@ -1,32 +1,50 @@
 #include "engine/backend/device_memory.h"
 
 #include <algorithm>
-#include <fstream>
+#include <charconv>
 #include <string>
+#include <string_view>
 
 #include "engine/backend/cuda/cuda_backend.h"
+#include "engine/core/system_file.h"
 
 namespace trafo {
 namespace {
 
-// The number after `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
-std::optional<int64_t> field_of(const std::string& file, const std::string& key) {
-  std::ifstream in(file);
-  std::string name, rest;
-  int64_t value = 0;
-  while (in >> name >> value) {
-    if (name == key) return value;
-    std::getline(in, rest);
+// Calls `each` with the lines of a file of the kernel until it returns true.
+template <class Each>
+void for_each_line(const std::string& file, Each each) {
+  const std::string text = read_system_file(file.c_str());
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (each(std::string_view(text).substr(at, end - at))) return;
+    at = end + 1;
   }
-  return std::nullopt;
 }
 
-// The number in a file; no value for "max".
-std::optional<int64_t> number_in(const std::string& file) {
-  std::ifstream in(file);
+// The number at the start of a text, after spaces; no value for "max".
+std::optional<int64_t> number_at_start(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t value = 0;
-  if (in >> value) return value;
-  return std::nullopt;
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
+    return std::nullopt;
+  return value;
+}
+
+// The number after `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
+std::optional<int64_t> field_of(const std::string& file, std::string_view key) {
+  std::optional<int64_t> value;
+  for_each_line(file, [&](std::string_view line) {
+    const bool found = line.starts_with(key) && line.size() > key.size() &&
+                       (line[key.size()] == ' ' || line[key.size()] == '\t');
+    if (found) value = number_at_start(line.substr(key.size()));
+    return found;
+  });
+  return value;
+}
+
+std::optional<int64_t> number_in(const std::string& file) {
+  return number_at_start(read_system_file(file.c_str()));
 }
 
 // Lowers `memory` to the limits of a control group. Cached file pages count as free, because the
@@ -69,18 +87,18 @@ std::optional<DeviceMemory> host_memory(const std::filesystem::path& root) {
   if (!total || !free) return std::nullopt;
   DeviceMemory memory{*total * 1024, *free * 1024};
   // Lines are NUMBER:CONTROLLERS:GROUP; version 2 has no controllers.
-  std::ifstream groups(base + "proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
+  for_each_line(base + "proc/self/cgroup", [&](std::string_view line) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first, second - first) + ",";
-    const std::string group = line.substr(second + 1);
+    if (first == std::string::npos || second == std::string::npos) return false;
+    const std::string controllers = std::string(line.substr(first, second - first)) + ",";
+    const std::string group(line.substr(second + 1));
     if (controllers == ":,")
       limit_by_groups(base + "sys/fs/cgroup", group, true, memory);
     else if (controllers.find(":memory,") != std::string::npos ||
              controllers.find(",memory,") != std::string::npos)
       limit_by_groups(base + "sys/fs/cgroup/memory", group, false, memory);
-  }
+    return false;
+  });
   return memory;
 }
 

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "engine/core/library_thread.h"
+
 namespace trafo {
 namespace {
 
@@ -42,7 +44,8 @@ void parallel_chunks(int64_t count, int64_t chunk, int threads,
   {
     std::vector<std::jthread> others;
     try {
-      for (int64_t worker = 1; worker < workers; ++worker) others.emplace_back(take_chunks);
+      for (int64_t worker = 1; worker < workers; ++worker)
+        others.push_back(start_thread<std::jthread>([&] { take_chunks(); }));
     } catch (const std::system_error&) {  // the threads that there are do all
     }
     take_chunks();

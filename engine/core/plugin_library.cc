@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/core/status.h"
+#include "engine/core/system_file.h"
 #include "engine/core/version.h"
 
 namespace trafo {
@@ -21,8 +22,10 @@ namespace {
 // bare name would be looked up in the current directory, where anybody may have put a library.
 std::filesystem::path own_folder() {
   const auto here = reinterpret_cast<uintptr_t>(&own_folder);
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {  // "BEGIN-END rwxp OFFSET DEVICE INODE PATH"
+  const std::string maps = read_system_file("/proc/self/maps");
+  for (size_t at = 0; at < maps.size();) {  // "BEGIN-END rwxp OFFSET DEVICE INODE PATH"
+    const std::string line = maps.substr(at, maps.find('\n', at) - at);
+    at += line.size() + 1;
     uintptr_t begin = 0, end = 0;
     const char* const stop = line.data() + line.size();
     const auto dash = std::from_chars(line.data(), stop, begin, 16);

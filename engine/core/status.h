@@ -73,12 +73,8 @@ struct TextPiece {
   void (*write)(std::ostream&, const void*);
 };
 
-inline std::string join_text(std::initializer_list<TextPiece> pieces) {
-  std::ostringstream out;
-  out.exceptions(std::ios::badbit);  // otherwise a bad_alloc would silently cut the text
-  for (const TextPiece& piece : pieces) piece.write(out, piece.at);
-  return std::move(out).str();
-}
+// The text does not depend on the global locale.
+std::string join_text(std::initializer_list<TextPiece> pieces);
 
 [[noreturn]] inline void fail_joined(ErrorCode code, std::string_view origin,
                                      std::initializer_list<TextPiece> message) {

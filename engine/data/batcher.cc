@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/core/library_thread.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/batch_packer.h"
@@ -164,8 +165,7 @@ void Batcher::drop_ahead() noexcept {
 
 void Batcher::look_ahead() {
   if (!corpus_->is_slow() || window_.end >= epoch_draws()) return;
-  ahead_ = std::async(std::launch::async,
-                      [this, begin = window_.end] { return make_window(begin, &stop_ahead_); });
+  ahead_ = start_task([this, begin = window_.end] { return make_window(begin, &stop_ahead_); });
 }
 
 bool Batcher::open_window(int64_t begin) {
@@ -351,7 +351,7 @@ void PrefetchingBatcher::run() {
 }
 
 void PrefetchingBatcher::next(PackedBatchHost& batch) {
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) thread_ = start_thread([this] { run(); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return filled_ > 0 || error_ != nullptr; });
   if (filled_ == 0) std::rethrow_exception(error_);

@@ -13,6 +13,7 @@
 #include "engine/core/gzip_stream.h"
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
+#include "engine/core/system_file.h"
 #include "engine/core/utf8.h"
 
 namespace trafo {
@@ -35,7 +36,7 @@ class ByteSource {
     }
     name_ = path;
     must_be_gzip_ = path.ends_with(".gz");
-    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    descriptor_ = open_file(path.c_str(), O_RDONLY);
     if (descriptor_ < 0) fail_to_open(kCorpusOrigin, name_, errno);
     owned_ = true;
     struct stat info {};
@@ -181,7 +182,7 @@ void check_usable(const CorpusReport& report, std::string_view name) {
 bool is_gzip_file(const std::string& path) noexcept {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = open_file(path.c_str(), O_RDONLY);
   if (descriptor < 0) return false;
   char begin[2];
   const ssize_t got = pread(descriptor, begin, sizeof begin, 0);
@@ -204,8 +205,7 @@ struct LineReader::Impl {
 
   void write_copy() const {
     for (size_t done = 0; done < end;) {
-      const ssize_t wrote = ::write(copy, buffer.data() + done, end - done);
-      if (wrote < 0 && errno == EINTR) continue;
+      const ssize_t wrote = write_some(copy, buffer.data() + done, end - done);
       require(wrote > 0, ErrorCode::io, kCorpusOrigin, source.name(), " cannot be unpacked in ",
               copy_directory, ": ", wrote < 0 ? std::strerror(errno) : "nothing was written");
       done += static_cast<size_t>(wrote);

@@ -11,8 +11,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "engine/core/library_thread.h"
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
+#include "engine/core/system_file.h"
 
 namespace trafo {
 namespace {
@@ -35,7 +37,7 @@ class ReadOnlyFile {
 
   void open_path(const std::string& path) {
     name_ = path;
-    descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    descriptor_ = open_file(path.c_str(), O_RDONLY);
     if (descriptor_ < 0) fail_to_open(kDiskTextOrigin, path, errno);
     // Taken before the lines are indexed: the file must not change after this.
     watched_ = fstat(descriptor_, &known_) == 0;
@@ -50,7 +52,7 @@ class ReadOnlyFile {
         directory.empty() ? fs::temp_directory_path(error) : fs::path(directory);
     fs::create_directories(folder, error);
     std::string path = (folder / "unpacked-XXXXXX").string();
-    descriptor_ = mkostemp(path.data(), O_CLOEXEC);
+    descriptor_ = away_from_streams(mkostemp(path.data(), O_CLOEXEC));
     require(descriptor_ >= 0, ErrorCode::io, kDiskTextOrigin, for_name, " cannot be unpacked in ",
             folder.string(), ": ", std::strerror(errno));
     unlink(path.c_str());
@@ -134,7 +136,7 @@ class ParallelFiles final : public PairText {
     const auto target = open_side(target_path, options.unpack_directory, sides_[1]);
     Scan scans[2];
     {
-      const std::jthread other([&] { scans[1].run(*target, sides_[1]); });
+      const auto other = start_thread<std::jthread>([&] { scans[1].run(*target, sides_[1]); });
       scans[0].run(*source, sides_[0]);
     }
     // The error that reading both files line by line would have met first.

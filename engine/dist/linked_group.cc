@@ -6,11 +6,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "engine/backend/backend.h"
+#include "engine/core/library_thread.h"
+#include "engine/core/system_file.h"
 
 namespace trafo {
 namespace {
@@ -29,9 +30,8 @@ double seconds_since(LinkClock::time_point begin) {
 
 // The same for all containers of a host, and another one after it has started anew.
 std::string name_of_host() {
-  std::string name;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
-  if (!name.empty()) return name;
+  const std::string name = read_system_file("/proc/sys/kernel/random/boot_id");
+  if (!name.empty()) return name.substr(0, name.find('\n'));
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
   return host;
@@ -76,7 +76,7 @@ class LinkedCommunicator final : public Communicator {
     agree_after(*host_, [&] { link_ = links_->open(backend, id, rank(), size()); });
     backend_ = &backend;
     stopping_ = false;
-    watcher_ = std::thread([this] { watch(); });
+    watcher_ = start_thread([this] { watch(); });
     wait_until_issued(timeouts_.start, "joined");
     connect();
   }

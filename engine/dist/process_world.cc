@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "engine/core/library_thread.h"
+
 namespace trafo::process {
 namespace {
 
@@ -64,7 +66,7 @@ void WorkThread::loop() {
 
 void WorkThread::post(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+  if (!thread_.joinable()) thread_ = start_thread([this] { loop(); });
   work_.push_back(std::move(work));
   wake_.notify_one();
 }

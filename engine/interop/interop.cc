@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
@@ -37,7 +38,7 @@ class UnfinishedDirectory {
               ErrorCode::invalid_argument, kOrigin, target_.string(),
               " exists and is not an empty directory");
     const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
-    ensure_directory(parent);
+    parents_.emplace(parent);
     remove_stale_temporaries(target_);
     path_ = parent / temporary_file_name(target_.filename().string());  // unique
     make_new_directory(path_);
@@ -59,10 +60,12 @@ class UnfinishedDirectory {
     sync_directory(path_);
     rename_path(path_, target_);  // replaces an empty directory
     published_ = true;
+    parents_->keep();
     sync_directory(target_.parent_path().empty() ? fs::path(".") : target_.parent_path());
   }
 
  private:
+  std::optional<MadeDirectory> parents_;
   fs::path target_, path_;
   Descriptor lock_;  // see lock_temporary()
   bool published_ = false;

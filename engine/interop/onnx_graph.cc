@@ -1,5 +1,7 @@
 #include "engine/interop/onnx_graph.h"
 
+#include <charconv>
+#include <cmath>
 #include <cstring>
 
 #include "engine/core/status.h"
@@ -111,9 +113,13 @@ OnnxValue OnnxGraph::constant(std::string name, OnnxType type, std::vector<int64
 
 OnnxValue OnnxGraph::scalar(double value) {
   const auto narrow = static_cast<float>(value);
-  std::ostringstream name;
-  name << "float_" << std::hexfloat << narrow;  // every value has a name of its own
-  return constant(name.str(), OnnxType::f32, {}, bytes_of(std::span<const float>(&narrow, 1)));
+  // Every value has a name of its own, as with printf's %a.
+  char digits[32];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, std::abs(narrow), std::chars_format::hex).ptr;
+  const std::string name = concat("float_", std::signbit(narrow) ? "-" : "",
+                                  std::isfinite(narrow) ? "0x" : "", std::string(digits, end));
+  return constant(name, OnnxType::f32, {}, bytes_of(std::span<const float>(&narrow, 1)));
 }
 
 OnnxValue OnnxGraph::integer(int64_t value) {

@@ -7,6 +7,7 @@
 #include "engine/interop/directory.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/io/temporary_name.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 
@@ -347,9 +348,10 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
   if (!base.all.empty()) metadata[kBaseKey] = base.all;
   metadata[kBaseVectorsKey] = base.vectors;
   if (!model.origin().vocabulary.empty()) metadata[kTokenizerKey] = model.origin().vocabulary;
-  ensure_directory(directory);
-  save_safetensors(directory / kTensorFile, entries, metadata);
-  interop::write_json(directory / kConfigFile, peft_config(config, adapter));
+  MadeDirectory output(directory);
+  save_safetensors(output.file(kTensorFile), entries, metadata);
+  interop::write_json(output.file(kConfigFile), peft_config(config, adapter));
+  output.keep();
 }
 
 void load_adapter(Context& context, Model& model, const fs::path& directory) {

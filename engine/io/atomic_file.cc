@@ -133,7 +133,10 @@ Descriptor lock_temporary(const Descriptor& temporary) {
 }
 
 bool remove_if_unlocked(const std::filesystem::path& temporary) {
-  const Descriptor file = try_open(temporary, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+  constexpr int kFlags = O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
+  // NFS locks only files that are open for writing, and no directory can be.
+  Descriptor file = try_open(temporary, O_RDWR | kFlags);
+  if (!file.is_open()) file = try_open(temporary, O_RDONLY | kFlags);
   if (file.is_open() && file_system::lock_exclusive(file.fd()) != 0 && errno == EWOULDBLOCK)
     return false;
   remove_tree(temporary);  // while the lock is held: its writer notices

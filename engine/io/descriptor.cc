@@ -75,8 +75,11 @@ size_t Descriptor::read_at(uint64_t offset, std::span<std::byte> bytes) const {
   return done;
 }
 
-void Descriptor::sync() {
-  if (file_system::sync(fd_) != 0) fail_errno(errno, "write_file", "cannot make durable", path_);
+bool Descriptor::sync() {
+  if (file_system::sync(fd_) == 0) return true;
+  if (!file_system::is_unsupported(errno))
+    fail_errno(errno, "write_file", "cannot make durable", path_);
+  return false;
 }
 
 void Descriptor::close() {
@@ -87,7 +90,7 @@ void Descriptor::close() {
 
 Descriptor try_open(const std::filesystem::path& path, int flags, mode_t mode) {
   std::filesystem::path copy = path;
-  const int fd = file_system::open_at(AT_FDCWD, copy.c_str(), flags | O_CLOEXEC, mode);
+  const int fd = file_system::open_at(AT_FDCWD, copy.c_str(), flags, mode);
   return Descriptor(fd, std::move(copy));
 }
 
@@ -129,7 +132,27 @@ void make_new_directory(const std::filesystem::path& path) {
 }
 
 void ensure_directory(const std::filesystem::path& path) {
+  MadeDirectory(path).keep();
+}
+
+MadeDirectory::MadeDirectory(const std::filesystem::path& path) : path_(path) {
+  try {
+    make(path);
+  } catch (...) {
+    remove();
+    throw;
+  }
+}
+
+MadeDirectory::~MadeDirectory() {
+  remove();
+}
+
+void MadeDirectory::make(const std::filesystem::path& path) {
+  made_.reserve(made_.size() + 1);
+  std::filesystem::path copy = path;
   if (file_system::make_directory(path.c_str(), 0777) == 0) {
+    made_.push_back(std::move(copy));
     sync_directory(path.has_parent_path() ? path.parent_path() : ".");
     return;
   }
@@ -140,9 +163,31 @@ void ensure_directory(const std::filesystem::path& path) {
   // For the root, which would be its own parent, errno is EEXIST.
   const bool can_create_parent = errno == ENOENT && path.has_parent_path();
   if (!can_create_parent) fail_errno(errno, "create_directory", "cannot create directory", path);
-  ensure_directory(path.parent_path());
-  make_new_directory(path);
+  make(path.parent_path());
+  made_.reserve(made_.size() + 1);
+  if (file_system::make_directory(path.c_str(), 0777) == 0)
+    made_.push_back(std::move(copy));
+  else if (errno != EEXIST || path.has_filename())  // "DIR/" is its own parent
+    fail_errno(errno, "create_directory", "cannot create directory", path);
   sync_directory(path.parent_path());
+}
+
+std::filesystem::path MadeDirectory::file(std::string_view name) {
+  std::filesystem::path path = path_ / name;
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, error)))
+    files_.push_back(path);
+  return path;
+}
+
+void MadeDirectory::keep() noexcept {
+  files_.clear();
+  made_.clear();
+}
+
+void MadeDirectory::remove() noexcept {
+  for (const std::filesystem::path& file : files_) file_system::unlink(file.c_str());
+  for (; !made_.empty(); made_.pop_back()) file_system::remove_directory(made_.back().c_str());
 }
 
 void ensure_own_directory(const std::filesystem::path& path) {
@@ -162,8 +207,8 @@ void refuse_linked_directory(const std::filesystem::path& path) {
   fail_errno(errno, "open_directory", "cannot open directory", path);
 }
 
-void sync_directory(const std::filesystem::path& path) {
-  open_directory_for_sync(path).sync();
+bool sync_directory(const std::filesystem::path& path) {
+  return open_directory_for_sync(path).sync();
 }
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/core/status.h"
@@ -32,8 +33,8 @@ class Descriptor {
   // Reads up to bytes.size() bytes at `offset`; returns fewer only at the end of the file.
   size_t read_at(uint64_t offset, std::span<std::byte> bytes) const;
   // fsync. A failed fsync is never repeated: the kernel may have dropped the pages and report
-  // success the next time.
-  void sync();
+  // success the next time. False if the file system has no fsync.
+  bool sync();
   void close();  // throws if the system reports that earlier writes were lost
 
  private:
@@ -58,11 +59,36 @@ Descriptor try_create_new_file(const std::filesystem::path& path);
 
 void make_new_directory(const std::filesystem::path& path);  // an existing one is an error
 void ensure_directory(const std::filesystem::path& path);    // and its parents, each made durable
+
+// As ensure_directory(). Unless keep() is called, what was made is removed again: the files that
+// file() has named, and directories that are empty then. A failure leaves nothing that was not
+// there.
+class MadeDirectory {
+ public:
+  explicit MadeDirectory(const std::filesystem::path& path);
+  ~MadeDirectory();
+  MadeDirectory(const MadeDirectory&) = delete;
+  MadeDirectory& operator=(const MadeDirectory&) = delete;
+
+  // The path of a file in the directory. One that exists already is not removed.
+  std::filesystem::path file(std::string_view name);
+  void keep() noexcept;
+
+ private:
+  void make(const std::filesystem::path& path);
+  void remove() noexcept;
+
+  std::filesystem::path path_;
+  std::vector<std::filesystem::path> made_;  // a parent before what is in it
+  std::vector<std::filesystem::path> files_;
+};
+
 // Creates only the last part of the path. IO if it is a symbolic link.
 void ensure_own_directory(const std::filesystem::path& path);
 // IO if the path is not a directory, for example a symbolic link to one.
 void refuse_linked_directory(const std::filesystem::path& path);
-void sync_directory(const std::filesystem::path& path);
+// False if the file system cannot make names durable.
+bool sync_directory(const std::filesystem::path& path);
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 void remove_tree(const std::filesystem::path& path);
 // The names in a directory, sorted, without "." and "..". NOT_FOUND if there is no such directory.

@@ -50,9 +50,13 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
   require(S_ISREG(status.st_mode) && status.st_nlink == 1, ErrorCode::io, "lock_directory",
           path.string(), " is no file of its own: it is special or has a second name; remove it");
   if (file_system::lock_exclusive(file_.fd()) != 0) {
-    if (errno != EWOULDBLOCK) fail_errno(errno, "lock_directory", "cannot lock", path);
-    fail(ErrorCode::io, "lock_directory", directory.string(), " is in use by ", holder_of(file_),
-         "; only one process may write to a run directory");
+    const int reason = errno;
+    if (reason == EWOULDBLOCK)
+      fail(ErrorCode::io, "lock_directory", directory.string(), " is in use by ", holder_of(file_),
+           "; only one process may write to a run directory");
+    if (!file_system::is_unsupported(reason))
+      fail_errno(reason, "lock_directory", "cannot lock", path);
+    is_held_ = false;
   }
   require(is_lock_file(file_, status.st_size), ErrorCode::invalid_argument, "lock_directory",
           path.string(), " was not written by a run, which would overwrite it: move it away");
@@ -60,6 +64,7 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory) {
   if (file_system::truncate(file_.fd(), 0) != 0)
     fail_errno(errno, "lock_directory", "cannot write", path);
   file_.write_all(std::as_bytes(std::span(pid.data(), pid.size())));
+  is_durable_ = file_.sync();
 }
 
 DirectoryLock::~DirectoryLock() {

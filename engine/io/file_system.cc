@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "engine/core/system_file.h"
+
 namespace trafo::file_system {
 namespace {
 
@@ -24,13 +26,13 @@ auto retrying(Call call) noexcept {
 }  // namespace
 
 int open_at(int directory, const char* path, int flags, mode_t mode) noexcept {
-  return retrying([&] { return ::openat(directory, path, flags, mode); });
+  return open_file_at(directory, path, flags, mode);
 }
 int close(int fd) noexcept {
   return ::close(fd);
 }
 ssize_t write(int fd, const void* bytes, size_t count) noexcept {
-  return retrying([&] { return ::write(fd, bytes, count); });
+  return write_some(fd, bytes, count);
 }
 ssize_t read_at(int fd, void* bytes, size_t count, off_t offset) noexcept {
   return retrying([&] { return ::pread(fd, bytes, count, offset); });
@@ -51,7 +53,16 @@ int unlink(const char* path) noexcept {
   return ::unlink(path);
 }
 int make_directory(const char* path, mode_t mode) noexcept {
-  return ::mkdir(path, mode);
+  if (::mkdir(path, mode) != 0) return -1;
+  // A umask may keep the directory from others, but not from its owner.
+  struct stat status;
+  if (::lstat(path, &status) == 0 && S_ISDIR(status.st_mode) &&
+      (status.st_mode & S_IRWXU) != S_IRWXU)
+    ::fchmodat(AT_FDCWD, path, (status.st_mode & 07777) | S_IRWXU, AT_SYMLINK_NOFOLLOW);
+  return 0;
+}
+int remove_directory(const char* path) noexcept {
+  return ::rmdir(path);
 }
 int duplicate(int fd) noexcept {
   return ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -81,7 +92,7 @@ namespace {
 int remove_entry(int directory, const char* name) noexcept {
   if (::unlinkat(directory, name, 0) == 0 || errno == ENOENT) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
-  const int fd = open_at(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+  const int fd = open_at(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
   if (fd < 0) return -1;
   alignas(struct dirent64) char entries[2048];  // one on the stack for each level
   int result = 0;
@@ -108,6 +119,10 @@ int remove_entry(int directory, const char* name) noexcept {
 
 int remove_tree(const char* path) noexcept {
   return remove_entry(AT_FDCWD, path);
+}
+
+bool is_unsupported(int error) noexcept {
+  return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
 }
 
 pid_t current_process() noexcept {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -254,8 +253,9 @@ std::string ipadic_folder() {
 
 bool is_utf8(std::string charset) {
   std::erase(charset, '-');
-  std::transform(charset.begin(), charset.end(), charset.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(charset.begin(), charset.end(), charset.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   return charset == "utf8";
 }
 

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/core/number_text.h"
+
 namespace trafo {
 namespace {
 
@@ -56,15 +58,20 @@ struct Row {
   int64_t calls = 0, total = 0, own = 0;  // ns
 };
 
+std::string milliseconds(int64_t time) {
+  return fixed_text(static_cast<double>(time) / 1e6, 3);
+}
+
 std::string row_text(const Row& row, int64_t duration) {
   const std::string name =
       row.kernel.empty() ? std::string(row.name) : concat(row.name, " (", row.kernel, ')');
+  const double share =
+      100 * static_cast<double>(row.own) / static_cast<double>(std::max<int64_t>(1, duration));
   char text[160];
-  std::snprintf(
-      text, sizeof text, "%-28.60s %-10s %8lld %12.3f %12.3f %6.1f %%\n", name.c_str(),
-      trace_kind_name(row.kind), static_cast<long long>(row.calls),
-      static_cast<double>(row.total) / 1e6, static_cast<double>(row.own) / 1e6,
-      100 * static_cast<double>(row.own) / static_cast<double>(std::max<int64_t>(1, duration)));
+  std::snprintf(text, sizeof text, "%-28.60s %-10s %8lld %12s %12s %6s %%\n", name.c_str(),
+                trace_kind_name(row.kind), static_cast<long long>(row.calls),
+                milliseconds(row.total).c_str(), milliseconds(row.own).c_str(),
+                fixed_text(share, 1).c_str());
   return text;
 }
 
@@ -132,8 +139,8 @@ void write_chrome_trace(ByteSink& sink, const Trace& trace) {
 
 std::string trace_table(const Trace& trace, size_t most_rows) {
   char line[160];
-  std::snprintf(line, sizeof line, "%.3f ms on %s\n%-28s %-10s %8s %12s %12s %8s\n",
-                static_cast<double>(trace.duration) / 1e6, device_name(trace.device).c_str(), "op",
+  std::snprintf(line, sizeof line, "%s ms on %s\n%-28s %-10s %8s %12s %12s %8s\n",
+                milliseconds(trace.duration).c_str(), device_name(trace.device).c_str(), "op",
                 "pass", "calls", "total ms", "own ms", "share");
   std::string text = line;
   const std::vector<Row> rows = rows_of(trace);

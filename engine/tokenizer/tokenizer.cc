@@ -1,15 +1,17 @@
 #include "engine/tokenizer/tokenizer.h"
 
+#include <fcntl.h>
 #include <sentencepiece_processor.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
+#include "engine/core/system_file.h"
 #include "engine/tokenizer/library_reserve.h"
 #include "engine/tokenizer/sentencepiece.h"
 #include "engine/tokenizer/spm_model.h"
@@ -43,24 +45,35 @@ void check_encoded(const sentencepiece::util::Status& status) {
           "the SentencePiece model cannot encode the text: ", status.error_message());
 }
 
+struct FileToRead {
+  explicit FileToRead(const std::string& name) : fd(open_file(name.c_str(), O_RDONLY)) {
+    if (fd < 0) fail_to_open(kTokenizerOrigin, name, errno);
+  }
+  ~FileToRead() { ::close(fd); }
+  FileToRead(const FileToRead&) = delete;
+  FileToRead& operator=(const FileToRead&) = delete;
+
+  const int fd;
+};
+
 std::string read_file(const std::filesystem::path& file) {
   const std::string name = file.string();
   std::error_code error;
   require(!std::filesystem::is_directory(file, error), ErrorCode::invalid_argument,
           kTokenizerOrigin, name, ": is a directory");
-  errno = 0;
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream.is_open()) fail_to_open(kTokenizerOrigin, name, errno);
+  const FileToRead stream(name);
   std::string bytes;
   char buffer[1 << 16];
-  do {
-    stream.read(buffer, sizeof buffer);
-    bytes.append(buffer, static_cast<size_t>(stream.gcount()));
+  for (;;) {
+    const ssize_t count = ::read(stream.fd, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    require(count >= 0, ErrorCode::io, kTokenizerOrigin, name,
+            ": cannot be read: ", std::strerror(errno));
+    if (count == 0) break;
+    bytes.append(buffer, static_cast<size_t>(count));
     require(bytes.size() <= static_cast<size_t>(INT32_MAX), ErrorCode::corrupt_file,
             kTokenizerOrigin, name, ": not a usable SentencePiece model: it is over 2 GiB");
-  } while (stream.good());
-  require(stream.eof(), ErrorCode::io, kTokenizerOrigin, name,
-          ": cannot be read: ", std::strerror(errno));
+  }
   return bytes;
 }
 

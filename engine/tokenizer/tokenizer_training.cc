@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "engine/core/library_thread.h"
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
@@ -96,10 +97,21 @@ int64_t number_after(std::string_view message, std::string_view marker) {
   fail(code, kTokenizerTrainingOrigin, "SentencePiece cannot train on this corpus: ", message);
 }
 
+// SentencePiece reads numbers with the global locale, which may have another decimal point. This
+// text has none: 9995e-4.
 std::string format_coverage(double coverage) {
   char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, coverage).ptr;  // independent of locale
-  return std::string(text, end);
+  const auto end =
+      std::to_chars(text, text + sizeof text, coverage, std::chars_format::scientific).ptr;
+  std::string digits(text, end);
+  const size_t point = digits.find('.'), power = digits.find('e');
+  if (point == std::string::npos) return digits;
+  int exponent = 0;
+  const char* sign = digits.data() + power + 1;
+  std::from_chars(*sign == '+' ? sign + 1 : sign, digits.data() + digits.size(), exponent);
+  const auto decimals = static_cast<int>(power - point - 1);
+  return digits.substr(0, point) + digits.substr(point + 1, decimals) + "e" +
+         std::to_string(exponent - decimals);
 }
 
 sentencepiece::util::Status train_model(std::span<const std::string_view> sentences,
@@ -109,7 +121,7 @@ sentencepiece::util::Status train_model(std::span<const std::string_view> senten
   sentencepiece::util::Status status;
   std::exception_ptr error;
   try {
-    std::thread([&] {
+    start_thread([&] {
       try {
         const LibraryReserve reserve(kThreadHeaps + bytes,
                                      LibraryReserve::For::started_threads_too);

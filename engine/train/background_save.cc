@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/core/library_thread.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -13,7 +14,7 @@ void BackgroundSave::start(std::function<void()> work) {
   require(!in_flight(), ErrorCode::internal, "save", "an earlier save is still in flight");
   const auto shared = std::make_shared<const std::function<void()>>(std::move(work));
   try {
-    result_ = std::async(std::launch::async, [shared] { (*shared)(); });
+    result_ = start_task([shared] { (*shared)(); });
   } catch (const std::system_error&) {
     std::packaged_task<void()> task([shared] { (*shared)(); });
     result_ = task.get_future();

@@ -81,8 +81,22 @@ std::optional<SavedSizes> saved_sizes(const std::filesystem::path& run_directory
 }
 
 RunDirectory::RunDirectory(const std::filesystem::path& path)
-    : path_(path), lock_(claimed(path)), checkpoints_(path) {
+    : given_(path),
+      path_(std::filesystem::absolute(path)),
+      lock_(claimed(path_)),
+      checkpoints_(path_) {
   checkpoints_.remove_leftovers();
+  const bool keeps_names = sync_directory(path_);
+  if (!lock_.is_held())
+    unprotected_ =
+        "it has no file locks (flock), so a second process that writes to this directory is not "
+        "refused";
+  if (!lock_.is_durable() || !keeps_names)
+    unprotected_ += concat(unprotected_.empty() ? "" : "; ", "it has no fsync of ",
+                           lock_.is_durable() ? "directories" : "files",
+                           ", so a power failure may lose checkpoints that were saved");
+  if (!unprotected_.empty())
+    unprotected_ = concat("the file system of ", given_.string(), ": ", unprotected_);
 }
 
 std::optional<RunDirectory::Checkpoint> RunDirectory::restore(Context& context, Model& model,
@@ -143,6 +157,10 @@ void RunDirectory::point(const std::string& name, int64_t update) const {
   checkpoints_.write_pointer(name, update);
 }
 
+std::filesystem::path RunDirectory::shown(const std::filesystem::path& path) const {
+  return given_ / path.lexically_relative(path_);
+}
+
 RunDirectory::Average RunDirectory::average(int64_t newest) const {
   Average result;
   result.updates = checkpoints_.list();
@@ -155,6 +173,7 @@ RunDirectory::Average RunDirectory::average(int64_t newest) const {
   ensure_own_directory(folder);
   result.path = folder / kModelFile;
   average_models(models, result.path);
+  result.path = shown(result.path);
   return result;
 }
 
@@ -171,7 +190,7 @@ std::filesystem::path RunDirectory::write_hypotheses(int64_t update,
   }
   const std::filesystem::path file = folder / (std::to_string(update) + ".hyp");
   write_file_atomically(file, text);
-  return file;
+  return shown(file);
 }
 
 }  // namespace trafo

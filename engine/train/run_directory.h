@@ -41,6 +41,10 @@ class RunDirectory {
   // overwrite, in a directory that no run has used.
   explicit RunDirectory(const std::filesystem::path& path);
 
+  // What the file system of the directory cannot protect the run against, for a warning. Empty if
+  // it has all operations.
+  const std::string& unprotected() const { return unprotected_; }
+
   struct Checkpoint {
     RunState state;
     std::vector<Error> refused;  // newer ones that are damaged
@@ -70,14 +74,19 @@ class RunDirectory {
   // Returns the file's path.
   std::filesystem::path write_hypotheses(int64_t update, std::span<const std::string> lines) const;
   std::filesystem::path kernels_path() const { return path_ / kGemmCacheFile; }
-  std::filesystem::path checkpoint_path(int64_t update) const { return checkpoints_.path(update); }
+  std::filesystem::path checkpoint_path(int64_t update) const {
+    return shown(checkpoints_.path(update));
+  }
 
  private:
   void point(const std::string& name, int64_t update) const;
+  // A path of this directory as the caller knows it: relative if the given one was.
+  std::filesystem::path shown(const std::filesystem::path& path) const;
 
-  std::filesystem::path path_;
+  std::filesystem::path given_, path_;  // path_ is absolute: the process may change its folder
   DirectoryLock lock_;
   CheckpointDirectory checkpoints_;
+  std::string unprotected_;
 };
 
 }  // namespace trafo

@@ -148,10 +148,13 @@ void TrainingRun::announce(Session& session) {
   if (resumed_)
     event.path = CheckpointDirectory(*run_directory_).path(state_.trainer.update).string();
   emit(session, event);
-  if (deciding_.warning.empty()) return;
-  TrainEvent warning = make_event(TrainEventKind::warning);
-  warning.message = deciding_.warning;
-  emit(session, warning);
+  for (const std::string& text :
+       {directory_ ? directory_->unprotected() : std::string(), deciding_.warning}) {
+    if (text.empty()) continue;
+    TrainEvent warning = make_event(TrainEventKind::warning);
+    warning.message = text;
+    emit(session, warning);
+  }
 }
 
 void TrainingRun::report_tuning(Session& session) {

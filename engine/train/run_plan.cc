@@ -1,9 +1,10 @@
 #include "engine/train/run_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <utility>
+
+#include "engine/core/number_text.h"
 
 namespace trafo {
 namespace {
@@ -12,9 +13,7 @@ constexpr const char* kRunPlanOrigin = "memory plan";
 constexpr Recompute kLevels[] = {Recompute::none, Recompute::selective, Recompute::full};
 
 std::string mebibytes(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / 1048576);
-  return text;
+  return fixed_text(static_cast<double>(bytes) / 1048576, 1) + " MiB";
 }
 
 // Memory plans of one run with different options.

@@ -18,11 +18,11 @@ BINARIES = {"unit_tests": "tests/unit_tests", "op_tests": "tests/op_tests", "tra
             "parity_tests": "tests/parity_tests", "dist_tests": "tests/dist_tests",
             "c_api_test": "tests/capi/c_api_test", "misuse_suite": "tests/misuse_suite",
             "cli_tests": "tests/cli/cli_tests", "c_api_threads_test": "tests/capi/c_api_threads_test",
-            "process_test": "tests/reliability/process_test", "save_faults": "tests/save_faults"}
+            "process_test": "tests/reliability/process_test", "host_state": "tests/reliability/host_state", "save_faults": "tests/save_faults"}
 # Programs of the release build that take the copy's library.
-WITH_LIBRARY = {"c_api_test", "misuse_suite", "cli_tests", "c_api_threads_test", "process_test"}
+WITH_LIBRARY = {"c_api_test", "misuse_suite", "cli_tests", "c_api_threads_test", "process_test", "host_state"}
 # The text after the colon is an argument.
-WITHOUT_GTEST = {"c_api_test", "misuse_suite", "c_api_threads_test", "process_test", "save_faults"}
+WITHOUT_GTEST = {"c_api_test", "misuse_suite", "c_api_threads_test", "process_test", "host_state", "save_faults"}
 SECONDS = 240  # a test that a mutation keeps from ending has noticed it
 ADDRESS_SPACE_KIB = 256 << 20  # the meta device reserves much and uses none
 RESIDENT_BYTES = 4 << 30       # a wrong size must not take the memory of the machine

@@ -38,7 +38,13 @@ int __real_closedir(DIR* directory);
 namespace trafo::testing {
 namespace {
 
-enum Trait : unsigned { kPlain = 0, kMayNeedSpace = 1, kMayWait = 2, kTransfers = 4 };
+enum Trait : unsigned {
+  kPlain = 0,
+  kMayNeedSpace = 1,
+  kMayWait = 2,
+  kTransfers = 4,
+  kMayBeMissing = 8,
+};
 
 struct Session {
   std::string root;
@@ -75,6 +81,8 @@ bool can_have(IoFault fault, unsigned traits) {
       return (traits & kMayWait) != 0;
     case IoFault::short_transfer:
       return (traits & kTransfers) != 0;
+    case IoFault::unsupported:
+      return (traits & kMayBeMissing) != 0;
   }
   return false;
 }
@@ -98,6 +106,8 @@ Verdict judge(const char* call, const std::string& path, unsigned traits) {
       return {.half = true};
     case IoFault::kill:
       return {.dies = true};
+    case IoFault::unsupported:
+      return {.error = plan.error};
   }
   return {};
 }
@@ -177,6 +187,8 @@ const char* io_fault_name(IoFault fault) {
       return "short transfer";
     case IoFault::kill:
       return "kill";
+    case IoFault::unsupported:
+      return "missing operation";
   }
   return "?";
 }
@@ -292,8 +304,11 @@ int __wrap_ftruncate(int fd, off_t size) {
 
 int __wrap_fsync(int fd) {
   const std::string path = path_of(fd);
+  std::error_code none;
+  const unsigned missing =
+      !path.empty() && std::filesystem::is_directory(path, none) ? kMayBeMissing : kPlain;
   return guarded(
-      "fsync", path, kMayWait | kMayNeedSpace, -1, [&] { return __real_fsync(fd); },
+      "fsync", path, kMayWait | kMayNeedSpace | missing, -1, [&] { return __real_fsync(fd); },
       [&](int) {
         if (session->model != nullptr) session->model->sync(path);
       });
@@ -330,7 +345,8 @@ int __wrap_mkdir(const char* path, mode_t mode) {
 
 int __wrap_flock(int fd, int operation) {
   return guarded(
-      "flock", path_of(fd), kMayWait, -1, [&] { return __real_flock(fd, operation); }, [](int) {});
+      "flock", path_of(fd), kMayWait | kMayBeMissing, -1,
+      [&] { return __real_flock(fd, operation); }, [](int) {});
 }
 
 DIR* __wrap_opendir(const char* path) {

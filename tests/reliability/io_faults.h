@@ -19,7 +19,9 @@ enum class IoFault {
   interrupted,     // EINTR, of calls that may wait
   short_transfer,  // write and pread move half of what they are given
   kill,            // SIGKILL before the call; of a write, after half of it
+  unsupported,     // `error` of the plan, of flock and of fsync of a directory
 };
+// Faults that may meet any save. A file system lacks an operation always, not once.
 inline constexpr IoFault kIoFaults[] = {IoFault::io_error, IoFault::no_space, IoFault::interrupted,
                                         IoFault::short_transfer, IoFault::kill};
 const char* io_fault_name(IoFault fault);
@@ -28,6 +30,7 @@ struct IoFaultPlan {
   IoFault fault = IoFault::io_error;
   int64_t at = 1;           // which of the calls that can have this fault, from 1 on
   bool persistent = false;  // all later ones too
+  int error = 0;            // of `unsupported`
 };
 
 // While it lives, calls on files below `root` are counted and, with a plan, failed. One at a time.

@@ -1,7 +1,7 @@
 // Suite 1: every system call of a save fails in turn. The checkpoint before it still loads, the
 // error is told, training goes on and the next save succeeds.
 //
-//   save_faults [--long] [runs | files | power_loss | environment]
+//   save_faults [--long] [runs | files | power_loss | operations | environment]
 #include "tests/reliability/save_faults.h"
 
 #include <string_view>
@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   if (wanted("runs")) try_runs(suite, long_form);
   if (wanted("files")) try_files(suite, long_form);
   if (wanted("power_loss")) try_power_loss(suite, long_form);
+  if (wanted("operations")) try_missing_operations(suite);
   if (wanted("environment")) try_environment(suite);
   return suite.finish();
 }

@@ -11,6 +11,8 @@ void try_runs(Suite& suite, bool is_long);
 void try_files(Suite& suite, bool is_long);
 // The power goes in the middle of it.
 void try_power_loss(Suite& suite, bool is_long);
+// File systems without locks, or without fsync.
+void try_missing_operations(Suite& suite);
 // Full disk, read-only and missing directories, two processes.
 void try_environment(Suite& suite);
 

@@ -60,7 +60,7 @@ FUZZ_REPLAY = "tests/fuzz/fuzz_replay"
 SUITES = ["tests/save_faults", "tests/damaged_files", "tests/reliability/allocation_failure", FUZZ_REPLAY]
 # And those that take the library, which is found by LD_LIBRARY_PATH.
 WITH_LIBRARY = ["tests/misuse_suite", "tests/cli/cli_tests", "tests/capi/c_api_test", "tests/capi/c_api_threads_test",
-                "tests/reliability/process_test"]
+                "tests/reliability/process_test", "tests/reliability/host_state"]
 # A function check(bool condition, why...), whose callers' conditions are wanted one by one.
 CHECKS = re.compile(r"(void check)(\(bool condition)|check = \[.*?\]\(bool condition")
 

@@ -16,7 +16,7 @@ RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release")
 TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/dist_tests", "tests/save_faults"]
 MPI_PROGRAMS = ["tests/mpi_ranks"]  # what tests/dist/mpi_test.cc starts; builds without MPI have none
 TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "dist_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
-           "process_test", "cli_tests", "translate-train"]
+           "process_test", "host_state", "cli_tests", "translate-train"]
 HAS_AVX2 = pathlib.Path("/proc/cpuinfo").exists() and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text()
 
 

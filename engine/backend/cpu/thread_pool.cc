@@ -1,11 +1,9 @@
 #include "engine/backend/cpu/thread_pool.h"
 
-#include <pthread.h>
-
 #include <chrono>
-#include <csignal>
 #include <system_error>
 
+#include "engine/core/library_thread.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -32,25 +30,6 @@ void cpu_relax() {
   asm volatile("yield");
 #endif
 }
-
-// Threads inherit the mask of their creator. Faults stay deliverable: they are raised on the thread
-// that caused them, and blocking them would bypass the host's crash handler.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
-      sigdelset(&all, fault);
-    pthread_sigmask(SIG_BLOCK, &all, &previous_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t previous_;
-};
 
 constexpr uint32_t epoch_of(uint64_t ticket) {
   return static_cast<uint32_t>(ticket >> 32);
@@ -98,12 +77,11 @@ void ThreadPool::parallel_for(int64_t blocks, Fn fn) {
 
 void ThreadPool::start_workers(int64_t wanted) {
   if (static_cast<int64_t>(workers_.size()) >= wanted) return;
-  SignalsBlocked guard;
   try {
     workers_.reserve(static_cast<size_t>(threads_ - 1));
     const uint32_t epoch = epoch_of(ticket_.load(std::memory_order_relaxed));
     while (static_cast<int64_t>(workers_.size()) < wanted)
-      workers_.emplace_back([this, epoch] { work(epoch); });
+      workers_.push_back(start_thread([this, epoch] { work(epoch); }));
   } catch (const std::system_error& error) {
     fail(ErrorCode::out_of_memory, "parallel_for", "could not start thread ", workers_.size() + 2,
          " of ", threads_, ": ", error.what());

@@ -35,7 +35,7 @@ class AddressRanges {
             " bytes were asked for");
     const size_t step =
         (bytes + ArenaPlan::kAlignment - 1) / ArenaPlan::kAlignment * ArenaPlan::kAlignment;
-    if (ranges_.empty() || step > ranges_.back().bytes - used_) map(std::max(step, kBytes));
+    if (ranges_.empty() || step > ranges_.back().bytes - used_) map(step);
     void* at = ranges_.back().begin + used_;
     used_ += step;
     return at;
@@ -43,6 +43,7 @@ class AddressRanges {
   // Frees everything, contents included.
   void clear() {
     if (ranges_.empty()) return;
+    std::swap(ranges_.front(), ranges_.back());  // the last is the largest
     for (; ranges_.size() > 1; ranges_.pop_back())
       munmap(ranges_.back().begin, ranges_.back().bytes);
     madvise(ranges_.front().begin, ranges_.front().bytes, MADV_DONTNEED);
@@ -50,16 +51,25 @@ class AddressRanges {
   }
 
  private:
-  static constexpr size_t kBytes = size_t{1} << 30;  // of a range; larger for a larger allocation
+  // Bytes of the first range, and of later ones at most, unless an allocation is larger. Each range
+  // has twice the size of the one before it: a process may have few addresses (ulimit -v).
+  static constexpr size_t kFirstBytes = size_t{16} << 20, kMostBytes = size_t{1} << 30;
   struct Range {
     std::byte* begin;
     size_t bytes;
   };
 
-  void map(size_t bytes) {
+  static void* reserve(size_t bytes) {
+    return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
+  }
+
+  void map(size_t least) {
     ranges_.reserve(ranges_.size() + 1);
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t bytes = ranges_.empty() ? kFirstBytes : std::min(2 * ranges_.back().bytes, kMostBytes);
+    bytes = std::max(bytes, least);
+    void* memory = reserve(bytes);
+    if (memory == MAP_FAILED) memory = reserve(bytes = least);
     require(memory != MAP_FAILED, ErrorCode::out_of_memory, "memory plan",
             "the system gives no range of ", bytes, " addresses to plan in");
     ranges_.push_back({static_cast<std::byte*>(memory), bytes});

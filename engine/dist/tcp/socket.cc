@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "engine/core/status.h"
+#include "engine/core/system_file.h"
 
 namespace trafo::tcp {
 namespace {
@@ -152,13 +153,21 @@ bool names_this_host(const std::string& host) {
   return ::inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+namespace {
+
+int new_socket(int family) {
+  return away_from_streams(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
 Socket listen_at(const std::string& host, uint16_t port) {
   const bool loopback = names_this_host(host);
   int error = 0;
   // At all addresses, one socket of IPv6 serves both; a host may have none.
   for (const int family : {AF_INET6, AF_INET}) {
     if (loopback && (family == AF_INET6) != (host.find(':') != std::string::npos)) continue;
-    Socket socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    Socket socket(new_socket(family));
     if (!socket.is_open()) {
       error = errno;
       continue;
@@ -193,11 +202,12 @@ Address peer_of(const Socket& socket) {
 }
 
 Socket accept_from(const Socket& listener) {
-  return Socket(::accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  return Socket(away_from_streams(
+      ::accept4(listener.descriptor(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
 }
 
 Socket connect_to(const Address& address, Clock::time_point deadline) {
-  Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Socket socket(new_socket(address.family()));
   if (!socket.is_open()) throw Transient{concat(address.text(), ": ", error_text(errno))};
   Address to = address;
   if (::connect(socket.descriptor(), as_sockaddr(to), to.length) == 0) return socket;
