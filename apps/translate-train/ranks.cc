@@ -96,8 +96,6 @@ void Ranks::choose_transport_of_job() {
     check(trafo_group_id_of_master(job_.master.data(), job_.master.size(),
                                    reinterpret_cast<const uint8_t*>(job_.token.data()),
                                    job_.token.size(), id_.data(), id_.size()));
-    if (job_.has_open_token)
-      exchange_ = "TRAFO_JOB_TOKEN is not set: every user of this host could join the job";
   }
   if (!is_on_gpu()) return;
   transport_ = TRAFO_TRANSPORT_NCCL;
