@@ -54,7 +54,7 @@ bool is_consequence(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const CliError& failed) {
-    throw CliError(failed.exit_code(), rank + ": " + failed.what(), failed.trafo_code());
+    throw failed.within(rank + ": ");
   } catch (const std::bad_alloc&) {
     throw CliError(kOutOfMemory, rank + ": out of memory");
   } catch (const std::exception& failed) {
