@@ -495,7 +495,7 @@ Action add_distill(CLI::App& app) {
   return [&app, arguments, specs] {
     arguments->settings = given_settings(app, *specs, arguments->values);
     arguments->limits.drop_identical = arguments->drop_identical == "on";
-    return naming_flags(decoding_member_flags(), [&] { return distill(*arguments); });
+    return distill(*arguments);
   };
 }
 

@@ -1,7 +1,6 @@
 #include "launcher.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "cli_error.h"
+#include "host_secret.h"
 
 namespace translate_train {
 namespace {
@@ -71,9 +71,14 @@ bool is_of_this_host(const std::string& master) {
          master.starts_with("[::1]:");
 }
 
-// Who knows the token can join the job. One that nobody has chosen is only for ranks of one host.
+// Who knows the token can join the job. Ranks of one host find one in a file if none is given.
 void take_token(Job& job) {
   if (const auto token = text_in(kTokenVariable)) {
+    if (!is_secret(*token))
+      usage_error(
+          fmt::format("{} must be at least 64 hexadecimal digits, so that nobody can guess "
+                      "it: export {}=$(openssl rand -hex 32); got {} characters",
+                      kTokenVariable, kTokenVariable, token->size()));
     job.token = *token;
     return;
   }
@@ -82,8 +87,7 @@ void take_token(Job& job) {
         fmt::format("ranks meet at {}, and {} is not set: give all processes of the job the same "
                     "secret, as in export {}=$(openssl rand -hex 32), so that nobody else can join",
                     job.master, kTokenVariable, kTokenVariable));
-  job.has_open_token = true;
-  job.token = fmt::format("a job of user {} at {}", geteuid(), job.master);
+  job.token = fmt::format("{} {}", host_secret(), job.master);
 }
 
 std::string master_at(const std::string& host, int64_t port) {

@@ -24,17 +24,16 @@ void add_launch_flags(CLI::App& app, LaunchArguments& arguments);
 // The job that this process is in.
 struct Job {
   enum class Kind { alone, mpi, tcp };
-  Kind kind = Kind::alone;      // how its processes exchange
-  std::string launcher{};       // "mpi", "torchrun", "slurm", "nodes"; empty: alone
-  int64_t rank = 0;             // of this process, counted from 0
-  int64_t size = 1;             // number of processes
-  int64_t local_rank = -1;      // among those of this host; below 0: the launcher has not said it
-  int64_t local_size = 0;       // their number; 0: not said
-  std::string master{};         // HOST:PORT of rank 0, with tcp
-  std::string token{};          // the secret of the job, with tcp
-  bool has_open_token = false;  // every user of this host could know it
-  double timeout = 0;           // seconds that ranks wait for each other; 0: the library's default
-  double join_timeout = 0;      // the same, until all have joined
+  Kind kind = Kind::alone;  // how its processes exchange
+  std::string launcher{};   // "mpi", "torchrun", "slurm", "nodes"; empty: alone
+  int64_t rank = 0;         // of this process, counted from 0
+  int64_t size = 1;         // number of processes
+  int64_t local_rank = -1;  // among those of this host; below 0: the launcher has not said it
+  int64_t local_size = 0;   // their number; 0: not said
+  std::string master{};     // HOST:PORT of rank 0, with tcp
+  std::string token{};      // the secret of the job, with tcp
+  double timeout = 0;       // seconds that ranks wait for each other; 0: the library's default
+  double join_timeout = 0;  // the same, until all have joined
 
   bool is_alone() const { return kind == Kind::alone; }
 };

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <span>
 
 #include "commands.h"
 #include "foreign_flags.h"
+#include "setting_types.h"
 #include "settings.h"
 #include "terminal_text.h"
 
@@ -45,11 +47,43 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   return names;
 }
 
-// A name that could have been meant, or nothing.
-std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
-  const std::string best = nearest(word, names);
-  const bool close = edit_distance(word, best) <= std::max<size_t>(2, word.size() / 3);
-  return close ? ", did you mean " + best + "?" : "";
+// The flag of a command that sets an argument of the library; empty: it has none. Most flags have
+// the name of their argument.
+std::string flag_of(const CLI::App& command, std::string_view field) {
+  static constexpr MemberFlag kTrain[] = {{"vocabulary", "--dim-vocabs"},
+                                          {"rank", "--lora-rank"},
+                                          {"alpha", "--lora-alpha"},
+                                          {"targets", "--lora-targets"}};
+  static constexpr MemberFlag kPrune[] = {
+      {"encoder_ffn_share", "--ffn"},    {"decoder_ffn_share", "--ffn"},
+      {"encoder_head_share", "--heads"}, {"decoder_head_share", "--heads"},
+      {"encoder_layers", "--layers"},    {"decoder_layers", "--layers"}};
+  static constexpr MemberFlag kThreads[] = {{"threads", "--cpu-threads"}};
+  const std::string& name = command.get_name();
+  const bool trains = name == "train" || name == "plan";
+  const std::vector<std::string> flags = flag_names(command);
+  const std::span<const MemberFlag> own =
+      name == "prune" ? std::span<const MemberFlag>(kPrune) : std::span<const MemberFlag>(kTrain);
+  for (const auto& members : {own, trains ? member_flags() : decoding_member_flags(),
+                              std::span<const MemberFlag>(kThreads)}) {
+    const auto found = std::ranges::find(members, field, &MemberFlag::member);
+    if (found != members.end() && std::ranges::find(flags, found->flag) != flags.end())
+      return found->flag;
+  }
+  std::string flag = "--" + std::string(field);
+  std::ranges::replace(flag, '_', '-');
+  return std::ranges::find(flags, flag) != flags.end() ? flag : "";
+}
+
+// What the library refuses is said with the flag.
+int run_naming_flags(const CLI::App& command, const Action& action) {
+  try {
+    return action();
+  } catch (const CliError& error) {
+    const std::string flag = error.field().empty() ? "" : flag_of(command, error.field());
+    if (flag.empty()) throw;
+    throw error.with_flag(flag);
+  }
 }
 
 // CLI11 says which argument was not expected; this adds what could have been meant.
@@ -133,7 +167,7 @@ int run(int argc, char** argv) {
     return fail_with(kUsage, explain(app, error, argc, argv) + " (--help says more)");
   }
   for (const auto& [sub, action] : actions)
-    if (sub->parsed()) return action();
+    if (sub->parsed()) return run_naming_flags(*sub, action);
   return kUsage;
 }
 

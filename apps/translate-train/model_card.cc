@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <optional>
 
+#include "markdown_text.h"
 #include "report_data.h"
 #include "report_text.h"
 #include "reporter.h"
 #include "setting_types.h"
 #include "settings.h"
-#include "terminal_text.h"
 
 namespace translate_train {
 namespace {
@@ -81,10 +81,7 @@ std::string model_table(const ModelCard& card, const trafo_model_config& c,
 
 // A text of metrics.jsonl, which may come from somebody else, inside a cell.
 std::string cell(const std::string& text) {
-  std::string line = terminal_text(text.substr(0, 200));
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '|' || c == '<' || c == '`'; }, ' ');
-  return line;
+  return markdown_text(text.substr(0, 200));
 }
 
 std::string training_section(const CheckpointOfRun& of) {

@@ -205,9 +205,7 @@ Action add_plan(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--json", arguments->json, "one JSON object");
   app.footer("The memory that training takes on a GPU, which need not be there.");
-  return [&app, arguments] {
-    return naming_flags(member_flags(), [&] { return plan(app, *arguments); });
-  };
+  return [&app, arguments] { return plan(app, *arguments); };
 }
 
 }  // namespace translate_train

@@ -185,14 +185,7 @@ Action add_prune(CLI::App& app) {
       "--sparsity leaves the shape of the model; train --keep-zeros on fine-tunes such a model, "
       "and "
       "train --prune-sparsity S prunes gradually.");
-  return [arguments] {
-    static constexpr MemberFlag kMembers[] = {
-        {"encoder_ffn_share", "--ffn"},    {"decoder_ffn_share", "--ffn"},
-        {"encoder_head_share", "--heads"}, {"decoder_head_share", "--heads"},
-        {"encoder_layers", "--layers"},    {"decoder_layers", "--layers"},
-        {"sparsity", "--sparsity"}};
-    return naming_flags(kMembers, [&] { return prune(*arguments); });
-  };
+  return [arguments] { return prune(*arguments); };
 }
 
 }  // namespace translate_train

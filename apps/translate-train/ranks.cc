@@ -54,7 +54,7 @@ bool is_consequence(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const CliError& failed) {
-    throw CliError(failed.exit_code(), rank + ": " + failed.what(), failed.trafo_code());
+    throw failed.within(rank + ": ");
   } catch (const std::bad_alloc&) {
     throw CliError(kOutOfMemory, rank + ": out of memory");
   } catch (const std::exception& failed) {
@@ -96,8 +96,6 @@ void Ranks::choose_transport_of_job() {
     check(trafo_group_id_of_master(job_.master.data(), job_.master.size(),
                                    reinterpret_cast<const uint8_t*>(job_.token.data()),
                                    job_.token.size(), id_.data(), id_.size()));
-    if (job_.has_open_token)
-      exchange_ = "TRAFO_JOB_TOKEN is not set: every user of this host could join the job";
   }
   if (!is_on_gpu()) return;
   transport_ = TRAFO_TRANSPORT_NCCL;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "markdown_text.h"
 #include "run_files.h"
 #include "setting_types.h"
 #include "text_io.h"
@@ -55,16 +56,6 @@ std::vector<std::string> lines_at(const std::string& path, const std::vector<Sam
     if (samples[found.size()].line == number) found.push_back(shortened(line));
   if (found.size() != samples.size()) found.clear();
   return found;
-}
-
-// Markdown of a table's cell: text that stays text.
-std::string table_cell(const std::string& text) {
-  std::string cell;
-  for (const char c : text) {
-    if (std::string_view("\\`*_{}[]<>()#+!|~").find(c) != std::string_view::npos) cell += '\\';
-    cell += c;
-  }
-  return cell;
 }
 
 }  // namespace
@@ -239,8 +230,9 @@ Json RunRecords::averaged(const trafo_event& e) {
 void RunRecords::board_samples(int64_t update, const std::vector<std::string>& translations) {
   std::string table = "| source | reference | translation |\n| --- | --- | --- |\n";
   for (size_t i = 0; i < translations.size(); ++i)
-    table += fmt::format("| {} | {} | {} |\n", table_cell(facts_.samples[i].source),
-                         table_cell(facts_.samples[i].reference), table_cell(translations[i]));
+    table +=
+        fmt::format("| {} | {} | {} |\n", markdown_text(facts_.samples[i].source),
+                    markdown_text(facts_.samples[i].reference), markdown_text(translations[i]));
   board_->text(update, unix_seconds(), "valid/samples", table);
 }
 

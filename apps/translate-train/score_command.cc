@@ -136,9 +136,7 @@ Action add_score(CLI::App& app) {
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   app.footer(
       "Writes the natural log-probability of every pair; the summary goes to standard error.");
-  return [arguments] {
-    return naming_flags(decoding_member_flags(), [&] { return score(*arguments); });
-  };
+  return [arguments] { return score(*arguments); };
 }
 
 }  // namespace translate_train

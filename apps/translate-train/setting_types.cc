@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace translate_train {
 namespace {
@@ -130,30 +129,6 @@ std::vector<std::string> metric_names(const trafo_trainer_options& options) {
       if ((options.valid_metrics & kBits[i]) != 0 && (options.first_metric == kBits[i]) == first)
         names.emplace_back(kMetrics[i]);
   return names;
-}
-
-std::string with_flags(const std::string& message, std::span<const MemberFlag> members) {
-  const auto in_name = [&](size_t at) {
-    return at < message.size() &&
-           (std::isalnum(static_cast<unsigned char>(message[at])) || message[at] == '_');
-  };
-  std::string text;
-  for (size_t at = 0; at < message.size();) {
-    size_t end = at;
-    while (in_name(end)) ++end;
-    const std::string word = message.substr(at, std::max<size_t>(end - at, 1));
-    // A part of a path is no member.
-    const bool starts = at == 0 || message[at - 1] == ' ' || message[at - 1] == '(';
-    const bool ends = end == message.size() ||
-                      std::string_view(" ,)").find(message[end]) != std::string_view::npos;
-    const bool clause = text.empty() || text.ends_with(": ") || text.ends_with("; ");
-    const auto found = std::ranges::find(members, word, &MemberFlag::member);
-    const bool is_member =
-        found != members.end() && starts && ends && (clause || word.find('_') != std::string::npos);
-    text += is_member ? found->flag : word;
-    at += word.size();
-  }
-  return text;
 }
 
 }  // namespace translate_train

@@ -53,19 +53,6 @@ struct MemberFlag {
 std::span<const MemberFlag> member_flags();
 // Of trafo_translate_options.
 std::span<const MemberFlag> decoding_member_flags();
-// A message of the library with flags for the members that it names: those with an underscore, and
-// others where a clause begins with them, as in "width must be even" and "x: width is 32".
-std::string with_flags(const std::string& message, std::span<const MemberFlag> members);
-// Runs `action`. What the library refuses is said with flags.
-template <typename Action>
-auto naming_flags(std::span<const MemberFlag> members, const Action& action) {
-  try {
-    return action();
-  } catch (const CliError& error) {
-    if (error.trafo_code() != TRAFO_INVALID_ARGUMENT) throw;
-    throw CliError(error.exit_code(), with_flags(error.what(), members), error.trafo_code());
-  }
-}
 
 struct Architecture {
   const char* name;  // on the command line

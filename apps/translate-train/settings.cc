@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli_error.h"
+#include "foreign_flags.h"
 #include "yaml_file.h"
 
 namespace translate_train {
@@ -71,10 +72,10 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
   return best;
 }
 
-std::string nearest_setting(std::string_view name) {
-  std::vector<std::string> names;
-  for (const SettingSpec& spec : setting_specs()) names.emplace_back(spec.name);
-  return nearest(name, names);
+std::string suggestion(const std::string& word, std::span<const std::string> names) {
+  const std::string best = nearest(word, names);
+  const bool close = edit_distance(word, best) <= std::max<size_t>(2, word.size() / 3);
+  return close ? ", did you mean " + best + "?" : "";
 }
 
 bool parse_count(std::string_view text, int64_t& out) {
@@ -230,9 +231,13 @@ Settings Settings::from_yaml(const std::string& path) {
     const std::string where = fmt::format("{}:{}", path, entry.first.Mark().line + 1);
     const std::string given = entry.first.IsScalar() ? entry.first.Scalar() : "";
     const SettingSpec* spec = find_setting(given);
-    if (spec == nullptr)
-      usage_error(fmt::format("{} unknown key '{}', the nearest known one is '{}'", where, given,
-                              nearest_setting(given)));
+    if (spec == nullptr) {
+      if (const ForeignFlag* foreign = find_foreign_flag("train", "--" + given))
+        usage_error(fmt::format("{} no key '{}': {}", where, given, foreign->instead));
+      std::vector<std::string> names;
+      for (const SettingSpec& each : setting_specs()) names.emplace_back(each.name);
+      usage_error(fmt::format("{} unknown key '{}'{}", where, given, suggestion(given, names)));
+    }
     const std::string key = spec->name;
     if (settings.has(spec->name))
       usage_error(fmt::format("{} key '{}' is given twice", where, key));

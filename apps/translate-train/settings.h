@@ -35,7 +35,8 @@ std::vector<std::string> names_in(std::string_view list);
 size_t edit_distance(std::string_view a, std::string_view b);
 // By edit distance.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
-std::string nearest_setting(std::string_view name);
+// ", did you mean NAME?" if a name is close; else nothing.
+std::string suggestion(const std::string& word, std::span<const std::string> names);
 
 // What a number may be: the words of `text`.
 struct Bounds {

@@ -28,11 +28,10 @@ int exit_code_of(int32_t code) {
 void check(trafo_error* error, std::string_view context) {
   if (error == nullptr) return;
   const int32_t code = trafo_error_code(error);
-  std::string message(context);
-  if (!message.empty()) message += ": ";
-  message += trafo_error_message(error);
+  const std::string before = context.empty() ? "" : std::string(context) + ": ";
+  const std::string message = trafo_error_message(error), field = trafo_error_field(error);
   trafo_error_free(error);
-  throw CliError(exit_code_of(code), message, code);
+  throw CliError::of_field(exit_code_of(code), before, message, code, field);
 }
 
 std::vector<trafo_string_view> views(const std::vector<std::string>& lines) {

@@ -413,11 +413,9 @@ Trainer make_trainer(trafo_group* group, const Model& model, const Tokenizer& to
                          corpora.valid.get(), &config.trainer, run.data(), run.size());
   } catch (const CliError& error) {
     if (error.exit_code() != kOutOfMemory) throw;
-    throw CliError(kOutOfMemory,
-                   std::string(error.what()) +
+    throw error.within("",
                        " (--recompute, --mini-batch-words, --optimizer-delay; --mini-batch-fit "
-                       "chooses the batch)",
-                   error.trafo_code());
+                       "chooses the batch)");
   }
 }
 
@@ -591,13 +589,11 @@ Action add_train(CLI::App& app) {
   return [&app, arguments] {
     const Job job = job_of(arguments->launch);
     try {
-      return naming_flags(member_flags(), [&] { return train(app, *arguments, job); });
+      return train(app, *arguments, job);
     } catch (const CliError& error) {
       if (job.rank == 0) throw;
-      throw CliError(error.exit_code(),
-                     fmt::format("[{} {}] {}", job.launcher == "nodes" ? "node" : "rank", job.rank,
-                                 error.what()),
-                     error.trafo_code());
+      throw error.within(
+          fmt::format("[{} {}] ", job.launcher == "nodes" ? "node" : "rank", job.rank));
     }
   };
 }

@@ -235,10 +235,7 @@ Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_lim
     tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options);
   } catch (const CliError& error) {
     if (soft_limit || error.trafo_code() != TRAFO_INVALID_ARGUMENT) throw;
-    throw CliError(error.exit_code(),
-                   std::string(error.what()) +
-                       " (--dim-vocabs; without it the text decides how many there are)",
-                   error.trafo_code());
+    throw error.within("", " (--dim-vocabs; without it the text decides how many there are)");
   }
   int64_t got = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &got));

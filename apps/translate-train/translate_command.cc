@@ -286,7 +286,7 @@ Action add_translate(CLI::App& app) {
   return [&app, arguments, method] {
     arguments->settings = given_settings(app, translate_specs(), arguments->values);
     arguments->sampling = method->count() > 0;
-    return naming_flags(decoding_member_flags(), [&] { return translate(*arguments); });
+    return translate(*arguments);
   };
 }
 

@@ -90,6 +90,9 @@ TRAFO_API int32_t trafo_error_code(const trafo_error *error);
 TRAFO_API const char *trafo_error_message(const trafo_error *error);
 /* The op or function that failed. Borrowed from the error; "" for NULL. since 0.1 */
 TRAFO_API const char *trafo_error_origin(const trafo_error *error);
+/* The argument of the function, or the member of its struct of options, that was wrong, such as "width". The message begins with it, so a
+ * program can put its own name of it there. "": the error is of no single one, or for NULL. Borrowed from the error. since 0.1 */
+TRAFO_API const char *trafo_error_field(const trafo_error *error);
 /* The name of a code, such as "SHAPE_MISMATCH"; "UNKNOWN" for other numbers. Static storage. since 0.1 */
 TRAFO_API const char *trafo_error_code_name(int32_t code);
 /* Frees the error. since 0.1 */

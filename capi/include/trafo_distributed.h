@@ -61,7 +61,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_id_new(int32_t transport, uint
 
 /* The name of a group of processes that meet at `master`, "HOST:PORT" or "[IPv6]:PORT" of at most 79 bytes of HOST, where rank 0 listens.
  * Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.
- * token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.
+ * token: a secret of 32 to 4096 bytes from a generator of random numbers (openssl rand -hex 32). Who can guess it can join; bytes of which
+ * fewer than 10 differ are refused. NULL and 0: a new random one, which is in the id.
  * PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.
  * HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0
  * at PORT, the others at free ports. Traffic between ranks is not encrypted. The ranks of a group trust each other.

@@ -46,7 +46,8 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
     call.out(out);
     Context& c = call.context(context);
     const trafo_adamw_options o = read_options(call, options, adamw_defaults());
-    if (!(o.clip_norm >= 0)) call.refuse("clip_norm must be at least 0, got ", o.clip_norm);
+    if (!(o.clip_norm >= 0))
+      call.refuse_argument("clip_norm", " must be at least 0, got ", o.clip_norm);
     call.array(parameters, count, "parameters");
     if (count == 0) call.refuse("there are no parameters");
 
@@ -89,7 +90,8 @@ trafo_error* trafo_adamw_step(trafo_adamw* optimizer, double learning_rate, doub
   return api(__func__, [&](const Call& call) {
     if (out_grad_norm) *out_grad_norm = 0;
     AdamwObject& o = call.handle(optimizer, "optimizer");
-    if (!(learning_rate >= 0)) call.refuse("learning_rate must be at least 0, got ", learning_rate);
+    if (!(learning_rate >= 0))
+      call.refuse_argument("learning_rate", " must be at least 0, got ", learning_rate);
     call.use(o.context);
     Context& c = *o.context;
     for (size_t i = 0; i < o.parameters.size(); ++i)

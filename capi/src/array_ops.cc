@@ -25,12 +25,14 @@ trafo_error* run(const char* function, trafo_context* context, trafo_tensor** ou
 
 std::vector<int> dimensions(const Call& call, const int32_t* dims, size_t count) {
   call.array(dims, count, "dims");
-  if (count > kMaxRank) call.refuse("there are ", count, " dims, a tensor has at most ", kMaxRank);
+  if (count > kMaxRank)
+    call.refuse_argument("dims", " are ", count, ", a tensor has at most ", kMaxRank);
   return std::vector<int>(dims, dims + count);
 }
 
 Comparison to_comparison(const Call& call, int32_t value) {
-  if (value < TRAFO_EQUAL || value > TRAFO_GREATER_EQUAL) call.refuse("unknown comparison ", value);
+  if (value < TRAFO_EQUAL || value > TRAFO_GREATER_EQUAL)
+    call.refuse_argument("comparison", " is unknown: ", value);
   return static_cast<Comparison>(value);
 }
 

@@ -83,12 +83,13 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
     // From here on user_data is freed exactly once, also if the call fails.
     const auto keep = owned(user_data, user_data_free);
     call.array(outputs, output_count, "outputs");
-    if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
+    if (output_count > kMostOutputs)
+      call.refuse_argument("output_count", " is over ", kMostOutputs);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
     // The region may free the handle it was called with.
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     call.use(owner, CallsBack::yes);
-    if (!region) call.refuse("region is NULL");
+    if (!region) call.refuse_argument("region", " is NULL");
     const std::vector<Tensor> tensors = collect(call, inputs, input_count);
     const Region body(owner, region, keep, output_count, call.function());
     NewTensors results(
@@ -107,10 +108,11 @@ trafo_error* trafo_gradcheck(trafo_context* context, trafo_region_fn region, voi
     if (out_message) *out_message = nullptr;
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     call.use(owner, CallsBack::yes);
-    if (!region) call.refuse("region is NULL");
-    if (output_count > kMostOutputs) call.refuse("output_count is over ", kMostOutputs);
+    if (!region) call.refuse_argument("region", " is NULL");
+    if (output_count > kMostOutputs)
+      call.refuse_argument("output_count", " is over ", kMostOutputs);
     if (!(eps > 0) || !(atol >= 0) || !(rtol >= 0))
-      call.refuse("eps must be above 0, atol and rtol at least 0");
+      call.refuse_argument("eps", " must be above 0, atol and rtol at least 0");
     const std::vector<Tensor> tensors = collect(call, inputs, input_count);
     const Region body(owner, region, owned(user_data, nullptr), output_count, call.function());
     GradcheckOptions options;

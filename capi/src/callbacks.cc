@@ -22,7 +22,7 @@ class WriterSink final : public ByteSink {
  public:
   WriterSink(const Call& call, trafo_write_fn function, void* user_data)
       : call_(call), function_(function), user_data_(user_data) {
-    if (!function) call.refuse("write is NULL");
+    if (!function) call.refuse_argument("write", " is NULL");
   }
   using ByteSink::write;
   void write(std::span<const std::byte> bytes) override {
@@ -39,7 +39,7 @@ class WriterSink final : public ByteSink {
 };
 
 std::vector<std::byte> read_all(const Call& call, trafo_read_fn read, void* user_data) {
-  if (!read) call.refuse("read is NULL");
+  if (!read) call.refuse_argument("read", " is NULL");
   constexpr size_t kPiece = size_t{1} << 20;
   std::vector<std::byte> bytes;
   for (;;) {
@@ -157,9 +157,10 @@ trafo_error* trafo_corpus_from_function(int64_t pairs, uint64_t identity, trafo_
   return api(__func__, [&](const Call& call) {
     const auto keep = owned(user_data, user_data_free);
     call.out(out);
-    if (!function) call.refuse("function is NULL");
+    if (!function) call.refuse_argument("function", " is NULL");
     if (pairs < 1 || pairs > std::numeric_limits<int32_t>::max())
-      call.refuse("pairs must be 1 to ", std::numeric_limits<int32_t>::max(), ", got ", pairs);
+      call.refuse_argument("pairs", " must be 1 to ", std::numeric_limits<int32_t>::max(), ", got ",
+                           pairs);
     *out = new_handle<trafo_corpus>(
         TextCorpus(std::make_shared<FunctionText>(pairs, identity, function, keep)));
   });

@@ -40,15 +40,16 @@ trafo_error* trafo_context_new(const trafo_context_options* options, trafo_conte
     call.out(out);
     const trafo_context_options o = read_options(call, options, context_defaults());
     if (o.device < TRAFO_DEVICE_CPU || o.device > TRAFO_DEVICE_AUTO)
-      call.refuse("unknown device ", o.device);
+      call.refuse_argument("device", " is unknown: ", o.device);
     if (o.device == TRAFO_DEVICE_AUTO && o.device_index != 0)
-      call.refuse(
-          "device_index is for TRAFO_DEVICE_CUDA; with TRAFO_DEVICE_AUTO it must be 0, got ",
-          o.device_index);
+      call.refuse_argument("device_index",
+                           " is for TRAFO_DEVICE_CUDA; with TRAFO_DEVICE_AUTO it must be 0, got ",
+                           o.device_index);
     call.reserved(o.reserved);
     const bool fused = call.flag(o.fused_kernels, "fused_kernels");
     const bool graphs = call.flag(o.graphs, "graphs");
-    if (o.threads < 0) call.refuse("threads must be 0 (one for each core) to 256, got ", o.threads);
+    if (o.threads < 0)
+      call.refuse_argument("threads", " must be 0 (one for each core) to 256, got ", o.threads);
     const int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
     const int threads = o.threads ? o.threads : cores;
     std::unique_ptr<Context> context =

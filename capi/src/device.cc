@@ -23,7 +23,8 @@ std::vector<trafo_device_info> devices_of(const Call& call, int32_t device, std:
     return {cpu};
   }
   if (device != TRAFO_DEVICE_CUDA)
-    call.refuse("device must be TRAFO_DEVICE_CPU (0) or TRAFO_DEVICE_CUDA (1), got ", device);
+    call.refuse_argument("device", " must be TRAFO_DEVICE_CPU (0) or TRAFO_DEVICE_CUDA (1), got ",
+                         device);
   std::vector<trafo_device_info> devices;
   for (const CudaDeviceInfo& found : cuda_devices(&why)) {
     trafo_device_info info{};

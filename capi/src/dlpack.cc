@@ -95,9 +95,10 @@ Description describe(const Call& call, const DLManagedTensorVersioned& managed) 
     }
     checked_mul(d.extent, static_cast<int64_t>(dtype_size(d.dtype)), call.function());
   }
-  if (!t.data && d.count > 0) call.refuse("managed has no data for its ", d.count, " elements");
+  if (!t.data && d.count > 0)
+    call.refuse_argument("managed", " has no data for its ", d.count, " elements");
   if (t.byte_offset > Call::kAddressSpace)
-    call.refuse("managed's byte_offset ", t.byte_offset, " is impossible");
+    call.refuse_argument("managed", "'s byte_offset ", t.byte_offset, " is impossible");
   d.first = static_cast<std::byte*>(t.data) + t.byte_offset;
   d.on_host = t.device.device_type == dl::kCpu || t.device.device_type == dl::kCudaHost;
   require(
@@ -195,9 +196,10 @@ trafo_error* trafo_tensor_from_dlpack(trafo_context* context, DLManagedTensorVer
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context, CallsBack::yes);
-    if (!managed) call.refuse("managed is NULL");
+    if (!managed) call.refuse_argument("managed", " is NULL");
     if (copy < TRAFO_COPY_IF_NEEDED || copy > TRAFO_COPY_ALWAYS)
-      call.refuse("copy must be TRAFO_COPY_IF_NEEDED (0), _NEVER (1) or _ALWAYS (2), got ", copy);
+      call.refuse_argument(
+          "copy", " must be TRAFO_COPY_IF_NEEDED (0), _NEVER (1) or _ALWAYS (2), got ", copy);
     const Description d = describe(call, *managed);
     const Device device = c.device();
     const bool cuda = device.kind == DeviceKind::cuda;

@@ -29,6 +29,11 @@ const char* trafo_error_origin(const trafo_error* error) {
   return live ? live->origin.c_str() : "";
 }
 
+const char* trafo_error_field(const trafo_error* error) {
+  const ErrorObject* live = error ? find_error(error) : nullptr;
+  return live ? live->field.c_str() : "";
+}
+
 const char* trafo_error_code_name(int32_t code) {
   return error_code_name(static_cast<ErrorCode>(code));
 }

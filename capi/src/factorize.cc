@@ -21,7 +21,7 @@ trafo_error* trafo_model_factorize(trafo_model* model, const trafo_factorize_opt
     call.out(out);
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);  // to read the corpus
-    if (!options) call.refuse("options is NULL");
+    if (!options) call.refuse_argument("options", " is NULL");
     const trafo_factorize_options wanted = read_options(call, options, trafo_factorize_options{});
     FactorizeOptions settings;
     settings.rank = wanted.rank;

@@ -180,7 +180,7 @@ static ops::CrossEntropyOptions to_cross_entropy(const Call& call,
                                                  const trafo_cross_entropy_options* options) {
   const trafo_cross_entropy_options o = read_options(call, options, cross_entropy_defaults());
   if (o.reduction < TRAFO_REDUCE_NONE || o.reduction > TRAFO_REDUCE_MEAN)
-    call.refuse("unknown reduction ", o.reduction);
+    call.refuse_argument("reduction", " is unknown: ", o.reduction);
   ops::CrossEntropyOptions result;
   result.label_smoothing = o.label_smoothing;
   result.ignore_label = o.ignore_label;
@@ -238,7 +238,8 @@ trafo_error* trafo_op_linear_cross_entropy(trafo_context* context, const trafo_t
     if (out_nll) *out_nll = nullptr;
     call.out(out_loss, "out_loss");
     Context& c = call.context(context);
-    if (chunk_bytes < 0) call.refuse("chunk_bytes must be at least 0, got ", chunk_bytes);
+    if (chunk_bytes < 0)
+      call.refuse_argument("chunk_bytes", " must be at least 0, got ", chunk_bytes);
     ops::LinearCrossEntropyOptions settings;
     settings.loss = to_cross_entropy(call, options);
     if (chunk_bytes > 0) settings.chunk_bytes = chunk_bytes;

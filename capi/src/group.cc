@@ -79,18 +79,19 @@ const Transport& transport_of(const Call& call, int32_t value) {
     if (each.value == value) return each;
     known += concat(known.empty() ? "" : " or ", each.symbol, " (", each.value, ")");
   }
-  call.refuse("transport must be ", known, ", got ", value);
+  call.refuse_argument("transport", " must be ", known, ", got ", value);
 }
 
 void check_id(const Call& call, const uint8_t* id, size_t bytes) {
-  if (!id) call.refuse("id is NULL");
+  if (!id) call.refuse_argument("id", " is NULL");
   if (bytes != TRAFO_GROUP_ID_BYTES)
-    call.refuse("id_bytes must be ", TRAFO_GROUP_ID_BYTES, ", got ", bytes);
+    call.refuse_argument("id_bytes", " must be ", TRAFO_GROUP_ID_BYTES, ", got ", bytes);
 }
 
 double checked_seconds(const Call& call, double seconds, const char* name) {
   if (!(seconds > 0 && seconds <= kMostSeconds))
-    call.refuse(name, " must be above 0 and at most ", kMostSeconds, " seconds, got ", seconds);
+    call.refuse_argument(name, " must be above 0 and at most ", kMostSeconds, " seconds, got ",
+                         seconds);
   return seconds;
 }
 
@@ -118,8 +119,9 @@ trafo_error* trafo_group_id_of_master(const char* master, size_t master_length,
     check_id(call, id, id_bytes);
     std::memset(id, 0, id_bytes);
     const std::string_view place = call.text(master, master_length, "master");
-    if (!token && token_length != 0) call.refuse("token is NULL and token_length ", token_length);
-    if (token && token_length == 0) call.refuse("token_length is 0");
+    if (!token && token_length != 0)
+      call.refuse_argument("token", " is NULL and token_length ", token_length);
+    if (token && token_length == 0) call.refuse_argument("token_length", " is 0");
     const std::string_view secret(reinterpret_cast<const char*>(token), token_length);
     const GroupId made = tcp_group_id(place, secret);
     std::memcpy(id, made.data(), made.size());

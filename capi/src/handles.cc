@@ -7,7 +7,7 @@ namespace {
 
 // Returned when there is no memory for an error object. No other handle has its number.
 const ErrorObject& out_of_memory_error() {
-  static const auto* error = new ErrorObject{ErrorCode::out_of_memory, "", "out of memory"};
+  static const auto* error = new ErrorObject{ErrorCode::out_of_memory, "", "out of memory", ""};
   return *error;
 }
 trafo_error* out_of_memory_handle() {
@@ -62,7 +62,8 @@ void free_memory(void* memory, HandleKind kind) noexcept {
   end_handle(memory, kind, [](void* ended) { std::free(ended); });
 }
 
-trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept {
+trafo_error* make_error(ErrorCode code, const char* origin, const char* message,
+                        const char* field) noexcept {
   try {
     // The message may quote a file, and the program may print it to a terminal.
     std::string shown = message;
@@ -70,10 +71,16 @@ trafo_error* make_error(ErrorCode code, const char* origin, const char* message)
         shown.begin(), shown.end(),
         [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f; },
         '?');
-    return new_handle<trafo_error>(code, std::string(origin), std::move(shown));
+    return new_handle<trafo_error>(code, std::string(origin), std::move(shown), std::string(field));
   } catch (...) {
     return out_of_memory_handle();
   }
+}
+
+trafo_error* make_error(const Error& error) noexcept {
+  const auto* of_argument = dynamic_cast<const ArgumentError*>(&error);
+  return make_error(error.code(), error.origin().c_str(), error.message().c_str(),
+                    of_argument ? of_argument->field().c_str() : "");
 }
 
 ErrorCode code_of(const std::system_error& error) noexcept {
@@ -101,12 +108,13 @@ trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor) 
 }
 
 DType checked_dtype(const Call& call, int32_t dtype) {
-  if (dtype < 0 || dtype >= kDTypeCount) call.refuse("unknown dtype ", dtype);
+  if (dtype < 0 || dtype >= kDTypeCount) call.refuse_argument("dtype", " is unknown: ", dtype);
   return static_cast<DType>(dtype);
 }
 
 Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank) {
-  if (rank < 0 || rank > kMaxRank) call.refuse("rank must be 0 to ", kMaxRank, ", got ", rank);
+  if (rank < 0 || rank > kMaxRank)
+    call.refuse_argument("rank", " must be 0 to ", kMaxRank, ", got ", rank);
   call.array(shape, static_cast<size_t>(rank), "shape");
   return Shape(std::span<const int64_t>(shape, static_cast<size_t>(rank)));
 }

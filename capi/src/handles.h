@@ -24,6 +24,7 @@
 #include "capi/include/trafo.h"
 #include "capi/src/context_lock.h"
 #include "capi/src/handle_table.h"
+#include "engine/core/argument_error.h"
 #include "engine/core/float_environment.h"
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"
@@ -38,6 +39,7 @@ struct ErrorObject {
   ErrorCode code;
   std::string origin;
   std::string message;
+  std::string field;  // with which the message begins; empty: the error is of no single argument
 };
 
 struct ContextObject {
@@ -107,16 +109,24 @@ class Call {
     fail(ErrorCode::invalid_argument, function_, message...);
   }
 
+  // The same about an argument or a member of a struct, which the message begins with.
+  template <class... Args>
+  [[noreturn]] void refuse_argument(const char* field, const Args&... reason) const {
+    trafo::refuse_argument(function_, field, reason...);
+  }
+
   // The object of a handle argument. It stays alive until this call ends.
   template <class Handle>
   auto& handle(Handle* argument, const char* name) const {
     using Traits = HandleTraits<std::remove_const_t<Handle>>;
-    if (!argument) refuse(name, " is NULL");
-    require(!is_orphaned(argument, Traits::kind), ErrorCode::unsupported, function_, name,
-            " was made before the process forked, and its threads and device are the "
-            "parent's; make a context in the child");
+    if (!argument) refuse_argument(name, " is NULL");
+    if (is_orphaned(argument, Traits::kind))
+      throw ArgumentError(ErrorCode::unsupported, function_, name,
+                          " was made before the process forked, and its threads and device are the "
+                          "parent's; make a context in the child");
     auto* object = find(argument);
-    if (!object) refuse(name, " is not a live ", Traits::name, ": freed, or of another kind");
+    if (!object)
+      refuse_argument(name, " is not a live ", Traits::name, ": freed, or of another kind");
     return *object;
   }
   // The same, or null if the handle is not live.
@@ -136,29 +146,29 @@ class Call {
   // Outputs are never NULL and are zero until the call succeeds.
   template <class T>
   void out(T* argument, const char* name = "out") const {
-    if (!argument) refuse(name, " is NULL");
+    if (!argument) refuse_argument(name, " is NULL");
     *argument = T{};
   }
 
   // The same for a struct of which the caller has struct_size bytes.
   void out_struct(void* argument, size_t struct_size, const char* name = "out") const {
-    if (!argument) refuse(name, " is NULL");
+    if (!argument) refuse_argument(name, " is NULL");
     check_struct_size(struct_size);
     std::memset(argument, 0, struct_size);
   }
   void check_struct_size(size_t struct_size) const {
     if (struct_size < sizeof(size_t) || struct_size > kLargestOptions)
-      refuse("struct_size ", struct_size, " is not the size of an options struct");
+      refuse_argument("struct_size", " ", struct_size, " is not the size of an options struct");
   }
 
   // Reserved members must be 0, so that a later version can use them.
-  void reserved(int64_t value) const {
-    if (value != 0) refuse("a reserved member is ", value, " and must be 0");
+  void reserved(int64_t value, const char* name = "reserved") const {
+    if (value != 0) refuse_argument(name, " is ", value, " and must be 0");
   }
 
   // A switch: 0 or 1. Other numbers are left for later versions.
   bool flag(int32_t value, const char* name) const {
-    if (value != 0 && value != 1) refuse(name, " must be 0 or 1, got ", value);
+    if (value != 0 && value != 1) refuse_argument(name, " must be 0 or 1, got ", value);
     return value != 0;
   }
 
@@ -171,7 +181,7 @@ class Call {
   const std::shared_ptr<Context>& owner() const { return holds_; }
   const Tensor& tensor(const trafo_tensor* argument, const char* name) const {
     const TensorObject& checked = handle(argument, name);
-    if (checked.context != owner()) refuse(name, " belongs to another context");
+    if (checked.context != owner()) refuse_argument(name, " belongs to another context");
     return checked.tensor;
   }
   Tensor optional_tensor(const trafo_tensor* argument, const char* name) const {
@@ -179,14 +189,15 @@ class Call {
   }
 
   std::string_view text(const char* data, size_t length, const char* name) const {
-    if (!data && length > 0) refuse(name, " is NULL but its length is ", length);
-    if (length > kAddressSpace) refuse(name, "'s length ", length, " is impossible");
+    if (!data && length > 0) refuse_argument(name, " is NULL but its length is ", length);
+    if (length > kAddressSpace) refuse_argument(name, "'s length ", length, " is impossible");
     return {data ? data : "", length};
   }
   template <class T>
   void array(const T* data, size_t count, const char* name) const {
-    if (!data && count > 0) refuse(name, " is NULL but its count is ", count);
-    if (count > kAddressSpace / sizeof(T)) refuse(name, "'s count ", count, " is impossible");
+    if (!data && count > 0) refuse_argument(name, " is NULL but its count is ", count);
+    if (count > kAddressSpace / sizeof(T))
+      refuse_argument(name, "'s count ", count, " is impossible");
   }
 
   // More bytes than any process can address (47-bit user addresses). Sizes above it come from
@@ -258,7 +269,9 @@ inline std::shared_ptr<void> owned(void* user_data, void (*user_data_free)(void*
 
 // Null if the handle was freed or is not an error.
 const ErrorObject* find_error(const trafo_error* error) noexcept;
-trafo_error* make_error(ErrorCode code, const char* origin, const char* message) noexcept;
+trafo_error* make_error(ErrorCode code, const char* origin, const char* message,
+                        const char* field = "") noexcept;
+trafo_error* make_error(const Error& error) noexcept;
 
 // The code for a thread that could not be started, or for an error of the file system.
 ErrorCode code_of(const std::system_error& error) noexcept;
@@ -271,7 +284,7 @@ trafo_error* api(const char* function, Body&& body) noexcept {
     body(Call(function));
     return nullptr;
   } catch (const Error& error) {
-    return make_error(error.code(), error.origin().c_str(), error.message().c_str());
+    return make_error(error);
   } catch (const std::bad_alloc&) {
     return make_error(ErrorCode::out_of_memory, function, "out of memory");
   } catch (const std::length_error&) {
@@ -290,7 +303,7 @@ trafo_error* api(const char* function, Body&& body) noexcept {
 // A longer struct must end in zeros.
 template <class Options>
 void init_options(const Call& call, Options* options, size_t struct_size, Options defaults) {
-  if (!options) call.refuse("options is NULL");
+  if (!options) call.refuse_argument("options", " is NULL");
   call.check_struct_size(struct_size);
   defaults.struct_size = struct_size;
   std::memset(static_cast<void*>(options), 0, struct_size);
@@ -302,8 +315,8 @@ Options read_options(const Call& call, const Options* options, Options defaults)
   if (!options) return defaults;
   const size_t size = options->struct_size;
   if (size < sizeof(size_t) || size > kLargestOptions)
-    call.refuse("struct_size ", size,
-                " is not the size of an options struct; call its _init first");
+    call.refuse_argument("struct_size", " ", size,
+                         " is not the size of an options struct; call its _init first");
   std::memcpy(static_cast<void*>(&defaults), options, std::min(size, sizeof(Options)));
   const auto* bytes = reinterpret_cast<const unsigned char*>(options);
   for (size_t i = sizeof(Options); i < size; ++i)
@@ -316,8 +329,8 @@ Options read_options(const Call& call, const Options* options, Options defaults)
 inline std::filesystem::path path_argument(const Call& call, const char* data, size_t length,
                                            const char* name) {
   const std::string_view text = call.text(data, length, name);
-  if (text.empty()) call.refuse(name, " is empty");
-  if (text.find('\0') != std::string_view::npos) call.refuse(name, " contains a NUL byte");
+  if (text.empty()) call.refuse_argument(name, " is empty");
+  if (text.find('\0') != std::string_view::npos) call.refuse_argument(name, " contains a NUL byte");
   return std::filesystem::path(text);
 }
 

@@ -15,10 +15,12 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
     if (!is_export_format(format))
-      call.refuse("format must be one of TRAFO_EXPORT_HF_MARIAN (0) and the others, got ", format);
+      call.refuse_argument(
+          "format", " must be one of TRAFO_EXPORT_HF_MARIAN (0) and the others, got ", format);
     if (!is_export_weights(weights))
-      call.refuse("weights must be one of TRAFO_EXPORT_WEIGHTS_BY_FORMAT (0) and the others, got ",
-                  weights);
+      call.refuse_argument(
+          "weights", " must be one of TRAFO_EXPORT_WEIGHTS_BY_FORMAT (0) and the others, got ",
+          weights);
     const double difference =
         export_model(*m.context, *m.model, subwords, static_cast<ExportFormat>(format),
                      path_argument(call, directory, directory_length, "directory"),

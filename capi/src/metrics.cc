@@ -108,7 +108,7 @@ trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
     if (count == 0) call.refuse("there are no hypotheses");
     if (reference_sets == 0) call.refuse("there are no references: reference_sets is 0");
     if (reference_sets > Call::kAddressSpace / count)
-      call.refuse("reference_sets ", reference_sets, " is impossible");
+      call.refuse_argument("reference_sets", " ", reference_sets, " is impossible");
     const EvaluationOptions chosen = options_argument(call, options);
     const auto system = lines_argument(call, hypotheses, count, "hypotheses");
     const auto all = lines_argument(call, references, count * reference_sets, "references");
@@ -127,7 +127,7 @@ trafo_error* trafo_sentence_scores(const trafo_string_view* hypotheses,
                                    const trafo_evaluation_options* options, double* out_bleu,
                                    double* out_chrf) {
   return api(__func__, [&](const Call& call) {
-    if (!out_bleu && !out_chrf) call.refuse("out_bleu and out_chrf are both NULL");
+    if (!out_bleu && !out_chrf) call.refuse_argument("out_bleu", " and out_chrf are both NULL");
     if (count == 0) call.refuse("there are no hypotheses");
     const EvaluationOptions chosen = options_argument(call, options);
     const auto system = lines_argument(call, hypotheses, count, "hypotheses");

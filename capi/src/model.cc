@@ -37,14 +37,14 @@ void set_trainable(const Call& call, trafo_model* model, const char* pattern, si
 
 DType trafo::capi::checked_precision(const Call& call, int32_t precision) {
   if (precision < TRAFO_FLOAT32 || precision > TRAFO_BFLOAT16)
-    call.refuse(
-        "precision must be TRAFO_FLOAT32 (0), TRAFO_FLOAT64 (1) or TRAFO_BFLOAT16 (2), got ",
+    call.refuse_argument(
+        "precision", " must be TRAFO_FLOAT32 (0), TRAFO_FLOAT64 (1) or TRAFO_BFLOAT16 (2), got ",
         precision);
   return DType{precision};
 }
 
 WantedModel trafo::capi::wanted_model(const Call& call, const trafo_model_config* config) {
-  if (!config) call.refuse("config is NULL");
+  if (!config) call.refuse_argument("config", " is NULL");
   const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
   return {from_c(call, settings), checked_precision(call, settings.precision)};
 }
@@ -120,8 +120,8 @@ trafo_error* trafo_model_load_run(trafo_context* context, const char* run_direct
     call.out(out);
     Context& c = call.context(context);
     if (which < TRAFO_RUN_BEST || which > TRAFO_RUN_AVERAGED)
-      call.refuse(
-          "which must be TRAFO_RUN_BEST (0), TRAFO_RUN_LAST (1) or TRAFO_RUN_AVERAGED (2), ",
+      call.refuse_argument(
+          "which", " must be TRAFO_RUN_BEST (0), TRAFO_RUN_LAST (1) or TRAFO_RUN_AVERAGED (2), ",
           "got ", which);
     const DType dtype = checked_precision(call, precision);
     const std::filesystem::path file = run_model_file(

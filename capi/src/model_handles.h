@@ -26,8 +26,8 @@ struct ModelObject {
 inline ParamId checked_parameter(const Call& call, const ParameterStore& parameters,
                                  int64_t index) {
   if (index < 0 || static_cast<size_t>(index) >= parameters.count())
-    call.refuse("index must be 0 to ", static_cast<int64_t>(parameters.count()) - 1, ", got ",
-                index);
+    call.refuse_argument("index", " must be 0 to ", static_cast<int64_t>(parameters.count()) - 1,
+                         ", got ", index);
   return static_cast<ParamId>(index);
 }
 

@@ -15,7 +15,8 @@ inline Dropout to_dropout(const Call& call, const trafo_dropout* dropout) {
 }
 
 inline Activation to_activation(const Call& call, int32_t value) {
-  if (value < TRAFO_RELU || value > TRAFO_GELU_ERF) call.refuse("unknown activation ", value);
+  if (value < TRAFO_RELU || value > TRAFO_GELU_ERF)
+    call.refuse_argument("activation", " is unknown: ", value);
   return static_cast<Activation>(value);
 }
 

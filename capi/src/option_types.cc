@@ -29,8 +29,8 @@ trafo_period to_c(const Period& period) {
 Period to_period(const Call& call, const trafo_period& period, const char* name) {
   call.reserved(period.reserved);
   if (period.unit < TRAFO_UNIT_UPDATES || period.unit > TRAFO_UNIT_EPOCHS)
-    call.refuse(name, " has the unknown unit ", period.unit);
-  if (period.value < 0) call.refuse(name, " must be at least 0, got ", period.value);
+    call.refuse_argument(name, " has the unknown unit ", period.unit);
+  if (period.value < 0) call.refuse_argument(name, " must be at least 0, got ", period.value);
   return {period.value, static_cast<PeriodUnit>(period.unit)};
 }
 
@@ -47,9 +47,9 @@ int32_t first_bit(const std::vector<std::string>& names) {
 std::vector<std::string> to_metrics(const Call& call, int32_t bits, int32_t first) {
   int32_t all = 0;
   for (const Metric& metric : kMetrics) all |= metric.bit;
-  if ((bits & ~all) != 0) call.refuse("valid_metrics has unknown bits: ", bits);
+  if ((bits & ~all) != 0) call.refuse_argument("valid_metrics", " has unknown bits: ", bits);
   if (bits != 0 && ((first & bits) != first || (first & (first - 1)) != 0 || first == 0))
-    call.refuse("first_metric ", first, " is not one of valid_metrics ", bits);
+    call.refuse_argument("first_metric", " ", first, " is not one of valid_metrics ", bits);
   std::vector<std::string> names;
   for (const bool is_first : {true, false})
     for (const Metric& metric : kMetrics)
@@ -69,7 +69,7 @@ std::vector<int64_t> to_layers(const Call& call, const uint8_t (&layers)[TRAFO_T
                                const char* name) {
   const auto* const end = std::find(std::begin(layers), std::end(layers), 0);
   if (std::any_of(end, std::end(layers), [](uint8_t number) { return number != 0; }))
-    call.refuse(name, " has a layer behind the 0 that ends the list");
+    call.refuse_argument(name, " has a layer behind the 0 that ends the list");
   return {std::begin(layers), end};
 }
 

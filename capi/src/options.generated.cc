@@ -190,9 +190,9 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
 }
 
 TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& c) {
-  call.reserved(c.reserved);
-  call.reserved(c.reserved2);
-  call.reserved(c.reserved3);
+  call.reserved(c.reserved, "reserved");
+  call.reserved(c.reserved2, "reserved2");
+  call.reserved(c.reserved3, "reserved3");
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -314,7 +314,7 @@ trafo_evaluation_options trafo::capi::to_c(const EvaluationOptions& o) {
 }
 
 EvaluationOptions trafo::capi::from_c(const Call& call, const trafo_evaluation_options& c) {
-  call.reserved(c.reserved);
+  call.reserved(c.reserved, "reserved");
   EvaluationOptions o;
   o.tokenize = static_cast<BleuTokenizer>(c.tokenize);
   o.lowercase = call.flag(c.lowercase, "lowercase");

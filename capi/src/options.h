@@ -46,7 +46,7 @@ const Preset& preset(const Call& call, std::string_view name);
 template <class Options>
 void write_preset(const Call& call, Options* options, const char* name, Options defaults,
                   void (*change)(Options&)) {
-  if (!options) call.refuse(name, " is NULL");
+  if (!options) call.refuse_argument(name, " is NULL");
   read_options(call, options, defaults);  // checks struct_size
   change(defaults);
   const size_t size = options->struct_size;

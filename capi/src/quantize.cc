@@ -34,8 +34,9 @@ trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_optio
         options ? read_options(call, options, default_quantize_options())
                 : default_quantize_options();
     if (wanted.method < TRAFO_QUANTIZE_NEAREST || wanted.method > TRAFO_QUANTIZE_GPTQ)
-      call.refuse("method must be TRAFO_QUANTIZE_NEAREST (0) or TRAFO_QUANTIZE_GPTQ (1), got ",
-                  wanted.method);
+      call.refuse_argument("method",
+                           " must be TRAFO_QUANTIZE_NEAREST (0) or TRAFO_QUANTIZE_GPTQ (1), got ",
+                           wanted.method);
     QuantizeOptions settings;
     settings.bits = wanted.bits;
     settings.method = static_cast<QuantizeMethod>(wanted.method);

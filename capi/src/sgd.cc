@@ -41,7 +41,7 @@ trafo_error* trafo_clip_grad_norm(trafo_context* context, trafo_tensor* const* p
   return api(__func__, [&](const Call& call) {
     if (out_norm) *out_norm = 0;
     Context& c = call.context(context);
-    if (!(max_norm >= 0)) call.refuse("max_norm must be at least 0, got ", max_norm);
+    if (!(max_norm >= 0)) call.refuse_argument("max_norm", " must be at least 0, got ", max_norm);
     std::vector<Tensor> gradients;
     double squares = 0;
     for (const Tensor& p : leaves(call, parameters, count)) {
@@ -68,11 +68,13 @@ trafo_error* trafo_sgd_step(trafo_context* context, trafo_tensor* const* paramet
                             double momentum, double weight_decay) {
   return api(__func__, [&](const Call& call) {
     Context& c = call.context(context);
-    if (!(learning_rate >= 0)) call.refuse("learning_rate must be at least 0, got ", learning_rate);
+    if (!(learning_rate >= 0))
+      call.refuse_argument("learning_rate", " must be at least 0, got ", learning_rate);
     if (!(momentum >= 0 && momentum < 1))
-      call.refuse("momentum must be at least 0 and below 1, got ", momentum);
-    if (!(weight_decay >= 0)) call.refuse("weight_decay must be at least 0, got ", weight_decay);
-    if (momentum > 0 && !velocities) call.refuse("momentum needs velocities");
+      call.refuse_argument("momentum", " must be at least 0 and below 1, got ", momentum);
+    if (!(weight_decay >= 0))
+      call.refuse_argument("weight_decay", " must be at least 0, got ", weight_decay);
+    if (momentum > 0 && !velocities) call.refuse_argument("momentum", " needs velocities");
     const std::vector<Tensor> tensors = leaves(call, parameters, count);
     std::vector<Tensor> speeds;
     for (size_t i = 0; i < count; ++i) {  // everything is checked before anything changes

@@ -11,7 +11,7 @@ trafo_error* trafo_tensor_new(trafo_context* context, int32_t dtype, const int64
     Context& c = call.context(context);
     const DType type = checked_dtype(call, dtype);
     const Shape dims = checked_shape(call, shape, rank);
-    if (!data && bytes > 0) call.refuse("data is NULL but bytes is ", bytes);
+    if (!data && bytes > 0) call.refuse_argument("data", " is NULL but bytes is ", bytes);
     *out = give_tensor(call.owner(),
                        data ? c.from_host(data, bytes, dims, type) : c.zeros(dims, type));
   });
@@ -56,8 +56,9 @@ trafo_error* trafo_tensor_get_shape(const trafo_tensor* tensor, int64_t* shape, 
   return api(__func__, [&](const Call& call) {
     call.out(out_rank, "out_rank");
     const Shape& dims = call.handle(tensor, "tensor").tensor.shape();
-    if (capacity < 0) call.refuse("capacity is ", capacity);
-    if (capacity > 0 && !shape) call.refuse("shape is NULL but capacity is ", capacity);
+    if (capacity < 0) call.refuse_argument("capacity", " is ", capacity);
+    if (capacity > 0 && !shape)
+      call.refuse_argument("shape", " is NULL but capacity is ", capacity);
     for (int i = 0; i < dims.rank() && i < capacity; ++i) shape[i] = dims[i];
     *out_rank = dims.rank();
   });
@@ -66,7 +67,7 @@ trafo_error* trafo_tensor_get_shape(const trafo_tensor* tensor, int64_t* shape, 
 trafo_error* trafo_tensor_read(const trafo_tensor* tensor, void* data, size_t bytes) {
   return api(__func__, [&](const Call& call) {
     const TensorObject& source = call.handle(tensor, "tensor");
-    if (!data && bytes > 0) call.refuse("data is NULL");
+    if (!data && bytes > 0) call.refuse_argument("data", " is NULL");
     call.use(source.context);
     Context& c = *source.context;
     NoGrad no_grad(c);
@@ -78,7 +79,7 @@ trafo_error* trafo_tensor_write(trafo_tensor* tensor, const void* data, size_t b
   return api(__func__, [&](const Call& call) {
     const TensorObject& target = call.handle(tensor, "tensor");
     const Tensor& t = target.tensor;
-    if (!data && bytes > 0) call.refuse("data is NULL");
+    if (!data && bytes > 0) call.refuse_argument("data", " is NULL");
     if (requires_grad(t) && !t.variable()->leaf)
       call.refuse("the tensor is the result of an op; only leaves can be overwritten");
     if (!t.is_contiguous()) call.refuse("the tensor is a strided view; write to what it views");

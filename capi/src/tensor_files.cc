@@ -31,7 +31,7 @@ trafo_error* trafo_tensor_random(trafo_context* context, int32_t dtype, const in
             "random tensors are floating-point, not ", dtype_name(type));
     const Shape dims = checked_shape(call, shape, rank);
     if (distribution != TRAFO_UNIFORM && distribution != TRAFO_NORMAL)
-      call.refuse("unknown distribution ", distribution);
+      call.refuse_argument("distribution", " is unknown: ", distribution);
     const bool uniform = distribution == TRAFO_UNIFORM;
     if (!std::isfinite(a) || !std::isfinite(b) || (uniform ? a > b : b < 0))
       call.refuse(uniform ? "a uniform distribution needs low <= high, got "

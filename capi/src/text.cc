@@ -28,8 +28,8 @@ TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options
   const trafo_tokenizer_options o = read_options(call, options, tokenizer_defaults());
   call.reserved(o.reserved);
   if (o.vocabulary < 1 || o.vocabulary > std::numeric_limits<int32_t>::max())
-    call.refuse("vocabulary must be 1 to ", std::numeric_limits<int32_t>::max(), ", got ",
-                o.vocabulary);
+    call.refuse_argument("vocabulary", " must be 1 to ", std::numeric_limits<int32_t>::max(),
+                         ", got ", o.vocabulary);
   TokenizerTrainOptions result;
   result.vocab_size = static_cast<int32_t>(o.vocabulary);
   result.model = call.flag(o.bpe, "bpe") ? TokenizerModel::bpe : TokenizerModel::unigram;
@@ -174,7 +174,8 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
     const trafo_corpus_options o = read_options(call, options, corpus_defaults());
     call.reserved(o.reserved);
     const bool monolingual = call.flag(o.monolingual, "monolingual");
-    if (o.memory_bytes < 0) call.refuse("memory_bytes must be at least 0, got ", o.memory_bytes);
+    if (o.memory_bytes < 0)
+      call.refuse_argument("memory_bytes", " must be at least 0, got ", o.memory_bytes);
     if (count < 1 || count > (monolingual ? 1u : 2u))
       call.refuse(
           count, " paths: ",
@@ -234,7 +235,7 @@ trafo_error* trafo_corpus_get_pair(const trafo_corpus* corpus, int64_t index,
     call.out(out_target, "out_target");
     const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
     if (index < 0 || index >= pairs.size())
-      call.refuse("index must be 0 to ", pairs.size() - 1, ", got ", index);
+      call.refuse_argument("index", " must be 0 to ", pairs.size() - 1, ", got ", index);
     thread_local PairBuffers buffers;
     const PairView pair = pairs.view(index, buffers);
     *out_source = {pair.source.data(), pair.source.size()};

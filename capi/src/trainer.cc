@@ -104,7 +104,8 @@ trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
 TrainingGroup planned_group(const Call& call, int32_t rank, int32_t size, int32_t hosts) {
   require_rank(rank, size);
   if (hosts < 1 || size % hosts != 0)
-    call.refuse("hosts must be at least 1 and divide the ", size, " ranks, got ", hosts);
+    call.refuse_argument("hosts", " must be at least 1 and divide the ", size, " ranks, got ",
+                         hosts);
   return hosts == 1 ? TrainingGroup(rank, size) : TrainingGroup(rank, size, true, size / hosts);
 }
 
@@ -161,7 +162,7 @@ trafo_error* trafo_plan_distillation(const trafo_model_config* config,
                                      trafo_memory_plan* out, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
-    if (!teacher) call.refuse("teacher is NULL");
+    if (!teacher) call.refuse_argument("teacher", " is NULL");
     const ModelConfig of_teacher = wanted_model(call, teacher).config;
     const BatchSizes sizes{sentences, source_tokens, target_tokens};
     init_options(call, out, struct_size,
@@ -212,7 +213,8 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
   return api(__func__, [&](const Call& call) {
     call.out(out_stop, "out_stop");
     const Working t(call, trainer);
-    if (max_updates < 0) call.refuse("max_updates must be at least 0, got ", max_updates);
+    if (max_updates < 0)
+      call.refuse_argument("max_updates", " must be at least 0, got ", max_updates);
     const std::shared_ptr<CancelToken> token =
         cancel ? call.handle(cancel, "cancel").token : nullptr;
     TrainCallback forward;

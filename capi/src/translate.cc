@@ -19,7 +19,8 @@ namespace {
 // For lines of `tokenizer`.
 TranslateOptions to_options(const Call& call, const trafo_translate_options& o,
                             const Tokenizer& tokenizer) {
-  if (o.max_length < 0) call.refuse("max_length must be at least 0, got ", o.max_length);
+  if (o.max_length < 0)
+    call.refuse_argument("max_length", " must be at least 0, got ", o.max_length);
   TranslateOptions options = from_c(call, o);
   if (o.max_length > 0) {
     options.decode.max_length = o.max_length;
@@ -39,7 +40,7 @@ TranslateOptions to_options(const Call& call, const trafo_translate_options& o,
 const Translation& line_at(const Call& call, const trafo_translations* translations, size_t index) {
   const std::vector<Translation>& lines = call.handle(translations, "translations").lines;
   if (index >= lines.size())
-    call.refuse("index is ", index, ", there are ", lines.size(), " lines");
+    call.refuse_argument("index", " is ", index, ", there are ", lines.size(), " lines");
   return lines[index];
 }
 

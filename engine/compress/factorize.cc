@@ -8,6 +8,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/compress/whitened_svd.h"
+#include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
 #include "engine/models/calibration.h"
 #include "engine/models/upload.h"
@@ -30,12 +31,12 @@ void check_factorize(const Model& model, const FactorizeOptions& options) {
                 "the model has an adapter: save it merged and factorize that, or remove it");
   refuse_unless(model.config().factor_ranks.empty(),
                 "the model is factorized already: factorize the whole model");
-  refuse_unless(options.rank >= 0, "rank must be at least 1, or 0 for the ratio, got ",
-                options.rank);
-  refuse_unless(options.ratio == 0 || (options.ratio > 0 && options.ratio < 1),
-                "ratio must be above 0 and below 1, got ", options.ratio);
-  refuse_unless((options.rank > 0) != (options.ratio > 0), "one of rank and ratio is needed, ",
-                options.rank > 0 ? "not both" : "both are 0");
+  require_argument(options.rank >= 0, kFactorizeOrigin, "rank",
+                   " must be at least 1, or 0 for a ratio, got ", options.rank);
+  require_argument(options.ratio == 0 || (options.ratio > 0 && options.ratio < 1), kFactorizeOrigin,
+                   "ratio", " must be above 0 and below 1, got ", options.ratio);
+  require_argument((options.rank > 0) != (options.ratio > 0), kFactorizeOrigin, "ratio",
+                   options.rank > 0 ? " and a rank exclude each other" : " or a rank is needed");
   refuse_unless(options.calibration != nullptr && options.calibration->size() > 0,
                 "the calibration data have no pair");
   refuse_unless(options.calibration->options().form == sequence_form(model.config()),
@@ -171,9 +172,9 @@ void choose_by_ratio(std::vector<Candidate>& candidates, double ratio) {
     used += candidate.weights_of(candidate.rank);
   }
   const auto budget = static_cast<int64_t>(ratio * static_cast<double>(all));
-  require(used <= budget, ErrorCode::invalid_argument, kFactorizeOrigin, "ratio ", ratio,
-          " is too low: with ranks of ", kRankStep, " a share of ",
-          static_cast<double>(used) / static_cast<double>(all), " of the weights stays");
+  require_argument(used <= budget, kFactorizeOrigin, "ratio", " ", ratio,
+                   " is too low: with ranks of ", kRankStep, " a share of ",
+                   static_cast<double>(used) / static_cast<double>(all), " of the weights stays");
   std::vector<size_t> open;
   for (size_t i = 0; i < candidates.size(); ++i)
     if (candidates[i].rank > 0) open.push_back(i);
@@ -196,11 +197,11 @@ void choose_ranks(std::vector<Candidate>& candidates, const FactorizeOptions& op
   if (options.ratio > 0) choose_by_ratio(candidates, options.ratio);
   for (Candidate& candidate : candidates)
     if (options.rank > 0) candidate.rank = options.rank <= candidate.most() ? options.rank : 0;
-  require(std::any_of(candidates.begin(), candidates.end(),
-                      [](const Candidate& candidate) { return candidate.rank > 0; }),
-          ErrorCode::invalid_argument, kFactorizeOrigin, options.rank > 0 ? "rank " : "ratio ",
-          options.rank > 0 ? static_cast<double>(options.rank) : options.ratio,
-          " is too high: no matrix is smaller as two factors");
+  require_argument(std::any_of(candidates.begin(), candidates.end(),
+                               [](const Candidate& candidate) { return candidate.rank > 0; }),
+                   kFactorizeOrigin, options.rank > 0 ? "rank" : "ratio", " ",
+                   options.rank > 0 ? static_cast<double>(options.rank) : options.ratio,
+                   " is too high: no matrix is smaller as two factors");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/compress/model_slice.h"
+#include "engine/core/argument_error.h"
 #include "engine/data/batch_packer.h"
 #include "engine/models/objective.h"
 #include "engine/models/upload.h"
@@ -26,16 +27,17 @@ struct LayerScores {
 };
 
 void check_share(const char* name, double share) {
-  require(share > 0 && share <= 1, ErrorCode::invalid_argument, kPruneOrigin, name,
-          " is the share that stays, above 0 and at most 1, got ", share);
+  require_argument(share > 0 && share <= 1, kPruneOrigin, name,
+                   " is the share that stays, above 0 and at most 1, got ", share);
 }
 
 void check_layers(const char* name, int64_t kept, int64_t layers,
                   const std::vector<int64_t>& tied) {
-  require(kept >= 0 && kept <= layers, ErrorCode::invalid_argument, kPruneOrigin, name,
-          " must be 0 (all) to ", layers, ", as many as the model has, got ", kept);
-  require(kept == 0 || kept == layers || tied.empty(), ErrorCode::unsupported, kPruneOrigin, name,
-          ": no layer is removed from a stack whose layers share parameters");
+  require_argument(kept >= 0 && kept <= layers, kPruneOrigin, name, " must be 0 (all) to ", layers,
+                   ", as many as the model has, got ", kept);
+  if (kept != 0 && kept != layers && !tied.empty())
+    throw ArgumentError(ErrorCode::unsupported, kPruneOrigin, name,
+                        ": no layer is removed from a stack whose layers share parameters");
 }
 
 void check(const Model& model, const TokenizedCorpus& calibration, const PruneOptions& options) {

@@ -9,6 +9,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
 #include "engine/compress/model_slice.h"
+#include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
 #include "engine/models/calibration.h"
 #include "engine/models/upload.h"
@@ -74,13 +75,14 @@ void check_sparsify(const Model& model, const SparsifyOptions& options) {
           "a model with int8 weights cannot be pruned: prune the float model, then quantize it");
   refuse_unless(!model.adapter() && !model.merged_adapter(),
                 "the model has an adapter: save it merged and prune that, or remove it");
-  refuse_unless(options.sparsity >= 0 && options.sparsity < 1,
-                "sparsity must be at least 0 and below 1, got ", options.sparsity);
-  refuse_unless(options.score == PruneScore::magnitude || options.score == PruneScore::wanda,
-                "unknown score ", static_cast<int32_t>(options.score));
-  refuse_unless(options.pattern == SparsityPattern::unstructured ||
-                    options.pattern == SparsityPattern::two_of_four,
-                "unknown pattern ", static_cast<int32_t>(options.pattern));
+  require_argument(options.sparsity >= 0 && options.sparsity < 1, kSparsifyOrigin, "sparsity",
+                   " must be at least 0 and below 1, got ", options.sparsity);
+  require_argument(options.score == PruneScore::magnitude || options.score == PruneScore::wanda,
+                   kSparsifyOrigin, "score", " is unknown: ", static_cast<int32_t>(options.score));
+  require_argument(options.pattern == SparsityPattern::unstructured ||
+                       options.pattern == SparsityPattern::two_of_four,
+                   kSparsifyOrigin, "pattern",
+                   " is unknown: ", static_cast<int32_t>(options.pattern));
   if (options.score == PruneScore::wanda) {
     refuse_unless(options.calibration != nullptr,
                   "the score wanda needs calibration data, which show the inputs of the layers");
@@ -88,8 +90,8 @@ void check_sparsify(const Model& model, const SparsifyOptions& options) {
                   "the calibration data was prepared for another architecture");
   }
   if (options.pattern == SparsityPattern::unstructured) return;
-  refuse_unless(options.sparsity == 0.5, "the pattern 2:4 has a sparsity of 0.5, got ",
-                options.sparsity);
+  require_argument(options.sparsity == 0.5, kSparsifyOrigin, "sparsity",
+                   " must be 0.5 with the pattern 2:4, got ", options.sparsity);
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (!parameters.prunable(id)) continue;

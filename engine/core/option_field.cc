@@ -1,5 +1,7 @@
 #include "engine/core/option_field.h"
 
+#include "engine/core/argument_error.h"
+
 namespace trafo {
 namespace {
 
@@ -18,19 +20,18 @@ void check_option(const char* origin, const OptionField& field, int64_t value) {
   if (value >= low && value <= high) return;
   const std::string zero = field.zero != nullptr ? concat("0 (", field.zero, ") or ") : "";
   if (field.high >= kNoLimit)
-    fail(ErrorCode::invalid_argument, origin, field.name, " must be ",
-         zero.empty() ? concat("at least ", low) : zero + "above", ", got ", value);
-  fail(ErrorCode::invalid_argument, origin, field.name, " must be ", low, " to ", high, ", got ",
-       value);
+    refuse_argument(origin, field.name, " must be ",
+                    zero.empty() ? concat("at least ", low) : zero + "above", ", got ", value);
+  refuse_argument(origin, field.name, " must be ", low, " to ", high, ", got ", value);
 }
 
 void check_option(const char* origin, const OptionField& field, double value) {
   const bool inside = (field.low_inside ? value >= field.low : value > field.low) &&
                       (field.high_inside ? value <= field.high : value < field.high);
   if (inside || (field.zero != nullptr && value == 0)) return;
-  fail(ErrorCode::invalid_argument, origin, field.name, " must be ",
-       field.zero != nullptr ? concat("0 (", field.zero, ") or ") : "", real_bounds(field),
-       ", got ", value);
+  refuse_argument(origin, field.name, " must be ",
+                  field.zero != nullptr ? concat("0 (", field.zero, ") or ") : "",
+                  real_bounds(field), ", got ", value);
 }
 
 void refuse_enum(const char* origin, const char* name, const char* const* names, size_t count,
@@ -38,7 +39,7 @@ void refuse_enum(const char* origin, const char* name, const char* const* names,
   std::string known;
   for (size_t i = 0; i < count; ++i)
     known += concat(i == 0 ? "" : i + 1 == count ? " or " : ", ", i, " (", names[i], ")");
-  fail(ErrorCode::invalid_argument, origin, name, " must be ", known, ", got ", value);
+  refuse_argument(origin, name, " must be ", known, ", got ", value);
 }
 
 }  // namespace trafo

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/library_thread.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
@@ -19,10 +20,11 @@ constexpr int64_t kReadAtATime = 1024;
 
 Batcher::Batcher(const PairSource& corpus, const BatcherOptions& options)
     : corpus_(&corpus), options_(options), state_{} {
-  require(options.sort_window >= 0, ErrorCode::invalid_argument, kBatcherOrigin, "sort_window is ",
-          options.sort_window, ", it must be 0 (the whole corpus) or a number of sentences");
-  require(options.maxi_batch >= 0, ErrorCode::invalid_argument, kBatcherOrigin, "maxi_batch is ",
-          options.maxi_batch, ", it must be 0 (no such limit) or a number of batches");
+  require_argument(options.sort_window >= 0, kBatcherOrigin, "sort_window", " is ",
+                   options.sort_window,
+                   ", it must be 0 (the whole corpus) or a number of sentences");
+  require_argument(options.maxi_batch >= 0, kBatcherOrigin, "maxi_batch", " is ",
+                   options.maxi_batch, ", it must be 0 (no such limit) or a number of batches");
   require(options.lanes >= 1 && options.own.begin >= 0 && options.own.end <= options.lanes,
           ErrorCode::invalid_argument, kBatcherOrigin, "lanes ", options.own.begin, " to ",
           options.own.end, " are not among ", options.lanes);
@@ -188,8 +190,8 @@ void Batcher::open_epoch(uint64_t seed, int64_t epoch) {
   state_.epoch = epoch;
   require(open_window(0), ErrorCode::invalid_argument, kBatcherOrigin,
           "no sentence pair is left to train on: of ", epoch_draws(), " of epoch ", epoch + 1, ", ",
-          state_.drops.too_long, " are longer than max_length ", corpus_->options().max_length,
-          " or the batch, ", state_.drops.ratio, " differ too much in length, ",
+          state_.drops.too_long, " are longer than ", corpus_->options().max_length,
+          " tokens or than a batch, ", state_.drops.ratio, " differ too much in length, ",
           state_.drops.identical, " have the same text on both sides and ", state_.drops.empty,
           " have an empty side");
   state_.window = window_.begin;
@@ -303,8 +305,8 @@ PrefetchingBatcher::PrefetchingBatcher(std::unique_ptr<Batcher> batcher, size_t 
       slots_(queue_depth),
       state_(batcher_->state()),
       epoch_fraction_(batcher_->epoch_fraction()) {
-  require(queue_depth >= 1 && queue_depth <= 1024, ErrorCode::invalid_argument, kBatcherOrigin,
-          "queue_depth is ", queue_depth, ", it must lie between 1 and 1024");
+  require_argument(queue_depth >= 1 && queue_depth <= 1024, kBatcherOrigin, "queue_depth", " is ",
+                   queue_depth, ", it must lie between 1 and 1024");
 }
 
 PrefetchingBatcher::~PrefetchingBatcher() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/encode_pairs.h"
@@ -29,15 +30,15 @@ void check_ids(std::span<const int32_t> ids, int32_t vocab_size, std::string_vie
 }  // namespace
 
 void check_options(const TokenizedCorpusOptions& options) {
-  require(options.max_length >= 2, ErrorCode::invalid_argument, kTokenizedCorpusOrigin,
-          "max_length is ", options.max_length, ", it must be at least 2 (a token and </s>)");
-  require(options.batch_tokens >= 2 && options.batch_tokens <= (1 << 28),
-          ErrorCode::invalid_argument, kTokenizedCorpusOrigin, "batch_tokens is ",
-          options.batch_tokens, ", it must lie between 2 and ", 1 << 28);
-  require(options.max_length_ratio == 0 ||
-              (std::isfinite(options.max_length_ratio) && options.max_length_ratio >= 1),
-          ErrorCode::invalid_argument, kTokenizedCorpusOrigin, "max_length_ratio is ",
-          options.max_length_ratio, ", it must be 0 (any) or at least 1");
+  require_argument(options.max_length >= 2, kTokenizedCorpusOrigin, "max_length", " is ",
+                   options.max_length, ", it must be at least 2 (a token and </s>)");
+  require_argument(options.batch_tokens >= 2 && options.batch_tokens <= (1 << 28),
+                   kTokenizedCorpusOrigin, "batch_tokens", " is ", options.batch_tokens,
+                   ", it must lie between 2 and ", 1 << 28);
+  require_argument(options.max_length_ratio == 0 ||
+                       (std::isfinite(options.max_length_ratio) && options.max_length_ratio >= 1),
+                   kTokenizedCorpusOrigin, "max_length_ratio", " is ", options.max_length_ratio,
+                   ", it must be 0 (any) or at least 1");
 }
 
 PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
@@ -162,8 +163,8 @@ void TokenizedCorpus::finish() {
   require(
       size() > 0, ErrorCode::invalid_argument, kTokenizedCorpusOrigin,
       "no sentence pair is left to train on: of ", report_.lines, " lines, ", report_.dropped_empty,
-      " have an empty side and ", report_.dropped_long, " are longer than max_length ",
-      options_.max_length, " or batch_tokens ", options_.batch_tokens,
+      " have an empty side and ", report_.dropped_long, " are longer than ", options_.max_length,
+      " tokens or than a batch of ", options_.batch_tokens,
       report_.dropped_ratio > 0 ? concat("; ", report_.dropped_ratio, " differ too much in length")
                                 : "",
       report_.dropped_identical > 0

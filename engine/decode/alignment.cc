@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/matmul/matmul.h"
 #include "engine/ops/reduce/reduce.h"
@@ -29,9 +30,9 @@ void check_alignment(const ModelConfig& config, int64_t layer) {
   require(config.has_encoder(), ErrorCode::unsupported, kAlignmentOrigin,
           "an alignment is made of cross-attention, which only an encoder-decoder has; this model "
           "is a decoder-lm");
-  require(layer >= 0 && layer <= config.decoder_layers, ErrorCode::invalid_argument,
-          kAlignmentOrigin, "alignment_layer is ", layer, ", the model has decoder layers 1 to ",
-          config.decoder_layers);
+  require_argument(layer >= 0 && layer <= config.decoder_layers, kAlignmentOrigin,
+                   "alignment_layer", " is ", layer, ", the model has decoder layers 1 to ",
+                   config.decoder_layers);
 }
 
 std::vector<Alignment> align(Context& context, const Model& model,

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
 
@@ -124,8 +125,7 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
                                  int64_t best) {
   require(sources.size() == targets.size(), ErrorCode::invalid_argument, kLexicalTableOrigin,
           "there are ", sources.size(), " sources and ", targets.size(), " targets");
-  require(best >= 1, ErrorCode::invalid_argument, kLexicalTableOrigin,
-          "best must be 1 or more, got ", best);
+  require_argument(best >= 1, kLexicalTableOrigin, "best", " must be 1 or more, got ", best);
   bool found = sources.empty();
   for (size_t i = 0; i < sources.size() && !found; ++i)
     found = !is_too_long(sources[i], targets[i]);

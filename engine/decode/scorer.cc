@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/core/argument_error.h"
 #include "engine/models/objective.h"
 
 namespace trafo {
@@ -44,8 +45,8 @@ void check_pairs(const char* origin, const ModelConfig& config, const SpecialTok
 std::vector<PairScore> score(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const ScoreOptions& options) {
   const ModelConfig& config = model.config();
-  require(options.batch_tokens >= 1, ErrorCode::invalid_argument, kScorerOrigin,
-          "batch_tokens must be 1 or more, got ", options.batch_tokens);
+  require_argument(options.batch_tokens >= 1, kScorerOrigin, "batch_tokens",
+                   " must be 1 or more, got ", options.batch_tokens);
   check_pairs(kScorerOrigin, config, options.tokens, pairs);
 
   const NoGrad no_grad(context);

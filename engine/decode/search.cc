@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/argument_error.h"
 #include "engine/decode/alignment.h"
 #include "engine/decode/decode_options_fields.generated.h"
 #include "engine/decode/packing.h"
@@ -297,9 +298,9 @@ void check_source(const ModelConfig& config, const DecodeOptions& options,
             config.vocabulary - 1);
   const int64_t limit = longest_source(config, options.max_length);
   const int64_t size = static_cast<int64_t>(source.size());
-  const std::string room = config.has_encoder()
-                               ? std::string()
-                               : concat(" and has positions for max_length ", options.max_length);
+  const std::string room =
+      config.has_encoder() ? std::string()
+                           : concat(" and has positions for translations of ", options.max_length);
   require(size <= limit, ErrorCode::invalid_argument, kSearchOrigin, "sentence ", number, " has ",
           size, " tokens, the model takes at most ", limit, room);
 }
@@ -357,14 +358,13 @@ void align_hypotheses(Context& context, const Model& model,
 
 void check_options(const ModelConfig& config, const DecodeOptions& options) {
   const auto check_range = [](bool good, const char* what, auto value, const char* range) {
-    require(good, ErrorCode::invalid_argument, kSearchOrigin, what, " must be ", range, ", got ",
-            value);
+    require_argument(good, kSearchOrigin, what, " must be ", range, ", got ", value);
   };
   for_each_field_of_decoding(options, [](const OptionField& field, const auto& value) {
     check_option(kSearchOrigin, field, value);
   });
   check_range(options.sampling.on || options.n_best <= options.beam, "n_best", options.n_best,
-              "1 to the beam");
+              "1 to the beam size");
   check_range(options.max_length >= 1, "max_length", options.max_length, "1 or more");
   check_range(std::isfinite(options.max_length_factor) && options.max_length_factor >= 0,
               "max_length_factor", options.max_length_factor, "0 or more");
@@ -375,8 +375,7 @@ void check_options(const ModelConfig& config, const DecodeOptions& options) {
   check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
               "a token of the vocabulary");
   for (const int32_t end : options.more_ends)
-    check_range(end >= 0 && end < config.vocabulary, "a token of more_ends", end,
-                "a token of the vocabulary");
+    check_range(end >= 0 && end < config.vocabulary, "more_ends", end, "tokens of the vocabulary");
   check_range(options.end_source || !config.has_encoder(), "end_source", 0,
               "1 for a model with an encoder");
   if (config.has_encoder())

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/parallel_chunks.h"
 #include "engine/decode/alignment.h"
 
@@ -26,9 +27,10 @@ void check_tokens(const char* origin, int64_t tokens) {
 }
 
 void check_shortlist(const Shortlist& list) {
-  require(list.first >= 0 && list.best >= 0, ErrorCode::invalid_argument, kTranslatorOrigin,
-          "shortlist_first and shortlist_best must be at least 0, got ", list.first, " and ",
-          list.best);
+  require_argument(list.first >= 0, kTranslatorOrigin, "shortlist_first",
+                   " must be at least 0, got ", list.first);
+  require_argument(list.best >= 0, kTranslatorOrigin, "shortlist_best", " must be at least 0, got ",
+                   list.best);
 }
 
 }  // namespace
@@ -55,16 +57,16 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   const Shortlist& list = options.shortlist;
   check_shortlist(list);
   if (list.table != nullptr) {
-    require(list.first > 0 || list.best > 0, ErrorCode::invalid_argument, kTranslatorOrigin,
-            "shortlist_first and shortlist_best are both 0: no token would be left");
+    require_argument(list.first > 0 || list.best > 0, kTranslatorOrigin, "shortlist_first",
+                     " and the best tokens of the shortlist are both 0: no token would be left");
     decode.shortlist = [list](std::span<const int32_t> sources) {
       return list.table->candidates(sources, list.first, list.best);
     };
   }
   const bool begins = options.begin_source;
-  require(!begins || (!model_.config().has_encoder() && decode.tokens.bos >= 0),
-          ErrorCode::invalid_argument, kTranslatorOrigin,
-          "begin_source is for a decoder-lm whose vocabulary has bos");
+  require_argument(!begins || (!model_.config().has_encoder() && decode.tokens.bos >= 0),
+                   kTranslatorOrigin, "begin_source",
+                   " is for a decoder-lm whose vocabulary has bos");
   const int64_t limit = longest_source(model_.config(), decode.max_length);
   std::vector<Translation> translations(lines.size());
   std::vector<std::vector<int32_t>> sources(lines.size());

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/plugin_library.h"
 #include "engine/core/sha256.h"
 #include "engine/dist/process_group.h"
@@ -19,7 +21,8 @@ using process::ProcessWorld;
 constexpr const char* kTcpGroupOrigin = "tcp";
 constexpr PluginLibrary kTcpPlugin{kTcpGroupOrigin, "TCP plugin", "libtrafo_tcp.so",
                                    "TRAFO_TCP_LIBRARY", nullptr};
-constexpr size_t kLeastToken = 16, kMostToken = 4096;
+constexpr size_t kLeastToken = 32, kMostToken = 4096;
+constexpr size_t kLeastDifferent = 10;  // 32 random bytes, or 64 hexadecimal digits, have more
 
 // Contents of an id: magic, key, port and host, one after the other.
 constexpr std::string_view kTcpMagic = "trafo tcp ids";
@@ -193,13 +196,22 @@ class TcpCommunicator final : private OwnWorld, public process::ProcessCommunica
         ProcessCommunicator("tcp", std::make_shared<GroupState>(*world, 1, timeouts)) {}
 };
 
+// A connection that was recorded shows whether a guess of the token is right.
+void check_token(std::string_view token) {
+  require_argument(token.size() >= kLeastToken && token.size() <= kMostToken, kTcpGroupOrigin,
+                   "token", " must have ", kLeastToken, " to ", kMostToken,
+                   " bytes that nobody can guess, got ", token.size());
+  const size_t different = std::set<char>(token.begin(), token.end()).size();
+  require_argument(different >= kLeastDifferent, kTcpGroupOrigin, "token",
+                   " can be guessed: it has ", different,
+                   " different bytes; take 32 random ones, as openssl rand -hex 32 writes them");
+}
+
 }  // namespace
 
 GroupId tcp_group_id(std::string_view master, std::string_view token) {
   Master place = parsed(master);
-  require(token.empty() || (token.size() >= kLeastToken && token.size() <= kMostToken),
-          ErrorCode::invalid_argument, kTcpGroupOrigin, "the token must have ", kLeastToken, " to ",
-          kMostToken, " bytes, got ", token.size());
+  if (!token.empty()) check_token(token);
   require(token.empty() || place.port != 0, ErrorCode::invalid_argument, kTcpGroupOrigin,
           "with a token the port must not be 0: each process would take another one");
   const Sha256 key = token.empty() ? random_bytes() : sha256(token);

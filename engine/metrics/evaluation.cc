@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/status.h"
 #include "engine/metrics/bootstrap.h"
 #include "engine/metrics/evaluation_options_fields.generated.h"
@@ -58,9 +59,8 @@ void validate(const EvaluationOptions& options) {
   for_each_field_of_evaluation(options, [](const OptionField& field, const auto& value) {
     check_option(kEvaluationOrigin, field, value);
   });
-  require(options.tokenize != BleuTokenizer::flores200 || options.subwords != nullptr,
-          ErrorCode::invalid_argument, kEvaluationOrigin,
-          "the tokenizer flores200 needs a SentencePiece model");
+  require_argument(options.tokenize != BleuTokenizer::flores200 || options.subwords != nullptr,
+                   kEvaluationOrigin, "tokenize", " flores200 needs a SentencePiece model");
 }
 
 Evaluation evaluate(std::span<const std::string> hypotheses, ReferenceSets references,

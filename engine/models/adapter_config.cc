@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/json.h"
 #include "engine/core/limits.h"
 #include "engine/io/safetensors_header.h"
@@ -77,16 +78,15 @@ std::vector<std::string> adapter_targets(const Model& model) {
 AdapterConfig validated(const Model& model, AdapterConfig adapter) {
   const ModelConfig& config = model.config();
   const int64_t most = std::min({config.width, config.ffn_width, config.encoder_side().ffn_width});
-  require(adapter.rank >= 1 && adapter.rank <= most, ErrorCode::invalid_argument,
-          kAdapterConfigOrigin, "the rank must be 1 to ", most, " for this model, got ",
-          adapter.rank);
-  require(std::isfinite(adapter.alpha) && adapter.alpha > 0, ErrorCode::invalid_argument,
-          kAdapterConfigOrigin, "alpha must be above 0, got ", adapter.alpha);
+  require_argument(adapter.rank >= 1 && adapter.rank <= most, kAdapterConfigOrigin, "rank",
+                   " must be 1 to ", most, " for this model, got ", adapter.rank);
+  require_argument(std::isfinite(adapter.alpha) && adapter.alpha > 0, kAdapterConfigOrigin, "alpha",
+                   " must be above 0, got ", adapter.alpha);
   const std::vector<std::string> known = adapter_targets(model);
   for (const std::string& target : adapter.targets)
-    require(std::find(known.begin(), known.end(), target) != known.end(),
-            ErrorCode::invalid_argument, kAdapterConfigOrigin, "there is no target ", quote(target),
-            " in this model; it has ", joined(known));
+    require_argument(std::find(known.begin(), known.end(), target) != known.end(),
+                     kAdapterConfigOrigin, "targets", " has ", quote(target),
+                     ", which is not in this model; it has ", joined(known));
   std::vector<std::string> ordered;
   for (const std::string& target : known)
     if (adapter.targets.empty() ||

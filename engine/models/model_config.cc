@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/argument_error.h"
 #include "engine/models/model_config_fields.generated.h"
 
 namespace trafo {
@@ -12,17 +13,16 @@ constexpr const char* kModelConfigOrigin = "model_config";
 void check_option(const char*, const OptionField&, const std::vector<int64_t>&) {}
 
 // Layers that share parameters: a number for each layer of the stack, or an empty list.
-void check_tied_layers(const char* field, const std::vector<int64_t>& tied, const char* depth,
-                       int64_t layers) {
+void check_tied_layers(const char* field, const std::vector<int64_t>& tied, int64_t layers) {
   if (tied.empty()) return;
-  require(layers <= limits::kTiedLayers, ErrorCode::invalid_argument, kModelConfigOrigin, field,
-          " is for stacks of up to ", limits::kTiedLayers, " layers, ", depth, " is ", layers);
-  require(std::ssize(tied) == layers, ErrorCode::invalid_argument, kModelConfigOrigin, field,
-          " has ", tied.size(), " numbers, it needs one for each of the ", layers, " layers (",
-          depth, ")");
+  require_argument(layers <= limits::kTiedLayers, kModelConfigOrigin, field,
+                   " is for stacks of up to ", limits::kTiedLayers, " layers, this one has ",
+                   layers);
+  require_argument(std::ssize(tied) == layers, kModelConfigOrigin, field, " has ", tied.size(),
+                   " numbers, it needs one for each of the ", layers, " layers");
   for (const int64_t number : tied)
-    require(number >= 1 && number <= layers, ErrorCode::invalid_argument, kModelConfigOrigin, field,
-            " has the layer ", number, ", the layers are 1 to ", layers);
+    require_argument(number >= 1 && number <= layers, kModelConfigOrigin, field, " has the layer ",
+                     number, ", the layers are 1 to ", layers);
 }
 
 LayerSharing sharing_of(const std::vector<int64_t>& tied, int64_t layers) {
@@ -40,53 +40,53 @@ LayerSharing sharing_of(const std::vector<int64_t>& tied, int64_t layers) {
 
 void check_form(const ModelConfig& c) {
   const bool rotary = c.positions == Positions::rotary;
-  require(info_of(c.architecture).free_form ||
-              (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
-          ErrorCode::invalid_argument, kModelConfigOrigin,
-          "RMS norm, rotary positions, SwiGLU and projections without biases are for decoder-lm; ",
-          enum_name(c.architecture), " has none of them");
-  require(c.norm == Norm::layer || !c.biases, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "norm rms goes without biases: set biases to 0");
-  require(!c.biases || !(c.qkv_biases || c.attention_output_bias || c.ffn_biases),
-          ErrorCode::invalid_argument, kModelConfigOrigin,
-          "qkv_biases, attention_output_bias and ffn_biases are for models with biases 0");
-  require(c.ffn == FeedForward::plain || c.activation == Activation::silu,
-          ErrorCode::invalid_argument, kModelConfigOrigin,
-          "the activation of ffn swiglu is silu, not ", enum_name(c.activation));
-  require(c.kv_heads <= c.heads, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "kv_heads must be 0 to ", c.heads, ", got ", c.kv_heads);
-  require(c.heads % c.key_heads() == 0, ErrorCode::invalid_argument, kModelConfigOrigin, "the ",
-          c.heads, " heads are not a multiple of the ", c.kv_heads, " kv_heads");
-  require(rotary || c.key_heads() == c.heads, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "kv_heads below heads (", c.kv_heads, " of ", c.heads,
-          ") come with rotary positions only");
-  require(c.has_encoder() || (c.encoder_heads == 0 && c.encoder_ffn_width == 0),
-          ErrorCode::invalid_argument, kModelConfigOrigin,
-          "encoder_heads and encoder_ffn_width are of an encoder, which a ",
-          enum_name(c.architecture), " does not have");
-  require(c.has_encoder() || c.encoder_tied_layers.empty(), ErrorCode::invalid_argument,
-          kModelConfigOrigin, "encoder_tied_layers is of an encoder, which a ",
-          enum_name(c.architecture), " does not have");
-  check_tied_layers("decoder_tied_layers", c.decoder_tied_layers, "decoder_layers",
-                    c.decoder_layers);
-  check_tied_layers("encoder_tied_layers", c.encoder_tied_layers, "encoder_layers",
-                    c.encoder_layers);
-  require(c.encoder_heads == 0 || c.head_width > 0, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "encoder_heads (", c.encoder_heads,
-          ") needs head_width, so that all heads have the same width");
+  require_argument(
+      info_of(c.architecture).free_form ||
+          (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
+      kModelConfigOrigin, "architecture", " ", enum_name(c.architecture),
+      " has none of RMS norm, rotary positions, SwiGLU and projections without biases, which are "
+      "for decoder-lm");
+  require_argument(c.norm == Norm::layer || !c.biases, kModelConfigOrigin, "norm",
+                   " rms goes without biases: set those to 0");
+  const char* some = c.qkv_biases              ? "qkv_biases"
+                     : c.attention_output_bias ? "attention_output_bias"
+                                               : "ffn_biases";
+  require_argument(!c.biases || !(c.qkv_biases || c.attention_output_bias || c.ffn_biases),
+                   kModelConfigOrigin, some, " is for models with biases 0");
+  require_argument(c.ffn == FeedForward::plain || c.activation == Activation::silu,
+                   kModelConfigOrigin, "activation",
+                   " must be silu with the feed-forward swiglu, got ", enum_name(c.activation));
+  require_argument(c.kv_heads <= c.heads, kModelConfigOrigin, "kv_heads", " must be 0 to ", c.heads,
+                   ", got ", c.kv_heads);
+  require_argument(c.heads % c.key_heads() == 0, kModelConfigOrigin, "kv_heads",
+                   " must divide the ", c.heads, " heads, got ", c.kv_heads);
+  require_argument(rotary || c.key_heads() == c.heads, kModelConfigOrigin, "kv_heads",
+                   " below the number of heads (", c.kv_heads, " of ", c.heads,
+                   ") come with rotary positions only");
+  require_argument(c.has_encoder() || (c.encoder_heads == 0 && c.encoder_ffn_width == 0),
+                   kModelConfigOrigin, c.encoder_heads != 0 ? "encoder_heads" : "encoder_ffn_width",
+                   " is of an encoder, which a ", enum_name(c.architecture), " does not have");
+  require_argument(c.has_encoder() || c.encoder_tied_layers.empty(), kModelConfigOrigin,
+                   "encoder_tied_layers", " is of an encoder, which a ", enum_name(c.architecture),
+                   " does not have");
+  check_tied_layers("decoder_tied_layers", c.decoder_tied_layers, c.decoder_layers);
+  check_tied_layers("encoder_tied_layers", c.encoder_tied_layers, c.encoder_layers);
+  require_argument(c.encoder_heads == 0 || c.head_width > 0, kModelConfigOrigin, "encoder_heads",
+                   " (", c.encoder_heads,
+                   ") needs head_width, so that all heads have the same width");
   for (const ModelConfig& side : {c, c.encoder_side()})
-    require(side.attention_width() <= limits::kModelDimension, ErrorCode::invalid_argument,
-            kModelConfigOrigin, side.heads, " heads of ", side.head_width,
-            " elements are more than ", limits::kModelDimension);
-  require(rotary || (c.rope_factor == 1 && c.rope_original_positions == 0),
-          ErrorCode::invalid_argument, kModelConfigOrigin,
-          "rope_factor and rope_original_positions come with rotary positions only");
-  require(c.rope_low_turns < c.rope_high_turns, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "rope_low_turns (", c.rope_low_turns, ") must be below rope_high_turns (",
-          c.rope_high_turns, ")");
-  require(!rotary || c.head_dim() % 2 == 0, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "rotary positions need heads of an even width, that of the ", c.heads, " heads is ",
-          c.head_dim());
+    require_argument(side.attention_width() <= limits::kModelDimension, kModelConfigOrigin,
+                     "head_width", " is too large: ", side.heads, " heads of ", side.head_width,
+                     " elements are more than ", limits::kModelDimension);
+  require_argument(rotary || (c.rope_factor == 1 && c.rope_original_positions == 0),
+                   kModelConfigOrigin,
+                   c.rope_factor != 1 ? "rope_factor" : "rope_original_positions",
+                   " comes with rotary positions only");
+  require_argument(c.rope_low_turns < c.rope_high_turns, kModelConfigOrigin, "rope_low_turns", " (",
+                   c.rope_low_turns, ") must be below rope_high_turns (", c.rope_high_turns, ")");
+  require_argument(!rotary || c.head_dim() % 2 == 0, kModelConfigOrigin, "positions",
+                   " rotary needs heads of an even width, that of the ", c.heads, " heads is ",
+                   c.head_dim());
 }
 
 }  // namespace
@@ -110,10 +110,9 @@ void validate(const ModelConfig& c) {
   for_each_field_of_model(c, [](const OptionField& field, const auto& value) {
     check_option(kModelConfigOrigin, field, value);
   });
-  require(c.width % 2 == 0, ErrorCode::invalid_argument, kModelConfigOrigin,
-          "width must be even, got ", c.width);
-  require(c.head_width > 0 || c.width % c.heads == 0, ErrorCode::invalid_argument,
-          kModelConfigOrigin, "width ", c.width, " is not a multiple of the ", c.heads, " heads");
+  require_argument(c.width % 2 == 0, kModelConfigOrigin, "width", " must be even, got ", c.width);
+  require_argument(c.head_width > 0 || c.width % c.heads == 0, kModelConfigOrigin, "width", " ",
+                   c.width, " is not a multiple of the ", c.heads, " heads");
   check_form(c);
 }
 

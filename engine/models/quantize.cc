@@ -5,6 +5,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
+#include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
 #include "engine/models/calibration.h"
 #include "engine/models/gptq.h"
@@ -54,14 +55,14 @@ class OutputNoise : public LinearObserver {
 void check_quantization(const Context& context, const Model& model,
                         const QuantizeOptions& options) {
   const ParameterStore& parameters = model.parameters();
-  require(options.bits == 8 || options.bits == 4, ErrorCode::invalid_argument, kQuantizeOrigin,
-          "bits must be 8 or 4, got ", options.bits);
-  require(options.method == QuantizeMethod::nearest || options.method == QuantizeMethod::gptq,
-          ErrorCode::invalid_argument, kQuantizeOrigin, "unknown method ",
-          static_cast<int32_t>(options.method));
+  require_argument(options.bits == 8 || options.bits == 4, kQuantizeOrigin, "bits",
+                   " must be 8 or 4, got ", options.bits);
+  require_argument(
+      options.method == QuantizeMethod::nearest || options.method == QuantizeMethod::gptq,
+      kQuantizeOrigin, "method", " is unknown: ", static_cast<int32_t>(options.method));
   const bool gptq = options.method == QuantizeMethod::gptq;
-  require(!gptq || options.bits == 4, ErrorCode::invalid_argument, kQuantizeOrigin,
-          "GPTQ is for 4 bits: int8 weights are rounded to nearest");
+  require_argument(!gptq || options.bits == 4, kQuantizeOrigin, "bits",
+                   " must be 4 with GPTQ: int8 weights are rounded to nearest");
   require(!gptq || options.calibration != nullptr, ErrorCode::invalid_argument, kQuantizeOrigin,
           "GPTQ needs calibration pairs");
   require(options.calibration == nullptr || options.calibration->size() > 0,

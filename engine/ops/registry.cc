@@ -3,6 +3,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/thread_pool.h"
 #include "engine/backend/cuda/cuda_backend.h"
+#include "engine/core/argument_error.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
@@ -61,8 +62,8 @@ const char* op_kernel_name(OpKernel kernel) {
 }
 
 std::unique_ptr<Context> make_context(Device device, int threads) {
-  require(threads >= 1 && threads <= ThreadPool::kMaxThreads, ErrorCode::invalid_argument,
-          "context", "threads must be 1 to ", ThreadPool::kMaxThreads, ", got ", threads);
+  require_argument(threads >= 1 && threads <= ThreadPool::kMaxThreads, "context", "threads",
+                   " must be 1 to ", ThreadPool::kMaxThreads, ", got ", threads);
   static constexpr GradientKernels kGradientKernels{&accumulate_into, &convert_into};
   set_gradient_kernels(&kGradientKernels);
   if (device.kind == DeviceKind::cuda)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
@@ -15,23 +16,20 @@ namespace {
 constexpr const char* kAdamwOrigin = "adamw";
 
 void check_options(const AdamWOptions& options) {
-  const auto check = [](bool condition, const char* what, double value) {
-    require(condition, ErrorCode::invalid_argument, kAdamwOrigin, what, ", got ", value);
+  const auto check = [](bool condition, const char* field, const char* range, double value) {
+    require_argument(condition, kAdamwOrigin, field, " must be ", range, ", got ", value);
   };
-  check(options.beta1 >= 0 && options.beta1 < 1, "beta1 must be at least 0 and below 1",
-        options.beta1);
-  check(options.beta2 >= 0 && options.beta2 < 1, "beta2 must be at least 0 and below 1",
-        options.beta2);
-  check(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon must be positive",
+  check(options.beta1 >= 0 && options.beta1 < 1, "beta1", "at least 0 and below 1", options.beta1);
+  check(options.beta2 >= 0 && options.beta2 < 1, "beta2", "at least 0 and below 1", options.beta2);
+  check(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon", "positive",
         options.epsilon);
-  check(options.weight_decay >= 0 && std::isfinite(options.weight_decay),
-        "weight_decay must not be negative", options.weight_decay);
-  check(options.ema_alpha >= 0 && options.ema_alpha < 1, "ema_alpha must be at least 0 and below 1",
+  check(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight_decay",
+        "at least 0", options.weight_decay);
+  check(options.ema_alpha >= 0 && options.ema_alpha < 1, "ema_alpha", "at least 0 and below 1",
         options.ema_alpha);
-  require(
+  require_argument(
       options.states == OptimizerStates::float32 || options.states == OptimizerStates::eight_bit,
-      ErrorCode::invalid_argument, kAdamwOrigin, "unknown optimizer states ",
-      static_cast<int32_t>(options.states));
+      kAdamwOrigin, "optimizer_states", " are unknown: ", static_cast<int32_t>(options.states));
 }
 
 }  // namespace
@@ -167,16 +165,15 @@ int64_t AdamW::state_bytes() const {
 }
 
 void AdamW::set_steps(int64_t steps) {
-  require(steps >= 0, ErrorCode::invalid_argument, kAdamwOrigin, "steps must not be negative, got ",
-          steps);
+  require_argument(steps >= 0, kAdamwOrigin, "steps", " must not be negative, got ", steps);
   steps_ = steps;
 }
 
 void AdamW::step(double learning_rate, double grad_scale) {
-  require(std::isfinite(learning_rate) && learning_rate >= 0, ErrorCode::invalid_argument,
-          kAdamwOrigin, "the learning rate must be finite and not negative, got ", learning_rate);
-  require(std::isfinite(grad_scale), ErrorCode::invalid_argument, kAdamwOrigin,
-          "grad_scale must be finite, got ", grad_scale);
+  require_argument(std::isfinite(learning_rate) && learning_rate >= 0, kAdamwOrigin,
+                   "learning_rate", " must be finite and not negative, got ", learning_rate);
+  require_argument(std::isfinite(grad_scale), kAdamwOrigin, "grad_scale", " must be finite, got ",
+                   grad_scale);
   const UpdateRange range(context_, kAdamwOrigin);
   launch(context_, OpKernel::adamw, kAdamwOrigin,
          AdamWParams{state(), learning_rate, grad_scale, steps_ + 1});

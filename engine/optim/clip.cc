@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/optim/optimizer.h"
@@ -14,8 +15,8 @@ GradientNorm clip_global_norm(Context& context, const Tensor& gradients, double 
   check_compute_input(context, origin, "gradients", gradients);
   require(gradients.is_contiguous(), ErrorCode::invalid_argument, origin,
           "the gradients must be contiguous");
-  require(max_norm >= 0, ErrorCode::invalid_argument, origin,
-          "max_norm must be positive, or 0 for no clipping, got ", max_norm);
+  require_argument(max_norm >= 0, origin, "max_norm",
+                   " must be positive, or 0 for no clipping, got ", max_norm);
   const Tensor out = context.empty({1}, DType::f64);
   SumOfSquaresParams p{};
   p.dtype = gradients.dtype();

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
@@ -28,8 +29,8 @@ ClippedUpdate::ClippedUpdate(Context& context, AdamW& optimizer, const Schedule&
       max_norm_(max_norm),
       rates_(device_struct<LearningRates>(context)),
       record_(device_struct<UpdateRecord>(context)) {
-  require(max_norm >= 0, ErrorCode::invalid_argument, kClippedUpdateOrigin,
-          "max_norm must be positive, or 0 for no clipping, got ", max_norm);
+  require_argument(max_norm >= 0, kClippedUpdateOrigin, "max_norm",
+                   " must be positive, or 0 for no clipping, got ", max_norm);
 }
 
 void ClippedUpdate::prepare(int64_t earliest, int64_t latest) {

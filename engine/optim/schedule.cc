@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -16,23 +17,25 @@ constexpr const char* kScheduleOrigin = "schedule";
 
 Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
   const ScheduleKind kind = options.kind;
-  const auto check = [&](bool condition, const auto&... message) {
-    require(condition, ErrorCode::invalid_argument, kScheduleOrigin, message...);
+  // The fields have their names in the options of a run.
+  const auto check = [&](bool condition, const char* field, const auto&... reason) {
+    require_argument(condition, kScheduleOrigin, field, reason...);
   };
-  check(is_known(kind), "unknown kind ", static_cast<int>(kind));
-  check(std::isfinite(options.learning_rate) && options.learning_rate >= 0,
-        "the learning rate must be finite and not negative, got ", options.learning_rate);
-  check(options.warmup >= 0, "warmup must not be negative, got ", options.warmup);
+  check(is_known(kind), "schedule", " has the unknown kind ", static_cast<int>(kind));
+  check(std::isfinite(options.learning_rate) && options.learning_rate >= 0, "learning_rate",
+        " must be finite and not negative, got ", options.learning_rate);
+  check(options.warmup >= 0, "warmup", " must not be negative, got ", options.warmup);
   if (kind == ScheduleKind::inverse_sqrt || kind == ScheduleKind::noam)
-    check(options.warmup >= 1, enum_name(kind), " needs a warmup of at least 1 update");
+    check(options.warmup >= 1, "warmup", " must be at least 1 update for ", enum_name(kind));
   if (kind == ScheduleKind::noam)
-    check(options.width >= 1, "noam needs the width of the model, got ", options.width);
+    check(options.width >= 1, "schedule", " noam needs the width of the model, got ",
+          options.width);
   if (kind == ScheduleKind::linear || kind == ScheduleKind::cosine) {
-    check(options.total > options.warmup, enum_name(kind),
+    check(options.total > options.warmup, "schedule", " ", enum_name(kind),
           " needs a total number of updates above the warmup of ", options.warmup, ", got ",
           options.total);
-    check(std::isfinite(options.final_rate) && options.final_rate >= 0,
-          "the final rate must be finite and not negative, got ", options.final_rate);
+    check(std::isfinite(options.final_rate) && options.final_rate >= 0, "learning_rate",
+          " at the end must be finite and not negative, got ", options.final_rate);
   }
 }
 

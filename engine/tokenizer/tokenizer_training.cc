@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/library_thread.h"
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
@@ -201,14 +202,14 @@ void check_text(std::string_view text, std::string_view what) {
 
 void validate(const TokenizerTrainOptions& options) {
   const int least = kSpecialTokens + 1 + (options.byte_fallback ? kByteTokens : 0);
-  require(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
-          ErrorCode::invalid_argument, kTokenizerTrainingOrigin, "vocab_size is ",
-          options.vocab_size, ", it must lie between ", least, " and ", limits::kVocabulary);
-  require(options.character_coverage >= 0.98 && options.character_coverage <= 1.0,
-          ErrorCode::invalid_argument, kTokenizerTrainingOrigin, "character_coverage is ",
-          options.character_coverage, ", it must lie between 0.98 and 1");
-  require(options.max_sentences > 0, ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
-          "max_sentences is ", options.max_sentences, ", it must be positive");
+  require_argument(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
+                   kTokenizerTrainingOrigin, "vocabulary", " is ", options.vocab_size,
+                   ", it must lie between ", least, " and ", limits::kVocabulary);
+  require_argument(options.character_coverage >= 0.98 && options.character_coverage <= 1.0,
+                   kTokenizerTrainingOrigin, "character_coverage", " is ",
+                   options.character_coverage, ", it must lie between 0.98 and 1");
+  require_argument(options.max_sentences > 0, kTokenizerTrainingOrigin, "max_sentences", " is ",
+                   options.max_sentences, ", it must be positive");
 }
 
 Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
@@ -55,12 +56,12 @@ LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums&
       nodes_(nodes_by_rank(group.size, lanes_)) {
   for (int part = 0; part < kMostShardParts; ++part)
     shard_trees_.emplace_back(context, node_count(nodes_));
-  require(lanes_ >= group.size, ErrorCode::invalid_argument, kLaneSumsOrigin, "lanes is ", lanes_,
-          " and the group has ", group.size, " ranks: each needs a lane of its own");
+  require_argument(lanes_ >= group.size, kLaneSumsOrigin, "lanes", " is ", lanes_,
+                   " and the group has ", group.size, " ranks: each needs a lane of its own");
   const Tensor& gradient = parameters.flat_grad();
-  require(!rounds_ || gradient.dtype() == DType::f32, ErrorCode::invalid_argument, kLaneSumsOrigin,
-          "communication_dtype is bf16, and the gradients of this model are ",
-          dtype_name(gradient.dtype()), ": it is for float32 gradients");
+  require_argument(!rounds_ || gradient.dtype() == DType::f32, kLaneSumsOrigin,
+                   "communication_dtype", " is bf16, and the gradients of this model are ",
+                   dtype_name(gradient.dtype()), ": it is for float32 gradients");
   const size_t waiting = most_waiting(own_);
   for (size_t i = 0; i < waiting; ++i)
     buffers_.push_back({{},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/backend/meta/meta_backend.h"
+#include "engine/core/argument_error.h"
 #include "engine/models/teacher.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/trainer.h"
@@ -99,8 +100,8 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
   bucket_of(config, sizes);
-  require(options.memory_limit > 0, ErrorCode::invalid_argument, kMemoryPlanOrigin,
-          "batch_fit needs a memory_limit to fit a batch to");
+  require_argument(options.memory_limit > 0, kMemoryPlanOrigin, "batch_fit",
+                   " needs a memory limit to fit a batch to");
   const auto of = [&](int64_t sentences) {
     const auto share = [&](int64_t tokens) {
       return std::max(tokens > 0 ? sentences : 0,

@@ -1,5 +1,6 @@
 #include "engine/train/options.h"
 
+#include "engine/core/argument_error.h"
 #include "engine/train/train_options_fields.generated.h"
 
 namespace trafo {
@@ -8,26 +9,24 @@ namespace {
 constexpr const char* kOptionsOrigin = "train options";
 
 void check_option(const char* origin, const OptionField& field, const Period& period) {
-  require(period.value >= 0, ErrorCode::invalid_argument, origin, field.name,
-          " must be 0 (never) or above, got ", period.value);
-  require(period.unit == PeriodUnit::updates || period.unit == PeriodUnit::tokens ||
-              period.unit == PeriodUnit::epochs,
-          ErrorCode::invalid_argument, origin, field.name, " has the unknown unit ",
-          static_cast<int32_t>(period.unit));
+  require_argument(period.value >= 0, origin, field.name, " must be 0 (never) or above, got ",
+                   period.value);
+  require_argument(period.unit == PeriodUnit::updates || period.unit == PeriodUnit::tokens ||
+                       period.unit == PeriodUnit::epochs,
+                   origin, field.name, " has the unknown unit ", static_cast<int32_t>(period.unit));
 }
 
 void check_option(const char* origin, const OptionField& field,
                   const std::vector<std::string>& metrics) {
-  require(!metrics.empty(), ErrorCode::invalid_argument, origin, field.name,
-          " is empty, it lists one or more of ce-mean-words, bleu and chrf");
+  require_argument(!metrics.empty(), origin, field.name,
+                   " is empty, it lists one or more of ce-mean-words, bleu and chrf");
   for (size_t i = 0; i < metrics.size(); ++i) {
     const std::string& name = metrics[i];
-    require(name == "ce-mean-words" || name == "bleu" || name == "chrf",
-            ErrorCode::invalid_argument, origin, field.name, " has the unknown metric '", name,
-            "', known are ce-mean-words, bleu and chrf");
+    require_argument(name == "ce-mean-words" || name == "bleu" || name == "chrf", origin,
+                     field.name, " has the unknown metric '", name,
+                     "', known are ce-mean-words, bleu and chrf");
     for (size_t j = 0; j < i; ++j)
-      require(metrics[j] != name, ErrorCode::invalid_argument, origin, field.name, " names ", name,
-              " twice");
+      require_argument(metrics[j] != name, origin, field.name, " names ", name, " twice");
   }
 }
 
@@ -37,19 +36,19 @@ void validate(const TrainOptions& options) {
   for_each_field_of_training(options, [](const OptionField& field, const auto& value) {
     check_option(kOptionsOrigin, field, value);
   });
-  require(options.quantize_bits == 0 || options.quantize_bits == 4 || options.quantize_bits == 8,
-          ErrorCode::invalid_argument, kOptionsOrigin,
-          "quantize_bits must be 8, 4 or 0 (no quantization), got ", options.quantize_bits);
-  require(options.prune_end == 0 || options.prune_end >= options.prune_start,
-          ErrorCode::invalid_argument, kOptionsOrigin,
-          "prune_end must be 0 (prune_start) or at least prune_start, got ", options.prune_end,
-          " with prune_start ", options.prune_start);
+  require_argument(
+      options.quantize_bits == 0 || options.quantize_bits == 4 || options.quantize_bits == 8,
+      kOptionsOrigin, "quantize_bits", " must be 8, 4 or 0 (no quantization), got ",
+      options.quantize_bits);
+  require_argument(options.prune_end == 0 || options.prune_end >= options.prune_start,
+                   kOptionsOrigin, "prune_end",
+                   " must be 0 (where pruning starts) or at least that, got ", options.prune_end,
+                   " with a start at ", options.prune_start);
   Schedule{schedule_options(options, 1)};             // checks how they fit together
   constexpr int64_t kMostBatches = int64_t{1} << 20;  // of an update
-  require(options.lanes * options.gradient_accumulation <= kMostBatches,
-          ErrorCode::invalid_argument, kOptionsOrigin, "lanes times gradient_accumulation must be ",
-          "at most ", kMostBatches, ", got ", options.lanes, " times ",
-          options.gradient_accumulation);
+  require_argument(options.lanes * options.gradient_accumulation <= kMostBatches, kOptionsOrigin,
+                   "lanes", " times the batches that are accumulated must be ", "at most ",
+                   kMostBatches, ", got ", options.lanes, " times ", options.gradient_accumulation);
 }
 
 ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/models/model_io.h"
 #include "engine/train/prune_schedule.h"
 #include "engine/train/run_group.h"
@@ -18,8 +19,8 @@ static_assert(kInFlight < Trainer::kMaxInFlight);
 TrainingData checked(const Context& context, TrainingData data, const Model& model,
                      const TrainOptions& options, bool has_directory, const TrainingGroup& group) {
   validate(options);
-  require(options.average_last == 0 || has_directory, ErrorCode::invalid_argument, "training run",
-          "average_last needs a run directory, because it averages checkpoints");
+  require_argument(options.average_last == 0 || has_directory, "training run", "average_last",
+                   " needs a run directory, because it averages checkpoints");
   check_data(data, model.config(), options);
   check_teacher(data, model);
   if (group.has_peers()) compare_ranks(context, data, model, options, has_directory, group);
@@ -233,8 +234,8 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
 
 RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* cancel,
                             int64_t max_updates) {
-  require(max_updates >= 0, ErrorCode::invalid_argument, "training run",
-          "max_updates must be 0 (no limit) or above, got ", max_updates);
+  require_argument(max_updates >= 0, "training run", "max_updates",
+                   " must be 0 (no limit) or above, got ", max_updates);
   Session session = new_session(callback, cancel);
   if (!group_.has_peers()) return run(session, max_updates);
   try {

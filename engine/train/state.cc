@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/json.h"
 #include "engine/train/train_options_fields.generated.h"
 
@@ -226,7 +227,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
 void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
   const Json before = parse_json(saved.options, kStateOrigin, label);
   const Json now = parse_json(given.options, kStateOrigin, label);
-  std::string differences;
+  std::string differences, field;
   const auto add = [&](const std::string& text) {
     differences += (differences.empty() ? "" : "; ") + text;
   };
@@ -234,11 +235,14 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
     const SavedOption option = saved_option(key);
     const Json* found = before.find(key);
     const Json& old = found != nullptr ? *found : option.before_there_was;
-    if (old != value)
+    if (old != value) {
+      if (field.empty()) field = option.name;
       add(concat(option.name, " was ", old.dump(), " and is ", value.dump(), " now"));
+    }
   }
-  require(differences.empty(), ErrorCode::invalid_argument, kStateOrigin, label,
-          " cannot be continued with other options: ", differences);
+  require_argument(differences.empty(), kStateOrigin, field,
+                   differences.substr(std::min(field.size(), differences.size())), ": ", label,
+                   " cannot be continued with other options");
   check_groups(saved.groups, given.groups, label);
   require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kStateOrigin, label,
           " cannot be continued: the vocabulary has changed");

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/backend/tf32.h"
+#include "engine/core/argument_error.h"
 #include "engine/models/upload.h"
 #include "engine/nn/fp8_weights.h"
 #include "engine/train/device_step.h"
@@ -62,17 +63,21 @@ const TrainOptions& prepared(Context& context, ParameterStore& parameters,
                              const TrainOptions& options) {
   validate(options);
   if (options.tf32) {
-    require(context.device().kind == DeviceKind::cuda, ErrorCode::unsupported, kTrainerOrigin,
-            "tf32 is for CUDA; this would compute on the CPU");
-    require(parameters.dtype() == DType::f32, ErrorCode::invalid_argument, kTrainerOrigin,
-            "tf32 is for models in float32, this one computes in ", dtype_name(parameters.dtype()));
+    if (context.device().kind != DeviceKind::cuda)
+      throw ArgumentError(ErrorCode::unsupported, kTrainerOrigin, "tf32",
+                          " is for CUDA; this would compute on the CPU");
+    require_argument(parameters.dtype() == DType::f32, kTrainerOrigin, "tf32",
+                     " is for models in float32, this one computes in ",
+                     dtype_name(parameters.dtype()));
   }
   if (options.fp8) {
-    require(context.device().kind == DeviceKind::cuda, ErrorCode::unsupported, kTrainerOrigin,
-            "fp8 needs a CUDA device of compute capability 8.9 or newer; this would compute on the "
-            "CPU");
-    require(parameters.dtype() == DType::bf16, ErrorCode::invalid_argument, kTrainerOrigin,
-            "fp8 is for models in bfloat16, this one computes in ", dtype_name(parameters.dtype()));
+    if (context.device().kind != DeviceKind::cuda)
+      throw ArgumentError(ErrorCode::unsupported, kTrainerOrigin, "fp8",
+                          " needs a CUDA device of compute capability 8.9 or newer; this would "
+                          "compute on the CPU");
+    require_argument(parameters.dtype() == DType::bf16, kTrainerOrigin, "fp8",
+                     " is for models in bfloat16, this one computes in ",
+                     dtype_name(parameters.dtype()));
     ops::require_fp8_device(context, kTrainerOrigin);
   }
   require(!parameters.has_int8(), ErrorCode::unsupported, kTrainerOrigin,

@@ -1,6 +1,7 @@
 // Trainer: unstructured pruning on the way.
 #include <algorithm>
 
+#include "engine/core/argument_error.h"
 #include "engine/nn/sparsity.h"
 #include "engine/train/prune_schedule.h"
 #include "engine/train/trainer.h"
@@ -48,9 +49,9 @@ void Trainer::prepare_pruning() {
     const int64_t begin = parameters.offset(id);
     matrices.push_back({begin, begin + element_count(parameters.shape(id))});
   }
-  require(!matrices.empty(), ErrorCode::invalid_argument, kTrainerPruningOrigin,
-          options_.keep_zeros ? "keep_zeros" : "prune_sparsity",
-          ": every linear layer is frozen, there is no weight to prune");
+  require_argument(!matrices.empty(), kTrainerPruningOrigin,
+                   options_.keep_zeros ? "keep_zeros" : "prune_sparsity",
+                   ": every linear layer is frozen, there is no weight to prune");
   pruned_weights_.emplace(context_, optimizer_, matrices);
 }
 

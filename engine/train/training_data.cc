@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/status.h"
 #include "engine/data/text_pairs.h"
 #include "engine/models/model_io.h"
@@ -19,10 +20,10 @@ constexpr int32_t kAnyBatch = 1 << 28;
 void check_corpus(const PairSource& corpus, const char* name, const ModelConfig& config) {
   require(corpus.options().form == sequence_form(config), ErrorCode::invalid_argument,
           kTrainingDataOrigin, "the ", name, " corpus was prepared for another architecture");
-  require(corpus.options().max_length <= config.max_positions, ErrorCode::invalid_argument,
-          kTrainingDataOrigin, "max_length is ", corpus.options().max_length, " for the ", name,
-          " corpus, but the model has ", config.max_positions,
-          " positions: set max_length to that at most, or give the model more");
+  require_argument(corpus.options().max_length <= config.max_positions, kTrainingDataOrigin,
+                   "max_length", " is ", corpus.options().max_length, " for the ", name,
+                   " corpus, but the model has ", config.max_positions,
+                   " positions: set it to that at most, or give the model more");
 }
 
 }  // namespace
@@ -108,10 +109,9 @@ void check_teacher(const TrainingData& data, const Model& model) {
   if (!model.teacher()) return;
   const Model& teacher = *model.teacher()->model;
   const int64_t max_length = data.train->options().max_length;
-  require(max_length <= teacher.config().max_positions, ErrorCode::invalid_argument,
-          kTrainingDataOrigin, "max_length is ", max_length, ", but the teacher ",
-          teacher.origin().file, " has ", teacher.config().max_positions,
-          " positions: set max_length to that at most");
+  require_argument(max_length <= teacher.config().max_positions, kTrainingDataOrigin, "max_length",
+                   " is ", max_length, ", but the teacher ", teacher.origin().file, " has ",
+                   teacher.config().max_positions, " positions: set it to that at most");
   if (data.tokenizer) require_teacher_vocabulary(model, vocabulary_checksum(*data.tokenizer));
 }
 

@@ -148,7 +148,7 @@ def to_c(table):
 def from_c(table):
     lines = [f"{table.engine} trafo::capi::from_c(const Call& call, const {table.c}& c) {{"]
     for name in reserved(table).values():
-        lines.append(f"  call.reserved(c.{name});")
+        lines.append(f"  call.reserved(c.{name}, \"{name}\");")
     lines.append(f"  {table.engine} o;")
     for row in table.c_rows:
         if row.only == "bindings":
@@ -166,6 +166,33 @@ def from_c(table):
             value = f'to_layers(call, {value}, "{row.name}")'
         lines.append(f"  o.{engine_path(row)} = {value};")
     return lines + ["  return o;", "}"]
+
+
+def wrong_value(row):
+    """(lvalue, value that is refused), or None where every value is allowed."""
+    if row.enum or row.type == "dtype":
+        return row.name, "99"
+    if row.type == "layers":
+        return f"{row.name}[1]", "1"  # behind the 0 that ends the list
+    if row.type == "period":
+        return f"{row.name}.value", "-1"
+    values = {"int": "-1", "bytes": "-1", "real": "-1", "flag": "2", "metrics": "1 << 20", "metric": "1 << 20"}
+    return (row.name, values[row.type]) if row.type in values and not (row.range and row.range.text == "any") else None
+
+
+def wrong_options(tables):
+    """For tests/capi/c_api_fields.c: each option with a value that must be refused in its name."""
+    lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off"]
+    for table in tables:
+        lines += ["", f"#define WRONG_{table.c.upper()}(wrong) \\"]
+        for row in table.c_rows:
+            found = wrong_value(row)
+            if found:
+                lines.append(f'  wrong("{row.name}", {found[0]}, {found[1]}) \\')
+                if row.type == "real":
+                    lines.append(f'  wrong("{row.name}", {found[0]}, NAN) \\')
+        lines.append("  /* the end */")
+    return lines
 
 
 def source(schema):

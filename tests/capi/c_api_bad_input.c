@@ -161,7 +161,7 @@ static void test_shapes(void) {
   FAILS(trafo_tensor_new(context, TRAFO_FLOAT32, one, 9, NULL, 0, &tensor), TRAFO_INVALID_ARGUMENT,
         "rank");
   FAILS(trafo_tensor_new(context, 17, one, 1, NULL, 0, &tensor), TRAFO_INVALID_ARGUMENT,
-        "unknown dtype 17");
+        "dtype is unknown: 17");
   FAILS(trafo_tensor_new(context, TRAFO_FLOAT32, one, 1, &value, 3, &tensor), TRAFO_SHAPE_MISMATCH,
         "");
   CHECK(tensor == NULL);

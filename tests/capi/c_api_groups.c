@@ -147,7 +147,7 @@ void test_groups(void) {
         "not that of a local group");
   FAILS(trafo_group_id_new(7, id, sizeof id), TRAFO_INVALID_ARGUMENT,
         "TRAFO_TRANSPORT_TCP (3), got 7");
-  static const uint8_t token[] = "a token of the tests";
+  static const uint8_t token[] = "a0b1c2d3e4f5a6b7c8d9e0f1a2b3c4d5";
   uint8_t other[TRAFO_GROUP_ID_BYTES];
   OK(trafo_group_id_of_master("node:29400", 10, token, sizeof token, id, sizeof id));
   OK(trafo_group_id_of_master("node:29400", 10, token, sizeof token, other, sizeof other));
@@ -157,7 +157,7 @@ void test_groups(void) {
   FAILS(trafo_group_id_of_master("node", 4, token, sizeof token, id, sizeof id),
         TRAFO_INVALID_ARGUMENT, "HOST:PORT");
   FAILS(trafo_group_id_of_master("node:29400", 10, token, 3, id, sizeof id), TRAFO_INVALID_ARGUMENT,
-        "the token must have 16 to 4096 bytes, got 3");
+        "token must have 32 to 4096 bytes that nobody can guess, got 3");
   FAILS(trafo_group_id_of_master("node:29400", 10, NULL, 3, id, sizeof id), TRAFO_INVALID_ARGUMENT,
         "token is NULL");
   FAILS(trafo_group_id_of_master("node:29400", 10, token, sizeof token, id, 16),

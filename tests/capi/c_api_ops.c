@@ -55,7 +55,7 @@ static void test_elementwise(void) {
   const float half = 0.7071067812f;
   VALUES(out, 2, -0.5f * (1 - erff(half)), 1 + erff(2 * half));
   FAILS(trafo_op_activation(context, signs, 4, &out), TRAFO_INVALID_ARGUMENT,
-        "unknown activation 4");
+        "activation is unknown: 4");
   trafo_tensor_free(a);
   trafo_tensor_free(b);
   trafo_tensor_free(c);
@@ -144,7 +144,7 @@ static void test_pointwise(void) {
   OK(trafo_op_compare_number(context, x, 0, TRAFO_NOT_EQUAL, &mask));
   VALUES(as_floats(mask), 3, 1, 0, 1);
   FAILS(trafo_op_compare_number(context, x, 0, 6, &out), TRAFO_INVALID_ARGUMENT,
-        "unknown comparison 6");
+        "comparison is unknown: 6");
   FAILS(trafo_op_where(context, x, x, y, &out), TRAFO_DTYPE_MISMATCH, "mask must be int32");
   trafo_tensor* square = MATRIX(2, 2, 1, 2, 3, 4);
   OK(trafo_op_tril(context, square, 0, &out));
@@ -455,7 +455,7 @@ static void test_sequences(void) {
   trafo_tensor_free(soft);
   loss.reduction = 9;
   FAILS(trafo_op_cross_entropy(context, logits, labels, &loss, &out, NULL), TRAFO_INVALID_ARGUMENT,
-        "unknown reduction 9");
+        "reduction is unknown: 9");
   FAILS(trafo_op_cross_entropy(context, logits, wild, NULL, &out, NULL), TRAFO_INVALID_ARGUMENT,
         "");
   trafo_tensor *x = MATRIX(2, 2, 0, 0, 0, 0), *weight = MATRIX(3, 2, 1, 2, 3, 4, 5, 6);

@@ -175,7 +175,7 @@ void test_options(void) {
   FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "_init");
   options.struct_size = sizeof options;
   options.device = 7;
-  FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "unknown device 7");
+  FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "device is unknown: 7");
   options.device = TRAFO_DEVICE_CPU;
   options.threads = -1;
   FAILS(trafo_context_new(&options, &none), TRAFO_INVALID_ARGUMENT, "threads");

@@ -420,6 +420,7 @@ int main(void) {
   test_freezing();
   test_states_and_logits();
   test_groups();
+  test_fields();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
   printf("%d passed, %d failed\n", checks_passed, checks_failed);
   return checks_failed != 0;

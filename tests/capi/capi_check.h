@@ -59,6 +59,7 @@ void test_training(void);
 void test_bad_input(void);
 void test_dlpack(void);
 void test_groups(void);
+void test_fields(void);
 void test_callbacks(void);
 void test_edges(void);
 void test_freezing(void);

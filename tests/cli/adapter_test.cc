@@ -67,7 +67,8 @@ TEST_F(AdapterCli, RefusesByName) {
   expect_refused(run(small("no", "1u") + words_of("--lora-alpha 2")), "give --lora-rank");
   expect_refused(tune("no", "--lora-alpha 0"), "--lora-alpha");
   expect_refused(tune("no", "--freeze encoder.*"), "--lora-rank freezes");
-  expect_refused(tune("no", "--lora-targets query head"), "'head' in this model; it has query key");
+  expect_refused(tune("no", "--lora-targets query head"),
+                 "--lora-targets has 'head', which is not in this model; it has query key");
   expect_refused(run({"translate", "-m", "run", "--adapter", "nowhere"}), "no such directory");
   expect_refused(run({"translate", "-m", "run", "--adapter", "run"}), "adapter_config.json");
   expect_refused(run({"merge", "-m", "run", "-o", "no"}), "has no adapter");

@@ -142,7 +142,7 @@ TEST_F(Cli, OtherFormsOfTextAreNamed) {
 TEST_F(Cli, ConfigFileErrorsNameFileLineAndKey) {
   write_file(file("bad.yml"), "task: tiny\n\nlearn-rates: 0.1\n");
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "bad.yml"}),
-                 "bad.yml:3 unknown key 'learn-rates', the nearest known one is 'learn-rate'");
+                 "bad.yml:3 unknown key 'learn-rates', did you mean learn-rate?");
   write_file(file("bad.yml"), "seed: 1\nseed: 2\n");
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "bad.yml"}),
                  "bad.yml:2");
@@ -164,6 +164,45 @@ TEST_F(Cli, ConfigFileErrorsNameFileLineAndKey) {
   write_file(file("long.yml"), start + std::string((128 << 10) + 1 - start.size(), 'x'));
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--config", "long.yml"}),
                  "long.yml:1 the file has more than 131072 bytes");
+}
+
+// A key that Marian has gets the answer that its flag gets.
+TEST_F(Cli, ForeignKeysOfAConfigAreAnswered) {
+  size_t keys = 0;
+  for (const ForeignFlag& row : foreign_flags()) {
+    if (std::string_view(row.command) != "train") continue;
+    const std::string flags = row.flags;
+    const std::string first = flags.substr(0, flags.find(','));
+    if (!first.starts_with("--")) continue;
+    write_file(file("marian.yml"), first.substr(2) + ": 1\n");
+    expect_refused(run({"train", "--model", "never", "--config", "marian.yml"}),
+                   fmt::format("marian.yml:1 no key '{}': {}", first.substr(2), row.instead));
+    ++keys;
+  }
+  EXPECT_GT(keys, 60u);
+  write_file(file("marian.yml"), "quite-another-thing: 1\n");
+  const Outcome far = run({"train", "--model", "never", "--config", "marian.yml"});
+  expect_refused(far, "marian.yml:1 unknown key 'quite-another-thing'");
+  EXPECT_EQ(far.err.find("did you mean"), std::string::npos) << far.err;
+  expect_refused(run({"train", "--valid-script-path", "bleu.sh"}), "no script runs: --valid-metrics");
+  expect_refused(run({"train", "--no-restore-corpus"}), "continues in its corpus where it stopped");
+}
+
+// The library names its arguments; the program names the flags that set them.
+TEST_F(Cli, ErrorsOfTheLibraryNameFlags) {
+  const Arguments vocab{"vocab", "-t", "t.de", "-o", "never.spm"};
+  expect_refused(run(vocab + Arguments{"--character-coverage", "0.5"}),
+                 "error: --character-coverage is 0.5, it must lie between 0.98 and 1");
+  expect_refused(run(vocab + Arguments{"--dim-vocabs", "2"}), "error: --dim-vocabs is 2");
+  const Arguments train{"train", "--model", "never", "-t", "t.de", "t.en", "--device", "cpu"};
+  expect_refused(run(train + Arguments{"--lr-decay", "inv-sqrt", "--lr-warmup", "0"}),
+                 "error: --lr-warmup must be at least 1 update for inv-sqrt");
+  expect_refused(run(train + Arguments{"--prune-sparsity", "0.5", "--prune-start", "9",
+                                       "--prune-end", "8"}),
+                 "error: --prune-end must be 0 (where pruning starts) or at least that, got 8");
+  expect_refused(run(train + Arguments{"--dim-emb", "30", "--transformer-heads", "4"}),
+                 "error: --dim-emb 30 is not a multiple of the 4 heads");
+  EXPECT_FALSE(std::filesystem::exists(file("never")));
 }
 
 TEST_F(Cli, BadCorporaAreNamedByFileLineAndReason) {

@@ -1,5 +1,6 @@
 // export and import as their users meet them: a model goes out and comes back, and what cannot be
 // is one line that says why.
+#include <regex>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -74,6 +75,22 @@ TEST_F(InteropCli, AModelGoesOutAndComesBack) {
   EXPECT_EQ(lines_of(before.out).size(), 2u);
   EXPECT_EQ(run({"info", "start"}).exit_code, 0);
   expect_refused({"import", "--from", "marian", "-o", "start"}, "exists already", 2);
+}
+
+// What a stranger's run says of itself is text in the model card, and no link, picture or HTML.
+TEST_F(InteropCli, AForgedRunIsTextInTheModelCard) {
+  fs::copy(folder_->file("post"), folder_->file("forged"), fs::copy_options::recursive);
+  const std::string metrics = folder_->file("forged") + "/metrics.jsonl";
+  const std::string device = R"("[a](http://x) ![b](y) <i> &lt; | `c` *d* \u001b[2J www.x @e")";
+  write_file(metrics, std::regex_replace(read_file(metrics), std::regex("\"device\": ?\"[^\"]*\""),
+                                         "\"device\":" + device));
+  const Outcome out = run({"export", "-m", "forged", "--to", "hf-marian", "-o", "forged-out"});
+  EXPECT_EQ(out.exit_code, 0) << out.err;
+  const std::string card = read_file(folder_->file("forged-out") + "/README.md");
+  EXPECT_NE(card.find(R"(| device | \[a\]\(http\://x\) \!\[b\]\(y\) \<i\> \&lt; \| \`c\` \*d\* )"
+                      R"(\\u001B\[2J www\.x \@e |)"),
+            std::string::npos)
+      << card;
 }
 
 TEST_F(InteropCli, APreNormModelGoesOutAndComesBack) {

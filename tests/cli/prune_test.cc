@@ -58,7 +58,8 @@ TEST_F(PruneCli, WhatCannotBeIsOneLine) {
   for (const char* sparsity : {"1", "-0.1", "80", "nan"})
     expect_refused(prune(std::string("-o x --sparsity ") + sparsity),
                    "--sparsity must be at least 0 and below 1");
-  expect_refused(prune("-o x --sparsity 0.8 --pattern 2:4"), "has a sparsity of 0.5, got 0.8");
+  expect_refused(prune("-o x --sparsity 0.8 --pattern 2:4"),
+                 "--sparsity must be 0.5 with the pattern 2:4, got 0.8");
   expect_refused(prune("-o x --pattern 1:4"), "1:4");
   expect_refused(run(words_of("prune -m run -o x --sparsity 0.5 --score wanda")),
                  "--train-sets: --score wanda is measured on a sample");

@@ -346,8 +346,7 @@ TEST_F(TrainingCli, ADumpedConfigurationIsTheSameRun) {
 
   write_file(file("wrong.yml"), "train-sets: [t.de, t.en]\nexponential-smooting: 0.1\n");
   refused({"train", "--config", "wrong.yml", "--dump-config"},
-          "wrong.yml:2 unknown key 'exponential-smooting', the nearest known one is "
-          "'exponential-smoothing'");
+          "wrong.yml:2 unknown key 'exponential-smooting', did you mean exponential-smoothing?");
   refused(train("wrong", "1u") + Arguments{"--workspace=-500"}, "must not be below 0");
   refused(train("wrong", "1u") + Arguments{"--workspace", "some"}, "wants a size as 9500 (MiB)");
   refused(train("wrong", "1u") + Arguments{"--workspace", "900", "--memory-limit", "1GiB"},

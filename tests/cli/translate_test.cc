@@ -58,6 +58,17 @@ class Translate : public ::testing::Test {
 TemporaryFolder* Translate::folder_ = nullptr;
 std::string* Translate::german_ = nullptr;
 
+TEST_F(Translate, ErrorsOfTheLibraryNameFlags) {
+  const Outcome many = run({"--n-best", "7", "--beam-size", "2"}, *german_);
+  EXPECT_NE(many.exit_code, 0);
+  EXPECT_NE(many.err.find("error: --n-best must be 1 to the beam size, got 7"), std::string::npos)
+      << many.err;
+  const Outcome layer = run({"--alignment", "hard", "--alignment-layer", "9"}, *german_);
+  EXPECT_NE(layer.exit_code, 0);
+  EXPECT_NE(layer.err.find("error: --alignment-layer is 9, the model has"), std::string::npos)
+      << layer.err;
+}
+
 TEST_F(Translate, ALineComesOutBeforeTheNextIsWritten) {
   ASSERT_EQ(mkfifo(folder_->file("pipe").c_str(), 0600), 0);
   Running program(folder_->path(), {"translate", "--model", "run", "-i", "pipe", "-o", "out"});

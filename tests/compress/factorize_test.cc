@@ -613,8 +613,8 @@ TEST(Factorize, WhatCannotBeIsNamed) {
   };
   for (const double ratio : {1.0, -0.5, 80.0, std::numeric_limits<double>::quiet_NaN()})
     refused(w.options(0, ratio), "ratio must be above 0 and below 1");
-  refused(w.options(0), "one of rank and ratio is needed, both are 0");
-  refused(w.options(4, 0.5), "one of rank and ratio is needed, not both");
+  refused(w.options(0), "ratio or a rank is needed");
+  refused(w.options(4, 0.5), "ratio and a rank exclude each other");
   refused(w.options(-4), "rank must be at least 1");
   refused(w.options(4000), "rank 4000 is too high: no matrix is smaller");
   FactorizeOptions blind = w.options(4);

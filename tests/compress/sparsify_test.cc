@@ -185,11 +185,11 @@ TEST(Sparsify, WhatCannotBeIsNamed) {
   constexpr auto free = SparsityPattern::unstructured, two = SparsityPattern::two_of_four;
   for (const double sparsity : {1.0, -0.5, 80.0, std::numeric_limits<double>::quiet_NaN()})
     refused(with(sparsity, magnitude, free, nullptr), "sparsity must be at least 0 and below 1");
-  refused(with(0.8, magnitude, two, nullptr), "the pattern 2:4 has a sparsity of 0.5, got 0.8");
+  refused(with(0.8, magnitude, two, nullptr), "sparsity must be 0.5 with the pattern 2:4, got 0.8");
   refused(with(0.5, wanda, free, nullptr), "wanda needs calibration data");
   refused(with(0.5, wanda, free, other.get()), "another architecture");
-  refused(with(0.5, static_cast<PruneScore>(7), free, nullptr), "unknown score 7");
-  refused(with(0.5, magnitude, static_cast<SparsityPattern>(3), nullptr), "unknown pattern 3");
+  refused(with(0.5, static_cast<PruneScore>(7), free, nullptr), "score is unknown: 7");
+  refused(with(0.5, magnitude, static_cast<SparsityPattern>(3), nullptr), "pattern is unknown: 3");
 
   ModelConfig odd = sparse_form("lm");
   odd.ffn_width = 30;

@@ -43,9 +43,9 @@ inline constexpr const char* kNoRoom = "TRAFO_TEST_DEVICE is cuda, and there are
 
 inline constexpr GroupTimeouts kGenerous{.start = 60, .wait = 60};
 
-// The plugin of this build serves groups over TCP.
+// The plugin of this build serves groups over TCP, unless the environment names another one.
 inline GroupId tcp_group(const std::string& master = "127.0.0.1:0", const std::string& token = "") {
-  setenv("TRAFO_TCP_LIBRARY", TRAFO_TCP_FILE, 1);
+  setenv("TRAFO_TCP_LIBRARY", TRAFO_TCP_FILE, 0);
   return tcp_group_id(master, token);
 }
 

@@ -24,7 +24,6 @@ import ranks
 from ranks import fail
 
 PORT = 29400
-TOKEN = "a token of tests/dist/hosts.py"
 LAST, OPTIONS = 18, "--save-freq 6u --after 18u"
 LONG = "--save-freq 6u --after 100000u"
 SECONDS = 5  # of --rank-timeout and --join-timeout
@@ -75,7 +74,7 @@ class HostRuns(ranks.Runs):
         self.logs += 1
         return self.logs
 
-    def on_hosts(self, hosts, run, options, master=f"host0:{PORT}", token=TOKEN, first=0, nodes=None, ranks_each=1, vocabulary=True):
+    def on_hosts(self, hosts, run, options, master=f"host0:{PORT}", token=ranks.TOKEN, first=0, nodes=None, ranks_each=1, vocabulary=True):
         """A node on each host of `hosts`, with the ranks from `first`. Without `vocabulary` each trains its own."""
         starts = [(self.cluster[number], self.command(run, f"{options} --nodes {nodes or len(hosts)} --node-rank {rank} --master {master}"))
                   for rank, number in enumerate(hosts, first)]
@@ -247,7 +246,7 @@ def two_jobs(runs):
     wait_until_port_is_open(runs)
     calls = [  # what comes to the rank 0 that waits
         ("two jobs wait at one port", runs.on_hosts((0,), "second", late, nodes=2), f"cannot listen at host0, port {PORT}: Address already in use"),
-        ("a rank of another job", runs.on_hosts((2,), "second", late, first=1, nodes=2, token="the token of another job"), "has another token: it is of another job"),
+        ("a rank of another job", runs.on_hosts((2,), "second", late, first=1, nodes=2, token="0123456789abcdef" * 4), "has another token: it is of another job"),
         ("a rank of a larger job", runs.on_hosts((2,), "second", late, first=1, nodes=3), "rank 1 joins a group of 3, rank 0 one of 2"),
     ]
     for label, job, message in calls:

@@ -89,7 +89,7 @@ def run_pods(document, program, cluster, folder):
         return [program, *(word.replace("/data/run", f"{folder}/{run}").replace("/data/", f"{folder}/") for word in [*words[1:], *SHORT])]
 
     name = document["kind"]
-    clean = {key: value for key, value in os.environ.items() if key not in ranks.LAUNCHERS} | {"TRAFO_JOB_TOKEN": "a token of tests/dist/manifests.py"}
+    clean = {key: value for key, value in os.environ.items() if key not in ranks.LAUNCHERS} | {"TRAFO_JOB_TOKEN": ranks.TOKEN}
     each = list(pods(document))
     alone = [word for word in each[0][1]]
     for flag in ("--nodes", "--node-rank", "--master"):

@@ -22,12 +22,13 @@ struct JobResult {
 #define EXPECT_SAYS(result, part) EXPECT_TRUE((result).says(part)) << (result).said
 
 JobResult run_job(const std::string& name, int processes) {
-  // TRAFO_MPI_RANKS: another build of the program, of mutation tests. Of Open MPI: more processes
-  // than cores, also as root, as in a container.
+  // TRAFO_MPI_RANKS and TRAFO_MPI_LIBRARY: other builds of the program and of the plugin, of
+  // mutation tests. Of Open MPI: more processes than cores, also as root, as in a container.
   const std::string command =
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-      "OMPI_MCA_btl_vader_single_copy_mechanism=none TRAFO_MPI_LIBRARY=" TRAFO_MPI_FILE
-      " timeout 60 mpirun --oversubscribe --bind-to none -n " +
+      "OMPI_MCA_btl_vader_single_copy_mechanism=none "
+      "TRAFO_MPI_LIBRARY=\"${TRAFO_MPI_LIBRARY:-" TRAFO_MPI_FILE
+      "}\" timeout 60 mpirun --oversubscribe --bind-to none -n " +
       std::to_string(processes) + " \"${TRAFO_MPI_RANKS:-" MPI_RANKS "}\" \"" + name + "\" 2>&1";
   const auto start = std::chrono::steady_clock::now();
   JobResult result;

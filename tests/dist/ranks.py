@@ -16,6 +16,7 @@ import os
 import pathlib
 import random
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ import sys
 import tempfile
 import time
 
+TOKEN = secrets.token_hex(32)  # of all jobs of this process
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 MODEL = ("--enc-depth 1 --dec-depth 1 --dim-emb 32 --transformer-dim-ffn 64 --transformer-heads 2 --max-length 40 --mini-batch-words 200 "
@@ -119,7 +121,7 @@ class Runs:
             return subprocess.Popen(job, cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         size, port, environments = len(own), free_port(), []
         for rank in range(size):
-            environment = {**self.environment, "TRAFO_JOB_TOKEN": "a token of tests/dist/ranks.py"}
+            environment = {**self.environment, "TRAFO_JOB_TOKEN": TOKEN}
             if launcher == "torchrun":
                 environment |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
                                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -430,7 +432,9 @@ def refusals(runs):
         ({}, nodes + " --launcher mpi", "--nodes is instead of --launcher mpi"),
         ({}, "--master localhost:29400", "--master is for --nodes"),
         ({}, "--node-rank 1", "--nodes is missing"),
-        ({"TRAFO_JOB_TOKEN": "short"}, nodes, "the token must have 16 to 4096 bytes, got 5"),
+        ({"TRAFO_JOB_TOKEN": "short"}, nodes, "TRAFO_JOB_TOKEN must be at least 64 hexadecimal digits"),
+        ({"TRAFO_JOB_TOKEN": "a sentence that is as long as a secret of 64 digits, but guessable"}, nodes, "TRAFO_JOB_TOKEN must be at least 64 hexadecimal digits"),
+        ({"TRAFO_JOB_TOKEN": "0" * 64}, nodes, "token can be guessed"),
     ]
     for environment, options, message in cases:
         command = runs.command("refused", options)

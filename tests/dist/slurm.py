@@ -96,7 +96,7 @@ class Slurm:
 class SlurmRuns(ranks.Runs):
     def __init__(self, program, library, folder):
         super().__init__(program, library, folder)
-        self.environment |= {"SLURM_CONF": os.environ["SLURM_CONF"], "TRAFO_JOB_TOKEN": "a token of tests/dist/slurm.py"}
+        self.environment |= {"SLURM_CONF": os.environ["SLURM_CONF"], "TRAFO_JOB_TOKEN": ranks.TOKEN}
 
     def srun(self, tasks, run, options, launcher="slurm", srun=""):
         """A step of `tasks` tasks on both nodes."""

@@ -20,7 +20,7 @@ namespace {
 using namespace testing;
 
 constexpr GroupTimeouts kShortWait{.start = 60, .wait = 1};
-const std::string kTcpToken = "a token of the tests";
+const std::string kTcpToken = "00f1e2d3c4b5a6978877665544332211";
 
 // Where rank 0 of an id listens, which is in the id.
 uint16_t port_of_id(const GroupId& id) {
@@ -30,6 +30,12 @@ uint16_t port_of_id(const GroupId& id) {
 }
 tcp::Address address_of_id(const GroupId& id) {
   return tcp::resolve("127.0.0.1", port_of_id(id)).front();
+}
+
+Sha256 key_of_id(const GroupId& id) {
+  Sha256 key;
+  std::memcpy(key.data(), id.data() + 14, key.size());
+  return key;
 }
 
 std::optional<Error> error_of(const std::function<void()>& work) {
@@ -97,7 +103,11 @@ TEST(TcpGroup, RefusesWhatIsNoMaster) {
   expect_error(error_of([] { tcp_group(std::string(80, 'h') + ":1", kTcpToken); }),
                ErrorCode::invalid_argument, "may have 79 bytes, got 80");
   expect_error(error_of([] { tcp_group("node:1", "short"); }), ErrorCode::invalid_argument,
-               "the token must have 16 to 4096 bytes, got 5");
+               "token must have 32 to 4096 bytes that nobody can guess, got 5");
+  expect_error(error_of([] { tcp_group("node:1", kTcpToken.substr(1)); }),
+               ErrorCode::invalid_argument, "token must have 32 to 4096 bytes");
+  expect_error(error_of([] { tcp_group("node:1", std::string(64, '7') + "012345678"); }),
+               ErrorCode::invalid_argument, "token can be guessed: it has 9 different bytes");
   expect_error(error_of([] { tcp_group("node:0", kTcpToken); }), ErrorCode::invalid_argument,
                "the port must not be 0");
   expect_error(error_of([] { join_tcp_group(new_local_group(), 0, 1, {}); }),
@@ -277,18 +287,16 @@ TEST(TcpGroup, RefusesRanksThatDoNotFit) {
   // The same place, and another token.
   id = tcp_group();
   const GroupId other =
-      tcp_group("127.0.0.1:" + std::to_string(port_of_id(id)), "another token of the tests");
+      tcp_group("127.0.0.1:" + std::to_string(port_of_id(id)), "11f1e2d3c4b5a6978877665544332200");
   expect_error(error_of_guest(id, [&] { join_tcp_group(other, 1, 3, soon); }),
                ErrorCode::invalid_argument, "the rank that answers has another token");
   id = tcp_group();
   expect_error(error_of_guest(id,
                               [&] {
-                                Sha256 key;
-                                std::memcpy(key.data(), id.data() + 14, key.size());
                                 const auto deadline = tcp::after(10);
                                 const tcp::Socket socket =
                                     tcp::connect_to(address_of_id(id), deadline);
-                                tcp::call(socket, key, {1, 0, 3, 1, "0.0.7"}, deadline);
+                                tcp::call(socket, key_of_id(id), {1, 0, 3, 1, "0.0.7"}, deadline);
                               }),
                ErrorCode::version, "rank 1 has release 0.0.7, rank 0 has ");
 }
@@ -322,9 +330,9 @@ TEST(TcpGroup, StrangersDoNotDisturb) {
         tcp::Socket socket = tcp::connect_to(place, tcp::after(0.2));
         std::string noise(random() % 200, '\0');
         for (char& byte : noise) byte = static_cast<char>(random());
-        if (i % 3 == 1) noise = ("trafotcp" + std::string("\1\0\0\0", 4) + noise).substr(0, 40);
+        if (i % 3 == 1) noise = ("trafotcp" + std::string("\2\0\0\0", 4) + noise).substr(0, 40);
         if (i % 3 == 2)
-          noise = "trafotcp" + std::string("\1\0\0\0", 4) + std::string(32 + 46 + 32, 'x');
+          noise = "trafotcp" + std::string("\2\0\0\0", 4) + std::string(32 + 46 + 32, 'x');
         tcp::send_all(socket, noise, tcp::after(0.2));
         silent.push_back(std::move(socket));
         if (silent.size() > 200) silent.pop_front();  // more than there are places for callers
@@ -341,6 +349,95 @@ TEST(TcpGroup, StrangersDoNotDisturb) {
   EXPECT_FALSE(error) << (error ? error->what() : "");
 }
 
+// A stranger on a connection to rank 0: it speaks the protocol, and does not know the key.
+struct Stranger {
+  tcp::Socket socket;
+  std::string nonces = std::string(sizeof(Sha256), 'n');
+
+  explicit Stranger(const GroupId& id) : socket(tcp::connect_to(address_of_id(id), tcp::after(5))) {
+    send(opening() + nonces);
+    const std::string greeting = receive(opening().size() + sizeof(Sha256));
+    EXPECT_TRUE(greeting.starts_with(opening()));
+    nonces += greeting.substr(opening().size());
+  }
+  static std::string opening() { return "trafotcp" + std::string("\2\0\0\0", 4); }
+  void send(const std::string& bytes) const { tcp::send_all(socket, bytes, tcp::after(5)); }
+  std::string receive(size_t bytes) const { return tcp::receive_all(socket, bytes, tcp::after(5)); }
+  // Whether the host has hung up, after nothing more.
+  bool is_hung_up_on() const {
+    try {
+      tcp::receive_all(socket, 1, tcp::after(5));
+    } catch (const tcp::Transient& ended) {
+      return ended.reason == "it has closed the connection";
+    }
+    return false;
+  }
+};
+
+// With a proof of the host alone, a stranger could try tokens without asking anybody.
+TEST(TcpGroup, TheHostProvesNothingToACallerThatHasNotProvedTheToken) {
+  const GroupId id = tcp_group();
+  const std::jthread root(
+      [&] { error_of([&] { join_tcp_group(id, 0, 2, {.start = 8, .wait = 2}); }); });
+  const tcp::Hello hello{1, 0, 2, 1, "0.1.0"};
+  {
+    const Stranger stranger(id);
+    EXPECT_THROW(tcp::receive_all(stranger.socket, 1, tcp::after(0.5)), tcp::Transient);
+    Sha256 guess = key_of_id(id);
+    guess[31] ^= 1;
+    const std::string bytes = hello.bytes();
+    const Sha256 proof = hmac_sha256(guess, {"caller", stranger.nonces, bytes});
+    stranger.send(bytes + std::string(text_of(proof)));
+    EXPECT_EQ(stranger.receive(sizeof(Sha256)), std::string(sizeof(Sha256), '\0'));
+    EXPECT_TRUE(stranger.is_hung_up_on());
+  }
+  {  // the same with the key: the host proves it, too, and says why the release does not fit
+    const Stranger caller(id);
+    const std::string bytes = tcp::Hello{1, 0, 2, 1, "0.0.7"}.bytes();
+    const Sha256 key = key_of_id(id);
+    caller.send(bytes + std::string(text_of(hmac_sha256(key, {"caller", caller.nonces, bytes}))));
+    EXPECT_EQ(caller.receive(sizeof(Sha256)),
+              text_of(hmac_sha256(key, {"host", caller.nonces, bytes})));
+  }
+}
+
+// A rank of another job that answers at the address proves nothing.
+TEST(TcpGroup, ACallerTrustsNoHostWithoutTheToken) {
+  const tcp::Socket listener = tcp::listen_at("127.0.0.1", 0);
+  std::jthread host([&] {
+    tcp::Socket caller;
+    while (!caller.is_open()) {
+      caller = tcp::accept_from(listener);
+      sleep_for(0.01);
+    }
+    tcp::receive_all(caller, 12 + 32, tcp::after(5));
+    tcp::send_all(caller, Stranger::opening() + std::string(32, 'n'), tcp::after(5));
+    tcp::receive_all(caller, 46 + 32, tcp::after(5));
+    const std::string answer(8, '\0');  // OK, and no text
+    tcp::send_all(caller, std::string(32, 'p') + answer, tcp::after(5));
+  });
+  const tcp::Socket socket =
+      tcp::connect_to(tcp::resolve("127.0.0.1", tcp::port_of(listener)).front(), tcp::after(5));
+  expect_error(error_of([&] {
+                 tcp::call(socket, Sha256{1, 2, 3}, {1, 0, 2, 1, "0.1.0"}, tcp::after(5));
+               }),
+               ErrorCode::invalid_argument, "the rank that answers has another token");
+}
+
+TEST(TcpGroup, StrangersAreHungUpOnAtTheFirstWrongByte) {
+  const GroupId id = tcp_group();
+  const std::jthread root(
+      [&] { error_of([&] { join_tcp_group(id, 0, 2, {.start = 6, .wait = 2}); }); });
+  for (const std::string& begin :
+       {std::string("T"), std::string("trafotcq"), "trafotcp" + std::string("\1\0\0\0", 4)}) {
+    const tcp::Socket socket = tcp::connect_to(address_of_id(id), tcp::after(5));
+    tcp::send_all(socket, begin, tcp::after(1));
+    const auto before = std::chrono::steady_clock::now();
+    EXPECT_THROW(tcp::receive_all(socket, 1, tcp::after(5)), tcp::Transient) << begin;
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(4)) << begin;
+  }
+}
+
 // A rank that was started anew before all had come.
 TEST(TcpGroup, ARankMayComeAgainBeforeAllHaveJoined) {
   const GroupId id = tcp_group();
@@ -354,10 +451,9 @@ TEST(TcpGroup, ARankMayComeAgainBeforeAllHaveJoined) {
   };
   ranks.emplace_back([&] { join(0); });
   {  // the first life of rank 1 ends before the answer
-    Sha256 key;
-    std::memcpy(key.data(), id.data() + 14, key.size());
     const tcp::Socket socket = tcp::connect_to(address_of_id(id), tcp::after(5));
-    EXPECT_THROW(tcp::call(socket, key, {1, 0, 3, 1, "0.1.0"}, tcp::after(0.5)), tcp::Transient);
+    EXPECT_THROW(tcp::call(socket, key_of_id(id), {1, 0, 3, 1, "0.1.0"}, tcp::after(0.5)),
+                 tcp::Transient);
   }
   ranks.emplace_back([&] { join(1); });
   ranks.emplace_back([&] { join(2); });

@@ -7,10 +7,11 @@ here=$source/tests/install
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for component in library development; do
+for component in library development program; do
   "$cmake" --install "$build" --prefix "$work/first" --component "$component" >/dev/null
 done
 mv "$work/first" "$work/prefix"
+"$here/run_paths.py" installed "$work/prefix" || { echo "install_test: a run path" >&2; exit 1; }
 library_directory=$(dirname "$(find "$work/prefix" -name libtrafo.a)")
 
 runs() {  # runs PROGRAM shared|static

@@ -331,9 +331,9 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
   };
   refused("for decoder-lm", [](ModelConfig& c) { c.architecture = Architecture::encoder_decoder; });
   refused("goes without biases", [](ModelConfig& c) { c.biases = true; });
-  refused("the activation of ffn swiglu is silu",
+  refused("activation must be silu with the feed-forward swiglu",
           [](ModelConfig& c) { c.activation = Activation::relu; });
-  refused("not a multiple of the 3 kv_heads", [](ModelConfig& c) {
+  refused("kv_heads must divide the 4 heads, got 3", [](ModelConfig& c) {
     c.heads = 4;
     c.kv_heads = 3;
   });
@@ -343,8 +343,10 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
     c.positions = Positions::standard;
   });
   refused("heads of an even width", [](ModelConfig& c) { c.heads = 16; });
-  refused("are of an encoder, which a decoder", [](ModelConfig& c) { c.encoder_heads = 1; });
-  refused("are of an encoder, which a decoder", [](ModelConfig& c) { c.encoder_ffn_width = 8; });
+  refused("encoder_heads is of an encoder, which a decoder",
+          [](ModelConfig& c) { c.encoder_heads = 1; });
+  refused("encoder_ffn_width is of an encoder, which a decoder",
+          [](ModelConfig& c) { c.encoder_ffn_width = 8; });
   refused("heads of an even width", [](ModelConfig& c) { c.head_width = 7; });
   refused("are more than", [](ModelConfig& c) { c.head_width = 1 << 24; });
   refused("for models with biases 0", [](ModelConfig& c) {
@@ -352,7 +354,7 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
     c.biases = c.qkv_biases = true;
   });
   refused("rope_factor must be", [](ModelConfig& c) { c.rope_factor = 0.5; });
-  refused("rope_factor and rope_original_positions come with", [](ModelConfig& c) {
+  refused("rope_factor comes with", [](ModelConfig& c) {
     c.rope_factor = 2;
     c.positions = Positions::standard;
   });

@@ -157,7 +157,7 @@ TEST_F(QuantizeModel, WhatCannotBeIsNamed) {
   refused(ErrorCode::invalid_argument, "bits must be 8 or 4, got 5", wrong);
   wrong = options_;
   wrong.method = QuantizeMethod::gptq;
-  refused(ErrorCode::invalid_argument, "GPTQ is for 4 bits", wrong);
+  refused(ErrorCode::invalid_argument, "bits must be 4 with GPTQ", wrong);
   wrong.bits = 4;
   refused(ErrorCode::invalid_argument, "GPTQ needs calibration pairs", wrong);
   wrong = options_;

@@ -332,7 +332,7 @@ class Build:
 
     def compile(self, jobs):
         """Object -> its new path, of all that the copies are part of."""
-        commands = {name: each for name, each in relink.compile_commands().items() if "trafo_engine.dir" in name}
+        commands = {name: each for name, each in relink.compile_commands().items() if any(f"{target}.dir" in name for target in ("trafo_engine", "trafo_tcp", "trafo_mpi"))}
         numbered = {mutation.place: mutation for mutation in self.order}
         while True:
             copies = self.write()

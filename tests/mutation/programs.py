@@ -132,7 +132,9 @@ def run_entry(entry, folder, environment, seconds=SECONDS, cpu_seconds=0):
             command.append(f"--gtest_filter={pattern}")
     elif pattern:
         command.append(pattern)
-    done = run(command, dict(environment, LD_LIBRARY_PATH=str(folder), TRAFO_MPI_RANKS=str(folder / "tests/mpi_ranks")), seconds, cpu_seconds)
+    plugins = {f"TRAFO_{name.upper()}_LIBRARY": str(path) for name in ("tcp", "mpi") if (path := folder / f"libtrafo_{name}.so").is_file()}
+    done = run(command, dict(environment, LD_LIBRARY_PATH=str(folder), TRAFO_MPI_RANKS=str(folder / "tests/mpi_ranks"), **plugins),
+               seconds, cpu_seconds)
     if done.names_no_test():
         sys.exit(f"{entry} names no test")
     return done

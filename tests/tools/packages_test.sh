@@ -46,6 +46,8 @@ runs() { # runs PROGRAM...: it must print the version
 }
 runs "$work/root/usr/bin/translate-train" --version
 
+"$source/tests/install/run_paths.py" installed "$work/root" || fail "a run path of a .deb file"
+
 # A C program with the installed files, linked to the shared and to the static library.
 libraries=$work/root/usr/lib
 export PKG_CONFIG_PATH=$libraries/pkgconfig
@@ -65,6 +67,7 @@ tar -tvzf "$work/first"/*.tar.gz --numeric-owner --full-time | awk '$2 != "0/0" 
 tree=$(realpath "$work/tar"/*)
 [[ $(basename "$tree") == trafo-"$version"-linux-"$(uname -m)" ]] || fail "the tar's folder is $(basename "$tree")"
 runs "$tree/bin/translate-train" --version
+"$source/tests/install/run_paths.py" installed "$tree" || fail "a run path of the tar"
 while read -r name path; do
   case "$name" in
     libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libstdc++.so.* | libgcc_s.so.* | */ld-linux* | linux-vdso*) ;;
@@ -84,6 +87,7 @@ if [[ $bindings == --bindings ]]; then
     found=$(find "$work/cargo/debug/deps" -name 'link-*' -type f -perm -u+x -newer "$work/symbols" -exec readelf -d {} + | grep -c 'NEEDED.*libtrafo\.so\.0' || true)
     [[ $link/$found == static/0 || $link/$found == shared/1 ]] || fail "Rust's program asks for $found libtrafo.so with TRAFO_LINK=$link"
   done
+  "$source/tests/install/run_paths.py" build "$work/cargo" || fail "a run path of a program in Rust"
   refused() { # refused REASON SETTING...: cargo fails and says why
     local reason=$1
     shift

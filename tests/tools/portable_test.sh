@@ -15,6 +15,7 @@ scripts/portable-package.sh "$output" >"$work/log" || { tail -30 "$work/log"; fa
 (cd "$output" && sha256sum --quiet -c SHA256SUMS) || fail "SHA256SUMS does not fit"
 tar -xzf "$output"/trafo-*-glibc2.31.tar.gz -C "$work"
 tree=$(realpath "$work"/trafo-*)
+tests/install/run_paths.py installed "$tree" || fail "a run path"
 needed=$(readelf -d "$tree/bin/translate-train" "$tree"/lib/libtrafo.so.0 | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u)
 for name in $needed; do
   case $name in

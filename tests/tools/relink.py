@@ -12,11 +12,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
-# Programs that are linked again; the other programs take the library at run time.
+# What is linked again; the other programs take the libraries at run time.
 TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/dist_tests", "tests/save_faults"]
 MPI_PROGRAMS = ["tests/mpi_ranks"]  # what tests/dist/mpi_test.cc starts; builds without MPI have none
 TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "dist_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
            "process_test", "host_state", "cli_tests", "translate-train"]
+PLUGINS = ["libtrafo_tcp.so", "libtrafo_mpi.so"]  # builds without MPI have the first alone
 HAS_AVX2 = pathlib.Path("/proc/cpuinfo").exists() and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text()
 
 
@@ -35,7 +36,11 @@ def ninja(*arguments):
 def build_release(jobs, programs=(), wanted=TARGETS):
     # Each object is made of one file of the library, whatever the build was configured for.
     subprocess.run(["cmake", "-DTRAFO_UNITY_LIBRARY=OFF", str(RELEASE)], stdout=subprocess.DEVNULL, check=True)
-    subprocess.run(["ninja", "-C", str(RELEASE), "-j", str(jobs), *[each for each in TARGETS if each in wanted], "libtrafo.so", *programs], check=True)
+    subprocess.run(["ninja", "-C", str(RELEASE), "-j", str(jobs), *[each for each in TARGETS if each in wanted], "libtrafo.so", *plugins(), *programs], check=True)
+
+
+def plugins():
+    return [each for each in PLUGINS if subprocess.run(["ninja", "-C", str(RELEASE), "-t", "query", each], capture_output=True).returncode == 0]
 
 
 def files_of_objects():
@@ -100,6 +105,8 @@ def link_all(objects, folder, flags, compiler=None, programs=(), wanted=TARGETS)
     jobs = [each for each in MPI_PROGRAMS if "dist_tests" in wanted and (RELEASE / each).exists()]
     for target in [*tests, *jobs, *programs]:
         link(target, objects, folder, flags, compiler)
+    for plugin in plugins():  # beside the library, which opens them
+        link(plugin, objects, folder, flags, compiler)
     library = link((RELEASE / "libtrafo.so").resolve().name, objects, folder, flags, compiler)
     soname = folder / "libtrafo.so.0"
     soname.unlink(missing_ok=True)

@@ -362,7 +362,8 @@ TEST(Adapter, RefusesWhatCannotBe) {
   refused({17, 1, {}}, "rank must be 1 to 16");
   refused({4, 0, {}}, "alpha must be above 0");
   refused({4, NAN, {}}, "alpha must be above 0");
-  refused({4, 8, {"query"}}, "no target 'query' in this model; it has qkv output up down");
+  refused({4, 8, {"query"}},
+          "targets has 'query', which is not in this model; it has qkv output up down");
   EXPECT_FALSE(model->adapter());
   for (const auto& without : {remove_adapter, merge_adapter, unmerge_adapter})
     expect_error(ErrorCode::invalid_argument, "no adapter", [&] { without(*context, *model); });

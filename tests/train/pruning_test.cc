@@ -262,7 +262,7 @@ TEST(PruningOptions, WhatCannotBeIsNamed) {
   for (const double sparsity : {1.0, -0.1, 80.0, std::numeric_limits<double>::quiet_NaN()})
     refused(pruning_options(sparsity, 1, 0, 1), "prune_sparsity");
   refused(pruning_options(0.5, 0, 0, 1), "prune_start");
-  refused(pruning_options(0.5, 10, 9, 1), "prune_end must be 0 (prune_start) or at least");
+  refused(pruning_options(0.5, 10, 9, 1), "prune_end must be 0 (where pruning starts) or at least");
   refused(pruning_options(0.5, 1, 0, 0), "prune_every");
   model->parameters().set_trainable(*context, "encoder.*", false);
   model->parameters().set_trainable(*context, "decoder.*", false);

@@ -297,7 +297,7 @@ TEST(TiedLayersConfig, WhatCannotBeIsNamed) {
   });
   refused("encoder_tied_layers is of an encoder",
           [](ModelConfig& c) { c.architecture = Architecture::decoder_lm; });
-  refused("decoder_tied_layers is for stacks of up to 32 layers, decoder_layers is 33",
+  refused("decoder_tied_layers is for stacks of up to 32 layers, this one has 33",
           [](ModelConfig& c) {
             c.decoder_layers = 33;
             c.decoder_tied_layers.assign(33, 1);

@@ -44,6 +44,9 @@ type Error struct {
 	Code    Code
 	Origin  string // the op or function that refused
 	Message string // what was wrong and what would be right
+	// Field is the argument or option that was wrong, such as "width", by its name in C. The message
+	// begins with it. Empty: the error is of no single one.
+	Field string
 
 	causes []error
 }
@@ -67,6 +70,7 @@ func takeError(e *C.trafo_error) *Error {
 		Code:    Code(C.trafo_error_code(e)),
 		Origin:  C.GoString(C.trafo_error_origin(e)),
 		Message: C.GoString(C.trafo_error_message(e)),
+		Field:   C.GoString(C.trafo_error_field(e)),
 	}
 }
 

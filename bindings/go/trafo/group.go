@@ -44,10 +44,10 @@ func NewMPIGroup() (GroupID, error) {
 // NewTCPGroup names the group of the processes that meet at master, "HOST:PORT" or "[IPv6]:PORT", where
 // rank 0 listens. They train on the CPU, or with TransportNCCL on GPUs. Either every process makes the
 // id from the same master and token, or one makes it and gives its bytes to the others: they are a
-// secret. The token has 16 to 4096 bytes, and nobody can join without it; nil is a new random one. Port
-// 0, only with nil: this process takes a free one, and rank 0 must join in it. Traffic between ranks is
-// not encrypted. A host other than localhost, 127.* and ::1 lets all ranks listen at all addresses of
-// their hosts. It needs libtrafo_tcp.so.
+// secret. The token has 32 to 4096 bytes from a generator of random numbers, and nobody can join without
+// it; nil is a new random one. Port 0, only with nil: this process takes a free one, and rank 0 must join
+// in it. Traffic between ranks is not encrypted. A host other than localhost, 127.* and ::1 lets all ranks
+// listen at all addresses of their hosts. It needs libtrafo_tcp.so.
 func NewTCPGroup(master string, token []byte) (GroupID, error) {
 	var id GroupID
 	data, length := chars(master)

@@ -14,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "numbers are sent as they are in memory");
 
 constexpr std::string_view kMagic = "trafotcp";
-constexpr uint32_t kProtocol = 1;
+constexpr uint32_t kProtocol = 2;
 constexpr size_t kKeyBytes = sizeof(Sha256);
 constexpr size_t kOpening = 8 + sizeof kProtocol;
 constexpr size_t kGreetingBytes = kOpening + kKeyBytes;
@@ -50,6 +50,14 @@ std::string opening() {
   return std::string(kMagic) + raw(kProtocol);
 }
 
+constexpr std::string_view kCaller = "caller", kHost = "host";
+
+// That `side` knows the key.
+Sha256 proof(const Sha256& key, std::string_view side, const std::string& nonces,
+             const std::string& hello) {
+  return hmac_sha256(key, {side, nonces, hello});
+}
+
 std::string answer_bytes(ErrorCode code, std::string_view text) {
   return raw(static_cast<uint32_t>(code)) + raw(static_cast<uint32_t>(text.size())) +
          std::string(text);
@@ -81,16 +89,16 @@ std::string call(const Socket& socket, const Sha256& key, const Hello& hello,
   const std::string begin = receive_all(socket, kMagic.size(), deadline);
   require(begin == kMagic, ErrorCode::invalid_argument, kTcpOrigin,
           "another program has that port: what answers is no rank of a group");
-  const std::string greeting =
-      begin + receive_all(socket, kGreetingBytes + kKeyBytes - begin.size(), deadline);
+  const std::string greeting = begin + receive_all(socket, kGreetingBytes - begin.size(), deadline);
   require(greeting.starts_with(opening()), ErrorCode::version, kTcpOrigin,
           "the rank that answers is of another release");
-  const std::string nonces = std::string(text_of(nonce)) + greeting.substr(kOpening, kKeyBytes);
-  require(are_equal(code_at(greeting, kGreetingBytes), hmac_sha256(key, {"host", nonces})),
+  const std::string nonces = std::string(text_of(nonce)) + greeting.substr(kOpening);
+  const std::string own = hello.bytes();
+  send_all(socket, own + std::string(text_of(proof(key, kCaller, nonces, own))), deadline);
+  require(are_equal(code_at(receive_all(socket, kKeyBytes, deadline), 0),
+                    proof(key, kHost, nonces, own)),
           ErrorCode::invalid_argument, kTcpOrigin,
           "the rank that answers has another token: it is of another job");
-  const std::string own = hello.bytes();
-  send_all(socket, own + std::string(text_of(hmac_sha256(key, {"caller", nonces, own}))), deadline);
   const std::string head = receive_all(socket, 2 * sizeof(uint32_t), deadline);
   const auto code = number_at<uint32_t>(head, 0), bytes = number_at<uint32_t>(head, 4);
   require(code <= static_cast<uint32_t>(ErrorCode::peer_lost) && bytes <= kMostAnswerBytes,
@@ -155,26 +163,29 @@ Host::Progress Host::advance(Pending& caller, std::vector<Guest>& guests) {
   if (count == 0) return Progress::is_stranger;
   if (count < 0) return errno == EAGAIN || errno == EINTR ? Progress::waits : Progress::is_stranger;
   caller.received.append(part, static_cast<size_t>(count));
+  if (!caller.greeted) {
+    const size_t known = std::min(caller.received.size(), kOpening);
+    if (!opening().starts_with(std::string_view(caller.received).substr(0, known)))
+      return Progress::is_stranger;
+  }
   if (caller.received.size() < wanted) return Progress::waits;
   const std::string bytes(caller.received.data(), caller.received.size());
   caller.received.clear();
   // A new connection has room for what is sent here, so nobody is waited for.
   const auto now = Clock::now();
   if (!caller.greeted) {
-    if (!bytes.starts_with(opening())) return Progress::is_stranger;
     const Sha256 nonce = random_bytes();
     caller.nonces = bytes.substr(kOpening) + std::string(text_of(nonce));
     caller.greeted = true;
-    send_all(caller.socket,
-             opening() + std::string(text_of(nonce)) +
-                 std::string(text_of(hmac_sha256(key_, {"host", caller.nonces}))),
-             now);
+    send_all(caller.socket, opening() + std::string(text_of(nonce)), now);
     return Progress::waits;
   }
   const std::string hello_bytes = bytes.substr(0, kHelloBytes);
-  if (!are_equal(code_at(bytes, kHelloBytes),
-                 hmac_sha256(key_, {"caller", caller.nonces, hello_bytes})))
-    return Progress::is_stranger;
+  const bool knows_key =
+      are_equal(code_at(bytes, kHelloBytes), proof(key_, kCaller, caller.nonces, hello_bytes));
+  send_all(caller.socket,
+           text_of(knows_key ? proof(key_, kHost, caller.nonces, hello_bytes) : Sha256{}), now);
+  if (!knows_key) return Progress::is_stranger;
   const Hello hello = Hello::of_bytes(hello_bytes);
   if (const std::optional<Error> why = why_not(hello, guests)) {
     send_all(caller.socket, answer_bytes(why->code(), why->message()), now);

@@ -1,11 +1,13 @@
 // How two ranks find out that they are of one job. Both know a key and prove it to each other:
 //
 //   caller -> host    magic, version, a nonce
-//   host -> caller    magic, version, a nonce, HMAC(key, "host", both nonces)
+//   host -> caller    magic, version, a nonce
 //   caller -> host    a hello, HMAC(key, "caller", both nonces, the hello)
-//   host -> caller    a code and a text or a table
+//   host -> caller    HMAC(key, "host", both nonces, the hello), or zeros: the caller has another
+//   key host -> caller    a code and a text or a table
 //
-// The key itself is never sent. What follows is neither encrypted nor authenticated.
+// The caller proves the key first: whoever connects learns nothing that a key could be guessed
+// with. The key itself is never sent. What follows is neither encrypted nor authenticated.
 #pragma once
 
 #include <string>

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/checks.h"
@@ -218,8 +219,8 @@ Largest top_k_of(Context& context, const Tensor& x, int64_t k, int dim) {
   const OpRange range(context, kOp, x);
   check_values(context, kOp, "x", x);
   const int d = checked_dim(kOp, dim, x.rank());
-  require(k >= 1 && k <= x.shape()[d], ErrorCode::invalid_argument, kOp, "k must be 1 to ",
-          x.shape()[d], ", the size of dimension ", d, "; got ", k);
+  require_argument(k >= 1 && k <= x.shape()[d], kOp, "k", " must be 1 to ", x.shape()[d],
+                   ", the size of dimension ", d, "; got ", k);
   const Tensor ids = largest(context, kOp, x, d, k, false);
   return {gathered(context, kOp, x, d, ids), ids};
 }

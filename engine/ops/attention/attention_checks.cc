@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/host_ints.h"
@@ -38,13 +39,14 @@ void check_length(std::string_view op, const char* name, int64_t given, int64_t 
 void check_attention_inputs(const Context& context, std::string_view op,
                             const ops::AttentionInput& q, const ops::AttentionInput& k,
                             const ops::AttentionInput& v, const ops::AttentionOptions& options) {
-  require(options.heads >= 1 && options.head_dim >= 1, ErrorCode::invalid_argument, op,
-          "heads and head_dim must be at least 1, got ", options.heads, " and ", options.head_dim);
-  require(options.kv_heads >= 0 && options.heads % options.key_heads() == 0,
-          ErrorCode::invalid_argument, op,
-          "kv_heads must be 0 or a divisor of heads = ", options.heads, ", got ", options.kv_heads);
-  require(std::isfinite(options.scale), ErrorCode::invalid_argument, op,
-          "scale must be finite, or 0 for 1 / sqrt(head_dim)");
+  require_argument(options.heads >= 1 && options.head_dim >= 1, op, "heads",
+                   " and head_dim must be at least 1, got ", options.heads, " and ",
+                   options.head_dim);
+  require_argument(options.kv_heads >= 0 && options.heads % options.key_heads() == 0, op,
+                   "kv_heads", " must be 0 or a divisor of heads = ", options.heads, ", got ",
+                   options.kv_heads);
+  require_argument(std::isfinite(options.scale), op, "scale",
+                   " must be finite, or 0 for 1 / sqrt(head_dim)");
   const int64_t kv_columns = checked_mul(options.key_heads(), options.head_dim, op);
   check_columns(context, op, q, "q", checked_mul(options.heads, options.head_dim, op));
   check_columns(context, op, k, "k", kv_columns);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/checks.h"
@@ -86,16 +87,16 @@ double checked_weight_sum(const Context& context, const char* op, int64_t classe
 LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int64_t classes,
                              DType dtype, const Tensor& labels,
                              const ops::CrossEntropyOptions& options) {
-  require(options.label_smoothing >= 0 && options.label_smoothing < 1, ErrorCode::invalid_argument,
-          op, "label_smoothing must be at least 0 and below 1, got ", options.label_smoothing);
+  require_argument(options.label_smoothing >= 0 && options.label_smoothing < 1, op,
+                   "label_smoothing", " must be at least 0 and below 1, got ",
+                   options.label_smoothing);
   require(options.reduction == Reduction::none || options.reduction == Reduction::sum ||
               options.reduction == Reduction::mean,
           ErrorCode::invalid_argument, op, "unknown reduction ",
           static_cast<int32_t>(options.reduction));
-  require(
+  require_argument(
       std::isfinite(options.scale) && (options.scale == 1 || options.reduction != Reduction::none),
-      ErrorCode::invalid_argument, op, "scale must be finite, and 1 without a reduction, got ",
-      options.scale);
+      op, "scale", " must be finite, and 1 without a reduction, got ", options.scale);
   check_input(context, op, "labels", labels);
   require(labels.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, "the labels must be int32, ",
           "got ", dtype_name(labels.dtype()));

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/checks.h"
@@ -156,13 +157,13 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
   check_input(context, kEmbeddingOp, "ids", ids);
   check_dropout(options.dropout, kEmbeddingOp);
   const bool positioned = options.position_table.defined();
-  require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kEmbeddingOp,
-          "positions and position_table go together: one of them is missing");
+  require_argument(positioned == options.positions.defined(), kEmbeddingOp, "positions",
+                   " and position_table go together: one of them is missing");
   const Tensor ids_flat = contiguous(context, ids);
   validate_indices(context, ids_flat, table.dim(0), "id", options.indices_validated);
-  require(options.padding_id >= -1 && options.padding_id < table.dim(0),
-          ErrorCode::invalid_argument, kEmbeddingOp, "padding_id ", options.padding_id,
-          " is neither -1 nor one of 0 to ", table.dim(0) - 1);
+  require_argument(options.padding_id >= -1 && options.padding_id < table.dim(0), kEmbeddingOp,
+                   "padding_id", " ", options.padding_id, " is neither -1 nor one of 0 to ",
+                   table.dim(0) - 1);
   EmbeddingOptions flat = options;
   if (positioned) {
     check_table(context, options.position_table, "position table");

@@ -4,6 +4,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_kernel.h"
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/view/view.h"
 
@@ -76,8 +77,8 @@ Tensor int8_embedding(Context& context, const Tensor& ids, const Int8Matrix& tab
   const Tensor tokens_of = contiguous(context, ids);
   check_indices(context, kOp, "id", tokens_of, table.rows());
   const bool positioned = options.position_table.defined();
-  require(positioned == options.positions.defined(), ErrorCode::invalid_argument, kOp,
-          "positions and position_table go together: one of them is missing");
+  require_argument(positioned == options.positions.defined(), kOp, "positions",
+                   " and position_table go together: one of them is missing");
   Tensor positions, position_table;
   if (positioned) {
     check_float(context, kOp, "position table", options.position_table);

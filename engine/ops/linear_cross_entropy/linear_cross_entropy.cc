@@ -4,6 +4,7 @@
 #include <array>
 #include <type_traits>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/cross_entropy/loss_inputs.h"
 #include "engine/ops/fp8/fp8.h"
@@ -93,8 +94,8 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
           "class weights with label smoothing need all logits at once: use linear and "
           "cross_entropy");
   if (options.teacher) check_teacher(context, x, weight, *options.teacher, options.loss);
-  require(options.chunk_bytes.value_or(1) >= 1, ErrorCode::invalid_argument, kLinearCrossEntropyOp,
-          "chunk_bytes must be at least 1, got ", options.chunk_bytes.value_or(1));
+  require_argument(options.chunk_bytes.value_or(1) >= 1, kLinearCrossEntropyOp, "chunk_bytes",
+                   " must be at least 1, got ", options.chunk_bytes.value_or(1));
   if (!options.fp8_weight) return;
   require(context.fused_kernels(), ErrorCode::unsupported, kLinearCrossEntropyOp,
           "the reference path has no FP8");

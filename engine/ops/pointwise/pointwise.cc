@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/activation/activation.h"
 #include "engine/ops/binary/broadcast.h"
 #include "engine/ops/checks.h"
@@ -178,8 +179,7 @@ Tensor power(Context& context, const Tensor& x, double exponent) {
   return unary(context, "power", PointwiseKind::power, x, exponent);
 }
 Tensor clamp(Context& context, const Tensor& x, double low, double high) {
-  require(low <= high, ErrorCode::invalid_argument, "clamp", "low must be at most high, got ", low,
-          " and ", high);
+  require_argument(low <= high, "clamp", "low", " must be at most high, got ", low, " and ", high);
   return unary(context, "clamp", PointwiseKind::clamp, x, low, high);
 }
 

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <vector>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/host_ints.h"
 #include "engine/ops/op_kernel.h"
@@ -24,17 +25,17 @@ void check(const Context& context, const Tensor& x, const Tensor& positions,
   check_input(context, kRotaryOp, "positions", positions);
   require(positions.dtype() == DType::i32, ErrorCode::dtype_mismatch, kRotaryOp,
           "positions must be int32, they are ", dtype_name(positions.dtype()));
-  require(o.head_dim >= 2 && o.head_dim % 2 == 0, ErrorCode::invalid_argument, kRotaryOp,
-          "head_dim must be even and at least 2, got ", o.head_dim);
-  require(o.heads >= 1 && o.kv_heads >= 0, ErrorCode::invalid_argument, kRotaryOp,
-          "heads must be at least 1 and kv_heads at least 0, got ", o.heads, " and ", o.kv_heads);
+  require_argument(o.head_dim >= 2 && o.head_dim % 2 == 0, kRotaryOp, "head_dim",
+                   " must be even and at least 2, got ", o.head_dim);
+  require_argument(o.heads >= 1 && o.kv_heads >= 0, kRotaryOp, "heads",
+                   " must be at least 1 and kv_heads at least 0, got ", o.heads, " and ",
+                   o.kv_heads);
   const RotaryAngles& a = o.angles;
-  require(std::isfinite(a.theta) && a.theta > 0, ErrorCode::invalid_argument, kRotaryOp,
-          "theta must be above 0, got ", a.theta);
-  require(std::isfinite(a.factor) && a.factor >= 1 && a.original_positions >= 0,
-          ErrorCode::invalid_argument, kRotaryOp,
-          "factor must be at least 1 and original_positions at least 0, got ", a.factor, " and ",
-          a.original_positions);
+  require_argument(std::isfinite(a.theta) && a.theta > 0, kRotaryOp, "theta",
+                   " must be above 0, got ", a.theta);
+  require_argument(std::isfinite(a.factor) && a.factor >= 1 && a.original_positions >= 0, kRotaryOp,
+                   "factor", " must be at least 1 and original_positions at least 0, got ",
+                   a.factor, " and ", a.original_positions);
   require(a.low_turns >= 0 && a.low_turns < a.high_turns && std::isfinite(a.high_turns),
           ErrorCode::invalid_argument, kRotaryOp, "low_turns must be 0 to below high_turns, got ",
           a.low_turns, " and ", a.high_turns);

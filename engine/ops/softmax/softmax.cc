@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/masks/masks.h"
 #include "engine/ops/op_kernel.h"
@@ -31,14 +32,14 @@ void check(const Context& context, const Tensor& x, const SoftmaxOptions& option
   require(x.rank() >= 1 && x.rank() <= 4, ErrorCode::shape_mismatch, kSoftmaxOp,
           "x must be [batch, heads, queries, keys] or have fewer dimensions, its shape is ",
           x.shape().str());
-  require(std::isfinite(options.scale), ErrorCode::invalid_argument, kSoftmaxOp,
-          "scale must be finite, got ", options.scale);
+  require_argument(std::isfinite(options.scale), kSoftmaxOp, "scale", " must be finite, got ",
+                   options.scale);
   const Tensor& mask = options.padding_mask;
   if (!mask.defined()) return;
   const SoftmaxShape shape = shape_of(x);
-  require(mask.device() == context.device(), ErrorCode::invalid_argument, kSoftmaxOp,
-          "padding_mask is on ", device_name(mask.device()), ", the context computes on ",
-          device_name(context.device()));
+  require_argument(mask.device() == context.device(), kSoftmaxOp, "padding_mask", " is on ",
+                   device_name(mask.device()), ", the context computes on ",
+                   device_name(context.device()));
   require(mask.dtype() == DType::i32, ErrorCode::dtype_mismatch, kSoftmaxOp,
           "padding_mask must be int32, it is ", dtype_name(mask.dtype()));
   require(mask.rank() == 2 && mask.dim(0) == shape.batch && mask.dim(1) == shape.keys,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
@@ -27,9 +28,8 @@ TopK top_k(Context& context, const Tensor& logits, int64_t k, std::span<const in
             kMaxBannedClasses, " classes can be banned");
     params.banned[params.banned_count++] = id;
   }
-  require(k >= 1 && k <= classes - params.banned_count, ErrorCode::invalid_argument, kOp,
-          "k must be 1 to ", classes - params.banned_count,
-          ", the classes that may be chosen; got ", k);
+  require_argument(k >= 1 && k <= classes - params.banned_count, kOp, "k", " must be 1 to ",
+                   classes - params.banned_count, ", the classes that may be chosen; got ", k);
 
   const Tensor x = contiguous(context, logits);
   TopK out{context.empty({x.dim(0), k}, stat_dtype(x.dtype())),

@@ -238,8 +238,8 @@ ARRAYS = {
                            "good": "must(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, @_v, sizeof @_v)); @ = @_v;",
                            "bends": [("bad memory", "refused", "@_v[0] ^= 1;")]},
     "trafo_group_id_of_master.id": {"store": "uint8_t @[TRAFO_GROUP_ID_BYTES]", "good": "@ = @_v;"},
-    "trafo_group_id_of_master.token": {"good": "@ = (const uint8_t *)\"a token of the tests\";", "bends": [
-        ("zero", "refused", "a->token_length = 0;"), ("overflow", "refused", "a->token_length = 15;")]},
+    "trafo_group_id_of_master.token": {"good": "@ = (const uint8_t *)\"a0b1c2d3e4f5a6b7c8d9e0f1a2b3c4d5\";", "bends": [
+        ("zero", "refused", "a->token_length = 0;"), ("overflow", "refused", "a->token_length = 31;")]},
     "trafo_group_id_of_master.master": {"good": "@ = \"127.0.0.1:29400\";", "bends": [
         ("NUL or not UTF-8", "refused", "@ = \"a\\0:1\\xff\"; a->master_length = 5;"),
         ("zero", "refused", "@ = \"\"; a->master_length = 0;")]},
@@ -283,7 +283,7 @@ VALUES = {
     "reference_sets": "1",
     "run_directory_length": "0", "trafo_model_load_run.run_directory_length": "strlen(a->run_directory)", "which": "TRAFO_RUN_LAST",
     "trafo_corpus_hold_out.count": "1",
-    "transport": "TRAFO_TRANSPORT_LOCAL", "id_bytes": "TRAFO_GROUP_ID_BYTES", "reason_length": "3", "master_length": "15", "token_length": "20",
+    "transport": "TRAFO_TRANSPORT_LOCAL", "id_bytes": "TRAFO_GROUP_ID_BYTES", "reason_length": "3", "master_length": "15", "token_length": "32",
 }
 
 

@@ -161,6 +161,10 @@ unsafe extern "C" {
     pub fn trafo_error_origin(error: *const trafo_error) -> *const ::core::ffi::c_char;
 }
 unsafe extern "C" {
+    #[doc = " The argument of the function, or the member of its struct of options, that was wrong, such as \"width\". The message begins with it, so a\n program can put its own name of it there. \"\": the error is of no single one, or for NULL. Borrowed from the error. since 0.1"]
+    pub fn trafo_error_field(error: *const trafo_error) -> *const ::core::ffi::c_char;
+}
+unsafe extern "C" {
     #[doc = " The name of a code, such as \"SHAPE_MISMATCH\"; \"UNKNOWN\" for other numbers. Static storage. since 0.1"]
     pub fn trafo_error_code_name(code: i32) -> *const ::core::ffi::c_char;
 }
@@ -3998,7 +4002,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The name of a group of processes that meet at `master`, \"HOST:PORT\" or \"[IPv6]:PORT\" of at most 79 bytes of HOST, where rank 0 listens.\n Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.\n token: a secret of 16 to 4096 bytes. A process that does not know it cannot join. NULL and 0: a new random one, which is in the id.\n PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.\n HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0\n at PORT, the others at free ports. Traffic between ranks is not encrypted. The ranks of a group trust each other.\n The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.\n INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;\n TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1"]
+    #[doc = " The name of a group of processes that meet at `master`, \"HOST:PORT\" or \"[IPv6]:PORT\" of at most 79 bytes of HOST, where rank 0 listens.\n Either every process makes the id from the same master and token, or one makes it and gives its bytes to the others, by any means.\n token: a secret of 32 to 4096 bytes from a generator of random numbers (openssl rand -hex 32). Who can guess it can join; bytes of which\n fewer than 10 differ are refused. NULL and 0: a new random one, which is in the id.\n PORT 0, only without a token: this process takes a free port at once and keeps it until rank 0 joins, which must be in this process.\n HOST localhost, 127.* or ::1: nobody listens for other hosts. Any other HOST: all ranks listen at all addresses of their hosts, rank 0\n at PORT, the others at free ports. Traffic between ranks is not encrypted. The ranks of a group trust each other.\n The id is for TRAFO_TRANSPORT_TCP, and for TRAFO_TRANSPORT_NCCL, which exchanges over NCCL and all else over TCP.\n INVALID_ARGUMENT: no such master or token. UNSUPPORTED: PORT 0, and libtrafo_tcp.so was not found (the message names the files;\n TRAFO_TCP_LIBRARY in the environment names another one). IO: there is no free port. since 0.1"]
     pub fn trafo_group_id_of_master(
         master: *const ::core::ffi::c_char,
         master_length: usize,

@@ -122,6 +122,7 @@ pub struct Error {
     code: ErrorCode,
     origin: String,
     message: String,
+    field: String,
     source: Option<Source>,
 }
 
@@ -139,7 +140,13 @@ impl Eq for Error {}
 impl Error {
     /// An error of the caller's own, for instance out of a checkpointed region.
     pub fn new(code: ErrorCode, origin: impl Into<String>, message: impl Into<String>) -> Self {
-        Error { code, origin: origin.into(), message: message.into(), source: None }
+        Error {
+            code,
+            origin: origin.into(),
+            message: message.into(),
+            field: String::new(),
+            source: None,
+        }
     }
     /// Notes an error of the program's own code, a closure's or a stream's, that caused this one.
     pub(crate) fn caused_by(mut self, source: Source) -> Self {
@@ -157,6 +164,11 @@ impl Error {
     /// The op or function that refused.
     pub fn origin(&self) -> &str {
         &self.origin
+    }
+    /// The argument or option that was wrong, such as `"width"`, by its name in C. The message begins with it. `None`: the
+    /// error is of no single one.
+    pub fn field(&self) -> Option<&str> {
+        (!self.field.is_empty()).then_some(self.field.as_str())
     }
 }
 
@@ -200,6 +212,7 @@ pub(crate) fn check(error: *mut sys::trafo_error) -> Result<()> {
         let result = Error {
             code: sys::trafo_error_code(error).into(),
             origin: text(sys::trafo_error_origin(error)),
+            field: text(sys::trafo_error_field(error)),
             message: text(sys::trafo_error_message(error)),
             source: None,
         };

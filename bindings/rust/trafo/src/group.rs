@@ -40,7 +40,8 @@ impl GroupId {
     /// train on the CPU, or with [`over_nccl`](GroupId::over_nccl) on GPUs.
     ///
     /// Either every process makes the id from the same master and token, or one makes it and gives its
-    /// [`bytes`](GroupId::bytes) to the others. The token is a secret of 16 to 4096 bytes, without which nobody can join;
+    /// [`bytes`](GroupId::bytes) to the others. The token is a secret of 32 to 4096 bytes of a
+    /// generator of random numbers, without which nobody can join;
     /// `None` is a new random one. Port 0, only with `None`: this process takes a free one, and rank 0 must join in it.
     /// Traffic between ranks is not encrypted. A host other than `localhost`, `127.*` and `::1` lets all ranks listen at
     /// all addresses of their hosts. Needs `libtrafo_tcp.so`.

@@ -220,7 +220,7 @@ fn a_factorized_model_is_trained_and_made_again_from_its_file() -> trafo::Result
     };
     for (options, text) in [
         (FactorizeOptions::ratio(1.0), "ratio must be above 0 and below 1"),
-        (FactorizeOptions::rank(0), "one of rank and ratio is needed"),
+        (FactorizeOptions::rank(0), "ratio or a rank is needed"),
         (FactorizeOptions::rank(1 << 40), "no matrix is smaller"),
     ] {
         let error = refused(&mut model, options);
