@@ -19,6 +19,7 @@ BeamSearch::BeamSearch(const DecodeOptions& options, int64_t max_steps)
 }
 
 double BeamSearch::normalised(double log_probability) const {
+  if (steps_ == 0) return 0;  // nothing was generated
   return log_probability / std::pow(static_cast<double>(steps_), length_penalty_);
 }
 
@@ -62,6 +63,11 @@ void BeamSearch::advance(std::vector<Candidate>& candidates) {
     ++rank;
     if (rank >= beam_ && static_cast<int64_t>(next.size()) >= beam_) break;
   }
+  if (next.empty() && finished_.empty()) {  // no token may follow: the hypotheses end as they are
+    --steps_;
+    done_ = true;
+    return;
+  }
   live_ = std::move(next);
   done_ = settled() || live_.empty() || steps_ >= max_steps_;
 }
@@ -76,12 +82,13 @@ bool BeamSearch::settled() const {
 
 std::vector<Hypothesis> BeamSearch::results() const {
   std::vector<Hypothesis> results = finished_;
+  if (steps_ >= max_steps_ || finished_.empty())
+    for (const Live& each : live_)
+      results.push_back({each.tokens, normalised(each.log_probability), each.log_probability, false,
+                         each.word_scores});
+  // Equal scores: finished before unfinished, then in the order of the search.
   std::stable_sort(results.begin(), results.end(),
                    [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
-  if (results.empty() && !live_.empty())
-    results.push_back({live_[0].tokens, normalised(live_[0].log_probability),
-                       live_[0].log_probability, false, live_[0].word_scores});
-  if (results.empty()) results.emplace_back();  // nothing but eos has a probability
   if (static_cast<int64_t>(results.size()) > n_best_) results.resize(static_cast<size_t>(n_best_));
   return results;
 }

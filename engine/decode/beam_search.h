@@ -6,7 +6,10 @@
 // Each step ranks the expansions of all live hypotheses by log-probability. Expansions with eos
 // among the first `beam` are finished hypotheses; the first `beam` of the others are the new live
 // ones. The search ends at the maximum length, or when `beam` hypotheses are finished and no live
-// one has a better score than the best of them. n_best does not change the search.
+// one has a better score than the best of them. At the maximum length, live hypotheses are ranked
+// with the finished ones by the same score, as in Marian and CTranslate2: otherwise a wide beam,
+// which finishes some short and improbable hypotheses, would lose the good ones that need more
+// room. n_best does not change the search.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +44,8 @@ class BeamSearch {
   // One step. `candidates` has, for each live hypothesis, eos and the `beam` best other tokens, or
   // all tokens if there are fewer. The call reorders it.
   void advance(std::vector<Candidate>& candidates);
-  // The n_best finished hypotheses, best first. If none is finished, the best live one.
+  // The n_best hypotheses, best first: finished ones and, at the maximum length, live ones. If
+  // nothing is finished and no live hypothesis can be expanded, the live ones. At least one.
   std::vector<Hypothesis> results() const;
 
  private:

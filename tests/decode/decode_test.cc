@@ -93,9 +93,10 @@ std::vector<Hypothesis> naive_search(Context& context, const Model& model,
     }
     settled = finished.size() >= beam &&
               (live.empty() || best_finished() >= live[0].log_probability / length);
-    if (step == max_steps && finished.empty())
-      finished.push_back(
-          {live[0].tokens, live[0].log_probability / length, live[0].log_probability, false});
+    if (step == max_steps)
+      for (const Item& item : live)
+        finished.push_back(
+            {item.tokens, item.log_probability / length, item.log_probability, false});
   }
   std::stable_sort(finished.begin(), finished.end(),
                    [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
@@ -207,14 +208,15 @@ TEST_P(Decode, EqualsANaiveSearch) {
   EXPECT_GT(lengths.size(), 2u);  // else the test would show little
 }
 
-// Every translation of at most `max_steps` tokens, best first; log-probabilities by score().
+// Every hypothesis of at most `max_steps` tokens, best first: those that end, and those that are
+// cut off at `max_steps`. Log-probabilities by score().
 std::vector<Hypothesis> all_translations(Context& context, const Model& model,
                                          const std::vector<int32_t>& source, int64_t max_steps,
                                          double penalty) {
   std::vector<SentencePair> pairs = {{source, {kEos}}};
   for (size_t i = 0; i < pairs.size(); ++i) {
     const std::vector<int32_t> target = pairs[i].target;
-    if (static_cast<int64_t>(target.size()) == max_steps) continue;
+    if (static_cast<int64_t>(target.size()) > max_steps) continue;
     for (int32_t token = 4; token < model.config().vocabulary; ++token) {
       pairs.push_back({source, target});
       pairs.back().target.insert(pairs.back().target.end() - 1, token);
@@ -225,9 +227,11 @@ std::vector<Hypothesis> all_translations(Context& context, const Model& model,
   for (size_t i = 0; i < pairs.size(); ++i) {
     EXPECT_EQ(scores[i].tokens, static_cast<int64_t>(pairs[i].target.size()));
     std::vector<int32_t> tokens(pairs[i].target.begin(), pairs[i].target.end() - 1);
-    const double length = static_cast<double>(pairs[i].target.size());
-    all.push_back({tokens, scores[i].log_probability / std::pow(length, penalty),
-                   scores[i].log_probability, true});
+    const bool finished = static_cast<int64_t>(pairs[i].target.size()) <= max_steps;
+    const double log_probability =
+        scores[i].log_probability - (finished ? 0 : scores[i].word_scores.back());
+    const double length = static_cast<double>(pairs[i].target.size() - (finished ? 0 : 1));
+    all.push_back({tokens, log_probability / std::pow(length, penalty), log_probability, finished});
   }
   std::sort(all.begin(), all.end(),
             [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
@@ -251,7 +255,7 @@ TEST_P(Decode, AHugeBeamIsExhaustiveSearch) {
   options.beam = 200;  // more than there are hypotheses
   options.max_length_factor = 0;
   options.max_length_extra = 4;
-  options.n_best = 1 + 3 + 9 + 27;
+  options.n_best = 1 + 3 + 9 + 27 + 81;
   const Translations found = translate_tokens(*context_, *model, sources, options);
   Translations expected;
   for (const auto& source : sources)
@@ -262,6 +266,7 @@ TEST_P(Decode, AHugeBeamIsExhaustiveSearch) {
 
 TEST_P(Decode, ScoresOfTranslationsAreTheirForwardProbabilities) {
   const auto model = random_model(*context_, config(), 31, DType::f32);
+  set_output_bias(*context_, *model, kEos, 2);  // most hypotheses end
   const Sentences sources = random_sentences(12, 9, 13, 6);
   const Translations found = translate_tokens(*context_, *model, sources);
   std::vector<SentencePair> pairs;

@@ -237,15 +237,88 @@ TEST(BeamSearch, EqualCandidatesGoByHypothesisThenToken) {
   EXPECT_EQ(search.live()[2].parent, 2);
 }
 
-TEST(BeamSearch, AFinishedHypothesisBeatsABetterUnfinishedOne) {
+TEST(BeamSearch, UnfinishedHypothesesCompeteAtTheMaximumLength) {
+  DecodeOptions options;
+  options.beam = options.n_best = 3;
+  options.word_scores = true;
+  BeamSearch search(options, 2);
+  auto first = candidates({{-1, 0, 5}, {-3, 0, kEos}, {-2, 0, 6}, {-4, 0, 7}});
+  search.advance(first);  // eos, which is poor, is finished
+  EXPECT_FALSE(search.done());
+  auto second = candidates({{-1.5, 0, 8}, {-5, 0, kEos}, {-4.5, 1, 8}, {-2.5, 1, kEos}});
+  search.advance(second);
+  EXPECT_TRUE(search.done());
+  const auto results = search.results();
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[0].tokens, (std::vector<int32_t>{5, 8}));
+  EXPECT_FALSE(results[0].finished);
+  EXPECT_EQ(results[0].score, -0.75);
+  EXPECT_EQ(results[0].word_scores, (std::vector<double>{-1, -0.5}));
+  EXPECT_EQ(results[1].tokens, (std::vector<int32_t>{6}));
+  EXPECT_TRUE(results[1].finished);
+  EXPECT_EQ(results[1].score, -1.25);
+  EXPECT_EQ(results[2].tokens, (std::vector<int32_t>{6, 8}));
+  EXPECT_FALSE(results[2].finished);
+}
+
+TEST(BeamSearch, UnfinishedHypothesesDoNotCompeteBeforeTheMaximumLength) {
+  DecodeOptions options;
+  options.beam = options.n_best = 2;
+  BeamSearch search(options, 10);
+  auto first = candidates({{-1, 0, kEos}, {-2, 0, 5}, {-3, 0, 6}});
+  search.advance(first);
+  auto second = candidates({{-2.5, 0, kEos}, {-2.6, 0, 7}, {-4, 1, 7}});
+  search.advance(second);
+  ASSERT_TRUE(search.done());
+  const auto results = search.results();
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_TRUE(results[0].tokens.empty());
+  EXPECT_EQ(results[1].tokens, (std::vector<int32_t>{5}));
+  EXPECT_TRUE(results[1].finished);
+}
+
+TEST(BeamSearch, EqualScoresAtTheMaximumLengthGoToTheFinishedHypothesis) {
   DecodeOptions options;
   options.beam = 2;
   BeamSearch search(options, 1);
-  auto only = candidates({{-1, 0, 5}, {-2, 0, kEos}, {-3, 0, 6}});
+  auto only = candidates({{-1, 0, kEos}, {-1, 0, 5}, {-3, 0, 6}});
   search.advance(only);
-  EXPECT_TRUE(search.done());
-  EXPECT_TRUE(search.results()[0].tokens.empty());
   EXPECT_TRUE(search.results()[0].finished);
+}
+
+// A beam of 1 follows the most probable token, so at the limit the best of the last step counts.
+TEST(BeamSearch, ABeamOfOneIsGreedyAtTheMaximumLength) {
+  DecodeOptions options;
+  options.beam = 1;
+  BeamSearch search(options, 1);
+  auto only = candidates({{-2, 0, kEos}, {-1, 0, 5}});
+  search.advance(only);
+  ASSERT_TRUE(search.done());
+  EXPECT_EQ(search.results()[0].tokens, (std::vector<int32_t>{5}));
+}
+
+TEST(BeamSearch, HypothesesThatNoTokenMayFollowEndUnfinished) {
+  DecodeOptions options;
+  options.beam = options.n_best = 2;
+  options.min_length = 5;
+  BeamSearch search(options, 10);
+  auto first = candidates({{-1, 0, 5}, {-2, 0, 6}});
+  search.advance(first);
+  auto second = candidates({{-3, 0, kEos}});  // too early
+  search.advance(second);
+  ASSERT_TRUE(search.done());
+  const auto results = search.results();
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0].tokens, (std::vector<int32_t>{5}));
+  EXPECT_EQ(results[0].score, -1);
+  EXPECT_FALSE(results[0].finished);
+
+  BeamSearch nothing(options, 10);
+  auto none = candidates({});
+  nothing.advance(none);
+  ASSERT_TRUE(nothing.done());
+  EXPECT_EQ(nothing.results().size(), 1u);
+  EXPECT_EQ(nothing.results()[0].score, 0);
 }
 
 TEST(BeamSearch, EndsWhenNothingIsLeft) {
