@@ -58,6 +58,7 @@ void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
   json["padding_side"] = "left";  // the translation follows the end of the source
   json["add_bos_token"] = false;
   json["add_eos_token"] = true;
+  json["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
   const auto name = [&](const char* key, int32_t id) {
     if (id >= 0) json[key] = tokenizer.token(id);
   };

@@ -19,6 +19,8 @@ void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
 // As write_llama_files(), with a quantization_config in config.json unless it is null.
 void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
                        const std::filesystem::path& directory, const Json& quantization);
+// The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
+ModelConfig read_llama_config(const std::filesystem::path& file);
 // The eos_token_id of a configuration, a number or a list; empty if it has none. CORRUPT_FILE,
 // naming the key, unless it is integers; negative ones are none.
 std::vector<int32_t> read_end_ids(const ConfigReader& config);

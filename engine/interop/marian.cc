@@ -50,6 +50,7 @@ void check_marian(const MarianForm& form, const ModelConfig& config) {
   refuse_pruned_heads(form.name, config);
   if (config.norm_epsilon != kEpsilon)
     cannot_express(form.name, concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
+  allow_settings(form.name, config, {"activation", "pre_norm", "output_bias", "encoder_ffn_width"});
 }
 
 Json marian_config(const MarianForm& form, const ModelConfig& config, const Tokenizer& tokenizer,
@@ -357,11 +358,9 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
     if (!weights.has(name)) continue;
     const auto [file, info] = weights.at(name);
     const std::vector<int64_t> wanted{config.max_positions, config.width};
-    const bool known =
-        info->foreign == "F16" || (info->foreign.empty() && is_floating(info->dtype));
-    const bool fits = info->shape == wanted && known;
-    require(fits, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name, " is no table of ",
-            config.max_positions, " positions of the width ", config.width);
+    require_weight_type(*file, *info);
+    require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
+            " is no table of ", config.max_positions, " positions of the width ", config.width);
     const std::vector<float> values = read_floats(*file, *info);
     const Tensor table =
         sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32);
@@ -392,6 +391,7 @@ void write_marian_config(const MarianForm& form, const ModelConfig& config,
   tokens["separate_vocabs"] = false;
   tokens["model_max_length"] = config.max_positions;
   tokens["clean_up_tokenization_spaces"] = false;
+  tokens["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
   write_json(directory / "config.json", marian_config(form, config, tokenizer, pad));
   write_json(directory / "generation_config.json", generation_json(config, tokenizer, pad));
   write_json(directory / "tokenizer_config.json", tokens);
