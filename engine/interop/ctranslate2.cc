@@ -269,10 +269,9 @@ Json ctranslate2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
   if (config.has_encoder()) {
     json["add_source_bos"] = false;
     json["add_source_eos"] = true;
-    json["decoder_start_token"] = tokenizer.token(tokenizer.bos_id());
+    json["decoder_start_token"] = tokenizer.token(tokenizer.special_tokens().start());
   }
-  json["bos_token"] =
-      tokenizer.token(tokenizer.bos_id() < 0 ? tokenizer.eos_id() : tokenizer.bos_id());
+  json["bos_token"] = tokenizer.token(tokenizer.special_tokens().start());
   json["eos_token"] = tokenizer.token(tokenizer.eos_id());
   json["unk_token"] = tokenizer.token(tokenizer.unk_id());
   json["layer_norm_epsilon"] = config.norm_epsilon;
@@ -427,8 +426,6 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, Export
   const ModelConfig& config = host.config();
   check_ctranslate2(config, weights);
   const bool lm = !config.has_encoder();
-  require(lm || tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
-          "the tokenizer has no <s>, from which the decoder starts");
   Json::List subwords;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
   write_json(directory / "config.json", ctranslate2_config(config, tokenizer));

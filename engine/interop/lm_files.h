@@ -9,8 +9,10 @@ namespace trafo::interop {
 
 // Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the tokenizer lacks become eos.
 void put_special_ids(const Tokenizer& tokenizer, Json& json);
-// Writes generation_config.json: the longest translation, and the tokens that decoding here never
-// generates as suppressed ones.
+// The tokens that decoding here never generates.
+Json never_generated(const Tokenizer& tokenizer);
+// Writes generation_config.json: the longest translation, and never_generated() as suppressed
+// tokens.
 void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
                       const std::filesystem::path& directory);
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer.

@@ -46,8 +46,19 @@ void check_encoded(const sentencepiece::util::Status& status) {
 std::string read_file(const std::filesystem::path& file) {
   const std::string name = file.string();
   std::error_code error;
-  require(!std::filesystem::is_directory(file, error), ErrorCode::invalid_argument,
-          kTokenizerOrigin, name, ": is a directory");
+  const auto status = std::filesystem::status(file, error);
+  require(!std::filesystem::is_directory(status), ErrorCode::invalid_argument, kTokenizerOrigin,
+          name, ": is a directory");
+  require(!std::filesystem::is_character_file(status) && !std::filesystem::is_block_file(status) &&
+              !std::filesystem::is_socket(status),
+          ErrorCode::invalid_argument, kTokenizerOrigin, name, ": is no regular file and no pipe");
+  const auto check_size = [&](uint64_t bytes) {
+    require(bytes <= limits::kTokenizerBytes, ErrorCode::corrupt_file, kTokenizerOrigin, name,
+            ": not a usable SentencePiece model: it has more than ", limits::kTokenizerBytes,
+            " bytes");
+  };
+  if (std::filesystem::is_regular_file(status))
+    if (const auto size = std::filesystem::file_size(file, error); !error) check_size(size);
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
   if (!stream.is_open()) fail_to_open(kTokenizerOrigin, name, errno);
@@ -56,8 +67,7 @@ std::string read_file(const std::filesystem::path& file) {
   do {
     stream.read(buffer, sizeof buffer);
     bytes.append(buffer, static_cast<size_t>(stream.gcount()));
-    require(bytes.size() <= static_cast<size_t>(INT32_MAX), ErrorCode::corrupt_file,
-            kTokenizerOrigin, name, ": not a usable SentencePiece model: it is over 2 GiB");
+    check_size(bytes.size());
   } while (stream.good());
   require(stream.eof(), ErrorCode::io, kTokenizerOrigin, name,
           ": cannot be read: ", std::strerror(errno));

@@ -5,6 +5,7 @@
 #include <map>
 #include <regex>
 
+#include "engine/decode/translator.h"
 #include "engine/interop/spm_subwords.h"
 #include "engine/tokenizer/character_map_entries.h"
 #include "engine/tokenizer/spm_fields.h"
@@ -380,13 +381,16 @@ TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
   json = json_of(exported_with(no_bos, Architecture::decoder_lm, ExportFormat::ctranslate2, "ct") /
                  "config.json");
   EXPECT_EQ(json["bos_token"], "</s>");
-  // A decoder that starts from <s> needs one.
-  for (const ExportFormat format : {ExportFormat::hf_marian, ExportFormat::ctranslate2}) {
-    const auto model = model_of(config_of(Architecture::encoder_decoder, false));
-    expect_error(ErrorCode::invalid_argument, "the tokenizer has no <s>",
-                 [&] { export_model(*context_, *model, no_bos, format, path("refused")); });
-    EXPECT_FALSE(fs::exists(path("refused")));
-  }
+  // A decoder starts from it, too.
+  json = json_of(exported_with(no_bos, Architecture::encoder_decoder, ExportFormat::hf_marian,
+                               "no-bos-marian") /
+                 "generation_config.json");
+  EXPECT_EQ(json["decoder_start_token_id"], no_bos.eos_id());
+  EXPECT_EQ(json["suppress_tokens"], Json::array({no_bos.unk_id(), no_bos.pad_id()}));
+  json = json_of(exported_with(no_bos, Architecture::encoder_decoder, ExportFormat::ctranslate2,
+                               "no-bos-ct2") /
+                 "config.json");
+  EXPECT_EQ(json["decoder_start_token"], "</s>");
 
   // As GPT-2 itself has it: one subword that begins and ends a text.
   const Tokenizer one =
@@ -420,6 +424,65 @@ TEST_F(InteropTokenizerTest, ADirectoryWithoutATokenizerSaysSo) {
   const ImportedModel imported = import_model(*context_, path("bare"));
   EXPECT_FALSE(imported.tokenizer.has_value());
   EXPECT_TRUE(contains(imported.note, "there is no tokenizer.model")) << imported.note;
+}
+
+// As Marian trains its vocabularies: </s> is 0, <unk> is 1, and there is no <s> and no <pad>.
+TEST_F(InteropTokenizerTest, VocabulariesOfMarianTrainTranslateScoreAndExport) {
+  const SpmModel model = interop::parse_spm(tokenizer().serialized());
+  std::vector<ScoredSubword> subwords;
+  for (const char* name : {"</s>", "<unk>", ""})
+    for (const ScoredSubword& each : model.subwords)
+      if (*name != '\0' ? each.text == name : each.type == SubwordType::normal)
+        subwords.push_back(each);
+  const Tokenizer marian = Tokenizer::from_bytes(interop::serialize_spm(model, subwords));
+  ASSERT_EQ(marian.eos_id(), 0);
+  ASSERT_EQ(marian.unk_id(), 1);
+  ASSERT_EQ(marian.bos_id(), -1);
+  ASSERT_EQ(marian.pad_id(), -1);
+  std::vector<std::string> lines;
+  for (const char* subject : {"der Hund", "die Katze", "ein Vogel"})
+    for (const char* object : {"einen Baum.", "den Stein.", "ein Licht."})
+      lines.push_back(concat(subject, " sieht ", object));
+  const ParallelCorpus corpus = make_parallel(lines, lines);
+  TrainOptions options = quick_options();
+  options.after_updates = 3;
+  options.valid_metrics = {"ce-mean-words", "bleu"};
+  for (const Architecture architecture :
+       {Architecture::encoder_decoder, Architecture::decoder_lm}) {
+    ModelConfig config = config_of(architecture, true);
+    config.vocabulary = marian.vocab_size();
+    config.max_positions = 64;
+    options.max_length = 64;
+    const TrainingData data = prepare_data(corpus, &corpus, marian, config, options, 1);
+    EXPECT_EQ(data.tokens.start(), 0);
+    Process process(data, options, path(concat("run", static_cast<int>(architecture))), 1, config);
+    process.run->run({});
+    const Model& trained = *process.model;
+    const Translator translator(*process.context, trained, marian);
+    const std::vector<std::string_view> sources(lines.begin(), lines.end());
+    const std::vector<Translation> translations = translator.translate(sources);
+    for (const PairScore& score : translator.score(sources, sources))
+      EXPECT_LT(score.log_probability, 0);
+    const bool translates = architecture == Architecture::encoder_decoder;
+    for (const ExportFormat format :
+         translates
+             ? std::vector{ExportFormat::hf_pegasus, ExportFormat::ctranslate2, ExportFormat::onnx}
+             : std::vector{ExportFormat::hf_gpt2, ExportFormat::ctranslate2, ExportFormat::onnx}) {
+      const fs::path directory = path(concat(export_format_name(format), translates));
+      export_model(*process.context, trained, marian, format, directory);
+      if (format != ExportFormat::hf_pegasus && format != ExportFormat::hf_gpt2) continue;
+      const Json json = json_of(directory / "config.json");
+      EXPECT_EQ(json["eos_token_id"], 0);
+      EXPECT_EQ(json["bos_token_id"], 0);
+      EXPECT_EQ(json_of(directory / "generation_config.json")["suppress_tokens"], Json::array({1}));
+      const ImportedModel imported = import_model(*context_, directory);
+      ASSERT_TRUE(imported.tokenizer.has_value()) << imported.note;
+      const Translator again(*context_, *imported.model, *imported.tokenizer);
+      const std::vector<Translation> theirs = again.translate(sources);
+      for (size_t i = 0; i < theirs.size(); ++i)
+        EXPECT_EQ(theirs[i].hypotheses[0].tokens, translations[i].hypotheses[0].tokens) << i;
+    }
+  }
 }
 
 class MarianVocabularyTest : public InteropTokenizerTest {

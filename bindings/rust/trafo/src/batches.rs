@@ -18,7 +18,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// What every side ends with.
+    /// What every side ends with, in vocabularies that are trained here. [`Tokenizer::special`](crate::Tokenizer::special)
+    /// has that of any.
     pub const EOS: i32 = sys::TRAFO_TOKEN_EOS;
 
     /// Without a pair yet.
