@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "commands.h"
-#include "text_io.h"
+#include "training.h"
 
 namespace translate_train {
 namespace {
@@ -17,11 +17,22 @@ struct ShortlistArguments {
   bool quiet = false;
 };
 
-// Every n-th of them, so that they come from all of the text.
-std::vector<trafo_string_view> sample(const std::vector<std::string>& lines, size_t wanted) {
-  const size_t step = std::max<size_t>(1, (lines.size() + wanted - 1) / wanted);
-  std::vector<trafo_string_view> chosen;
-  for (size_t i = 0; i < lines.size(); i += step) chosen.push_back(view(lines[i]));
+// Every n-th pair, so that they come from all of the text, which stays on disk if it is large.
+struct Sample {
+  std::vector<std::string> source, target;
+};
+Sample sample(const std::vector<std::string>& files, int64_t wanted) {
+  const std::vector<trafo_string_view> paths = views(files);
+  const auto corpus = make<Corpus>(trafo_corpus_open, paths.data(), paths.size(), nullptr);
+  const int64_t pairs = pair_count(corpus);
+  const int64_t step = std::max<int64_t>(1, (pairs + wanted - 1) / wanted);
+  Sample chosen;
+  for (int64_t i = 0; i < pairs; i += step) {
+    trafo_string_view source{}, target{};
+    check(trafo_corpus_get_pair(corpus.get(), i, &source, &target));
+    chosen.source.emplace_back(source.data, source.length);
+    chosen.target.emplace_back(target.data, target.length);
+  }
   return chosen;
 }
 
@@ -29,17 +40,16 @@ int learn(const ShortlistArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   const auto tokenizer = make<Tokenizer>(trafo_tokenizer_load, arguments.vocabulary.data(),
                                          arguments.vocabulary.size());
-  std::vector<std::string> source, target;
   Reporter::Phase phase(reporter, "reading");
-  read_pair(arguments.files[0], arguments.files[1], source, target);
-  const auto wanted = static_cast<size_t>(arguments.pairs);
-  const auto s = sample(source, wanted), t = sample(target, wanted);
-  phase.now(fmt::format("learning from {} pairs", grouped(static_cast<int64_t>(s.size()))));
+  const Sample pairs = sample(arguments.files, arguments.pairs);
+  const auto count = static_cast<int64_t>(pairs.source.size());
+  const auto s = views(pairs.source), t = views(pairs.target);
+  phase.now(fmt::format("learning from {} pairs", grouped(count)));
   const auto list = make<Shortlist>(trafo_shortlist_learn, tokenizer.get(), s.data(), t.data(),
                                     s.size(), arguments.best);
   check(trafo_shortlist_save(list.get(), arguments.output.data(), arguments.output.size()));
   reporter.info(fmt::format("{}: learnt from {} pairs in {:.1f} s", arguments.output,
-                            grouped(static_cast<int64_t>(s.size())), phase.seconds()));
+                            grouped(count), phase.seconds()));
   return kDone;
 }
 

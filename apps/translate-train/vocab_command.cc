@@ -1,57 +1,65 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "commands.h"
-#include "text_io.h"
+#include "training.h"
 
 namespace translate_train {
 namespace {
 
+constexpr int64_t kInMemory = int64_t{256} << 20;  // of the text of all files
+constexpr const char* kNormalizations[] = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf",
+                                           "identity"};
+
 struct VocabArguments {
-  std::vector<std::string> files;
-  std::string output = "vocab.spm";
+  std::vector<std::string> files, symbols;
+  std::string output = "vocab.spm", normalization = kNormalizations[0];
   int64_t subwords = 8000;
   double coverage = 1;
   bool bpe = false, byte_fallback = false, soft_limit = false, quiet = false;
 };
 
+// The lines of all files. Large files stay on disk, as in `train`.
+Corpus read_text(const VocabArguments& arguments, Reporter& reporter) {
+  const Reporter::Phase phase(reporter, "reading");
+  auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
+  options.monolingual = 1;
+  options.memory_bytes = kInMemory / static_cast<int64_t>(arguments.files.size());
+  std::vector<Corpus> corpora;
+  for (const std::string& file : arguments.files) {
+    const trafo_string_view path = view(file);
+    corpora.push_back(make<Corpus>(trafo_corpus_open, &path, size_t{1}, &options));
+  }
+  if (corpora.size() == 1) return std::move(corpora.front());
+  std::vector<const trafo_corpus*> parts;
+  for (const Corpus& corpus : corpora) parts.push_back(corpus.get());
+  const std::vector<double> weights(parts.size(), 1);
+  return make<Corpus>(trafo_corpus_mix, parts.data(), weights.data(), parts.size());
+}
+
 int vocab(const VocabArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
-  std::vector<std::string> lines;
-  {
-    Reporter::Phase phase(reporter, "reading");
-    for (const std::string& file : arguments.files) {
-      LineReader reader(file);
-      std::string line;
-      // The two sides of a TSV line are two sentences.
-      while (reader.next(line)) {
-        if (reader.line_number() % 100000 == 0)
-          phase.now(
-              fmt::format("reading {}, {} lines", reader.name(), grouped(reader.line_number())));
-        for (size_t begin = 0; begin <= line.size();) {
-          const size_t end = std::min(line.find('\t', begin), line.size());
-          if (end > begin) lines.push_back(line.substr(begin, end - begin));
-          begin = end + 1;
-        }
-      }
-    }
-  }
-  if (lines.empty()) usage_error(arguments.files[0] + ": is empty");
+  const Corpus text = read_text(arguments, reporter);
   auto options = with_defaults<trafo_tokenizer_options>(trafo_tokenizer_options_init);
   options.vocabulary = arguments.subwords;
   options.character_coverage = arguments.coverage;
   options.bpe = arguments.bpe;
   options.byte_fallback = arguments.byte_fallback;
   options.soft_limit = arguments.soft_limit;
-  const std::vector<trafo_string_view> text = views(lines);
-  Tokenizer tokenizer;
+  options.normalization = static_cast<int32_t>(
+      std::find(std::begin(kNormalizations), std::end(kNormalizations), arguments.normalization) -
+      std::begin(kNormalizations));
+  const std::vector<trafo_string_view> symbols = views(arguments.symbols);
+  options.user_symbols = symbols.data();
+  options.user_symbol_count = symbols.size();
   const Reporter::Phase phase(reporter, "training the vocabulary");
-  tokenizer = make<Tokenizer>(trafo_tokenizer_train, text.data(), text.size(), &options);
+  const auto tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, text.get(), &options);
   check(trafo_tokenizer_save(tokenizer.get(), arguments.output.data(), arguments.output.size()));
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
   reporter.info(fmt::format("{}: {} subwords from {} lines in {:.1f} s", arguments.output,
-                            grouped(subwords), grouped(static_cast<int64_t>(lines.size())),
-                            phase.seconds()));
+                            grouped(subwords), grouped(pair_count(text)), phase.seconds()));
   return kDone;
 }
 
@@ -68,6 +76,16 @@ Action add_vocab(CLI::App& app) {
   app.add_option("--character-coverage", arguments->coverage,
                  "share of characters that get a subword (default 1)")
       ->type_name("P");
+  app.add_option(
+         "--normalization", arguments->normalization,
+         "normal form of text, by SentencePiece's names: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf or "
+         "identity; _cf folds letters to lower case (default nmt_nfkc)")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(std::begin(kNormalizations), std::end(kNormalizations))));
+  app.add_option("--user-defined-symbols", arguments->symbols,
+                 "texts that are one token each, wherever they stand")
+      ->type_name("TEXT ...");
   app.add_flag("--bpe", arguments->bpe, "byte-pair encoding instead of the unigram model");
   app.add_flag("--byte-fallback", arguments->byte_fallback, "unknown characters become bytes");
   app.add_flag("--soft-limit", arguments->soft_limit, "fewer subwords if the text has no more");

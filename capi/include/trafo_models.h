@@ -16,10 +16,20 @@ extern "C" {
 
 typedef struct trafo_tokenizer trafo_tokenizer;
 
+/* Special tokens of vocabularies that are trained here, the defaults. trafo_tokenizer_get_special has those of any. */
 #define TRAFO_TOKEN_UNK 0
 #define TRAFO_TOKEN_BOS 1
 #define TRAFO_TOKEN_EOS 2
 #define TRAFO_TOKEN_PAD 3
+
+/* The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control characters
+ * vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF: letters are folded to
+ * lower case. */
+#define TRAFO_NORMALIZATION_NMT_NFKC 0
+#define TRAFO_NORMALIZATION_NFKC 1
+#define TRAFO_NORMALIZATION_NMT_NFKC_CF 2
+#define TRAFO_NORMALIZATION_NFKC_CF 3
+#define TRAFO_NORMALIZATION_IDENTITY 4
 
 typedef struct trafo_tokenizer_options {
   size_t struct_size;
@@ -28,7 +38,10 @@ typedef struct trafo_tokenizer_options {
   int32_t bpe;               /* 0 (default): unigram model; 1: byte-pair encoding */
   int32_t byte_fallback;     /* 0 (default): unknown characters become <unk>; 1: they are spelled in byte tokens */
   int32_t soft_limit;        /* 1: the vocabulary may be smaller if the text has too few subwords; default 0 */
-  int32_t reserved;          /* 0 */
+  int32_t normalization;     /* TRAFO_NORMALIZATION_*; default TRAFO_NORMALIZATION_NMT_NFKC */
+  /* Texts without white space that are one token each, wherever they stand, and not normalised. Default: none */
+  const trafo_string_view *user_symbols;
+  size_t user_symbol_count;
 } trafo_tokenizer_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
@@ -49,6 +62,17 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer
                                                            size_t path_length);
 /* The number of tokens. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
+
+/* Ids of special tokens. -1: the vocabulary has none. */
+typedef struct trafo_special_tokens {
+  int32_t unk; /* stands for unknown text */
+  int32_t bos; /* the decoder of an encoder-decoder begins with it, or with eos where there is none */
+  int32_t eos; /* ends a text */
+  int32_t pad;
+} trafo_special_tokens;
+
+/* The special tokens of a vocabulary. A loaded SentencePiece model may have others than TRAFO_TOKEN_*. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_special(const trafo_tokenizer *tokenizer, trafo_special_tokens *out);
 /* The token ids of a text, without <s> and </s>; free them with trafo_ids_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
                                                              size_t text_length, int32_t **out_ids, size_t *out_count);

@@ -136,8 +136,8 @@ trafo_error* trafo_trainer_set_batches(trafo_trainer* trainer, trafo_batch_fn ba
     const Working t(call, trainer);
     if (!batches) return t->run->set_batches({});
     const ModelConfig& config = t->model->config();
-    const BatchLimits limits{sequence_form(config), t->run->data().tokens.bos, config.vocabulary,
-                             config.max_positions};
+    const BatchLimits limits{sequence_form(config), t->run->data().tokens.start(),
+                             config.vocabulary, config.max_positions};
     t->run->set_batches([batches, keep, limits](int64_t index, PackedBatchHost& out) {
       trafo_batch batch{};
       batch.struct_size = sizeof batch;

@@ -26,7 +26,6 @@ trafo_corpus_options corpus_defaults() {
 
 TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options* options) {
   const trafo_tokenizer_options o = read_options(call, options, tokenizer_defaults());
-  call.reserved(o.reserved);
   if (o.vocabulary < 1 || o.vocabulary > std::numeric_limits<int32_t>::max())
     call.refuse_argument("vocabulary", " must be 1 to ", std::numeric_limits<int32_t>::max(),
                          ", got ", o.vocabulary);
@@ -36,6 +35,13 @@ TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options
   result.character_coverage = o.character_coverage;
   result.byte_fallback = call.flag(o.byte_fallback, "byte_fallback");
   result.hard_vocab_limit = !call.flag(o.soft_limit, "soft_limit");
+  if (o.normalization < 0 || o.normalization >= std::ssize(kNormalizationNames))
+    call.refuse("normalization must be 0 to ", std::ssize(kNormalizationNames) - 1, ", got ",
+                o.normalization);
+  result.normalization = static_cast<Normalization>(o.normalization);
+  for (const std::string_view symbol :
+       views_argument(call, o.user_symbols, o.user_symbol_count, "user_symbols"))
+    result.user_symbols.emplace_back(symbol);
   return result;
 }
 
@@ -88,6 +94,15 @@ trafo_error* trafo_tokenizer_get_vocabulary(const trafo_tokenizer* tokenizer, in
   return api(__func__, [&](const Call& call) {
     call.out(out);
     *out = call.handle(tokenizer, "tokenizer").tokenizer.vocab_size();
+  });
+}
+
+trafo_error* trafo_tokenizer_get_special(const trafo_tokenizer* tokenizer,
+                                         trafo_special_tokens* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const SpecialTokens special = call.handle(tokenizer, "tokenizer").tokenizer.special_tokens();
+    *out = {special.unk, special.bos, special.eos, special.pad};
   });
 }
 

@@ -1,5 +1,8 @@
 #include "engine/data/train_tokenizer.h"
 
+#include <algorithm>
+
+#include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
 
 namespace trafo {
@@ -9,10 +12,24 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   const auto pairs = static_cast<size_t>(corpus.size());
   const size_t sides = corpus.monolingual() ? 1 : 2;
   std::vector<std::string> lines;
+  // Too long for training, a line still counts as one, so that a corpus of such lines is not empty.
+  const auto keep = [&](std::string_view line) {
+    lines.emplace_back(line.size() > limits::kTrainingSentenceBytes ? std::string_view() : line);
+  };
   PairBuffers buffers;
   for (const size_t index : sample_indices(sides * pairs, options.max_sentences, options.seed)) {
     const PairView pair = corpus.view(static_cast<int64_t>(index % pairs), buffers);
-    lines.emplace_back(sides == 2 && index < pairs ? pair.source : pair.target);
+    const std::string_view text = sides == 2 && index < pairs ? pair.source : pair.target;
+    if (sides == 2) {
+      keep(text);
+      continue;
+    }
+    // The sides of a line of TSV are sentences.
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find('\t', begin), text.size());
+      if (end > begin) keep(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
   }
   return Tokenizer::train(std::span<const std::string>(lines), options);
 }

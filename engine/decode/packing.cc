@@ -47,7 +47,7 @@ Batch pack_texts(Context& context, const ModelConfig& config,
 Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialTokens& tokens,
                  std::span<const SentencePair* const> pairs) {
   PackedBatchHost host;
-  BatchPacker packer(host, sequence_form(config), tokens.bos);
+  BatchPacker packer(host, sequence_form(config), tokens.start());
   for (const SentencePair* pair : pairs) packer.add(pair->source, pair->target, 0);
   for (size_t t = 0; t < host.target_weights.size(); ++t)
     if (host.target_weights[t] == 0) host.target_out[t] = kIgnoreLabel;

@@ -43,7 +43,7 @@ struct Slot {
 // The tokens that the decoder reads before it chooses the first one.
 std::vector<int32_t> prompt_of(const ModelConfig& config, const DecodeOptions& options,
                                const std::vector<int32_t>& source) {
-  return config.has_encoder() ? std::vector<int32_t>{options.tokens.bos} : source;
+  return config.has_encoder() ? std::vector<int32_t>{options.tokens.start()} : source;
 }
 
 // The log-probabilities of one step on the host, [rows, k].
@@ -379,7 +379,7 @@ void check_options(const ModelConfig& config, const DecodeOptions& options) {
   check_range(options.end_source || !config.has_encoder(), "end_source", 0,
               "1 for a model with an encoder");
   if (config.has_encoder())
-    check_range(tokens.bos >= 0 && tokens.bos < config.vocabulary, "bos", tokens.bos,
+    check_range(tokens.start() >= 0 && tokens.start() < config.vocabulary, "bos", tokens.start(),
                 "a token of the vocabulary");
 }
 

@@ -217,7 +217,7 @@ HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weig
                                        const fs::path& directory) {
   const ModelConfig& config = host.config();
   const WeightFiles files = WeightFiles::open(directory);
-  HostModel again = make_host_model(config);
+  HostModel again = make_host_model(read_llama_config(directory / "config.json"));
   size_t known = 0;
   for (const MappedTensor& tensor : llama_tensors(config)) {
     const std::vector<float> original = gather(host.parameters(), tensor);

@@ -185,6 +185,9 @@ void check_ctranslate2(const ModelConfig& config, ExportWeights weights) {
     require_llama_form(kCtranslate2Format, config);
   else
     refuse_llama_form(kCtranslate2Format, config);
+  allow_settings(kCtranslate2Format, config,
+                 {"activation", "pre_norm", "tied_embeddings", "norm_epsilon", "norm", "positions",
+                  "ffn", "biases", "kv_heads", "rope_theta", "output_bias", "encoder_ffn_width"});
   for (const StoredTensor& stored : stored_tensors(config, weights))
     if (stored.tensor.elements() > int64_t{UINT32_MAX} / size_of(stored.type))
       cannot_express(kCtranslate2Format, concat(stored.tensor.name, ", which is 4 GiB or more"));
@@ -266,10 +269,9 @@ Json ctranslate2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
   if (config.has_encoder()) {
     json["add_source_bos"] = false;
     json["add_source_eos"] = true;
-    json["decoder_start_token"] = tokenizer.token(tokenizer.bos_id());
+    json["decoder_start_token"] = tokenizer.token(tokenizer.special_tokens().start());
   }
-  json["bos_token"] =
-      tokenizer.token(tokenizer.bos_id() < 0 ? tokenizer.eos_id() : tokenizer.bos_id());
+  json["bos_token"] = tokenizer.token(tokenizer.special_tokens().start());
   json["eos_token"] = tokenizer.token(tokenizer.eos_id());
   json["unk_token"] = tokenizer.token(tokenizer.unk_id());
   json["layer_norm_epsilon"] = config.norm_epsilon;
@@ -336,6 +338,20 @@ std::vector<float> read_values(Reader& in, const Reader::Variable& variable) {
               : from_scaled(as<int16_t>(variable.data), as<float>(scale.data));
 }
 
+double scalar_in(const Reader::Variable& variable) {
+  const auto value = [&]<class T>(T) { return static_cast<double>(as<T>(variable.data).front()); };
+  switch (variable.type) {
+    case kInt8:
+      return value(int8_t{});
+    case kInt16:
+      return value(int16_t{});
+    case kInt32:
+      return value(int32_t{});
+    default:
+      return value(float{});
+  }
+}
+
 void check_scalar(const Reader& in, const Reader::Variable& variable, const Scalar& wanted) {
   put_scalar(wanted, [&]<class T>(T expected) {
     T value{};
@@ -345,6 +361,64 @@ void check_scalar(const Reader& in, const Reader::Variable& variable, const Scal
   });
 }
 
+// The model that a directory describes, by what CTranslate2 reads: scalars, names and shapes of
+// variables, and config.json.
+struct Described {
+  std::map<std::string, double> scalars;
+  std::map<std::string, std::vector<int64_t>> shapes;  // of the others
+  std::map<std::string, std::string> aliases;
+
+  bool has(const std::string& name) const { return shapes.contains(name); }
+  double scalar(const std::string& name) const {
+    const auto found = scalars.find(name);
+    return found == scalars.end() ? 0 : found->second;
+  }
+  int64_t rows(const std::string& name) const { return shapes.at(name).front(); }
+  int64_t layers(const char* side) const {
+    int64_t count = 0;
+    while (has(concat(side, "/layer_", count, "/self_attention/linear_0/weight"))) ++count;
+    return count;
+  }
+  // Rotary positions have no end in the files: rotary_positions is that of the model.
+  ModelConfig config(const fs::path& directory, int64_t rotary_positions) const;
+};
+
+ModelConfig Described::config(const fs::path& directory, int64_t rotary_positions) const {
+  const std::string first = "decoder/layer_0/", attention = first + "self_attention/";
+  ModelConfig config;
+  config.encoder_layers = layers("encoder");
+  config.decoder_layers = layers("decoder");
+  config.architecture =
+      config.encoder_layers > 0 ? Architecture::encoder_decoder : Architecture::decoder_lm;
+  if (!config.has_encoder()) config.encoder_layers = ModelConfig{}.encoder_layers;
+  config.vocabulary = rows("decoder/embeddings/weight");
+  config.width = shapes.at("decoder/embeddings/weight").back();
+  config.ffn_width = rows(first + "ffn/linear_0/weight");
+  if (const std::string encoder = "encoder/layer_0/ffn/linear_0/weight";
+      has(encoder) && rows(encoder) != config.ffn_width)
+    config.encoder_ffn_width = rows(encoder);
+  config.heads = static_cast<int64_t>(scalar("decoder/num_heads"));
+  config.kv_heads = static_cast<int64_t>(scalar(attention + "num_heads_kv"));
+  config.pre_norm = scalar("decoder/pre_norm") != 0;
+  for (const Activation each :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf})
+    if (scalar("decoder/activation") == activation_id(each)) config.activation = each;
+  config.norm = has(attention + "layer_norm/beta") ? Norm::layer : Norm::rms;
+  config.ffn = has(first + "ffn/linear_0_noact/weight") ? FeedForward::swiglu : FeedForward::plain;
+  config.biases = has(attention + "linear_0/bias");
+  config.output_bias = !config.biases || has("decoder/projection/bias");
+  config.tied_embeddings = aliases.contains("decoder/projection/weight");
+  if (has(kPositions)) {
+    config.max_positions = rows(kPositions);
+  } else {
+    config.positions = Positions::rotary;
+    config.max_positions = rotary_positions;
+    config.rope_theta = scalar(attention + "rotary_base");
+  }
+  config.norm_epsilon = ConfigReader(directory / "config.json").number("layer_norm_epsilon");
+  return config;
+}
+
 }  // namespace
 
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
@@ -352,8 +426,6 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, Export
   const ModelConfig& config = host.config();
   check_ctranslate2(config, weights);
   const bool lm = !config.has_encoder();
-  require(lm || tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
-          "the tokenizer has no <s>, from which the decoder starts");
   Json::List subwords;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
   write_json(directory / "config.json", ctranslate2_config(config, tokenizer));
@@ -375,12 +447,14 @@ HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
   in.check(in.number<uint32_t>() == kBinaryVersion, "another binary version");
   in.check(in.name() == spec.name && in.number<uint32_t>() == spec.revision,
            "another specification");
-  HostModel again = make_host_model(config);
+  Described described;
+  std::vector<std::pair<MappedTensor, std::vector<float>>> read_tensors;
   const auto count = in.number<uint32_t>();
   for (uint32_t read = 0; read < count; ++read) {
     const Reader::Variable variable = in.variable();
     if (const auto scalar = scalars.extract(variable.name)) {
       check_scalar(in, variable, scalar.mapped());
+      described.scalars[variable.name] = scalar_in(variable);
       continue;
     }
     const auto node = tensors.extract(variable.name);
@@ -390,21 +464,23 @@ HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
     in.check(variable.type == stored.type && variable.shape == stored.tensor.shape &&
                  std::cmp_equal(variable.data.size(), bytes),
              variable.name, " is of type ", int{variable.type}, " or has another shape");
-    const std::vector<float> values = read_values(in, variable);
+    std::vector<float> values = read_values(in, variable);
     if (has_scale(stored.type)) ++read;  // the scale is a variable as well
     const auto columns = stored.tensor.shape.back();
     const bool matrix = stored.type == type_of(weights);
     check_rounding(variable.name, matrix ? weights : ExportWeights::float32,
                    values_of(host, stored), values, columns);
-    if (!stored.computed()) scatter(again.parameters(), stored.tensor, values);
+    described.shapes[variable.name] = variable.shape;
+    if (!stored.computed()) read_tensors.emplace_back(stored.tensor, std::move(values));
   }
   in.check(tensors.empty() && scalars.empty(), "variables are missing");
-  std::map<std::string, std::string> aliases;
   for (uint32_t left = in.number<uint32_t>(); left > 0; --left) {
     const std::string alias = in.name();
-    aliases[alias] = in.name();
+    described.aliases[alias] = in.name();
   }
-  in.check(aliases == aliases_of(config), "the aliases are others");
+  in.check(described.aliases == aliases_of(config), "the aliases are others");
+  HostModel again = make_host_model(described.config(directory, config.max_positions));
+  for (const auto& [tensor, values] : read_tensors) scatter(again.parameters(), tensor, values);
   return again;
 }
 

@@ -29,10 +29,7 @@ void check_tensor(const WeightFiles& weights, const std::string& name, const Map
   require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
           " has the shape ", shape_text(info->shape), ", its configuration asks for ",
           shape_text(wanted));
-  const bool known = info->foreign == "F16" || (info->foreign.empty() && is_floating(info->dtype));
-  require(known, ErrorCode::unsupported, kOrigin, file->label(), ": ", name, " is ",
-          info->foreign.empty() ? dtype_name(info->dtype) : info->foreign.c_str(),
-          "; weights are F32, F64, BF16 or F16");
+  require_weight_type(*file, *info);
 }
 
 }  // namespace
@@ -86,6 +83,35 @@ void refuse_pruned_heads(const char* format, const ModelConfig& config) {
     cannot_express(format,
                    concat("pruned attention heads (", config.heads, " of ", config.head_width,
                           " elements); feed-forward columns and layers may be pruned"));
+}
+
+void allow_settings(const char* format, const ModelConfig& config,
+                    std::initializer_list<std::string_view> settings) {
+  static constexpr std::string_view kEveryFormat[] = {
+      "architecture", "vocabulary",        "encoder_layers", "decoder_layers",
+      "width",        "ffn_width",         "heads",          "max_positions",
+      "dropout",      "attention_dropout", "ffn_dropout",    "depth_scaled_init"};
+  const auto allowed = [&](std::string_view name) {
+    return std::find(settings.begin(), settings.end(), name) != settings.end() ||
+           std::find(std::begin(kEveryFormat), std::end(kEveryFormat), name) !=
+               std::end(kEveryFormat);
+  };
+  ModelConfig used = config.untied();
+  const ModelConfig usual;
+  // Settings without an effect on this model.
+  if (used.positions != Positions::rotary) used.rope_theta = usual.rope_theta;
+  if (used.rope_factor == 1) used.rope_original_positions = usual.rope_original_positions;
+  if (used.rope_original_positions == 0) {
+    used.rope_low_turns = usual.rope_low_turns;
+    used.rope_high_turns = usual.rope_high_turns;
+  }
+  if (used.kv_heads == used.heads) used.kv_heads = usual.kv_heads;
+  if (!used.biases) used.output_bias = usual.output_bias;
+  const Json ours = parse_json(to_json(used), kOrigin, "the model's configuration"),
+             defaults = parse_json(to_json(usual), kOrigin, "the default configuration");
+  for (const Json::Member& member : *ours.as<Json::Object>())
+    if (!allowed(member.key) && member.value.dump() != defaults.find(member.key)->dump())
+      cannot_express(format, concat(member.key, " ", member.value.dump()));
 }
 
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
@@ -209,7 +235,15 @@ void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const 
           " is ", wanted ? "false" : "true", ", models here have ", wanted ? "true" : "false");
 }
 
+void require_weight_type(const SafetensorsReader& reader, const TensorInfo& info) {
+  const bool known = info.foreign == "F16" || (info.foreign.empty() && is_floating(info.dtype));
+  require(known, ErrorCode::unsupported, kOrigin, reader.label(), ": ", info.name, " is ",
+          info.foreign.empty() ? dtype_name(info.dtype) : info.foreign.c_str(),
+          "; weights are F32, F64, BF16 or F16");
+}
+
 std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info) {
+  require_weight_type(reader, info);
   std::vector<std::byte> bytes(info.bytes);
   reader.read(info, bytes);
   if (info.foreign == "F16") return converted<uint16_t>(bytes, half_to_float);
@@ -218,8 +252,10 @@ std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo
       return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
     case DType::bf16:
       return converted<BFloat16>(bytes, [](BFloat16 v) { return v.to_float(); });
-    default:
+    case DType::f32:
       return converted<float>(bytes, [](float v) { return v; });
+    default:
+      fail(ErrorCode::internal, kOrigin, info.name, " is no tensor of floating-point numbers");
   }
 }
 

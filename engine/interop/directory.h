@@ -37,6 +37,11 @@ void refuse_llama_variants(const char* format, const ModelConfig& config);
 void refuse_pruned_heads(const char* format, const ModelConfig& config);
 // UNSUPPORTED unless a decoder-lm is pre-norm with RMS norm, rotary positions and SwiGLU.
 void require_llama_form(const char* format, const ModelConfig& config);
+// UNSUPPORTED, naming the setting, for one that is neither in `settings` nor written by every
+// format (sizes, dropout) and that is not the default. A new setting is refused until a format
+// lists it.
+void allow_settings(const char* format, const ModelConfig& config,
+                    std::initializer_list<std::string_view> settings);
 // INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.
 void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer);
 
@@ -89,7 +94,9 @@ struct TensorSource {
 };
 HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
                        const std::vector<MappedTensor>& tensors);
-// The elements of a tensor as float32.
+// UNSUPPORTED, naming the file, the tensor and its type, unless it is F32, F64, BF16 or F16.
+void require_weight_type(const SafetensorsReader& reader, const TensorInfo& info);
+// The elements of a tensor as float32. Errors as require_weight_type().
 std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info);
 // CORRUPT_FILE unless the two tensors are equal; `copy` may be missing.
 void check_copy(const WeightFiles& weights, const std::string& original, const std::string& copy);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "engine/core/utf8.h"
+#include "engine/interop/spelled_tokens.h"
 #include "engine/interop/spm_subwords.h"
 #include "engine/tokenizer/character_map_entries.h"
 
@@ -274,7 +275,7 @@ std::optional<Json::List> steps_of_map(const std::string& character_map, std::st
 // ---- the parts of a file ----
 
 // None: the map is none that the library can apply exactly.
-std::optional<Json> normalizer(const SpmModel& spm) {
+std::optional<Json> normalizer(const SpmModel& spm, const Json::List& last) {
   Json::List steps;
   if (!spm.character_map.empty()) {
     std::optional<Json::List> of_map = normalizer_steps(spm.character_map, "the tokenizer");
@@ -287,11 +288,19 @@ std::optional<Json> normalizer(const SpmModel& spm) {
   }
   if (spm.add_dummy_prefix) steps.push_back(Json::Object{{"type", "Prepend"}, {"prepend", kSpace}});
   steps.push_back(replace_step("String", " ", kSpace));
+  steps.insert(steps.end(), last.begin(), last.end());
   return Json::Object{{"type", "Sequence"}, {"normalizers", steps}};
 }
 
+// Special tokens give no text.
 Json decoder(const SpmModel& spm, bool bytes) {
-  Json::List steps{replace_step("String", kSpace, " ")};
+  std::string special;
+  for (const ScoredSubword& subword : spm.subwords)
+    if (subword.type == SubwordType::control)
+      special += (special.empty() ? "" : "|") + pattern_of(subword.text);
+  Json::List steps;
+  if (!special.empty()) steps.push_back(replace_step("Regex", "\\A(?:" + special + ")\\z", ""));
+  steps.push_back(replace_step("String", kSpace, " "));
   if (bytes) steps.push_back(Json::Object{{"type", "ByteFallback"}});
   steps.push_back(Json::Object{{"type", "Fuse"}});
   if (spm.add_dummy_prefix)
@@ -299,36 +308,33 @@ Json decoder(const SpmModel& spm, bool bytes) {
   return Json::Object{{"type", "Sequence"}, {"decoders", steps}};
 }
 
-Json post_processor(const Tokenizer& tokenizer) {
-  const std::string& end = tokenizer.token(tokenizer.eos_id());
+bool is_special(const ScoredSubword& subword) {
+  return subword.type == SubwordType::control || subword.type == SubwordType::unknown;
+}
+
+// It lists all special tokens. They are no `added_tokens`: the library would find those in a text.
+Json post_processor(const SpmModel& spm, const Tokenizer& tokenizer) {
+  const auto eos = static_cast<size_t>(tokenizer.eos_id());
+  // An end that is an ordinary subword has another name here than the special tokens.
+  const std::string end = is_special(spm.subwords[eos]) ? spm.subwords[eos].text : "end of a text";
   const auto text = [](const char* id, int type) {
     return Json(Json::Object{{"Sequence", Json::Object{{"id", id}, {"type_id", type}}}});
   };
   const auto special = [&](int type) {
     return Json(Json::Object{{"SpecialToken", Json::Object{{"id", end}, {"type_id", type}}}});
   };
-  const Json token = Json::Object{
-      {"id", end}, {"ids", Json::List{tokenizer.eos_id()}}, {"tokens", Json::List{end}}};
+  Json::Object tokens;
+  for (size_t id = 0; id < spm.subwords.size(); ++id) {
+    if (!is_special(spm.subwords[id]) && id != eos) continue;
+    const std::string& token = spm.subwords[id].text;
+    const std::string& name = id == eos ? end : token;
+    tokens.push_back(
+        {name, Json::Object{{"id", name}, {"ids", Json::List{id}}, {"tokens", Json::List{token}}}});
+  }
   return Json::Object{{"type", "TemplateProcessing"},
                       {"single", Json::List{text("A", 0), special(0)}},
                       {"pair", Json::List{text("A", 0), special(0), text("B", 1), special(1)}},
-                      {"special_tokens", Json::Object{{end, token}}}};
-}
-
-Json added_tokens(const SpmModel& spm) {
-  Json::List special;
-  for (size_t id = 0; id < spm.subwords.size(); ++id) {
-    const ScoredSubword& subword = spm.subwords[id];
-    if (subword.type == SubwordType::control || subword.type == SubwordType::unknown)
-      special.push_back(Json::Object{{"id", id},
-                                     {"content", subword.text},
-                                     {"single_word", false},
-                                     {"lstrip", false},
-                                     {"rstrip", false},
-                                     {"normalized", false},
-                                     {"special", true}});
-  }
-  return special;
+                      {"special_tokens", std::move(tokens)}};
 }
 
 Json unigram(const SpmModel& spm, const Tokenizer& tokenizer, bool bytes) {
@@ -423,18 +429,23 @@ std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer) {
       return std::nullopt;
   }
   std::optional<Json> model;
-  if (tokenizer.kind() == SpmKind::unigram) model = unigram(spm, tokenizer, bytes);
+  std::optional<SpelledTokens> spelled = SpelledTokens();  // merges give no special token
+  if (tokenizer.kind() == SpmKind::unigram) {
+    model = unigram(spm, tokenizer, bytes);
+    spelled = keep_spelled(spm);
+  }
   if (tokenizer.kind() == SpmKind::bpe) model = bpe(spm, tokenizer, bytes);
-  std::optional<Json> normal = normalizer(spm);
-  if (!model || !normal) return std::nullopt;
+  if (!model || !spelled) return std::nullopt;
+  std::optional<Json> normal = normalizer(spm, spelled->normalizers);
+  if (!normal) return std::nullopt;
   Json json;
   json["version"] = "1.0";
   json["truncation"] = nullptr;
   json["padding"] = nullptr;
-  json["added_tokens"] = added_tokens(spm);
+  json["added_tokens"] = Json::List();
   json["normalizer"] = std::move(*normal);
-  json["pre_tokenizer"] = nullptr;
-  json["post_processor"] = post_processor(tokenizer);
+  json["pre_tokenizer"] = std::move(spelled->pre_tokenizer);
+  json["post_processor"] = post_processor(spm, tokenizer);
   json["decoder"] = decoder(spm, bytes);
   json["model"] = std::move(*model);
   return json;

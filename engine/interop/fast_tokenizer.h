@@ -13,7 +13,8 @@ namespace trafo::interop {
 // A unigram or BPE vocabulary, with or without byte tokens, in that form: the character map of the
 // normalizer, spaces as U+2581, and </s> behind a text, as the source of a decoder-lm has it. None
 // if the library would give other ids: user-defined or unused subwords, subwords that no merge of
-// two others gives, merges without an order, a character map that normalizer_steps() cannot write.
+// two others gives, merges without an order, a character map that normalizer_steps() cannot write,
+// special tokens that keep_spelled() cannot keep out of texts.
 std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer);
 
 // Spaces that are removed, and those that become one. SentencePiece takes U+2581 at the end of a

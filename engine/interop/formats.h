@@ -37,8 +37,9 @@ Imported read_llama(const std::filesystem::path& directory);
 // `weights` is one of the types that the format has, here and below.
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                        const std::filesystem::path& directory);
-// Reads the weights of a directory that write_ctranslate2 has written of `host`. CORRUPT_FILE names
-// what is not as it was written.
+// These read the weights of a directory that was written of `host`, and make a model of the
+// configuration that the files describe; that of ONNX is in the graphs and taken from `host`.
+// CORRUPT_FILE names what is not as it was written.
 HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
                                 const std::filesystem::path& directory);
 
@@ -50,14 +51,12 @@ HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, Expo
 
 void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                 const std::filesystem::path& directory);
-// Reads the weights of a directory that write_onnx has written of `host`.
 HostModel read_back_onnx(const HostModel& host, ExportWeights weights,
                          const std::filesystem::path& directory);
 
 // A directory for transformers and vLLM with the linear layers in int8 or int4.
 void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
                               ExportWeights weights, const std::filesystem::path& directory);
-// Reads the weights of a directory that write_compressed_tensors has written of `host`.
 HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
                                        const std::filesystem::path& directory);
 

@@ -229,6 +229,37 @@ GgufPairs pairs_of(const ModelConfig& config, const Tokenizer& tokenizer, const 
   return pairs;
 }
 
+// The model that the metadata and the tensors describe, by the keys that llama.cpp reads.
+ModelConfig described_by(const GgufReader& in) {
+  const auto at = [&]<class T>(const char* key, T) {
+    for (const auto& [name, value] : in.pairs())
+      if (name == key && std::holds_alternative<T>(value)) return std::get<T>(value);
+    fail(ErrorCode::corrupt_file, kOrigin, in.label(), " has no ", key);
+  };
+  const auto count = [&](const char* key) { return static_cast<int64_t>(at(key, uint32_t{})); };
+  ModelConfig config;
+  config.architecture = Architecture::decoder_lm;
+  config.norm = Norm::rms;
+  config.positions = Positions::rotary;
+  config.ffn = FeedForward::swiglu;
+  config.activation = Activation::silu;
+  config.biases = false;
+  config.vocabulary = count("llama.vocab_size");
+  config.max_positions = count("llama.context_length");
+  config.width = count("llama.embedding_length");
+  config.decoder_layers = count("llama.block_count");
+  config.ffn_width = count("llama.feed_forward_length");
+  config.heads = count("llama.attention.head_count");
+  config.kv_heads = count("llama.attention.head_count_kv");
+  config.head_width = count("llama.attention.key_length");
+  config.norm_epsilon = at("llama.attention.layer_norm_rms_epsilon", float{});
+  config.rope_theta = at("llama.rope.freq_base", float{});
+  config.tied_embeddings =
+      std::none_of(in.tensors().begin(), in.tensors().end(),
+                   [](const GgufTensor& tensor) { return tensor.name == "output.weight"; });
+  return config;
+}
+
 }  // namespace
 
 void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
@@ -238,6 +269,9 @@ void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights
                        formats_of_translation_models(config));
   require_llama_form(kGgufFormat, config);
   refuse_llama_variants(kGgufFormat, config);
+  allow_settings(kGgufFormat, config,
+                 {"activation", "tied_embeddings", "norm_epsilon", "norm", "positions", "ffn",
+                  "biases", "kv_heads", "rope_theta"});
   check_widths(config, weights);
   const SpmModel spm = parse_spm(tokenizer.serialized());
   check_tokenizer(tokenizer, spm);
@@ -264,7 +298,7 @@ HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, Expo
   check(in.pairs() == pairs_of(config, tokenizer, spm, weights), "the metadata are others");
   const std::vector<Placed> placed = tensors_of(config, weights);
   check(in.tensors().size() == placed.size(), "another number of tensors");
-  HostModel again = make_host_model(config);
+  HostModel again = make_host_model(described_by(in));
   for (size_t i = 0; i < placed.size(); ++i) {
     const Placed& each = placed[i];
     check(in.tensors()[i] == each.stored, each.stored.name, " is another tensor");

@@ -18,6 +18,8 @@ void check_gpt2(const ModelConfig& config) {
   if (!config.pre_norm) cannot_express(kGpt2Format, "post-norm layers (--transformer-norm post)");
   refuse_llama_form(kGpt2Format, config);
   refuse_pruned_heads(kGpt2Format, config);
+  allow_settings(kGpt2Format, config,
+                 {"activation", "tied_embeddings", "norm_epsilon", "output_bias"});
 }
 
 Json gpt2_config(const ModelConfig& config, const Tokenizer& tokenizer) {

@@ -131,6 +131,21 @@ std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
   return model;
 }
 
+HostModel with_weights_of(const ModelConfig& config, const HostModel& other) {
+  HostModel host = make_host_model(config);
+  const ParameterStore& from = other.parameters();
+  for (size_t i = 0; i < host.parameters().count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const std::string& name = host.parameters().name(id);
+    const ParamId same = from.find(name);
+    require(same != kNoParam && from.shape(same) == host.parameters().shape(id),
+            ErrorCode::internal, kHostModelOrigin, "the two models differ in ", name);
+    const std::span<float> values = span_of(from.value(same));
+    std::copy(values.begin(), values.end(), host.parameters().value(id).data<float>());
+  }
+  return host;
+}
+
 double logit_difference(const HostModel& a, const HostModel& b) {
   const std::vector<float> ours = fixed_logits(a), theirs = fixed_logits(b);
   require(ours.size() == theirs.size(), ErrorCode::internal, kHostModelOrigin,

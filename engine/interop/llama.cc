@@ -183,6 +183,11 @@ void require_hf_llama(const char* format, const ModelConfig& config) {
   require_llama_form(format, config);
   if (config.has_qkv_biases() != config.has_attention_output_bias() && !is_qwen2(config))
     cannot_express(format, "attention_output_bias without qkv_biases, or these with ffn_biases");
+  allow_settings(
+      format, config,
+      {"activation", "tied_embeddings", "norm_epsilon", "norm", "positions", "ffn", "biases",
+       "kv_heads", "rope_theta", "head_width", "qkv_biases", "attention_output_bias", "ffn_biases",
+       "rope_factor", "rope_original_positions", "rope_low_turns", "rope_high_turns"});
 }
 
 void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
@@ -203,6 +208,13 @@ void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::pa
   require_hf_llama(kLlamaFormat, host.config());
   write_llama_files(host.config(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, llama_tensors(host.config()));
+}
+
+ModelConfig read_llama_config(const fs::path& file) {
+  const ConfigReader json(file);
+  ModelConfig config = read_config(json, json.text("model_type"));
+  config.vocabulary = json.integer("vocab_size", 4, limits::kVocabulary);
+  return config;
 }
 
 Imported read_llama(const fs::path& directory) {

@@ -21,7 +21,7 @@ int64_t longest_translation(const ModelConfig& config) {
 }  // namespace
 
 void put_special_ids(const Tokenizer& tokenizer, Json& json) {
-  json["bos_token_id"] = tokenizer.bos_id() < 0 ? tokenizer.eos_id() : tokenizer.bos_id();
+  json["bos_token_id"] = tokenizer.special_tokens().start();
   const std::vector<int32_t>& further = tokenizer.further_end_ids();
   if (further.empty()) {
     json["eos_token_id"] = tokenizer.eos_id();
@@ -33,15 +33,19 @@ void put_special_ids(const Tokenizer& tokenizer, Json& json) {
   json["pad_token_id"] = tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id();
 }
 
+Json never_generated(const Tokenizer& tokenizer) {
+  Json::List never{tokenizer.unk_id()};
+  for (const int32_t id : {tokenizer.bos_id(), tokenizer.pad_id()})
+    if (id >= 0 && id != tokenizer.eos_id()) never.push_back(id);
+  return never;
+}
+
 void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
                       const fs::path& directory) {
   Json generation;
   put_special_ids(tokenizer, generation);
   generation["max_new_tokens"] = longest_translation(config);
-  Json::List never{tokenizer.unk_id()};
-  for (const int32_t id : {tokenizer.bos_id(), tokenizer.pad_id()})
-    if (id >= 0 && id != tokenizer.eos_id()) never.push_back(id);
-  generation["suppress_tokens"] = never;
+  generation["suppress_tokens"] = never_generated(tokenizer);
   write_json(directory / "generation_config.json", generation);
 }
 
@@ -58,6 +62,7 @@ void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
   json["padding_side"] = "left";  // the translation follows the end of the source
   json["add_bos_token"] = false;
   json["add_eos_token"] = true;
+  json["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
   const auto name = [&](const char* key, int32_t id) {
     if (id >= 0) json[key] = tokenizer.token(id);
   };

@@ -9,8 +9,10 @@ namespace trafo::interop {
 
 // Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the tokenizer lacks become eos.
 void put_special_ids(const Tokenizer& tokenizer, Json& json);
-// Writes generation_config.json: the longest translation, and the tokens that decoding here never
-// generates as suppressed ones.
+// The tokens that decoding here never generates.
+Json never_generated(const Tokenizer& tokenizer);
+// Writes generation_config.json: the longest translation, and never_generated() as suppressed
+// tokens.
 void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
                       const std::filesystem::path& directory);
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer.
@@ -19,6 +21,8 @@ void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
 // As write_llama_files(), with a quantization_config in config.json unless it is null.
 void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
                        const std::filesystem::path& directory, const Json& quantization);
+// The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
+ModelConfig read_llama_config(const std::filesystem::path& file);
 // The eos_token_id of a configuration, a number or a list; empty if it has none. CORRUPT_FILE,
 // naming the key, unless it is integers; negative ones are none.
 std::vector<int32_t> read_end_ids(const ConfigReader& config);

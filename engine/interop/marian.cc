@@ -50,6 +50,7 @@ void check_marian(const MarianForm& form, const ModelConfig& config) {
   refuse_pruned_heads(form.name, config);
   if (config.norm_epsilon != kEpsilon)
     cannot_express(form.name, concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
+  allow_settings(form.name, config, {"activation", "pre_norm", "output_bias", "encoder_ffn_width"});
 }
 
 Json marian_config(const MarianForm& form, const ModelConfig& config, const Tokenizer& tokenizer,
@@ -80,10 +81,10 @@ Json marian_config(const MarianForm& form, const ModelConfig& config, const Toke
   json["share_encoder_decoder_embeddings"] = config.tied_embeddings;
   json["tie_word_embeddings"] = config.tied_embeddings;
   json["use_cache"] = true;
-  json["bos_token_id"] = tokenizer.bos_id();
+  json["bos_token_id"] = tokenizer.special_tokens().start();
   json["eos_token_id"] = tokenizer.eos_id();
   json["pad_token_id"] = pad;
-  json["decoder_start_token_id"] = tokenizer.bos_id();
+  json["decoder_start_token_id"] = tokenizer.special_tokens().start();
   json["forced_eos_token_id"] = nullptr;
   json["torch_dtype"] = "float32";
   return json;
@@ -91,17 +92,14 @@ Json marian_config(const MarianForm& form, const ModelConfig& config, const Toke
 
 Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
   Json json;
-  json["bos_token_id"] = tokenizer.bos_id();
+  json["bos_token_id"] = tokenizer.special_tokens().start();
   json["eos_token_id"] = tokenizer.eos_id();
   json["pad_token_id"] = pad;
-  json["decoder_start_token_id"] = tokenizer.bos_id();
+  json["decoder_start_token_id"] = tokenizer.special_tokens().start();
   json["max_length"] = std::min<int64_t>(512, config.max_positions);
   json["num_beams"] = 5;
   json["early_stopping"] = true;  // without it transformers searches on for longer
-  // The tokens that decoding here never generates.
-  Json::List never{tokenizer.unk_id(), tokenizer.bos_id()};
-  if (pad != tokenizer.bos_id()) never.push_back(pad);
-  json["suppress_tokens"] = never;
+  json["suppress_tokens"] = never_generated(tokenizer);
   return json;
 }
 
@@ -203,7 +201,7 @@ Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int
 
 bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
   if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.subwords.size()) ||
-      tokenizer.bos_id() != vocabulary.start || tokenizer.eos_id() != vocabulary.eos ||
+      tokenizer.special_tokens().start() != vocabulary.start || tokenizer.eos_id() != vocabulary.eos ||
       tokenizer.unk_id() != vocabulary.unk ||
       tokenizer.further_end_ids().size() + 1 != vocabulary.ends.size() ||
       !std::equal(vocabulary.ends.begin() + 1, vocabulary.ends.end(),
@@ -357,11 +355,9 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
     if (!weights.has(name)) continue;
     const auto [file, info] = weights.at(name);
     const std::vector<int64_t> wanted{config.max_positions, config.width};
-    const bool known =
-        info->foreign == "F16" || (info->foreign.empty() && is_floating(info->dtype));
-    const bool fits = info->shape == wanted && known;
-    require(fits, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name, " is no table of ",
-            config.max_positions, " positions of the width ", config.width);
+    require_weight_type(*file, *info);
+    require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
+            " is no table of ", config.max_positions, " positions of the width ", config.width);
     const std::vector<float> values = read_floats(*file, *info);
     const Tensor table =
         sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32);
@@ -374,24 +370,24 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
 
 void write_marian_config(const MarianForm& form, const ModelConfig& config,
                          const Tokenizer& tokenizer, const fs::path& directory) {
-  require(tokenizer.bos_id() >= 0, ErrorCode::invalid_argument, kOrigin,
-          "the tokenizer has no <s>, from which the decoder starts");
-  // In a vocabulary without <pad>, <s> takes its place, as in models of Marian.
+  // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s> does.
   const bool has_pad = tokenizer.pad_id() >= 0;
-  const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.bos_id();
+  const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
+  const bool renamed = !has_pad && pad != tokenizer.eos_id();
   std::map<std::string, int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    ids[id == pad && !has_pad ? "<pad>" : tokenizer.token(id)] = id;
+    ids[id == pad && renamed ? "<pad>" : tokenizer.token(id)] = id;
   Json::Object vocabulary;
   for (const auto& [subword, id] : ids) vocabulary.push_back({subword, id});
   Json tokens;
   tokens["tokenizer_class"] = "MarianTokenizer";
   tokens["unk_token"] = tokenizer.token(tokenizer.unk_id());
   tokens["eos_token"] = tokenizer.token(tokenizer.eos_id());
-  tokens["pad_token"] = has_pad ? tokenizer.token(pad) : "<pad>";
+  tokens["pad_token"] = renamed ? "<pad>" : tokenizer.token(pad);
   tokens["separate_vocabs"] = false;
   tokens["model_max_length"] = config.max_positions;
   tokens["clean_up_tokenization_spaces"] = false;
+  tokens["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
   write_json(directory / "config.json", marian_config(form, config, tokenizer, pad));
   write_json(directory / "generation_config.json", generation_json(config, tokenizer, pad));
   write_json(directory / "tokenizer_config.json", tokens);

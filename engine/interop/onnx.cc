@@ -68,6 +68,9 @@ void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights
   const ModelConfig& config = host.config();
   require_architecture("ONNX", config, {Architecture::encoder_decoder, Architecture::decoder_lm});
   refuse_llama_variants("ONNX", config);
+  allow_settings("ONNX", config,
+                 {"activation", "pre_norm", "tied_embeddings", "norm_epsilon", "norm", "positions",
+                  "ffn", "biases", "kv_heads", "rope_theta", "output_bias", "encoder_ffn_width"});
   if (config.has_encoder())
     write_marian_files(config, tokenizer, directory);
   else if (config.positions == Positions::rotary)

@@ -6,6 +6,7 @@
 
 #include "engine/interop/directory.h"
 #include "engine/interop/fast_tokenizer.h"
+#include "engine/interop/spelled_tokens.h"
 #include "engine/interop/spm_subwords.h"
 #include "engine/interop/tokenizer_json_text.h"
 #include "engine/io/safetensors_header.h"
@@ -61,6 +62,9 @@ class Converter {
   void read_normalizer();
   void read_pre_tokenizer();
   void read_added_tokens();
+  void read_listed_tokens();
+  void read_spelled();
+  void erase_spelled(std::vector<const Json*>& steps) const;
   void read_replacement(const Json& step);
   void set_type(int64_t id, const std::string& content, SubwordType type);
   void score_by_merges();
@@ -77,6 +81,7 @@ class Converter {
   int32_t unk_ = -1;
   std::string character_map_;
   bool prefix_ = false, collapse_ = false, strips_ = false, splits_ = false;
+  std::optional<SpelledTokens> spelled_;
 };
 
 std::vector<const Json*> Converter::steps(const char* part, const char* list) const {
@@ -251,6 +256,7 @@ size_t Converter::read_map(const std::vector<const Json*>& steps) {
 
 void Converter::read_normalizer() {
   std::vector<const Json*> all = steps("normalizer", "normalizers");
+  erase_spelled(all);
   all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(read_map(all)));
   for (const Json* step : all) {
     const std::string type = text_of(step->find("type"));
@@ -272,6 +278,7 @@ void Converter::read_normalizer() {
 
 void Converter::read_pre_tokenizer() {
   for (const Json* step : steps("pre_tokenizer", "pretokenizers")) {
+    if (spelled_ && *step == spelled_->pre_tokenizer) continue;
     const std::string type = text_of(step->find("type"));
     if (type == "WhitespaceSplit") {
       collapse_ = splits_ = true;
@@ -326,6 +333,40 @@ void Converter::read_added_tokens() {
   }
 }
 
+// The post-processor's special tokens, named as they are: files of ours have them there alone.
+void Converter::read_listed_tokens() {
+  for (const Json* step : steps("post_processor", "processors")) {
+    const Json* listed = object(*step, "special_tokens");
+    if (listed == nullptr) continue;
+    for (const Json::Member& member : *listed->as<Json::Object>()) {
+      const Json* found = member.value.find("ids");
+      const auto* ids = found != nullptr ? found->as<Json::List>() : nullptr;
+      if (ids == nullptr || ids->size() != 1) continue;  // a name for several tokens
+      const uint32_t entry = text_.vocabulary.find(member.key);
+      if (entry == SubwordTable::kNone) continue;
+      check(ids->front().is_integer() && ids->front().number() == text_.vocabulary.id(entry),
+            "post_processor: ", quote(member.key), " has another id than in vocab");
+      set_type(text_.vocabulary.id(entry), member.key, SubwordType::control);
+    }
+  }
+}
+
+void Converter::read_spelled() {
+  if (!is_unigram_) return;
+  SpmModel model;
+  model.subwords = subwords_;
+  spelled_ = keep_spelled(model);
+}
+
+// Takes out the steps of keep_spelled(), which SentencePiece does not need.
+void Converter::erase_spelled(std::vector<const Json*>& steps) const {
+  if (!spelled_) return;
+  const Json::List& known = spelled_->normalizers;
+  const auto place = std::search(steps.begin(), steps.end(), known.begin(), known.end(),
+                                 [](const Json* a, const Json& b) { return *a == b; });
+  if (place != steps.end()) steps.erase(place, place + std::ssize(known));
+}
+
 int32_t Converter::named(const char* name) const {
   for (size_t id = 0; id < subwords_.size(); ++id)
     if (subwords_[id].text == name && subwords_[id].type == SubwordType::control)
@@ -362,6 +403,8 @@ std::string Converter::serialized(const SpecialIds& ids) const {
 Tokenizer Converter::convert(const SpecialIds& ids) {
   read_model();
   read_added_tokens();
+  read_listed_tokens();
+  read_spelled();
   read_normalizer();
   read_pre_tokenizer();
   if (!is_unigram_) score_by_merges();

@@ -24,8 +24,9 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 uint32_t child_base(uint32_t position, uint32_t unit) {
   return position ^ ((unit >> 10) << ((unit & (1u << 9)) >> 6));
 }
+constexpr uint32_t kLeaf = 1u << 8;
 bool has_leaf(uint32_t unit) {
-  return (unit >> 8 & 1) != 0;
+  return (unit & kLeaf) != 0;
 }
 bool has_label(uint32_t unit, uint32_t label) {
   return (unit & 0x800000ffu) == label;
@@ -148,6 +149,27 @@ size_t CharacterMap::normalized_bytes(std::string_view text) const {
   size_t bytes = kEscapedSpaceBytes;  // the dummy prefix or suffix
   for (size_t position = 0; position < text.size();) bytes += escaped_bytes(next(text, position));
   return bytes;
+}
+
+std::string without_entry(std::string_view blob, std::string_view text, std::string_view name) {
+  const CharacterMap checked(blob, name);
+  std::string changed(blob);
+  char* const units = changed.data() + sizeof(uint32_t);
+  const auto unit_at = [&](uint32_t position) {
+    uint32_t unit;
+    std::memcpy(&unit, units + position * sizeof unit, sizeof unit);
+    return unit;
+  };
+  uint32_t node = 0, unit = unit_at(0);
+  for (const char c : text) {
+    const uint32_t label = static_cast<unsigned char>(c);
+    node = child_base(node, unit) ^ label;
+    unit = unit_at(node);
+    if (!has_label(unit, label)) return changed;
+  }
+  unit &= ~kLeaf;
+  std::memcpy(units + node * sizeof unit, &unit, sizeof unit);
+  return changed;
 }
 
 bool visit_entries(std::string_view blob, std::string_view name, size_t limit,

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,5 +42,8 @@ class CharacterMap {
   std::string_view texts_;
   size_t longest_ = 0;
 };
+
+// The map without the entry for `text`, which then stands for itself. The same if there is none.
+std::string without_entry(std::string_view blob, std::string_view text, std::string_view name);
 
 }  // namespace trafo

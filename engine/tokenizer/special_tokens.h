@@ -7,10 +7,14 @@ namespace trafo {
 
 // Ids; -1: the vocabulary has no such token. The defaults match vocabularies trained here.
 struct SpecialTokens {
-  int32_t bos = 1;  // first decoder input of an encoder_decoder
+  int32_t bos = 1;
   int32_t eos = 2;  // ends every sentence
   int32_t pad = 3;
   int32_t unk = 0;
+
+  // The first decoder input of an encoder_decoder: bos, or eos in a vocabulary without bos, as
+  // Marian's are.
+  int32_t start() const noexcept { return bos >= 0 ? bos : eos; }
 };
 
 }  // namespace trafo

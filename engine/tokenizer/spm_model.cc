@@ -170,6 +170,18 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
   return summary;
 }
 
+std::string_view character_map_of(std::string_view serialized, std::string_view name) {
+  std::string_view map;
+  SpmFields reader(serialized, name);
+  for (SpmField field; reader.next(field);) {
+    if (!field.is(spm_field::kNormalizer, SpmField::bytes_of)) continue;
+    SpmFields inside(field.bytes, name);
+    for (SpmField part; inside.next(part);)
+      if (part.is(spm_field::kCharacterMap, SpmField::bytes_of)) map = part.bytes;
+  }
+  return map;
+}
+
 std::string without_self_test(std::string_view serialized, std::string_view name) {
   std::string model;
   model.reserve(serialized.size());

@@ -36,6 +36,9 @@ struct SpmSummary {
 // of the summary refer to `serialized`. Throws CORRUPT_FILE with `name` in the message.
 SpmSummary check_spm_model(std::string_view serialized, std::string_view name);
 
+// The compiled character map of a model's normalizer; empty if it has none.
+std::string_view character_map_of(std::string_view serialized, std::string_view name);
+
 // The model without its self-test. The library would run the self-test while it loads the model, on
 // texts of any length.
 std::string without_self_test(std::string_view serialized, std::string_view name);

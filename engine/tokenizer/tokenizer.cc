@@ -59,8 +59,19 @@ struct FileToRead {
 std::string read_file(const std::filesystem::path& file) {
   const std::string name = file.string();
   std::error_code error;
-  require(!std::filesystem::is_directory(file, error), ErrorCode::invalid_argument,
-          kTokenizerOrigin, name, ": is a directory");
+  const auto status = std::filesystem::status(file, error);
+  require(!std::filesystem::is_directory(status), ErrorCode::invalid_argument, kTokenizerOrigin,
+          name, ": is a directory");
+  require(!std::filesystem::is_character_file(status) && !std::filesystem::is_block_file(status) &&
+              !std::filesystem::is_socket(status),
+          ErrorCode::invalid_argument, kTokenizerOrigin, name, ": is no regular file and no pipe");
+  const auto check_size = [&](uint64_t bytes) {
+    require(bytes <= limits::kTokenizerBytes, ErrorCode::corrupt_file, kTokenizerOrigin, name,
+            ": not a usable SentencePiece model: it has more than ", limits::kTokenizerBytes,
+            " bytes");
+  };
+  if (std::filesystem::is_regular_file(status))
+    if (const auto size = std::filesystem::file_size(file, error); !error) check_size(size);
   const FileToRead stream(name);
   std::string bytes;
   char buffer[1 << 16];
@@ -71,8 +82,7 @@ std::string read_file(const std::filesystem::path& file) {
             ": cannot be read: ", std::strerror(errno));
     if (count == 0) break;
     bytes.append(buffer, static_cast<size_t>(count));
-    require(bytes.size() <= static_cast<size_t>(INT32_MAX), ErrorCode::corrupt_file,
-            kTokenizerOrigin, name, ": not a usable SentencePiece model: it is over 2 GiB");
+    check_size(bytes.size());
   }
   return bytes;
 }

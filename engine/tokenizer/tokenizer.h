@@ -16,6 +16,12 @@ namespace trafo {
 
 enum class TokenizerModel { unigram, bpe };
 
+// The normal form of a text, by the names of SentencePiece. nmt: white space of all kinds becomes a
+// space, control characters vanish. cf: letters are folded to lower case.
+enum class Normalization { nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf, identity };
+inline constexpr const char* kNormalizationNames[] = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf",
+                                                      "identity"};
+
 struct TokenizerTrainOptions {
   int32_t vocab_size = 8000;  // tokens in total: special, byte and learned ones
   TokenizerModel model = TokenizerModel::unigram;
@@ -26,6 +32,11 @@ struct TokenizerTrainOptions {
   bool hard_vocab_limit = true;
   int64_t max_sentences = 2'000'000;  // of a larger corpus, a sample of this size, by seed
   uint64_t seed = 1;
+  // The forms with nmt turn U+200C (zero width non-joiner) into a space, unless the text writes
+  // words with it, as Persian and Telugu do: then it stays a character.
+  Normalization normalization = Normalization::nmt_nfkc;
+  // Texts that are one token each, wherever they stand, and not normalised.
+  std::vector<std::string> user_symbols;
 };
 
 // Throws INVALID_ARGUMENT naming the field and what it may be.

@@ -1,12 +1,15 @@
 #include <sentencepiece_trainer.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <new>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
@@ -54,6 +57,10 @@ class Sentences final : public sentencepiece::SentenceIterator {
   size_t index_ = 0;
   std::string current_;
 };
+
+const char* normalization_name(Normalization normalization) {
+  return kNormalizationNames[static_cast<size_t>(normalization)];
+}
 
 using Settings = std::unordered_map<std::string, std::string>;
 
@@ -138,22 +145,72 @@ sentencepiece::util::Status train_model(std::span<const std::string_view> senten
   return status;
 }
 
-// The character map that all trained models get. The library gives it away only inside of a model.
-const CharacterMap& default_character_map() {
-  struct Default {
-    std::string serialized;
-    CharacterMap map;
-    Default() {
-      const std::string_view sentences[] = {"a"};
-      const auto status = train_model(
-          sentences, {{"minloglevel", "3"}, {"hard_vocab_limit", "false"}, {"model_type", "char"}},
-          size_t{1} << 20, serialized);
-      require(status.ok(), ErrorCode::internal, kTokenizerTrainingOrigin, status.error_message());
-      map = check_spm_model(serialized, "default tokenizer").normalizer;
-    }
-  };
-  static const Default value;
-  return value.map;
+// The character map of a normal form. The library gives it away only inside of a model.
+std::string library_map(Normalization normalization) {
+  if (normalization == Normalization::identity) return {};
+  const std::string_view sentences[] = {"a"};
+  std::string serialized;
+  const auto status = train_model(sentences,
+                                  {{"minloglevel", "3"},
+                                   {"hard_vocab_limit", "false"},
+                                   {"model_type", "char"},
+                                   {"normalization_rule_name", normalization_name(normalization)}},
+                                  size_t{1} << 20, serialized);
+  require(status.ok(), ErrorCode::internal, kTokenizerTrainingOrigin, status.error_message());
+  return std::string(character_map_of(serialized, "default tokenizer"));
+}
+
+// How texts are normalised before and after training.
+struct Rules {
+  std::string blob;  // empty: each character stands for itself
+  CharacterMap map;
+
+  Rules(Normalization normalization, bool keeps_non_joiner) : blob(library_map(normalization)) {
+    if (keeps_non_joiner && !blob.empty())
+      blob = without_entry(blob, "\u200c", "default tokenizer");
+    if (!blob.empty()) map = CharacterMap(blob, "default tokenizer");
+  }
+};
+
+const Rules& rules_of(Normalization normalization, bool keeps_non_joiner) {
+  static std::mutex mutex;
+  static std::map<std::pair<Normalization, bool>, Rules> known;
+  const std::lock_guard lock(mutex);
+  return known.try_emplace({normalization, keeps_non_joiner}, normalization, keeps_non_joiner)
+      .first->second;
+}
+
+// A list in one setting of the library: comma-separated values.
+std::string comma_separated(std::span<const std::string> texts) {
+  std::string list;
+  for (const std::string& text : texts) {
+    list += list.empty() ? "\"" : ",\"";
+    for (const char c : text) list.append(c == '"' ? 2 : 1, c);
+    list += '"';
+  }
+  return list;
+}
+
+void check_user_symbols(std::span<const std::string> symbols) {
+  constexpr std::string_view kTaken[] = {"<unk>", "<s>", "</s>", "<pad>"};
+  std::set<std::string_view> seen;
+  for (const std::string& symbol : symbols) {
+    const auto check = [&](bool good, const char* why) {
+      require(good, ErrorCode::invalid_argument, kTokenizerTrainingOrigin, "the user's symbol '",
+              symbol, "' ", why);
+    };
+    require(!symbol.empty(), ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
+            "a user's symbol is empty");
+    check_text(symbol, "a user's symbol");
+    check(symbol.size() <= static_cast<size_t>(limits::kSubwordBytes), "is over 1 KiB long");
+    check(symbol.find_first_of(" \t\r\n") == std::string::npos &&
+              symbol.find(kEscapedSpaceText) == std::string::npos,
+          "has white space");
+    check(std::find(std::begin(kTaken), std::end(kTaken), symbol) == std::end(kTaken) &&
+              !symbol.starts_with("<0x"),
+          "is a special token's or a byte's");
+    check(seen.insert(symbol).second, "is given twice");
+  }
 }
 
 // Rounds the log-probabilities of a unigram model to multiples of 2^-10. Sums of them are exact in
@@ -201,7 +258,9 @@ void check_text(std::string_view text, std::string_view what) {
 }
 
 void validate(const TokenizerTrainOptions& options) {
-  const int least = kSpecialTokens + 1 + (options.byte_fallback ? kByteTokens : 0);
+  check_user_symbols(options.user_symbols);
+  const int64_t least = kSpecialTokens + 1 + (options.byte_fallback ? kByteTokens : 0) +
+                        std::ssize(options.user_symbols);
   require_argument(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
                    kTokenizerTrainingOrigin, "vocabulary", " is ", options.vocab_size,
                    ", it must lie between ", least, " and ", limits::kVocabulary);
@@ -223,9 +282,10 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
 
   // The library's own sampling draws from a generator that lives as long as the thread: a second
   // training would differ.
-  const TrainingText text = examine_training_text(
-      sample({sentences.begin(), sentences.end()}, options.max_sentences, options.seed),
-      default_character_map());
+  const std::vector<std::string_view> sampled =
+      sample({sentences.begin(), sentences.end()}, options.max_sentences, options.seed);
+  const Rules& rules = rules_of(options.normalization, uses_non_joiner(sampled));
+  const TrainingText text = examine_training_text(sampled, rules.map, options.user_symbols);
   if (text.sentences.empty()) fail_without_sentences();
   Settings settings{
       {"minloglevel", "3"},
@@ -239,7 +299,11 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
       {"eos_id", "2"},
       {"pad_id", "3"},
       {"num_threads", std::to_string(kThreads)},
+      {"normalization_rule_name", normalization_name(options.normalization)},
   };
+  if (!rules.blob.empty()) settings["precompiled_charsmap"] = rules.blob;
+  if (!options.user_symbols.empty())
+    settings["user_defined_symbols"] = comma_separated(options.user_symbols);
   // Special tokens are no characters, but count as such for the coverage: with enough of them no
   // character would be left, and the library ends the process. This one is in every sentence.
   if (text.has_special_token) settings["required_chars"] = kEscapedSpaceText;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,10 +19,15 @@ struct TrainingText {
   // Of the normal forms that take part, each with a boundary.
   uint64_t bytes = 0, characters = 0;
   uint64_t most_frequent = 0;      // how often the most frequent character occurs
-  bool has_special_token = false;  // "<s>" and the like, written out in a sentence
+  bool has_special_token = false;  // "<s>" and the like or a user's, written out in a sentence
 };
 
+// Whether a language of the text writes words with U+200C: at least one sentence in a thousand has
+// it between two letters of a script that joins or stacks letters, from Arabic to Khmer.
+bool uses_non_joiner(std::span<const std::string_view> sentences);
+
 TrainingText examine_training_text(std::span<const std::string_view> sentences,
-                                   const CharacterMap& map);
+                                   const CharacterMap& map,
+                                   std::span<const std::string> user_symbols = {});
 
 }  // namespace trafo

@@ -31,7 +31,7 @@ BatcherOptions data_order(const TrainingData& data, const TrainOptions& options,
                           const TrainingGroup& group) {
   BatcherOptions order;
   order.seed = options.seed;
-  order.start_id = data.tokens.bos;
+  order.start_id = data.tokens.start();
   order.sort_window = options.sort_window > 0 ? options.sort_window : kSortWindow;
   order.maxi_batch = options.maxi_batch;
   if (options.batch_fit) order.batch_tokens = options.batch_tokens;

@@ -93,7 +93,7 @@ void check_data(const TrainingData& data, const ModelConfig& config, const Train
             "the ", name, " token is ", id, ", it must be 0 to ", config.vocabulary - 1);
   };
   check_token("eos", data.tokens.eos);
-  if (config.has_encoder()) check_token("bos", data.tokens.bos);
+  if (config.has_encoder()) check_token("bos", data.tokens.start());
   require(data.valid_sources.size() == data.valid_references.size(), ErrorCode::invalid_argument,
           kTrainingDataOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
           data.valid_references.size(), " references");

@@ -77,7 +77,7 @@ void measure_cross_entropies(Context& context, const Model& model, const Tokeniz
   const NoGrad no_grad(context);
   BatcherOptions order;
   order.shuffle = false;
-  order.start_id = tokens.bos;
+  order.start_id = tokens.start();
   order.batch_tokens = batch_tokens;
   order.lanes = group.size;
   order.own = {group.rank, group.rank + 1};

@@ -295,6 +295,50 @@ TEST_F(DataTest, TextOnDiskTakesNoMemoryOfItsSize) {
   train_large(folder_, 150000, 600, 600);
 }
 
+// 300 MB of lines that no vocabulary is trained on, and of which a shortlist takes a few: text over
+// 256 MiB stays on disk, in every command that learns from it.
+TEST_F(DataTest, CommandsThatLearnFromTextDoNotHoldIt) {
+  constexpr long kMostKib = 140 << 10;
+  {
+    std::ofstream large(folder_.file("large"));
+    std::string line;
+    while (line.size() < 5000) line += "die Katze ";
+    line += '\n';
+    for (int i = 0; i < 60000; ++i) large << line;
+    large << read_file(folder_.file("train.de"));
+  }
+  for (const char* command : {"vocab -t large -o large.spm --dim-vocabs 300 --soft-limit",
+                              "shortlist -t large large -v v.spm -o large.s2t --max-pairs 100"}) {
+    const Outcome outcome = run_program(folder_.path(), words_of(command));
+    EXPECT_EQ(outcome.exit_code, 0) << command << outcome.err;
+    EXPECT_LT(outcome.peak_kib, kMostKib) << command;
+  }
+  std::remove(folder_.file("large").c_str());
+}
+
+// A device has no end: it is refused by its kind.
+TEST_F(DataTest, AVocabularyIsNoDevice) {
+  const Outcome outcome =
+      run_program(folder_.path(),
+                  words_of("train --train-sets train.de train.en --vocabs /dev/zero --model z"));
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.err.find("/dev/zero: is no regular file"), std::string::npos) << outcome.err;
+  EXPECT_LT(outcome.peak_kib, 100 << 10);
+}
+
+TEST_F(DataTest, TheNormalFormAndSymbolsOfAVocabularyAreChosen) {
+  const auto vocabulary = [&](const std::string& more) {
+    return run_program(folder_.path(),
+                       words_of("vocab -t train.de -o chosen.spm --soft-limit " + more));
+  };
+  EXPECT_EQ(vocabulary("--normalization nfkc_cf --user-defined-symbols <a> <b>").exit_code, 0);
+  const Outcome wrong = vocabulary("--normalization lower");
+  EXPECT_EQ(wrong.exit_code, kUsage);
+  EXPECT_NE(wrong.err.find("nmt_nfkc"), std::string::npos) << wrong.err;
+  EXPECT_NE(vocabulary("--user-defined-symbols </s>").err.find("'</s>' is a special token's"),
+            std::string::npos);
+}
+
 TEST_F(DataTest, FiveMillionPairsInTwoGibibytes) {
   if (std::getenv("TRAFO_LONG_TESTS") == nullptr)
     GTEST_SKIP() << "5,000,000 pairs, 1.4 GB of temporary files: set TRAFO_LONG_TESTS=1";

@@ -11,6 +11,7 @@ namespace translate_train::testing {
 struct Outcome {
   int exit_code = -1;  // 128 + signal if a signal ended it
   std::string out, err;
+  long peak_kib = 0;  // most resident memory that it had
 };
 
 // In the folder `directory`, with `input` on standard input.

@@ -1,9 +1,12 @@
 // Directories of other programs in all the forms they come in, places that cannot be written to,
 // and what the parts of the export refuse by themselves.
 #include <cmath>
+#include <set>
 
+#include "engine/interop/directory.h"
 #include "engine/interop/formats.h"
 #include "engine/interop/tensor_map.h"
+#include "engine/models/model_config_fields.generated.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo {
@@ -13,6 +16,7 @@ using namespace testing;
 
 class InteropFormsTest : public InteropTest {
  protected:
+  using Json = testing::Json;
   // A decoder without an output bias: GPT-2's form has the same tensors.
   std::unique_ptr<Model> unbiased_lm(bool tied) {
     ModelConfig config = config_of(Architecture::decoder_lm, true);
@@ -243,6 +247,118 @@ TEST_F(InteropFormsTest, DoublePrecisionBecomesFloat32) {
   }
 }
 
+// ---- settings ----
+
+// Another value of a setting that a model of `base` may have; false if there is none.
+template <class Change>
+bool changes_to_another(const ModelConfig& base, ModelConfig& changed, Change&& change) {
+  for (int candidate = 0; candidate < 8; ++candidate) {
+    changed = base;
+    change(changed, candidate);
+    try {
+      validate(changed);
+    } catch (const Error&) {
+      continue;
+    }
+    if (changed != base) return true;
+  }
+  return false;
+}
+
+template <class T>
+void set_candidate(T& value, int candidate) {
+  if constexpr (std::is_same_v<T, bool>) {
+    value = !value;
+  } else if constexpr (std::is_enum_v<T>) {
+    value = static_cast<T>(candidate % 4);
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    value = int64_t{64} >> candidate;
+  } else if constexpr (std::is_same_v<T, double>) {
+    value = candidate % 2 == 0 ? 0.03 : 500.0;
+  }
+}
+
+// Every setting of a model, also one that will come: a format writes it, so that what is read back
+// computes the same, or refuses it by name. The comparison of logits is the last resort, which no
+// setting may need.
+TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
+  using enum ExportWeights;
+  ModelConfig translation = config_of(Architecture::encoder_decoder, true);
+  translation.width = 32;
+  ModelConfig post = translation, lm = config_of(Architecture::decoder_lm, true);
+  post.pre_norm = false;
+  lm.output_bias = false;
+  ModelConfig llama = llama_config(0, true);
+  llama.width = 32;
+  llama.ffn_width = 64;
+  const struct {
+    ExportFormat format;
+    ModelConfig config;
+    std::vector<ExportWeights> weights;
+    std::set<std::string> written;  // among others
+  } kForms[] = {
+      {ExportFormat::hf_marian, post, {float32}, {"activation", "encoder_layers"}},
+      {ExportFormat::hf_pegasus, translation, {float32}, {"activation", "ffn_width"}},
+      {ExportFormat::hf_gpt2, lm, {float32}, {"activation", "norm_epsilon", "tied_embeddings"}},
+      {ExportFormat::ctranslate2,
+       translation,
+       {float32, int8},
+       {"activation", "norm_epsilon", "pre_norm", "tied_embeddings", "heads", "encoder_ffn_width"}},
+      {ExportFormat::ctranslate2,
+       llama,
+       {int16},
+       {"norm_epsilon", "rope_theta", "kv_heads", "tied_embeddings"}},
+      {ExportFormat::hf_llama,
+       llama,
+       {float32},
+       {"norm_epsilon", "rope_theta", "kv_heads", "head_width", "qkv_biases", "rope_factor"}},
+      {ExportFormat::hf_compressed,
+       llama,
+       {int4},
+       {"norm_epsilon", "rope_theta", "kv_heads", "head_width", "qkv_biases", "rope_factor"}},
+      {ExportFormat::onnx,
+       translation,
+       {float32, int8},
+       {"activation", "norm_epsilon", "pre_norm", "tied_embeddings", "heads"}},
+      {ExportFormat::onnx, llama, {int8}, {"norm_epsilon", "rope_theta", "kv_heads"}},
+  };
+  for (const auto& form : kForms) {
+    std::set<std::string> written;
+    const auto export_as = [&](const ModelConfig& config, const std::string& setting) {
+      for (const ExportWeights weights : form.weights) {
+        SCOPED_TRACE(concat(export_format_name(form.format), " ", setting, " ",
+                            export_weights_name(weights)));
+        const fs::path directory = path("setting");
+        fs::remove_all(directory);
+        try {
+          export_model(*context_, *model_of(config), tokenizer(), form.format, directory, weights);
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();
+          EXPECT_TRUE(mentions(error, "cannot express")) << error.what();
+          continue;
+        }
+        written.insert(setting);
+      }
+    };
+    ModelConfig of_fields = form.config;
+    for_each_field_of_model(of_fields, [&](const OptionField& field, auto& member) {
+      if (field.name == std::string_view("vocabulary")) return;  // that of the tokenizer
+      const auto offset =
+          reinterpret_cast<const char*>(&member) - reinterpret_cast<const char*>(&of_fields);
+      using Member = std::remove_reference_t<decltype(member)>;
+      ModelConfig changed;
+      const auto change = [&](ModelConfig& config, int candidate) {
+        set_candidate(*reinterpret_cast<Member*>(reinterpret_cast<char*>(&config) + offset),
+                      candidate);
+      };
+      if (changes_to_another(form.config, changed, change)) export_as(changed, field.name);
+    });
+    for (const std::string& setting : form.written)
+      EXPECT_TRUE(written.contains(setting))
+          << export_format_name(form.format) << " does not write " << setting;
+  }
+}
+
 // ---- what the parts refuse ----
 
 TEST_F(InteropFormsTest, LogitsAreComparedWithCare) {
@@ -272,6 +388,40 @@ TEST_F(InteropFormsTest, TheOutputBiasMovesOnlyWhereItCan) {
                  [&] { exported(*model, ExportFormat::hf_gpt2, "folded"); });
     EXPECT_TRUE(fs::is_empty(folder_.path()));
   }
+}
+
+TEST_F(InteropFormsTest, ASettingThatNoFormatListsIsRefused) {
+  ModelConfig config = config_of(Architecture::decoder_lm, true);
+  interop::allow_settings("X", config, {});
+  config.norm_epsilon = 0.5;
+  interop::allow_settings("X", config, {"norm_epsilon"});
+  expect_error(ErrorCode::unsupported, "X cannot express norm_epsilon 0.5",
+               [&] { interop::allow_settings("X", config, {"activation"}); });
+}
+
+// Rounded weights hide nothing: the model with the same weights must give the same logits.
+TEST_F(InteropFormsTest, ReadingBackHasTheConfigurationOfTheFiles) {
+  ModelConfig config = llama_config(0, true);
+  config.width = 32;
+  config.ffn_width = 64;
+  config.norm_epsilon = 0.03;
+  config.rope_theta = 500;
+  const auto model = model_of(config);
+  const interop::HostModel host = interop::copy_to_host(*context_, *model);
+  export_model(*context_, *model, tokenizer(), ExportFormat::hf_compressed, path("int4"),
+               ExportWeights::int4);
+  edit_json(path("int4") / "config.json", [](Json& json) { json["rms_norm_eps"] = 0.3; });
+  const auto compressed =
+      interop::read_back_compressed_tensors(host, ExportWeights::int4, path("int4"));
+  EXPECT_EQ(compressed.config().norm_epsilon, 0.3);
+  EXPECT_GT(interop::logit_difference(interop::with_weights_of(config, compressed), compressed),
+            1e-3);
+  export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2, path("int8"),
+               ExportWeights::int8);
+  edit_json(path("int8") / "config.json", [](Json& json) { json["layer_norm_epsilon"] = 0.3; });
+  const auto ct2 = interop::read_back_ctranslate2(host, ExportWeights::int8, path("int8"));
+  EXPECT_EQ(ct2.config().rope_theta, 500);
+  EXPECT_GT(interop::logit_difference(interop::with_weights_of(config, ct2), ct2), 1e-3);
 }
 
 TEST_F(InteropFormsTest, TensorsAreRowsThatAreThere) {

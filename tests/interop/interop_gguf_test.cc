@@ -111,6 +111,27 @@ TEST_F(GgufTest, WeightsComeBackWithinTheRoundingOfTheirType) {
   EXPECT_EQ(reader("usual").tensors(), reader("float1611").tensors());
 }
 
+// The export compares the model that the metadata describe: one that lacked a setting would be
+// refused.
+TEST_F(GgufTest, SettingsAreInTheMetadataOfEveryType) {
+  using enum ExportWeights;
+  ModelConfig config = gguf_config(1, false);
+  config.norm_epsilon = 0.03;
+  config.rope_theta = 500;
+  const auto model = model_of(config);
+  const interop::HostModel host = interop::copy_to_host(*context_, *model);
+  for (const ExportWeights weights : {float16, float32, q8_0, q4_0}) {
+    const std::string name = export_weights_name(weights);
+    gguf(*model, weights, name);
+    const ModelConfig read =
+        interop::read_back_gguf(host, bpe_tokenizer(), weights, path(name)).config();
+    EXPECT_FLOAT_EQ(static_cast<float>(read.norm_epsilon), 0.03f);
+    EXPECT_EQ(read.rope_theta, 500);
+    EXPECT_EQ(read.kv_heads, 1);
+    EXPECT_FALSE(read.tied_embeddings);
+  }
+}
+
 TEST_F(GgufTest, TypesOfTensors) {
   const auto model = model_of(gguf_config(1, true));
   gguf(*model, ExportWeights::q4_0, "q4");

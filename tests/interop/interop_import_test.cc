@@ -226,8 +226,14 @@ TEST_F(ImportTest, TokenizersOfAnotherForm) {
 
 TEST_F(ImportTest, DamagedTokenizers) {
   damaged_tokenizer("model has no vocab", [](Json& json) { json["model"].erase("vocab"); });
-  damaged_tokenizer("'<s>' has the id of", [](Json& json) { json["added_tokens"][1]["id"] = 7; });
-  damaged_tokenizer("has no id below", [](Json& json) { json["added_tokens"][1]["id"] = 1 << 30; });
+  const auto added = [](Json& json, int id) {
+    json["added_tokens"].push_back({{"id", id}, {"content", "<s>"}, {"special", true}});
+  };
+  damaged_tokenizer("'<s>' has the id of", [&](Json& json) { added(json, 7); });
+  damaged_tokenizer("has no id below", [&](Json& json) { added(json, 1 << 30); });
+  damaged_tokenizer("post_processor: '<s>' has another id than in vocab", [](Json& json) {
+    json["post_processor"]["special_tokens"]["<s>"]["ids"] = {7};
+  });
   damaged_tokenizer("has a subword twice", [](Json& json) {
     json["model"]["vocab"].push_back({"<s>", 0.0});
   });

@@ -1,6 +1,9 @@
 // Models whose layers share parameters, for other programs: each format gets what the untied copy
 // of the model gives.
 #include "engine/interop/peft.h"
+
+#include <map>
+
 #include "engine/models/adapter.h"
 #include "engine/models/upload.h"
 #include "tests/interop/interop_support.h"
@@ -140,6 +143,44 @@ TEST_F(TiedInterop, AdaptersAreCopiedToEachLayer) {
     expect_error(ErrorCode::invalid_argument, "these layers share their parameters in this model",
                  [&] { load_adapter(*context_, *shared, directory); });
   }
+}
+
+// The elements of other types are no weights, also where they have as many bytes as float32.
+TEST_F(TiedInterop, AnAdapterOfIntegersIsRefused) {
+  const auto model = disturbed(config_for("llama"));
+  AdapterConfig adapter;
+  adapter.rank = 2;
+  add_adapter(*context_, *model, adapter, 1);
+  save_adapter(*context_, *model, path("whole"));
+  remove_adapter(*context_, *model);
+  const std::vector<float> before = logits_of(*model);
+  for (const auto& [type, size] : std::map<std::string, size_t>{{"U32", 4},
+                                                                {"I32", 4},
+                                                                {"I64", 8},
+                                                                {"U64", 8},
+                                                                {"I16", 2},
+                                                                {"U16", 2},
+                                                                {"I8", 1},
+                                                                {"U8", 1},
+                                                                {"BOOL", 1},
+                                                                {"F8_E4M3", 1},
+                                                                {"F8_E5M2", 1}}) {
+    fs::remove_all(path("changed"));
+    fs::copy(path("whole"), path("changed"));
+    std::string name;
+    edit_peft(path("changed"), [&](std::vector<Stored>& tensors) {
+      Stored& last = tensors.back();
+      last.dtype = type;
+      last.bytes.resize(last.bytes.size() / 4 * size);
+      name = last.name;
+    });
+    const Error error = error_of([&] { load_adapter(*context_, *model, path("changed")); });
+    EXPECT_EQ(error.code(), ErrorCode::unsupported) << type << ": " << error.what();
+    EXPECT_TRUE(mentions(error, name.c_str())) << type << ": " << error.what();
+    EXPECT_TRUE(mentions(error, "weights are F32, F64, BF16 or F16")) << type;
+    EXPECT_FALSE(model->adapter().has_value());
+  }
+  EXPECT_EQ(logits_of(*model), before);
 }
 
 }  // namespace

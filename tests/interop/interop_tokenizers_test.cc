@@ -2,7 +2,10 @@
 // another normaliser, in another order.
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <regex>
 
+#include "engine/decode/translator.h"
 #include "engine/interop/spm_subwords.h"
 #include "engine/tokenizer/character_map_entries.h"
 #include "engine/tokenizer/spm_fields.h"
@@ -100,7 +103,11 @@ TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
                            "bare") /
                       "tokenizer.json");
   const Json spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
-  EXPECT_EQ(json["normalizer"]["normalizers"], Json::array({spaces}));
+  const Json bare = json["normalizer"]["normalizers"];
+  EXPECT_EQ(bare[0], spaces);
+  // The others keep spelled tokens out of texts.
+  EXPECT_EQ(bare.size(), 5u);
+  EXPECT_EQ(bare[1]["content"], "\ufdd0");
 
   // Texts of every length: what is left of a group of three bytes is padded.
   std::string map = interop::parse_spm(tokenizer().serialized()).character_map;
@@ -113,7 +120,8 @@ TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
     for (const Json& step : steps) types.push_back(step["type"]);
     EXPECT_EQ(types, (std::vector<std::string>{
                          "Replace", "Replace", "Replace", "Replace", "Precompiled", "Replace",
-                         "NFC", "Replace", "Replace", "Replace", "Replace", "Prepend", "Replace"}));
+                         "NFC", "Replace", "Replace", "Replace", "Replace", "Prepend", "Replace",
+                         "Replace", "Replace", "Replace", "Replace"}));
     const std::string text = steps[4]["precompiled_charsmap"];
     EXPECT_EQ(text.size() % 4, 0u);
     EXPECT_EQ(from_base64(text), map);
@@ -181,7 +189,7 @@ TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
       EXPECT_EQ(model["vocab"].size(), static_cast<size_t>(tokenizer.vocab_size()));
       EXPECT_EQ(model["type"], kind == TokenizerModel::bpe ? "BPE" : "Unigram");
       const Json& steps = json["decoder"]["decoders"];
-      EXPECT_EQ(steps[1]["type"], bytes ? "ByteFallback" : "Fuse");
+      EXPECT_EQ(steps[2]["type"], bytes ? "ByteFallback" : "Fuse");
       EXPECT_EQ(json["post_processor"]["single"][1]["SpecialToken"]["id"], "</s>");
       const Json config = json_of(directory / "tokenizer_config.json");
       EXPECT_EQ(config["model_input_names"], Json::array({"input_ids", "attention_mask"}));
@@ -199,6 +207,151 @@ TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
           EXPECT_LE(tokenizer.score(other), tokenizer.score(id));
         }
     }
+}
+
+// What the `tokenizers` library makes of a text of ASCII letters and signs with a unigram
+// vocabulary. It finds every entry of the vocabulary in a text, also special tokens; what is in
+// none is unk_id, once for several characters. Written from the library's description, without our
+// steps for other scripts.
+class LibraryUnigram {
+ public:
+  explicit LibraryUnigram(const Json& file) : file_(file), model_(file.at("model")) {
+    for (const Json& entry : model_.at("vocab")) {
+      scores_.emplace(entry.at(0), std::pair(ids_++, entry.at(1).get<double>()));
+      least_ = std::min(least_, entry.at(1).get<double>());
+    }
+  }
+  std::vector<int32_t> encode(const std::string& text) const {
+    EXPECT_TRUE(file_.at("added_tokens").empty());  // they would be taken out of the text first
+    std::vector<int32_t> ids;
+    for (const std::string& part : parts_of(normal_form(text)))
+      for (const int32_t id : best_of(part)) ids.push_back(id);
+    for (const Json& step : file_.at("post_processor").at("single"))
+      if (step.contains("SpecialToken")) {
+        const std::string name = step.at("SpecialToken").at("id");
+        ids.push_back(file_.at("post_processor").at("special_tokens").at(name).at("ids").at(0));
+      }
+    return ids;
+  }
+
+ private:
+  std::string normal_form(std::string text) const {
+    bool prefixed = false;
+    for (const Json& step : file_.at("normalizer").at("normalizers")) {
+      prefixed |= step.at("type") == "Prepend";
+      if (step.at("type") == "Prepend") text = step.at("prepend").get<std::string>() + text;
+      if (!prefixed || step.at("type") != "Replace")
+        continue;  // those before are for other scripts
+      const bool plain = step.at("pattern").contains("String");
+      const std::string from = step.at("pattern").at(plain ? "String" : "Regex");
+      text = std::regex_replace(text, std::regex(from), step.at("content").get<std::string>());
+    }
+    return text;
+  }
+  // "MergedWithPrevious": a match ends a part.
+  std::vector<std::string> parts_of(const std::string& text) const {
+    const Json& split = file_.at("pre_tokenizer");
+    if (split.is_null()) return {text};
+    EXPECT_EQ(split.at("behavior"), "MergedWithPrevious");
+    const std::regex pattern(split.at("pattern").at("Regex").get<std::string>());
+    std::vector<std::string> parts;
+    size_t begin = 0;
+    for (std::sregex_iterator match(text.begin(), text.end(), pattern), none; match != none;
+         ++match) {
+      const auto end = static_cast<size_t>(match->position() + match->length());
+      parts.push_back(text.substr(begin, end - begin));
+      begin = end;
+    }
+    if (begin < text.size()) parts.push_back(text.substr(begin));
+    return parts;
+  }
+  std::vector<int32_t> best_of(const std::string& text) const {
+    constexpr double kUnknownPenalty = 10;
+    const int32_t unknown = model_.at("unk_id");
+    struct Way {
+      double score = -1e300;
+      size_t from = 0;
+      int32_t id = -1;
+    };
+    std::vector<Way> ways(text.size() + 1);
+    ways[0].score = 0;
+    for (size_t begin = 0; begin < text.size(); ++begin) {
+      if (ways[begin].score == -1e300) continue;
+      size_t character = begin + 1;
+      while (character < text.size() && (text[character] & 0xc0) == 0x80) ++character;
+      const auto offer = [&](size_t end, double score, int32_t id) {
+        if (ways[begin].score + score > ways[end].score)
+          ways[end] = {ways[begin].score + score, begin, id};
+      };
+      bool has_character = false;
+      for (size_t end = begin + 1; end <= text.size(); ++end)
+        if (const auto found = scores_.find(text.substr(begin, end - begin));
+            found != scores_.end()) {
+          offer(end, found->second.second, found->second.first);
+          has_character |= end == character;
+        }
+      if (!has_character) offer(character, least_ - kUnknownPenalty, unknown);
+    }
+    std::vector<int32_t> ids;
+    for (size_t end = text.size(); end > 0; end = ways[end].from)
+      if (ways[end].id != unknown || ids.empty() || ids.back() != unknown)
+        ids.push_back(ways[end].id);
+    std::reverse(ids.begin(), ids.end());
+    return ids;
+  }
+
+  const Json& file_;
+  const Json& model_;
+  std::map<std::string, std::pair<int32_t, double>> scores_;
+  int32_t ids_ = 0;
+  double least_ = 0;
+};
+
+// A text that spells "</s>" has no end in it, here and in the exported files.
+TEST_F(InteropTokenizerTest, SpelledTokensAreText) {
+  // Vocabularies without and with the characters of the special tokens; the second has "</".
+  TokenizerTrainOptions options;
+  options.vocab_size = 60;
+  options.hard_vocab_limit = false;
+  const std::vector<std::string> html{"<b> a </b> <i>s</i> n k", "</b> s> un pad> <s a </i> </b>",
+                                      "<p> d </p> </a> /s> unk> <pa"};
+  const Tokenizer marked = Tokenizer::train(std::span<const std::string>(html), options);
+  for (const Tokenizer* each : {&tokenizer(), &marked}) {
+    const fs::path directory = gpt2(*each, each == &marked ? "marked" : "plain");
+    const Json file = json_of(directory / "tokenizer.json");
+    EXPECT_EQ(file["pre_tokenizer"].is_null(), each != &marked);
+    const LibraryUnigram library(file);
+    fs::remove(directory / "tokenizer.model");
+    const ImportedModel imported = import_model(*context_, directory);
+    ASSERT_TRUE(imported.tokenizer.has_value()) << imported.note;
+    EXPECT_EQ(json_of(directory / "tokenizer_config.json")["split_special_tokens"], true);
+    for (const char* text :
+         {"</s>", "<unk>", "<s>", "<pad>", "a</s>b", "der </s> Hund", "<s>der<unk></s><pad>",
+          "<</s>>", "</s", "/s>", "s</s></s>", "ein Licht", "<b></s></b>"}) {
+      std::vector<int32_t> ids = each->encode(text);
+      EXPECT_EQ(imported.tokenizer->encode(text), ids) << text;
+      ids.push_back(each->eos_id());
+      EXPECT_EQ(library.encode(text), ids) << text;
+    }
+    for (const int32_t id : {0, 1, 2, 3})
+      EXPECT_EQ(imported.tokenizer->type(id), each->type(id)) << id;
+  }
+  exported(*model_of(config_of(Architecture::encoder_decoder, true)), ExportFormat::hf_pegasus,
+           "m");
+  EXPECT_EQ(json_of(path("m") / "tokenizer_config.json")["split_special_tokens"], true);
+}
+
+// Subwords across every place of "</s>": the library would always find the token.
+TEST_F(InteropTokenizerTest, ATokenThatCannotBeKeptOutOfTextsLeavesNoFastForm) {
+  const Tokenizer crossed = changed([](std::vector<ScoredSubword>& subwords) {
+    size_t place = 10;
+    for (const char* text : {"<", "/", ">", "</", "/s", "s>", "s"}) {
+      const auto known = std::find_if(subwords.begin(), subwords.end(),
+                                      [&](const auto& each) { return each.text == text; });
+      if (known == subwords.end()) subwords[place++].text = text;
+    }
+  });
+  EXPECT_FALSE(fs::exists(gpt2(crossed, "crossed") / "tokenizer.json"));
 }
 
 TEST_F(InteropTokenizerTest, HalfOfThePositionsAreTheTranslationsAndOneAtLeast) {
@@ -227,13 +380,16 @@ TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
   json = json_of(exported_with(no_bos, Architecture::decoder_lm, ExportFormat::ctranslate2, "ct") /
                  "config.json");
   EXPECT_EQ(json["bos_token"], "</s>");
-  // A decoder that starts from <s> needs one.
-  for (const ExportFormat format : {ExportFormat::hf_marian, ExportFormat::ctranslate2}) {
-    const auto model = model_of(config_of(Architecture::encoder_decoder, false));
-    expect_error(ErrorCode::invalid_argument, "the tokenizer has no <s>",
-                 [&] { export_model(*context_, *model, no_bos, format, path("refused")); });
-    EXPECT_FALSE(fs::exists(path("refused")));
-  }
+  // A decoder starts from it, too.
+  json = json_of(exported_with(no_bos, Architecture::encoder_decoder, ExportFormat::hf_marian,
+                               "no-bos-marian") /
+                 "generation_config.json");
+  EXPECT_EQ(json["decoder_start_token_id"], no_bos.eos_id());
+  EXPECT_EQ(json["suppress_tokens"], Json::array({no_bos.unk_id(), no_bos.pad_id()}));
+  json = json_of(exported_with(no_bos, Architecture::encoder_decoder, ExportFormat::ctranslate2,
+                               "no-bos-ct2") /
+                 "config.json");
+  EXPECT_EQ(json["decoder_start_token"], "</s>");
 
   // As GPT-2 itself has it: one subword that begins and ends a text.
   const Tokenizer one =
@@ -267,6 +423,65 @@ TEST_F(InteropTokenizerTest, ADirectoryWithoutATokenizerSaysSo) {
   const ImportedModel imported = import_model(*context_, path("bare"));
   EXPECT_FALSE(imported.tokenizer.has_value());
   EXPECT_TRUE(contains(imported.note, "there is no tokenizer.model")) << imported.note;
+}
+
+// As Marian trains its vocabularies: </s> is 0, <unk> is 1, and there is no <s> and no <pad>.
+TEST_F(InteropTokenizerTest, VocabulariesOfMarianTrainTranslateScoreAndExport) {
+  const SpmModel model = interop::parse_spm(tokenizer().serialized());
+  std::vector<ScoredSubword> subwords;
+  for (const char* name : {"</s>", "<unk>", ""})
+    for (const ScoredSubword& each : model.subwords)
+      if (*name != '\0' ? each.text == name : each.type == SubwordType::normal)
+        subwords.push_back(each);
+  const Tokenizer marian = Tokenizer::from_bytes(interop::serialize_spm(model, subwords));
+  ASSERT_EQ(marian.eos_id(), 0);
+  ASSERT_EQ(marian.unk_id(), 1);
+  ASSERT_EQ(marian.bos_id(), -1);
+  ASSERT_EQ(marian.pad_id(), -1);
+  std::vector<std::string> lines;
+  for (const char* subject : {"der Hund", "die Katze", "ein Vogel"})
+    for (const char* object : {"einen Baum.", "den Stein.", "ein Licht."})
+      lines.push_back(concat(subject, " sieht ", object));
+  const ParallelCorpus corpus = make_parallel(lines, lines);
+  TrainOptions options = quick_options();
+  options.after_updates = 3;
+  options.valid_metrics = {"ce-mean-words", "bleu"};
+  for (const Architecture architecture :
+       {Architecture::encoder_decoder, Architecture::decoder_lm}) {
+    ModelConfig config = config_of(architecture, true);
+    config.vocabulary = marian.vocab_size();
+    config.max_positions = 64;
+    options.max_length = 64;
+    const TrainingData data = prepare_data(corpus, &corpus, marian, config, options, 1);
+    EXPECT_EQ(data.tokens.start(), 0);
+    Process process(data, options, path(concat("run", static_cast<int>(architecture))), 1, config);
+    process.run->run({});
+    const Model& trained = *process.model;
+    const Translator translator(*process.context, trained, marian);
+    const std::vector<std::string_view> sources(lines.begin(), lines.end());
+    const std::vector<Translation> translations = translator.translate(sources);
+    for (const PairScore& score : translator.score(sources, sources))
+      EXPECT_LT(score.log_probability, 0);
+    const bool translates = architecture == Architecture::encoder_decoder;
+    for (const ExportFormat format :
+         translates
+             ? std::vector{ExportFormat::hf_pegasus, ExportFormat::ctranslate2, ExportFormat::onnx}
+             : std::vector{ExportFormat::hf_gpt2, ExportFormat::ctranslate2, ExportFormat::onnx}) {
+      const fs::path directory = path(concat(export_format_name(format), translates));
+      export_model(*process.context, trained, marian, format, directory);
+      if (format != ExportFormat::hf_pegasus && format != ExportFormat::hf_gpt2) continue;
+      const Json json = json_of(directory / "config.json");
+      EXPECT_EQ(json["eos_token_id"], 0);
+      EXPECT_EQ(json["bos_token_id"], 0);
+      EXPECT_EQ(json_of(directory / "generation_config.json")["suppress_tokens"], Json::array({1}));
+      const ImportedModel imported = import_model(*context_, directory);
+      ASSERT_TRUE(imported.tokenizer.has_value()) << imported.note;
+      const Translator again(*context_, *imported.model, *imported.tokenizer);
+      const std::vector<Translation> theirs = again.translate(sources);
+      for (size_t i = 0; i < theirs.size(); ++i)
+        EXPECT_EQ(theirs[i].hypotheses[0].tokens, translations[i].hypotheses[0].tokens) << i;
+    }
+  }
 }
 
 class MarianVocabularyTest : public InteropTokenizerTest {

@@ -1,6 +1,7 @@
 // The results of objectives, against the logits of the same model.
 #include <cmath>
 
+#include "engine/data/batch_packer.h"
 #include "engine/models/objective.h"
 #include "engine/models/upload.h"
 #include "tests/support/errors.h"
@@ -27,6 +28,43 @@ struct ModelAndBatch {
     batch = upload(*context, host, config, DType::f64);
   }
 };
+
+// The gradient of an embedding is zero where dropout has dropped it, and no other dropout of a
+// pre-norm model without attention dropout makes it so: the zeros are the mask.
+TEST(Objective, SourceAndTargetEmbeddingsHaveDifferentMasks) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  ModelConfig config = tiny_config(Architecture::encoder_decoder, 0);
+  config.dropout = 0.5;
+  config.tied_embeddings = false;
+  const auto model = make_model(*context, config, 5, DType::f64);
+  const std::vector<int32_t> source{4, 5, 6, 7, 8, 9, 10, kTokens.eos},
+      target{11, 12, 13, 14, 15, 16, 17, kTokens.eos};
+  PackedBatchHost host;
+  BatchPacker packer(host, SequenceForm::encoder_decoder, kTokens.bos);
+  packer.add(source, target, 0);
+  const Batch batch = upload(*context, host, config, DType::f64);
+  context->backward(LabelSmoothedCrossEntropy(0).loss(*context, *model, batch, {7, 3, true}).loss);
+  const ParameterStore& parameters = model->parameters();
+  const auto gradient = [&](const char* name) {
+    return context->values<double>(parameters.grad(parameters.find(name)));
+  };
+  const std::vector<double> of_source = gradient("source_embedding.weight"),
+                            of_target = gradient("embedding.weight");
+  const auto width = static_cast<size_t>(config.width);
+  size_t dropped = 0, same = 0, elements = 0;
+  for (size_t row = 0; row < source.size(); ++row) {
+    const int32_t read = row == 0 ? kTokens.bos : target[row - 1];
+    for (size_t c = 0; c < width; ++c, ++elements) {
+      const bool a = of_source[static_cast<size_t>(source[row]) * width + c] == 0;
+      const bool b = of_target[static_cast<size_t>(read) * width + c] == 0;
+      dropped += (a ? 1u : 0u) + (b ? 1u : 0u);
+      same += a == b ? 1u : 0u;
+    }
+  }
+  EXPECT_GT(dropped, elements * 7 / 10);  // of two for each element
+  EXPECT_LT(dropped, elements * 13 / 10);
+  EXPECT_LT(same, elements * 7 / 10);
+}
 
 TEST(Objective, LabelSmoothedCrossEntropyIsThatOfTheLogits) {
   for (const Architecture architecture :

@@ -88,6 +88,10 @@ def short_lines():
     # Marks that NFC exchanges or composes past each other, and signs that lose what follows them in the library's own step.
     lines += ["a\u0327\u0302", "a\u0302\u0323", "ê\u0323", "မြန်မာ့", "½\u0301x", "ﬁ\u0307", "ª\u0301", "\u0301a", "ｶ\u0301ﾞ", "\ufdd0a\ufdd1\u0301"]
     lines += ["", " ", "   ", "▁", "a▁b", "  two  spaces ", "tab\there", "ﬁne ½ Ⅷ ＡＢＣ", "\u200b", "日本語テキスト", "ｶﾞｷﾞ ﾊﾟﾝ", "x▁ ", "\x01x\x01"]
+    # Texts that spell tokens out.
+    rng = random.Random(3)
+    parts = ["</s>", "<s>", "<unk>", "<pad>", "<0x41>", "<0xFF>", "a", " ", "<", "/s>", "der", "</", "s>", "▁", "<0x4", "é", "<b>"]
+    lines += ["".join(rng.choices(parts, k=rng.randint(1, 6))) for _ in range(300)]
     return lines + [line for name in SCRIPTS for line in script_lines(name, 4)]
 
 

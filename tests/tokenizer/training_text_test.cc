@@ -5,13 +5,19 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <new>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "engine/core/limits.h"
+#include "engine/core/status.h"
+#include "engine/tokenizer/character_map_entries.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/support/errors.h"
 
@@ -129,6 +135,132 @@ TEST(TrainingText, CountsWhatNormalisationLeaves) {
   EXPECT_TRUE(text.has_special_token);
   EXPECT_GE(text.most_frequent, 3u);  // the escaped space: two prefixes and one in between
   EXPECT_GE(text.bytes, 3u + 5u + 3u + 4u);
+}
+
+// ---- the normal form and the user's symbols ----
+
+// With byte tokens, so that decoding shows the normal form of each character.
+Tokenizer trained_with(const std::vector<std::string>& sentences, TokenizerTrainOptions options) {
+  options.vocab_size = 340;
+  options.byte_fallback = true;
+  options.hard_vocab_limit = false;
+  return Tokenizer::train(sentences, options);
+}
+
+std::string normal(const Tokenizer& tokenizer, const std::string& text) {
+  return tokenizer.decode(tokenizer.encode(text));
+}
+
+TEST(NormalForm, IsThatOfTheRulesThatWereNamed) {
+  const std::string text = "Der \uff21\u00c4\x01\u200b\u00bd";  // a wide A, a control character
+  const struct {
+    Normalization normalization;
+    const char* wanted;
+  } kForms[] = {
+      {Normalization::nmt_nfkc, "Der A\u00c4 1\u20442"},
+      {Normalization::nfkc, "Der A\u00c4\x01\u200b1\u20442"},
+      {Normalization::nmt_nfkc_cf, "der a\u00e4 1\u20442"},
+      {Normalization::nfkc_cf, "der a\u00e4\x01\u200b1\u20442"},
+      {Normalization::identity, "Der \uff21\u00c4\x01\u200b\u00bd"},
+  };
+  for (const auto& form : kForms) {
+    TokenizerTrainOptions options;
+    options.normalization = form.normalization;
+    const Tokenizer tokenizer = trained_with({"Der Hund", "die Katze"}, options);
+    EXPECT_EQ(normal(tokenizer, text), form.wanted);
+    EXPECT_EQ(normal(Tokenizer::from_bytes(tokenizer.serialized()), text), form.wanted);
+  }
+}
+
+TEST(NormalForm, KeepsTheNonJoinerOfTextsThatWriteWordsWithIt) {
+  const std::string persian = "\u0645\u06cc\u200c\u0631\u0648\u0645",
+                    telugu = "\u0c38\u0c3e\u0c2b\u0c4d\u0c1f\u0c4d\u200c\u0c35\u0c47\u0c30\u0c4d";
+  for (const std::string& word : {persian, telugu})
+    for (const Normalization normalization :
+         {Normalization::nmt_nfkc, Normalization::nmt_nfkc_cf}) {
+      TokenizerTrainOptions options;
+      options.normalization = normalization;
+      const Tokenizer tokenizer = trained_with({word + " a", "b " + word, "a b"}, options);
+      EXPECT_EQ(normal(tokenizer, word), word);
+      EXPECT_EQ(normal(tokenizer, "x\u200b\uff21"),
+                normalization == Normalization::nmt_nfkc ? "x A" : "x a");  // the others stay
+    }
+  // Between other letters it is a trace of a layout.
+  const Tokenizer german = trained_with({"auf\u200clage", "ein Hund"}, {});
+  EXPECT_EQ(normal(german, persian), "\u0645\u06cc \u0631\u0648\u0645");
+  std::vector<std::string> rare(2500, "ein Hund");
+  rare.push_back(persian);
+  EXPECT_EQ(normal(trained_with(rare, {}), "a\u200cb"), "a b");
+}
+
+TEST(NormalForm, AnEntryOfACharacterMapIsTakenOut) {
+  const Tokenizer tokenizer = trained_with({"ein Hund"}, {});
+  const std::string blob(character_map_of(tokenizer.serialized(), "map"));
+  const auto entries_of = [](const std::string& map) {
+    std::set<std::string> entries;
+    EXPECT_TRUE(visit_entries(map, "map", 1 << 18,
+                              [&](std::string_view text) { return entries.emplace(text).second; }));
+    return entries;
+  };
+  std::set<std::string> wanted = entries_of(blob);
+  EXPECT_EQ(without_entry(blob, "q", "map"), blob);
+  EXPECT_EQ(wanted.erase("\u200c"), 1u);
+  EXPECT_EQ(entries_of(without_entry(blob, "\u200c", "map")), wanted);
+}
+
+TEST(UserSymbols, AreOneTokenWhereverTheyStand) {
+  for (const auto model : {TokenizerModel::unigram, TokenizerModel::bpe}) {
+    TokenizerTrainOptions options;
+    options.model = model;
+    options.user_symbols = {"<x>", "<\"y\",1>", "\uff21"};  // the last is not normalised
+    const Tokenizer tokenizer = trained_with({"ein <x>Hund", "<x> <\"y\",1>b <x>", "<x>"}, options);
+    for (const std::string& symbol : options.user_symbols) {
+      const int32_t id = tokenizer.id(symbol);
+      EXPECT_EQ(tokenizer.type(id), SubwordType::user_defined) << symbol;
+      const std::vector<int32_t> ids = tokenizer.encode("ein" + symbol + symbol + "Hund");
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), id), 2) << symbol;
+    }
+    EXPECT_EQ(normal(tokenizer, "<x>Hund\uff22<x>"), "<x>HundB<x>");
+  }
+  EXPECT_EXIT(std::_Exit([] {
+                TokenizerTrainOptions options = options_of(TokenizerModel::unigram);
+                options.user_symbols = {"<x>"};
+                return train({"<x>", "<x><x>", "<x> <x>"}, options);
+              }()),
+              ::testing::ExitedWithCode(kTrained), "");
+}
+
+TEST(UserSymbols, AreRefusedByName) {
+  const auto refused = [](std::vector<std::string> symbols, const char* text) {
+    TokenizerTrainOptions options;
+    options.user_symbols = std::move(symbols);
+    expect_error(ErrorCode::invalid_argument, text, [&] { trained_with({"ein Hund"}, options); });
+  };
+  refused({"<x>", ""}, "a user's symbol is empty");
+  refused({"two words"}, "the user's symbol 'two words' has white space");
+  refused({"a\u2581"}, "has white space");
+  refused({"</s>"}, "'</s>' is a special token's");
+  refused({"<0x41>"}, "is a special token's or a byte's");
+  refused({"<x>", "<x>"}, "the user's symbol '<x>' is given twice");
+  refused({"\xff"}, "invalid UTF-8");
+  refused({std::string(1025, 'x')}, "is over 1 KiB long");
+  TokenizerTrainOptions many;
+  many.vocab_size = 8;
+  many.user_symbols = {"<1>", "<2>", "<3>", "<4>"};
+  expect_error(ErrorCode::invalid_argument, "it must lie between 9 and",
+               [&] { Tokenizer::train(std::vector<std::string>{"ein Hund"}, many); });
+}
+
+// Nothing is read of what cannot be a model.
+TEST(TokenizerFile, IsBoundedBeforeItIsRead) {
+  expect_error(ErrorCode::invalid_argument, "/dev/zero: is no regular file",
+               [] { Tokenizer::load("/dev/zero"); });
+  const std::string large = concat(::testing::TempDir(), "trafo-large-", getpid());
+  { std::ofstream(large) << 'x'; }
+  std::filesystem::resize_file(large, limits::kTokenizerBytes + 1);  // takes no space
+  expect_error(ErrorCode::corrupt_file, "it has more than 268435456 bytes",
+               [&] { Tokenizer::load(large); });
+  std::filesystem::remove(large);
 }
 
 }  // namespace

@@ -54,6 +54,41 @@ TEST_P(TrainerTest, LossFallsAndTheTaskIsLearned) {
   EXPECT_LT(last, first / 4);
 }
 
+// The factors of a parameter hold to its last element, also where its size is no multiple of the
+// elements that share a factor: norms and biases do not decay, matrices do.
+TEST_P(TrainerTest, EveryElementHasTheFactorsOfItsGroup) {
+  ModelConfig config = tiny_config(GetParam(), 0);
+  config.width = 20;
+  config.ffn_width = 35;
+  const auto data = batches(1);
+  const auto updated = [&](double weight_decay) {
+    auto model = make_model(*context_, config, 5);
+    TrainOptions options = quick_options();
+    options.weight_decay = weight_decay;
+    options.decay_norms_and_biases = false;
+    Trainer trainer(*context_, *model, options);
+    trainer.step(data);
+    return model;
+  };
+  const auto start = make_model(*context_, config, 5), plain = updated(0), decayed = updated(0.5);
+  const ParameterStore& parameters = plain->parameters();
+  size_t odd = 0;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const auto values = [&](const Model& model) {
+      return context_->values<float>(model.parameters().value(id));
+    };
+    const std::vector<float> first = values(*start), a = values(*plain), b = values(*decayed);
+    const bool decays = parameters.shape(id).rank() == 2;
+    odd += a.size() % 16 != 0 ? 1u : 0u;
+    for (size_t k = 0; k < a.size(); ++k) {
+      if (decays && std::abs(first[k]) < 1e-2f) continue;  // too small for a difference
+      EXPECT_EQ(a[k] != b[k], decays) << parameters.name(id) << " " << k;
+    }
+  }
+  EXPECT_GT(odd, 4u);
+}
+
 TEST_P(TrainerTest, AccumulatedMicroBatchesEqualOneBatch) {
   const ModelConfig config = tiny_config(GetParam(), 0);
   const auto whole = make_model(*context_, config, 5), parts = make_model(*context_, config, 5);

@@ -21,7 +21,8 @@ import (
 	"unsafe"
 )
 
-// EOS is the id that every side of a batch ends with.
+// EOS is the id that every side of a batch ends with, in vocabularies that are trained here. [Tokenizer.Special] has that
+// of any.
 const EOS int32 = C.TRAFO_TOKEN_EOS
 
 // Batch is pairs of token ids that are trained on together: what the encoder reads (a decoder-lm:

@@ -104,8 +104,11 @@ func (c *Corpus) TrainTokenizer(options *TokenizerOptions) (*Tokenizer, error) {
 		return nil, err
 	}
 	defer c.shared.release()
+	o, free := options.c()
+	defer free()
 	var out *C.trafo_tokenizer
-	t, err := newTokenizer(out, C.trafo_corpus_train_tokenizer(ptr, options.c(), &out))
+	e := C.trafo_corpus_train_tokenizer(ptr, o, &out)
+	t, err := newTokenizer(out, e)
 	return t, told(c.sources, err)
 }
 

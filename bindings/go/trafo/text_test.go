@@ -36,6 +36,10 @@ func TestTokenizer(t *testing.T) {
 	if token := must[string](t)(tokenizer.Token(trafo.TokenEOS)); token != "</s>" {
 		t.Error(token)
 	}
+	special := must[trafo.SpecialTokens](t)(tokenizer.Special())
+	if special != (trafo.SpecialTokens{Unk: trafo.TokenUnk, BOS: trafo.TokenBOS, EOS: trafo.TokenEOS, Pad: trafo.TokenPad}) {
+		t.Error(special)
+	}
 	if ids := must[[]int32](t)(tokenizer.Encode("")); len(ids) != 0 {
 		t.Error(ids)
 	}
@@ -219,5 +223,27 @@ func TestMetrics(t *testing.T) {
 	_, _, err = trafo.BLEU(lines, lines[:1], false)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, _, err = trafo.ChrF(nil, nil)
+	wantError(t, err)
+}
+
+func TestNormalFormAndSymbolsOfATokenizer(t *testing.T) {
+	lines := []string{"Ein <b>Wort</b>, zwei <b>Worte</b>", "ein WORT und noch ein Wort"}
+	options := trafo.TokenizerOptions{
+		Vocabulary: 60, SoftLimit: true, UserSymbols: []string{"<b>", "</b>"}, Normalization: trafo.NormalizationNFKCCF,
+	}
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(lines, &options))
+	defer tokenizer.Close()
+	ids := must[[]int32](t)(tokenizer.Encode("<b>WORT</b>"))
+	if got := must[string](t)(tokenizer.Decode(ids)); got != "<b>wort</b>" {
+		t.Error(got)
+	}
+	if token := must[string](t)(tokenizer.Token(ids[len(ids)-1])); token != "</b>" {
+		t.Error(token)
+	}
+	options.UserSymbols = []string{"two words"}
+	_, err := trafo.TrainTokenizer(lines, &options)
+	wantError(t, err)
+	options.UserSymbols, options.Normalization = nil, 5
+	_, err = trafo.TrainTokenizer(lines, &options)
 	wantError(t, err)
 }

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// The ids of the special tokens in tokenizers that are trained here.
+// The ids of the special tokens in tokenizers that are trained here. [Tokenizer.Special] has those of any.
 const (
 	TokenUnk = C.TRAFO_TOKEN_UNK
 	TokenBOS = C.TRAFO_TOKEN_BOS
@@ -23,18 +23,48 @@ type TokenizerOptions struct {
 	BPE               bool    // byte-pair encoding; default: a unigram model
 	ByteFallback      bool    // unknown characters become bytes; default: <unk>
 	SoftLimit         bool    // fewer subwords are accepted when the text has no more
+	Normalization     Normalization
+	// UserSymbols are texts without white space that are one token each, wherever they stand, and not normalised.
+	UserSymbols []string
+}
+
+// Normalization is the normal form of text, by the names of SentencePiece.
+type Normalization int32
+
+const (
+	// NormalizationNmtNFKC is NFKC. White space of all kinds becomes a space, control characters vanish, and U+200C
+	// becomes a space unless the text writes words with it, as Persian and Telugu do. It is the default.
+	NormalizationNmtNFKC Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC
+	// NormalizationNFKC is NFKC.
+	NormalizationNFKC Normalization = C.TRAFO_NORMALIZATION_NFKC
+	// NormalizationNmtNFKCCF is NormalizationNmtNFKC with letters folded to lower case.
+	NormalizationNmtNFKCCF Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC_CF
+	// NormalizationNFKCCF is NormalizationNFKC with letters folded to lower case.
+	NormalizationNFKCCF Normalization = C.TRAFO_NORMALIZATION_NFKC_CF
+	// NormalizationIdentity leaves text as it is.
+	NormalizationIdentity Normalization = C.TRAFO_NORMALIZATION_IDENTITY
+)
+
+// SpecialTokens are the ids of a vocabulary's special tokens; -1 where it has none. The decoder of an encoder-decoder
+// begins with BOS, or with EOS where there is no BOS.
+type SpecialTokens struct {
+	Unk, BOS, EOS, Pad int32
 }
 
 // DefaultTokenizerOptions gives the defaults.
 func DefaultTokenizerOptions() TokenizerOptions {
 	var o C.trafo_tokenizer_options
 	mustInit(C.trafo_tokenizer_options_init(&o, C.sizeof_trafo_tokenizer_options))
-	return TokenizerOptions{int(o.vocabulary), float64(o.character_coverage), o.bpe != 0, o.byte_fallback != 0, o.soft_limit != 0}
+	return TokenizerOptions{
+		Vocabulary: int(o.vocabulary), CharacterCoverage: float64(o.character_coverage), BPE: o.bpe != 0,
+		ByteFallback: o.byte_fallback != 0, SoftLimit: o.soft_limit != 0, Normalization: Normalization(o.normalization),
+	}
 }
 
-func (o *TokenizerOptions) c() *C.trafo_tokenizer_options {
+// c gives the options and a function that frees what they point to.
+func (o *TokenizerOptions) c() (*C.trafo_tokenizer_options, func()) {
 	if o == nil {
-		return nil
+		return nil, func() {}
 	}
 	c := new(C.trafo_tokenizer_options)
 	mustInit(C.trafo_tokenizer_options_init(c, C.sizeof_trafo_tokenizer_options))
@@ -47,7 +77,10 @@ func (o *TokenizerOptions) c() *C.trafo_tokenizer_options {
 	c.bpe = cBool(o.BPE)
 	c.byte_fallback = cBool(o.ByteFallback)
 	c.soft_limit = cBool(o.SoftLimit)
-	return c
+	c.normalization = C.int32_t(o.Normalization)
+	symbols, free := views(o.UserSymbols)
+	c.user_symbols, c.user_symbol_count = symbols, C.size_t(len(o.UserSymbols))
+	return c, free
 }
 
 // Tokenizer is a SentencePiece model. Goroutines may use it at once.
@@ -69,8 +102,10 @@ func newTokenizer(ptr *C.trafo_tokenizer, e *C.trafo_error) (*Tokenizer, error) 
 func TrainTokenizer(lines []string, options *TokenizerOptions) (*Tokenizer, error) {
 	array, free := views(lines)
 	defer free()
+	c, freeOptions := options.c()
+	defer freeOptions()
 	var out *C.trafo_tokenizer
-	e := C.trafo_tokenizer_train(array, C.size_t(len(lines)), options.c(), &out)
+	e := C.trafo_tokenizer_train(array, C.size_t(len(lines)), c, &out)
 	return newTokenizer(out, e)
 }
 
@@ -120,6 +155,15 @@ func (t *Tokenizer) Vocabulary() (int, error) {
 		return C.trafo_tokenizer_get_vocabulary(ptr, &size)
 	})
 	return int(size), err
+}
+
+// Special gives the ids of the special tokens.
+func (t *Tokenizer) Special() (SpecialTokens, error) {
+	var ids C.trafo_special_tokens
+	err := t.in("Tokenizer.Special", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		return C.trafo_tokenizer_get_special(ptr, &ids)
+	})
+	return SpecialTokens{int32(ids.unk), int32(ids.bos), int32(ids.eos), int32(ids.pad)}, err
 }
 
 // Encode gives the ids of a text, without the ids of the sentence's begin and end.

@@ -43,6 +43,11 @@ pub const TRAFO_TOKEN_UNK: i32 = 0;
 pub const TRAFO_TOKEN_BOS: i32 = 1;
 pub const TRAFO_TOKEN_EOS: i32 = 2;
 pub const TRAFO_TOKEN_PAD: i32 = 3;
+pub const TRAFO_NORMALIZATION_NMT_NFKC: i32 = 0;
+pub const TRAFO_NORMALIZATION_NFKC: i32 = 1;
+pub const TRAFO_NORMALIZATION_NMT_NFKC_CF: i32 = 2;
+pub const TRAFO_NORMALIZATION_NFKC_CF: i32 = 3;
+pub const TRAFO_NORMALIZATION_IDENTITY: i32 = 4;
 pub const TRAFO_ENCODER_DECODER: i32 = 0;
 pub const TRAFO_DECODER_LM: i32 = 1;
 pub const TRAFO_NORM_LAYER: i32 = 0;
@@ -1687,13 +1692,16 @@ pub struct trafo_tokenizer_options {
     pub byte_fallback: i32,
     #[doc = " 1: the vocabulary may be smaller if the text has too few subwords; default 0"]
     pub soft_limit: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
+    #[doc = " TRAFO_NORMALIZATION_*; default TRAFO_NORMALIZATION_NMT_NFKC"]
+    pub normalization: i32,
+    #[doc = " Texts without white space that are one token each, wherever they stand, and not normalised. Default: none"]
+    pub user_symbols: *const trafo_string_view,
+    pub user_symbol_count: usize,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_tokenizer_options"]
-        [::core::mem::size_of::<trafo_tokenizer_options>() - 40usize];
+        [::core::mem::size_of::<trafo_tokenizer_options>() - 56usize];
     ["Alignment of trafo_tokenizer_options"]
         [::core::mem::align_of::<trafo_tokenizer_options>() - 8usize];
     ["Offset of field: trafo_tokenizer_options::struct_size"]
@@ -1708,8 +1716,12 @@ const _: () = {
         [::core::mem::offset_of!(trafo_tokenizer_options, byte_fallback) - 28usize];
     ["Offset of field: trafo_tokenizer_options::soft_limit"]
         [::core::mem::offset_of!(trafo_tokenizer_options, soft_limit) - 32usize];
-    ["Offset of field: trafo_tokenizer_options::reserved"]
-        [::core::mem::offset_of!(trafo_tokenizer_options, reserved) - 36usize];
+    ["Offset of field: trafo_tokenizer_options::normalization"]
+        [::core::mem::offset_of!(trafo_tokenizer_options, normalization) - 36usize];
+    ["Offset of field: trafo_tokenizer_options::user_symbols"]
+        [::core::mem::offset_of!(trafo_tokenizer_options, user_symbols) - 40usize];
+    ["Offset of field: trafo_tokenizer_options::user_symbol_count"]
+        [::core::mem::offset_of!(trafo_tokenizer_options, user_symbol_count) - 48usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1762,6 +1774,39 @@ unsafe extern "C" {
     pub fn trafo_tokenizer_get_vocabulary(
         tokenizer: *const trafo_tokenizer,
         out: *mut i64,
+    ) -> *mut trafo_error;
+}
+#[doc = " Ids of special tokens. -1: the vocabulary has none."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_special_tokens {
+    #[doc = " stands for unknown text"]
+    pub unk: i32,
+    #[doc = " the decoder of an encoder-decoder begins with it, or with eos where there is none"]
+    pub bos: i32,
+    #[doc = " ends a text"]
+    pub eos: i32,
+    pub pad: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_special_tokens"][::core::mem::size_of::<trafo_special_tokens>() - 16usize];
+    ["Alignment of trafo_special_tokens"][::core::mem::align_of::<trafo_special_tokens>() - 4usize];
+    ["Offset of field: trafo_special_tokens::unk"]
+        [::core::mem::offset_of!(trafo_special_tokens, unk) - 0usize];
+    ["Offset of field: trafo_special_tokens::bos"]
+        [::core::mem::offset_of!(trafo_special_tokens, bos) - 4usize];
+    ["Offset of field: trafo_special_tokens::eos"]
+        [::core::mem::offset_of!(trafo_special_tokens, eos) - 8usize];
+    ["Offset of field: trafo_special_tokens::pad"]
+        [::core::mem::offset_of!(trafo_special_tokens, pad) - 12usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The special tokens of a vocabulary. A loaded SentencePiece model may have others than TRAFO_TOKEN_*. since 0.1"]
+    pub fn trafo_tokenizer_get_special(
+        tokenizer: *const trafo_tokenizer,
+        out: *mut trafo_special_tokens,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

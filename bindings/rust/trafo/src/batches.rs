@@ -18,7 +18,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The last token of every side.
+    /// The last token of every side, in vocabularies that are trained here. [`Tokenizer::special`](crate::Tokenizer::special)
+    /// has the one of any vocabulary.
     pub const EOS: i32 = sys::TRAFO_TOKEN_EOS;
 
     /// Without a pair yet.

@@ -212,7 +212,10 @@ pub use region::{Gradcheck, GradcheckOptions};
 pub use sparsify::SparsifyOptions;
 pub use states::{HiddenStates, Logits};
 pub use tensor::{DType, Element, Tensor};
-pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
+pub use text::{
+    Corpus, CorpusInfo, MetricScore, Normalization, SpecialTokens, Tokenizer, TokenizerOptions,
+    bleu, chrf,
+};
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{
     CommunicationDType, Metric, OptimizerStates, Period, Recompute, RunModel, Schedule,

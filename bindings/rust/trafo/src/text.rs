@@ -20,13 +20,57 @@ use crate::handle::{
 /// let options = trafo::TokenizerOptions::new(500).bpe(true);
 /// ```
 #[must_use]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TokenizerOptions {
     vocabulary: usize,
     character_coverage: f64,
     bpe: bool,
     byte_fallback: bool,
     soft_limit: bool,
+    normalization: Normalization,
+    user_symbols: Vec<String>,
+}
+
+/// The normal form of text, by the names of SentencePiece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Normalization {
+    /// NFKC. White space of all kinds becomes a space, control characters vanish, and U+200C becomes a space unless the
+    /// text writes words with it, as Persian and Telugu do.
+    #[default]
+    NmtNfkc,
+    /// NFKC.
+    Nfkc,
+    /// As `NmtNfkc`, with letters folded to lower case.
+    NmtNfkcCf,
+    /// As `Nfkc`, with letters folded to lower case.
+    NfkcCf,
+    /// Text stays as it is.
+    Identity,
+}
+
+impl Normalization {
+    fn as_raw(self) -> i32 {
+        match self {
+            Normalization::NmtNfkc => sys::TRAFO_NORMALIZATION_NMT_NFKC,
+            Normalization::Nfkc => sys::TRAFO_NORMALIZATION_NFKC,
+            Normalization::NmtNfkcCf => sys::TRAFO_NORMALIZATION_NMT_NFKC_CF,
+            Normalization::NfkcCf => sys::TRAFO_NORMALIZATION_NFKC_CF,
+            Normalization::Identity => sys::TRAFO_NORMALIZATION_IDENTITY,
+        }
+    }
+}
+
+/// Ids of a vocabulary's special tokens; `None` where it has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// Stands for unknown text.
+    pub unk: i32,
+    /// The decoder of an encoder-decoder begins with it, or with `eos` where there is none.
+    pub bos: Option<i32>,
+    /// Ends a text.
+    pub eos: i32,
+    /// Padding.
+    pub pad: Option<i32>,
 }
 
 impl TokenizerOptions {
@@ -38,6 +82,8 @@ impl TokenizerOptions {
             bpe: false,
             byte_fallback: false,
             soft_limit: false,
+            normalization: Normalization::NmtNfkc,
+            user_symbols: Vec::new(),
         }
     }
     /// Share of the text's characters that get a subword.
@@ -60,13 +106,27 @@ impl TokenizerOptions {
         self.soft_limit = soft_limit;
         self
     }
-    fn to_raw(self) -> sys::trafo_tokenizer_options {
+    /// The normal form of text. Default [`Normalization::NmtNfkc`].
+    pub fn normalization(mut self, normalization: Normalization) -> Self {
+        self.normalization = normalization;
+        self
+    }
+    /// Texts without white space that are one token each, wherever they stand, and not normalised.
+    pub fn user_symbols<S: Into<String>>(mut self, symbols: impl IntoIterator<Item = S>) -> Self {
+        self.user_symbols = symbols.into_iter().map(Into::into).collect();
+        self
+    }
+    /// Points to `symbols`, the views of the user's symbols.
+    fn to_raw(&self, symbols: &[sys::trafo_string_view]) -> sys::trafo_tokenizer_options {
         let mut raw = defaults(sys::trafo_tokenizer_options_init);
         raw.vocabulary = i64::try_from(self.vocabulary).unwrap_or(i64::MAX);
         raw.character_coverage = self.character_coverage;
         raw.bpe = self.bpe.into();
         raw.byte_fallback = self.byte_fallback.into();
         raw.soft_limit = self.soft_limit.into();
+        raw.normalization = self.normalization.as_raw();
+        raw.user_symbols = symbols.as_ptr();
+        raw.user_symbol_count = symbols.len();
         raw
     }
 }
@@ -93,7 +153,8 @@ unsafe impl Send for RawTokenizer {}
 unsafe impl Sync for RawTokenizer {}
 
 impl Tokenizer {
-    /// Id of the token for unknown text.
+    /// Id of the token for unknown text, in vocabularies that are trained here, as the ids below. A loaded one may have
+    /// others: see [`special`](Tokenizer::special).
     pub const UNK: i32 = sys::TRAFO_TOKEN_UNK;
     /// Id of the beginning of a sentence.
     pub const BOS: i32 = sys::TRAFO_TOKEN_BOS;
@@ -105,7 +166,8 @@ impl Tokenizer {
     /// Trains on lines of text.
     pub fn train<S: AsRef<str>>(lines: &[S], options: &TokenizerOptions) -> Result<Self> {
         check_abi()?;
-        let (lines, options) = (views(lines), options.to_raw());
+        let (lines, symbols) = (views(lines), views(&options.user_symbols));
+        let options = options.to_raw(&symbols);
         // SAFETY: the views are valid during the call.
         Self::make(|out| unsafe {
             sys::trafo_tokenizer_train(lines.as_ptr(), lines.len(), &options, out)
@@ -143,6 +205,19 @@ impl Tokenizer {
         // SAFETY: `count` is valid.
         check(unsafe { sys::trafo_tokenizer_get_vocabulary(self.as_ptr(), &mut count) })?;
         Ok(count as usize)
+    }
+    /// Ids of the special tokens.
+    pub fn special(&self) -> Result<SpecialTokens> {
+        let mut ids = sys::trafo_special_tokens { unk: -1, bos: -1, eos: -1, pad: -1 };
+        // SAFETY: `ids` is valid.
+        check(unsafe { sys::trafo_tokenizer_get_special(self.as_ptr(), &mut ids) })?;
+        let present = |id| (id >= 0).then_some(id);
+        Ok(SpecialTokens {
+            unk: ids.unk,
+            bos: present(ids.bos),
+            eos: ids.eos,
+            pad: present(ids.pad),
+        })
     }
     /// Ids of a text, without `<s>` and `</s>`.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>> {
@@ -298,7 +373,8 @@ impl Corpus {
     }
     /// Trains one tokenizer on both sides together.
     pub fn train_tokenizer(&self, options: &TokenizerOptions) -> Result<Tokenizer> {
-        let options = options.to_raw();
+        let symbols = views(&options.user_symbols);
+        let options = options.to_raw(&symbols);
         // SAFETY: options are valid during the call.
         let result = Tokenizer::make(|out| unsafe {
             sys::trafo_corpus_train_tokenizer(self.as_ptr(), &options, out)

@@ -6,8 +6,8 @@ use std::fs;
 
 use common::{TestFolder, corpus, pairs, tokenizer};
 use trafo::{
-    BleuTokenizer, Corpus, CorpusOptions, ErrorCode, EvaluationOptions, Result, Tokenizer,
-    TokenizerOptions, evaluate, sentence_scores,
+    BleuTokenizer, Corpus, CorpusOptions, ErrorCode, EvaluationOptions, Normalization, Result,
+    Tokenizer, TokenizerOptions, evaluate, sentence_scores,
 };
 
 #[test]
@@ -21,6 +21,9 @@ fn tokenizers_round_trip() -> Result<()> {
     assert_eq!(tokenizer.encode("")?, []);
     assert_eq!(tokenizer.decode(&[])?, "");
     assert_eq!(tokenizer.token(Tokenizer::EOS)?, "</s>");
+    let special = tokenizer.special()?;
+    assert_eq!((special.unk, special.eos), (Tokenizer::UNK, Tokenizer::EOS));
+    assert_eq!((special.bos, special.pad), (Some(Tokenizer::BOS), Some(Tokenizer::PAD)));
 
     let path = folder.join("vocab.spm");
     tokenizer.save(&path)?;
@@ -269,5 +272,21 @@ fn evaluation_with_every_tokenizer() -> Result<()> {
     ] {
         assert_eq!(bad.unwrap_err().code(), ErrorCode::InvalidArgument);
     }
+    Ok(())
+}
+
+#[test]
+fn a_tokenizer_has_a_normal_form_and_symbols() -> Result<()> {
+    let lines = ["Ein <b>Wort</b>, zwei <b>Worte</b>", "ein WORT und noch ein Wort"];
+    let options = TokenizerOptions::new(60)
+        .soft_limit(true)
+        .user_symbols(["<b>", "</b>"])
+        .normalization(Normalization::NfkcCf);
+    let tokenizer = Tokenizer::train(&lines, &options)?;
+    let ids = tokenizer.encode("<b>WORT</b>")?;
+    assert_eq!(tokenizer.decode(&ids)?, "<b>wort</b>");
+    assert_eq!(tokenizer.token(*ids.last().unwrap())?, "</b>");
+    let refused = Tokenizer::train(&lines, &options.user_symbols(["two words"]));
+    assert_eq!(refused.err().unwrap().code(), ErrorCode::InvalidArgument);
     Ok(())
 }
