@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <unordered_set>
 
 #include "engine/core/checked.h"
 #include "engine/core/json.h"
@@ -97,25 +98,17 @@ void check_entry(const SafetensorsReader& reader, const ParameterStore& paramete
 // Everything but the values: names, shapes, dtypes, and nothing besides them.
 void check_tensors(const SafetensorsReader& reader, const ParameterStore& parameters,
                    std::span<const std::string> prefixes) {
-  size_t expected = 0;
+  std::unordered_set<std::string> known;
   for (const std::string& prefix : prefixes)
     for (size_t i = 0; i < parameters.count(); ++i) {
       const auto id = static_cast<ParamId>(i);
       if (!in_file(parameters, id, prefix)) continue;
       check_entry(reader, parameters, id, prefix);
-      ++expected;
+      known.insert(prefix + parameters.name(id));
     }
-  if (reader.tensors().size() == expected) return;
-  for (const TensorInfo& info : reader.tensors()) {
-    bool known = false;
-    for (const std::string& prefix : prefixes) {
-      if (!info.name.starts_with(prefix)) continue;
-      const ParamId id = parameters.find(info.name.substr(prefix.size()));
-      known = known || (id != kNoParam && in_file(parameters, id, prefix));
-    }
-    require(known, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), " has the tensor ",
-            info.name, ", which the model does not know");
-  }
+  for (const TensorInfo& info : reader.tensors())
+    require(known.contains(info.name), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
+            " has the tensor ", info.name, ", which the model does not know");
 }
 
 // Names and shapes of a file with codes. read_int8_weights() checks types and surplus tensors.

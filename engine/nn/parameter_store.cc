@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <unordered_set>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/backend/cpu/int8_matrix.h"
@@ -64,7 +66,6 @@ size_t ParameterStore::index(ParamId id) const {
 ParamId ParameterStore::declare(std::string name, const Shape& shape, Init init,
                                 const std::string& group) {
   require(!flat_.defined(), ErrorCode::internal, "parameters", name, " is declared too late");
-  require(find(name) == kNoParam, ErrorCode::internal, "parameters", name, " is declared twice");
   const std::string by_rank = shape.rank() == 1 ? kNormsAndBiases : kMatrices;
   entries_.push_back({std::move(name), shape, init, {group.empty() ? by_rank : group}});
   return static_cast<ParamId>(entries_.size() - 1);
@@ -146,6 +147,10 @@ void ParameterStore::keep_float(Context& context, ParamId id, std::span<const fl
 void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed, bool int8_weights) {
   require(is_floating(dtype), ErrorCode::dtype_mismatch, "parameters",
           "parameters are floating-point numbers, not ", dtype_name(dtype));
+  std::unordered_set<std::string_view> names;
+  for (const Entry& entry : entries_)
+    require(names.insert(entry.name).second, ErrorCode::internal, "parameters", entry.name,
+            " is declared twice");
   int8_weights_ = int8_weights;
   for (Entry& entry : entries_)
     if (int8_weights) entry.group.trainable = false;

@@ -74,6 +74,13 @@ TEST_F(ParameterGroupsTest, VectorsAreNormsAndBiases) {
     EXPECT_EQ(plain.group(id), (ParameterGroup{plain.group(id).name, DType::f32, true, 1, 1}));
 }
 
+TEST_F(ParameterGroupsTest, ANameIsDeclaredOnce) {
+  ParameterStore store;
+  for (const char* name : {"a", "b", "a"}) store.declare(name, {4}, Init::zeros());
+  expect_error(ErrorCode::internal, "a is declared twice",
+               [&] { store.allocate(*context_, DType::f32, 1); });
+}
+
 TEST_F(ParameterGroupsTest, FrozenParametersLieApartAndKeepTheirValues) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     ParameterStore store = this->store(dtype);
