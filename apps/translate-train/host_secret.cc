@@ -12,12 +12,25 @@
 #include <cstring>
 
 #include "cli_error.h"
-#include "engine/io/descriptor.h"
 
 namespace translate_train {
 namespace {
 
 constexpr size_t kBytes = 32;
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  int fd() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
 
 std::string secret_path() {
   const char* folder = std::getenv("XDG_RUNTIME_DIR");
@@ -47,9 +60,8 @@ std::string random_digits() {
 void make_secret(const std::string& path) {
   const std::string digits = random_digits();
   const std::string part = fmt::format("{}.{}", path, random_digits());
-  const trafo::Descriptor file(
-      open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR),
-      part);
+  const File file(
+      open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (file.fd() < 0) refuse(path, fmt::format("cannot be made: {}", std::strerror(errno)));
   const bool written =
       write(file.fd(), digits.data(), digits.size()) == static_cast<ssize_t>(digits.size());
@@ -69,8 +81,7 @@ bool is_secret(std::string_view text) {
 std::string host_secret() {
   const std::string path = secret_path();
   for (int turn = 0;; ++turn) {
-    const trafo::Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC),
-                                 path);
+    const File file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (file.fd() < 0) {
       if (errno != ENOENT || turn > 0)
         refuse(path, fmt::format("cannot be opened: {}", std::strerror(errno)));

@@ -76,7 +76,7 @@ class Settings {
   int choice(const std::string& name, std::span<const char* const> names) const;
   [[noreturn]] void refuse(const std::string& name, const std::string& reason) const;
 
-  // ORIGIN:LINE in every error: unknown keys with the nearest known one, wrong kinds of values,
+  // ORIGIN:LINE in every error: unknown keys with what serves instead, wrong kinds of values,
   // keys given twice.
   static Settings from_yaml(const std::string& path);
   // Every setting that belongs to the run, grouped; `place`: and where it goes.

@@ -164,7 +164,8 @@ static void test_adapters(trafo_context* context, const trafo_tokenizer* tokeniz
   FAILS(trafo_model_add_adapter(model, 0, 1, NULL, 0, 1), TRAFO_INVALID_ARGUMENT, "rank");
   FAILS(trafo_model_add_adapter(model, 2, 4, "query,head", 10, 1), TRAFO_INVALID_ARGUMENT,
         "'head'");
-  FAILS(trafo_model_add_adapter(model, 2, 4, "query,", 6, 1), TRAFO_INVALID_ARGUMENT, "targets has ''");
+  FAILS(trafo_model_add_adapter(model, 2, 4, "query,", 6, 1), TRAFO_INVALID_ARGUMENT,
+        "targets has ''");
   FAILS(trafo_model_merge_adapter(model), TRAFO_INVALID_ARGUMENT, "no adapter");
   OK(trafo_model_add_adapter(model, 2, 4, "value,query", 11, 1));
   OK(trafo_model_get_parameter_count(model, &more, &elements));

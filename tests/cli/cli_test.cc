@@ -184,7 +184,8 @@ TEST_F(Cli, ForeignKeysOfAConfigAreAnswered) {
   const Outcome far = run({"train", "--model", "never", "--config", "marian.yml"});
   expect_refused(far, "marian.yml:1 unknown key 'quite-another-thing'");
   EXPECT_EQ(far.err.find("did you mean"), std::string::npos) << far.err;
-  expect_refused(run({"train", "--valid-script-path", "bleu.sh"}), "no script runs: --valid-metrics");
+  expect_refused(run({"train", "--valid-script-path", "bleu.sh"}),
+                 "no script runs: --valid-metrics");
   expect_refused(run({"train", "--no-restore-corpus"}), "continues in its corpus where it stopped");
 }
 
@@ -197,9 +198,9 @@ TEST_F(Cli, ErrorsOfTheLibraryNameFlags) {
   const Arguments train{"train", "--model", "never", "-t", "t.de", "t.en", "--device", "cpu"};
   expect_refused(run(train + Arguments{"--lr-decay", "inv-sqrt", "--lr-warmup", "0"}),
                  "error: --lr-warmup must be at least 1 update for inv-sqrt");
-  expect_refused(run(train + Arguments{"--prune-sparsity", "0.5", "--prune-start", "9",
-                                       "--prune-end", "8"}),
-                 "error: --prune-end must be 0 (where pruning starts) or at least that, got 8");
+  expect_refused(
+      run(train + Arguments{"--prune-sparsity", "0.5", "--prune-start", "9", "--prune-end", "8"}),
+      "error: --prune-end must be 0 (where pruning starts) or at least that, got 8");
   expect_refused(run(train + Arguments{"--dim-emb", "30", "--transformer-heads", "4"}),
                  "error: --dim-emb 30 is not a multiple of the 4 heads");
   EXPECT_FALSE(std::filesystem::exists(file("never")));

@@ -1,9 +1,9 @@
 // export and import as their users meet them: a model goes out and comes back, and what cannot be
 // is one line that says why.
-#include <regex>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <regex>
 
 #include "examples/demo/corpus.h"
 #include "tests/cli/program.h"

@@ -448,6 +448,41 @@ def refusals(runs):
         fail("a refused run has made its directory")
 
 
+def host_secrets(runs):
+    """Without TRAFO_JOB_TOKEN the ranks of a host meet with a secret from a file that nobody else can read. Another file is refused."""
+    folder, port = runs.folder / "runtime", str(free_port())
+    folder.mkdir()
+    secret = folder / f"trafo-secret-{os.geteuid()}"
+    torchrun = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "XDG_RUNTIME_DIR": str(folder)}
+
+    def start(rank):
+        return subprocess.Popen(runs.command("secret", "--after 2u"), cwd=runs.folder, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, env={**runs.environment, **torchrun, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+
+    def link():
+        secret.symlink_to("/etc/hostname")
+
+    def write(text, mode):
+        secret.write_text(text)
+        secret.chmod(mode)
+
+    cases = [(link, "cannot be opened"), (lambda: write("0123456789abcdef" * 4, 0o644), "is not a file that this user alone can read"),
+             (lambda: write("hello", 0o600), "does not hold 64 hexadecimal digits")]
+    for make, message in cases:
+        make()
+        job = start(0)
+        said, _ = job.communicate(timeout=60)
+        if job.returncode == 0 or message not in said:
+            fail(f"a bad secret of the host: {job.returncode} {said[-500:]}, not '{message}'")
+        secret.unlink()
+    for rank, job in enumerate([start(0), start(1)]):
+        said, _ = job.communicate(timeout=120)
+        if job.returncode != 0:
+            fail(f"rank {rank} with the secret of the host: {job.returncode} {said[-500:]}")
+    if secret.stat().st_mode & 0o777 != 0o600 or not re.fullmatch("[0-9a-f]{64}", secret.read_text()):
+        fail("the secret of the host is not one of 64 hexadecimal digits that its user alone can read")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -471,6 +506,7 @@ def main():
         equal_files(runs, arguments.long)
         resumes(runs, arguments.long)
         refusals(runs)
+        host_secrets(runs)
         for launcher in runs.launchers:
             terminated(runs, launcher)
             hung(runs, launcher)

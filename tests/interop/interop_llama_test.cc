@@ -116,7 +116,8 @@ TEST_F(InteropTest, LlamasThatModelsHereAreNotAreNamed) {
   config(ErrorCode::corrupt_file, "q_proj.weight has the shape", "head_dim", 16);
   config(ErrorCode::corrupt_file, "heads of an even width", "head_dim", 7);
   config(ErrorCode::unsupported, "model_type is gemma", "model_type", "gemma");
-  config(ErrorCode::corrupt_file, "activation must be silu with the feed-forward swiglu", "hidden_act", "relu");
+  config(ErrorCode::corrupt_file, "activation must be silu with the feed-forward swiglu",
+         "hidden_act", "relu");
   config(ErrorCode::corrupt_file, "num_key_value_heads must be", "num_key_value_heads", 3);
   config(ErrorCode::corrupt_file, "embed_tokens.weight has the shape", "hidden_size", 24);
   config(ErrorCode::corrupt_file, "k_proj.weight has the shape", "num_key_value_heads", 2);
