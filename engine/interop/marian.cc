@@ -201,8 +201,8 @@ Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int
 
 bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
   if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.subwords.size()) ||
-      tokenizer.special_tokens().start() != vocabulary.start || tokenizer.eos_id() != vocabulary.eos ||
-      tokenizer.unk_id() != vocabulary.unk ||
+      tokenizer.special_tokens().start() != vocabulary.start ||
+      tokenizer.eos_id() != vocabulary.eos || tokenizer.unk_id() != vocabulary.unk ||
       tokenizer.further_end_ids().size() + 1 != vocabulary.ends.size() ||
       !std::equal(vocabulary.ends.begin() + 1, vocabulary.ends.end(),
                   tokenizer.further_end_ids().begin()))
@@ -370,7 +370,8 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
 
 void write_marian_config(const MarianForm& form, const ModelConfig& config,
                          const Tokenizer& tokenizer, const fs::path& directory) {
-  // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s> does.
+  // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s>
+  // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
   const bool renamed = !has_pad && pad != tokenizer.eos_id();

@@ -83,6 +83,12 @@ static void test_text(trafo_tokenizer* tokenizer, trafo_corpus* corpus) {
   OK(trafo_tokenizer_get_token(tokenizer, TRAFO_TOKEN_EOS, &text, &length));
   CHECK(strcmp(text, "</s>") == 0);
   trafo_string_free(text);
+  trafo_special_tokens special;
+  OK(trafo_tokenizer_get_special(tokenizer, &special));
+  CHECK(special.unk == TRAFO_TOKEN_UNK && special.bos == TRAFO_TOKEN_BOS);
+  CHECK(special.eos == TRAFO_TOKEN_EOS && special.pad == TRAFO_TOKEN_PAD);
+  FAILS(trafo_tokenizer_get_special(tokenizer, NULL), TRAFO_INVALID_ARGUMENT, "out is NULL");
+  FAILS(trafo_tokenizer_get_special(NULL, &special), TRAFO_INVALID_ARGUMENT, "tokenizer");
   const int32_t wild[] = {(int32_t)vocabulary};
   FAILS(trafo_tokenizer_decode(tokenizer, wild, 1, &text, &length), TRAFO_INVALID_ARGUMENT, "");
   FAILS(trafo_tokenizer_get_token(tokenizer, -1, &text, &length), TRAFO_INVALID_ARGUMENT, "-1");
@@ -574,8 +580,32 @@ void test_training(void) {
   options.vocabulary = 60;
   options.soft_limit = 1;
   OK(trafo_corpus_train_tokenizer(corpus, &options, &tokenizer));
-  OK(trafo_tokenizer_train(source, kPairs, &options, &from_lines));
-  trafo_tokenizer_free(from_lines);
+  const trafo_string_view symbol = {"<x>", 3};
+  trafo_tokenizer_options chosen = options;
+  chosen.normalization = TRAFO_NORMALIZATION_NFKC_CF;
+  chosen.user_symbols = &symbol;
+  chosen.user_symbol_count = 1;
+  int32_t* ids = NULL;
+  char* text = NULL;
+  size_t count = 0, length = 0;
+  if (OK(trafo_tokenizer_train(source, kPairs, &chosen, &from_lines))) {
+    OK(trafo_tokenizer_encode(from_lines, "<x>EINS", 7, &ids, &count));
+    OK(trafo_tokenizer_decode(from_lines, ids, count, &text, &length));
+    CHECK(length == 7 && strcmp(text, "<x>eins") == 0);
+    trafo_string_free(text);
+    OK(trafo_tokenizer_get_token(from_lines, ids[1], &text, &length));
+    CHECK(strcmp(text, "<x>") == 0);
+    trafo_string_free(text);
+    trafo_ids_free(ids);
+    trafo_tokenizer_free(from_lines);
+  }
+  chosen.normalization = 5;
+  FAILS(trafo_tokenizer_train(source, kPairs, &chosen, &from_lines), TRAFO_INVALID_ARGUMENT,
+        "normalization must be 0 to 4, got 5");
+  chosen.normalization = TRAFO_NORMALIZATION_IDENTITY;
+  chosen.user_symbols = NULL;
+  FAILS(trafo_tokenizer_train(source, kPairs, &chosen, &from_lines), TRAFO_INVALID_ARGUMENT,
+        "user_symbols");
   int64_t vocabulary = 0;
   if (OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary))) {
     trafo_model* model = new_model(context, vocabulary, 1);
