@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace translate_train {
 namespace {
@@ -134,8 +133,9 @@ std::vector<std::string> metric_names(const trafo_trainer_options& options) {
 
 std::string with_flags(const std::string& message, std::span<const MemberFlag> members) {
   const auto in_name = [&](size_t at) {
-    return at < message.size() &&
-           (std::isalnum(static_cast<unsigned char>(message[at])) || message[at] == '_');
+    if (at >= message.size()) return false;
+    const char c = message[at];
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   };
   std::string text;
   for (size_t at = 0; at < message.size();) {
