@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "device.h"
+#include "engine/io/atomic_file.h"
 #include "reporter.h"
 #include "run_files.h"
 
@@ -76,8 +77,10 @@ std::string write_run_adapter(const std::string& run) {
   const auto context = make<Context>(trafo_context_new, &cpu);
   const auto model = make<Model>(trafo_model_load, context.get(), file.data(), file.size());
   const std::string folder = run + "/" + kFolder;
+  trafo::MadeDirectory output(folder);
   make_own_folder(folder);
   check(trafo_model_save_adapter(model.get(), folder.data(), folder.size()));
+  output.keep();
   return fmt::format("{}: the adapter of {}", folder, file);
 }
 

@@ -5,8 +5,10 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands.h"
+#include "engine/io/atomic_file.h"
 #include "run_files.h"
 
 namespace translate_train {
@@ -91,6 +93,7 @@ int average(AverageArguments arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   std::vector<std::string> models;
   std::string names;
+  std::optional<trafo::MadeDirectory> averaged;
   if (arguments.last < 0 || arguments.best < 0)
     usage_error("--last and --best want the number of checkpoints");
   if ((arguments.last > 0) + (arguments.best > 0) + !arguments.models.empty() > 1)
@@ -120,8 +123,9 @@ int average(AverageArguments arguments) {
     if (arguments.output.empty()) {
       const fs::path folder = fs::path(arguments.run) / "ckpt" / "averaged";
       make_own_folder(folder.parent_path().string());
+      averaged.emplace(folder);
       make_own_folder(folder.string());
-      arguments.output = (folder / kModelFile).string();
+      arguments.output = averaged->file(kModelFile).string();
     }
   }
   std::vector<trafo_string_view> paths;
@@ -129,6 +133,7 @@ int average(AverageArguments arguments) {
   const Reporter::Phase phase(reporter, "averaging");
   check(trafo_average_models(paths.data(), paths.size(), arguments.output.data(),
                              arguments.output.size()));
+  if (averaged) averaged->keep();
   reporter.info(fmt::format("{}: the mean of {} models{} in {:.1f} s", arguments.output,
                             models.size(), names, phase.seconds()));
   return kDone;

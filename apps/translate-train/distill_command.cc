@@ -388,6 +388,11 @@ int distill(const DistillArguments& arguments) {
   LoadedModel loaded = load_model(arguments.model, reporter);
   DistillFiles files(arguments.output[0], arguments.output[1],
                      all_settings(arguments, options, metric, text));
+  if (!files.is_locked())
+    reporter.warn(
+        fmt::format("{}: the file system has no locks (flock), so a second process that "
+                    "writes this file is not refused",
+                    files.source_part()));
   if (files.finished()) {
     const Totals totals = totals_of(files);
     files.finish();
@@ -411,7 +416,7 @@ int distill(const DistillArguments& arguments) {
     if (error.trafo_code() != TRAFO_CANCELLED || signals.received() == 0) throw;
     reporter.warn(fmt::format("stopped behind line {} of {}: the same command continues there",
                               grouped(totals.lines), grouped(lines)));
-    return signals.received() == SIGTERM ? kTerminated : kInterrupted;
+    return signals.exit_code();
   }
   files.finish();
   reporter.info(summary(arguments.output[1], totals));

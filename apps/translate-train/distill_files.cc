@@ -75,7 +75,8 @@ DistillFiles::DistillFiles(std::string source, std::string target, const Json& s
   refuse_existing(source_.name);
   refuse_existing(target_.name);
   open(source_);
-  if (flock(source_.file, LOCK_EX | LOCK_NB) != 0)
+  is_locked_ = flock(source_.file, LOCK_EX | LOCK_NB) == 0;
+  if (!is_locked_ && errno == EWOULDBLOCK)
     usage_error(source_part() + ": another process is writing it");
   open(target_);
   // Only now nobody else changes it.

@@ -27,6 +27,8 @@ class DistillFiles {
   const Json& state() const { return journal_["state"]; }
   // Everything is written, and only the names may be missing.
   bool finished() const;
+  // False if the file system has no locks (flock): another process is not kept away.
+  bool is_locked() const { return is_locked_; }
   std::string journal_name() const { return target_.name + ".journal"; }
   // What has been written, as LineReader takes it.
   std::string source_part() const { return source_.name + ".part"; }
@@ -57,6 +59,7 @@ class DistillFiles {
   static void publish(Part& part);
 
   Part source_, target_;
+  bool is_locked_ = true;
   Json journal_;
 };
 

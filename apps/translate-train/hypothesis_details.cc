@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "cli_error.h"
+#include "number_text.h"
 
 namespace translate_train {
 namespace {
@@ -71,9 +71,8 @@ void HypothesisDetails::add_flags(CLI::App& app, const char* group) {
 
 double HypothesisDetails::threshold() const {
   if (mode_.empty() || mode_ == "hard") return 1;
-  char* end = nullptr;
-  const double value = std::strtod(mode_.c_str(), &end);
-  if (end == mode_.c_str() || *end != '\0' || !(value > 0 && value <= 1))
+  double value = 0;
+  if (!parse_number(mode_, value) || !(value > 0 && value <= 1))
     usage_error("--alignment: wants soft, hard or a number above 0 and at most 1, got '" + mode_ +
                 "'");
   return value;

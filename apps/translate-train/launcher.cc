@@ -3,18 +3,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
-#include <string_view>
 
 #include "cli_error.h"
 #include "host_secret.h"
+#include "number_text.h"
 
 namespace translate_train {
 namespace {
 
 constexpr const char* kTokenVariable = "TRAFO_JOB_TOKEN";
+constexpr int64_t kMostProcesses = 65536, kLastPort = 65535;
+constexpr int64_t kLastSlurmId = 4294967295;
 
 // The variables in which launchers of MPI tell a process its rank and the number of ranks.
 struct Variables {
@@ -37,22 +38,21 @@ std::optional<std::string> text_in(const char* variable) {
   return text;
 }
 
-std::optional<int64_t> number_in(const char* variable) {
-  const char* text = std::getenv(variable);
-  if (!text) return std::nullopt;
-  const std::string_view value(text);
+std::optional<int64_t> number_in(const char* variable, int64_t most = kMostProcesses) {
+  const std::optional<std::string> value = text_in(variable);
+  if (!value) return std::nullopt;
   int64_t number = -1;
-  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || stop != value.data() + value.size() || number < 0)
+  if (!parse_number(*value, number) || number < 0 || number > most)
     usage_error(
-        fmt::format("the environment has {}={}, which is no number of processes; "
+        fmt::format("the environment has {}={}, which is no number from 0 to {}; "
                     "--launcher none ignores it",
-                    variable, value));
+                    variable, *value, most));
   return number;
 }
 
-int64_t wanted_number(const char* variable, const std::string& launcher) {
-  const std::optional<int64_t> number = number_in(variable);
+int64_t wanted_number(const char* variable, const std::string& launcher,
+                      int64_t most = kMostProcesses) {
+  const std::optional<int64_t> number = number_in(variable, most);
   if (!number)
     usage_error(fmt::format("--launcher {}: the environment has no {}: {}", launcher, variable,
                             launcher == "slurm" ? "start the processes with srun"
@@ -60,10 +60,19 @@ int64_t wanted_number(const char* variable, const std::string& launcher) {
   return *number;
 }
 
-void check_rank(const Job& job, const char* rank, const char* size) {
-  if (job.size >= 1 && job.rank < job.size) return;
-  usage_error(fmt::format("{} is {} and {} is {}: ranks are counted from 0", rank, job.rank, size,
-                          job.size));
+void check_rank(int64_t rank, const char* rank_name, int64_t size, const char* size_name) {
+  if (size >= 1 && rank < size) return;
+  usage_error(fmt::format("{} is {} and {} is {}: ranks are counted from 0", rank_name, rank,
+                          size_name, size));
+}
+
+// A launcher sets all its variables: a process with a part of them would train alone, although it
+// was started as one of several.
+[[noreturn]] void refuse_part(const std::string& present, const std::string& missing) {
+  usage_error(
+      fmt::format("the environment has {} but no {}: a launcher of several processes sets both; "
+                  "set {} too, or give --launcher none, which trains alone",
+                  present, missing, missing));
 }
 
 bool is_of_this_host(const std::string& master) {
@@ -102,7 +111,7 @@ Job nodes_job(const LaunchArguments& arguments) {
     usage_error("--nodes: --master HOST:PORT is missing, where the node of rank 0 listens");
   job.rank = arguments.node_rank;
   job.size = arguments.nodes;
-  check_rank(job, "--node-rank", "--nodes");
+  check_rank(job.rank, "--node-rank", job.size, "--nodes");
   job.master = arguments.master;
   return job;
 }
@@ -112,16 +121,23 @@ Job torchrun_job(const LaunchArguments& arguments) {
   Job job{.kind = Job::Kind::tcp, .launcher = "torchrun"};
   job.rank = wanted_number("RANK", job.launcher);
   job.size = wanted_number("WORLD_SIZE", job.launcher);
-  check_rank(job, "RANK", "WORLD_SIZE");
+  check_rank(job.rank, "RANK", job.size, "WORLD_SIZE");
   job.local_rank = number_in("LOCAL_RANK").value_or(-1);
   job.local_size = number_in("LOCAL_WORLD_SIZE").value_or(0);
+  if (job.local_size > 0 && job.local_rank >= job.local_size)
+    usage_error(fmt::format("LOCAL_RANK is {} and LOCAL_WORLD_SIZE is {}: ranks are counted from 0",
+                            job.local_rank, job.local_size));
+  if (job.local_size > job.size)
+    usage_error(
+        fmt::format("LOCAL_WORLD_SIZE is {} and WORLD_SIZE is {}", job.local_size, job.size));
   job.master = arguments.master;
   if (!job.master.empty()) return job;
   const auto host = text_in("MASTER_ADDR");
   if (!host) usage_error("--launcher torchrun: the environment has no MASTER_ADDR");
   // torchrun itself may listen at MASTER_PORT.
-  const bool is_taken = text_in("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  job.master = master_at(*host, wanted_number("MASTER_PORT", job.launcher) + (is_taken ? 1 : 0));
+  const int64_t taken = text_in("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True" ? 1 : 0;
+  job.master =
+      master_at(*host, wanted_number("MASTER_PORT", job.launcher, kLastPort - taken) + taken);
   return job;
 }
 
@@ -135,9 +151,10 @@ int64_t port_of_step(int64_t job, int64_t step) {
 Job slurm_job(const LaunchArguments& arguments) {
   Job job{.kind = Job::Kind::tcp, .launcher = "slurm"};
   job.rank = wanted_number("SLURM_PROCID", job.launcher);
-  job.size = number_in("SLURM_STEP_NUM_TASKS").value_or(0);
-  if (job.size == 0) job.size = wanted_number("SLURM_NTASKS", job.launcher);
-  check_rank(job, "SLURM_PROCID", "SLURM_NTASKS");
+  const char* const size =
+      text_in("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  job.size = wanted_number(size, job.launcher);
+  check_rank(job.rank, "SLURM_PROCID", job.size, size);
   job.local_rank = number_in("SLURM_LOCALID").value_or(-1);
   job.master = arguments.master;
   if (!job.master.empty()) return job;
@@ -149,8 +166,9 @@ Job slurm_job(const LaunchArguments& arguments) {
         fmt::format("--launcher slurm: SLURM_STEP_NODELIST is '{}', which names no host; give "
                     "--master HOST:PORT",
                     list.value_or("")));
-  job.master = master_at(host, port_of_step(wanted_number("SLURM_JOB_ID", job.launcher),
-                                            number_in("SLURM_STEP_ID").value_or(0)));
+  job.master =
+      master_at(host, port_of_step(wanted_number("SLURM_JOB_ID", job.launcher, kLastSlurmId),
+                                   number_in("SLURM_STEP_ID", kLastSlurmId).value_or(0)));
   return job;
 }
 
@@ -158,7 +176,12 @@ std::optional<Job> mpi_job(bool asked) {
   for (const Variables& each : kMpiLaunchers) {
     if (!each.is_certain && !asked) continue;
     const std::optional<int64_t> rank = number_in(each.rank), size = number_in(each.size);
-    if (!rank || !size) continue;
+    if (!rank && !size) continue;
+    // A shell in an allocation of Slurm has the size alone.
+    if (!each.is_certain && (!rank || !size)) continue;
+    if (!rank) refuse_part(each.size, each.rank);
+    if (!size) refuse_part(each.rank, each.size);
+    check_rank(*rank, each.rank, *size, each.size);
     if (!asked && *size <= 1) return std::nullopt;
     return Job{.kind = Job::Kind::mpi,
                .launcher = "mpi",
@@ -171,20 +194,36 @@ std::optional<Job> mpi_job(bool asked) {
   return std::nullopt;
 }
 
-// Slurm's variables alone say little: batch scripts and shells have them too. srun alone sets this
-// one, and each task would train by itself.
+// Each task of a step of srun would train by itself. Batch scripts and shells of an allocation have
+// variables of Slurm too, but SLURM_PROCID is 0 there, if it is set, and the step's are missing.
 void refuse_unsaid_step() {
-  const int64_t tasks = number_in("SLURM_STEP_NUM_TASKS").value_or(1);
-  if (tasks > 1)
+  constexpr const char* kTasks = "SLURM_STEP_NUM_TASKS";
+  const std::optional<int64_t> tasks = number_in(kTasks), rank = number_in("SLURM_PROCID");
+  if (tasks && *tasks != 1)
     usage_error(
         fmt::format("srun has started {} tasks: --launcher slurm makes them the ranks of one run "
-                    "(with MPI: --launcher mpi), --launcher none trains alone in each",
-                    tasks));
+                    "(with MPI: --launcher mpi), --launcher none trains alone in each ({})",
+                    *tasks, kTasks));
+  if (tasks && !rank) refuse_part(kTasks, "SLURM_PROCID");
+  if (tasks) return check_rank(*rank, "SLURM_PROCID", *tasks, kTasks);
+  for (const char* variable : {"SLURM_STEP_ID", "SLURM_STEP_NODELIST"})
+    if (text_in(variable)) refuse_part(variable, kTasks);
+  if (rank.value_or(0) > 0) refuse_part(fmt::format("SLURM_PROCID={}", *rank), kTasks);
 }
 
 bool is_under_torchrun() {
-  for (const char* variable : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
-    if (!text_in(variable)) return false;
+  constexpr const char* kNeeded[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+  const char* present = nullptr;
+  const char* missing = nullptr;
+  for (const char* variable : kNeeded) {
+    const char*& found = text_in(variable) ? present : missing;
+    if (!found) found = variable;
+  }
+  for (const char* variable : {"LOCAL_RANK", "LOCAL_WORLD_SIZE"})
+    if (!present && text_in(variable)) present = variable;
+  if (present && missing) refuse_part(present, missing);
+  if (!present) return false;
+  check_rank(*number_in("RANK"), "RANK", *number_in("WORLD_SIZE"), "WORLD_SIZE");
   return *number_in("WORLD_SIZE") > 1;
 }
 
@@ -242,11 +281,11 @@ void add_launch_flags(CLI::App& app, LaunchArguments& arguments) {
                  "train on so many nodes without a launcher: start the program on each, with the "
                  "same flags but --node-rank")
       ->type_name("N")
-      ->check(CLI::Range(1, 65536))
+      ->check(CLI::Range(int64_t{1}, kMostProcesses))
       ->group("Machine");
   app.add_option("--node-rank", arguments.node_rank, "the number of this node, from 0")
       ->type_name("N")
-      ->check(CLI::Range(0, 65535))
+      ->check(CLI::Range(int64_t{0}, kMostProcesses - 1))
       ->group("Machine");
   app.add_option("--master", arguments.master,
                  "where rank 0 listens for the others, with --nodes, torchrun or slurm (default: "

@@ -1,14 +1,17 @@
 // translate-train: trains and uses translation models from the command line.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <span>
 
 #include "commands.h"
+#include "engine/io/atomic_file.h"
 #include "foreign_flags.h"
 #include "setting_types.h"
 #include "settings.h"
@@ -38,6 +41,15 @@ void reserve_standard_streams() {
   do file = open("/dev/null", O_RDONLY);
   while (file >= 0 && file <= STDERR_FILENO);
   if (file >= 0) close(file);
+}
+
+// Set by whoever started the program.
+void make_usual_environment() {
+  reserve_standard_streams();
+  // At a limit of file sizes, a write fails as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  // A umask may keep files from others, but not from their owner.
+  umask(umask(0) & ~static_cast<mode_t>(S_IRWXU));
 }
 
 std::vector<std::string> flag_names(const CLI::App& app) {
@@ -176,11 +188,13 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace translate_train;
-  reserve_standard_streams();
+  make_usual_environment();
   try {
     return run(argc, argv);
   } catch (const CliError& error) {
     return fail_with(error.exit_code(), error.what());
+  } catch (const trafo::Error& error) {
+    return fail_with(kFailed, error.message());
   } catch (const std::bad_alloc&) {
     return fail_with(kOutOfMemory, "out of memory");
   } catch (const std::exception& error) {

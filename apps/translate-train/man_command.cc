@@ -1,11 +1,11 @@
 // Manual pages, made from the options as they are parsed. See man-pages(7), groff_man(7).
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "cli_error.h"
 #include "command_flags.h"
 #include "commands.h"
+#include "engine/io/atomic_file.h"
+#include "run_files.h"
 #include "text_io.h"
 
 namespace translate_train {
@@ -50,8 +50,8 @@ std::string page_of_program(const CLI::App& app) {
   page += fmt::format(
       ".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\na file or a device failed\n.TP\n2\nwrong usage or "
       "input\n"
-      ".TP\n3\ntraining diverged\n.TP\n4\nout of memory\n.TP\n130, 143\nended by SIGINT or "
-      "SIGTERM; "
+      ".TP\n3\ntraining diverged\n.TP\n4\nout of memory\n.TP\n129, 130, 138, 140, "
+      "143\nended by SIGHUP, SIGINT, SIGUSR1, SIGUSR2 or SIGTERM; "
       "{} saves first\n",
       bold("train"));
   return page;
@@ -83,22 +83,21 @@ std::string page_of_command(const CLI::App& command) {
   return page;
 }
 
-void write_page(const std::string& path, std::string page) {
+void print_page(std::string page) {
   page.pop_back();  // the writer ends the line
-  LineWriter out(path);
+  LineWriter out("-");
   out.write(page);
   out.finish();
 }
 
 // Every page, as DIRECTORY/NAME.1.
 void write_pages(const CLI::App& program, const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) throw CliError(kFailed, directory + ": " + error.message());
-  write_page(fmt::format("{}/{}.1", directory, kProgram), page_of_program(program));
+  trafo::MadeDirectory output(directory);
+  write_file(output.file(fmt::format("{}.1", kProgram)).string(), page_of_program(program));
   for (const CLI::App* command : commands_of(program))
-    write_page(fmt::format("{}/{}-{}.1", directory, kProgram, command->get_name()),
+    write_file(output.file(fmt::format("{}-{}.1", kProgram, command->get_name())).string(),
                page_of_command(*command));
+  output.keep();
 }
 
 }  // namespace
@@ -124,12 +123,12 @@ Action add_man(CLI::App& app) {
       return static_cast<int>(kDone);
     }
     if (arguments->command.empty()) {
-      write_page("-", page_of_program(program));
+      print_page(page_of_program(program));
       return static_cast<int>(kDone);
     }
     for (const CLI::App* each : commands_of(program)) {
       if (each->get_name() != arguments->command) continue;
-      write_page("-", page_of_command(*each));
+      print_page(page_of_command(*each));
       return static_cast<int>(kDone);
     }
     usage_error("unknown command " + arguments->command);

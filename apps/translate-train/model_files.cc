@@ -6,6 +6,7 @@
 #include "cli_error.h"
 #include "commands.h"
 #include "device.h"
+#include "engine/io/atomic_file.h"
 #include "run_files.h"
 #include "run_origin.h"
 
@@ -197,14 +198,14 @@ void require_no_model_in(const std::string& folder) {
 
 std::string write_model_folder(const std::string& folder, const trafo_model* model,
                                const trafo_tokenizer* tokenizer) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) usage_error(folder + ": cannot be made: " + error.message());
-  const std::string vocabulary = (fs::path(folder) / kVocabularyFile).string();
-  if (tokenizer != nullptr)
+  trafo::MadeDirectory output(folder);
+  if (tokenizer != nullptr) {
+    const std::string vocabulary = output.file(kVocabularyFile).string();
     check(trafo_tokenizer_save(tokenizer, vocabulary.data(), vocabulary.size()));
-  std::string path = (fs::path(folder) / kModelFile).string();
+  }
+  std::string path = output.file(kModelFile).string();
   check(trafo_model_save(model, path.data(), path.size()));
+  output.keep();
   return path;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 
 #include "cli_error.h"
 
@@ -13,7 +14,9 @@ namespace {
 
 int pipe_ends[2] = {-1, -1};
 volatile std::sig_atomic_t received_signal = 0;
-struct sigaction old_int, old_term;
+
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+struct sigaction old_actions[std::size(kSignals)];
 
 void handle(int number) {
   const int saved = errno;
@@ -43,13 +46,15 @@ SignalCancel::SignalCancel(const trafo_cancel* cancel) {
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &old_int);
-  sigaction(SIGTERM, &action, &old_term);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], nullptr, &old_actions[i]);
+    const bool always = kSignals[i] == SIGTERM || kSignals[i] == SIGINT;
+    if (always || old_actions[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 SignalCancel::~SignalCancel() {
-  sigaction(SIGINT, &old_int, nullptr);
-  sigaction(SIGTERM, &old_term, nullptr);
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &old_actions[i], nullptr);
   const char byte = 'q';
   while (write(pipe_ends[1], &byte, 1) < 0 && errno == EINTR) {
   }
@@ -60,6 +65,10 @@ SignalCancel::~SignalCancel() {
 
 int SignalCancel::received() const {
   return received_signal;
+}
+
+int SignalCancel::exit_code() const {
+  return received_signal == 0 ? kTerminated : 128 + received_signal;
 }
 
 }  // namespace translate_train

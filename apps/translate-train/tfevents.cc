@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "cli_error.h"
+#include "engine/io/atomic_file.h"
 
 namespace translate_train {
 namespace {
@@ -124,12 +125,17 @@ uint32_t masked_crc32c(std::string_view bytes) {
 }
 
 TensorBoardWriter::TensorBoardWriter(const std::string& directory, double time) try {
-  fs::create_directories(directory);
-  path_ = fmt::format("{}/{}{:010}.trafo.{}", directory, kPrefix,
-                      time_after_existing_files(directory, time), getpid());
+  trafo::MadeDirectory folder(directory);
+  path_ = folder
+              .file(fmt::format("{}{:010}.trafo.{}", kPrefix,
+                                time_after_existing_files(directory, time), getpid()))
+              .string();
   out_ = OutputFile(path_, OutputFile::Mode::create);
   record(new_event(0, time).bytes(event::kFileVersion, "brain.Event:2").encoded());
   if (failed_) throw CliError(kFailed, path_ + ": cannot be written");
+  folder.keep();
+} catch (const trafo::Error& error) {
+  throw CliError(kFailed, error.message());
 } catch (const fs::filesystem_error& error) {
   throw CliError(kFailed, directory + ": " + error.code().message());
 }

@@ -194,12 +194,6 @@ int32_t on_event(void* user_data, const trafo_event* event) {
   }
 }
 
-// Of a run that was cancelled. If this process has received no signal, a process of another rank
-// has: the run has not come to its end here either.
-int exit_code_of(const SignalCancel* signals) {
-  return signals && signals->received() == SIGINT ? kInterrupted : kTerminated;
-}
-
 }  // namespace
 
 int64_t pair_count(const Corpus& corpus) {
@@ -267,7 +261,7 @@ int run_trainer(trafo_trainer* trainer, RunRecords& records, Reporter& reporter,
       records.fail(error.trafo_code() == TRAFO_NON_FINITE);
       if (session.problem.empty()) throw;
     }
-    exit_code = exit_code_of(&signals);
+    exit_code = signals.exit_code();
   }
   // Also of the last events, after which a run cannot be stopped.
   if (!session.problem.empty()) throw CliError(kFailed, session.problem);
@@ -297,7 +291,7 @@ int run_other_rank(trafo_trainer* trainer, const ProfileRequest& profile, bool i
     // The callback of rank 0 has failed. Rank 0 leaves the group and says why, which is the error
     // of the next call here.
     if (why == TRAFO_STOP_CALLBACK) run_for(1);
-    return exit_code_of(signals ? &*signals : nullptr);
+    return signals ? signals->exit_code() : kTerminated;
   }
 }
 

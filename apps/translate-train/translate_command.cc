@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <optional>
 
 #include "commands.h"
 #include "hypothesis_details.h"
+#include "number_text.h"
 #include "setting_flags.h"
 #include "setting_types.h"
 #include "text_io.h"
@@ -43,12 +43,8 @@ void read_method(const std::vector<std::string>& method, trafo_translate_options
   if (topk) options.top_k = 10;
   if (nucleus) options.top_p = 0.9;
   if (method.size() < 2) return;
-  char* end = nullptr;
-  if (topk)
-    options.top_k = std::strtoll(method[1].c_str(), &end, 10);
-  else
-    options.top_p = std::strtod(method[1].c_str(), &end);
-  if (end == method[1].c_str() || *end != '\0') wrong();
+  if (topk ? !parse_number(method[1], options.top_k) : !parse_number(method[1], options.top_p))
+    wrong();
 }
 
 trafo_translate_options translate_options(const TranslateArguments& arguments) {
@@ -61,9 +57,8 @@ trafo_translate_options translate_options(const TranslateArguments& arguments) {
   arguments.details.read(options);
   const auto number = [&](size_t place, int64_t otherwise) {
     if (arguments.shortlist.size() <= place) return otherwise;
-    char* end = nullptr;
-    const int64_t value = std::strtoll(arguments.shortlist[place].c_str(), &end, 10);
-    if (*end != '\0' || value < 0)
+    int64_t value = -1;
+    if (!parse_number(arguments.shortlist[place], value) || value < 0)
       usage_error("--shortlist: wants FILE FIRST BEST, got '" + arguments.shortlist[place] + "'");
     return value;
   };

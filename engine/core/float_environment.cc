@@ -5,29 +5,30 @@
 namespace trafo {
 namespace {
 
-thread_local DefaultFloatEnvironment* innermost = nullptr;
+thread_local DefaultFloatEnvironment* innermost_call = nullptr;
 
 }  // namespace
 
 DefaultFloatEnvironment::DefaultFloatEnvironment() noexcept
-    : outer_(std::exchange(innermost, this)) {
+    : outer_(std::exchange(innermost_call, this)) {
   std::fegetenv(&host_);
   std::fesetenv(FE_DFL_ENV);
 }
 
 DefaultFloatEnvironment::~DefaultFloatEnvironment() {
   std::fesetenv(&host_);
-  innermost = outer_;
+  innermost_call = outer_;
 }
 
 HostFloatEnvironment::HostFloatEnvironment() noexcept {
-  if (innermost != nullptr) std::fesetenv(&innermost->host_);
+  if (innermost_call != nullptr) std::fesetenv(&innermost_call->host_);
 }
 
 HostFloatEnvironment::~HostFloatEnvironment() {
-  if (innermost == nullptr)
+  if (innermost_call == nullptr)
     return;  // a function that frees memory of the host, outside of any call
-  std::fegetenv(&innermost->host_);  // the settings and flags that the function left are the host's
+  std::fegetenv(
+      &innermost_call->host_);  // the settings and flags that the function left are the host's
   std::fesetenv(FE_DFL_ENV);
 }
 

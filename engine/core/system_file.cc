@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kLargestSystemFile = size_t{64} << 20;
 
 template <class Call>
-auto repeated(Call call) noexcept {
+auto uninterrupted(Call call) noexcept {
   for (;;) {
     const auto result = call();
     if (result != -1 || errno != EINTR) return result;
@@ -44,7 +44,7 @@ class FileSizeSignal {
   ~FileSizeSignal() {
     const int kept = errno;
     const timespec now{};
-    if (!was_pending_) repeated([&] { return sigtimedwait(&signal_, nullptr, &now); });
+    if (!was_pending_) uninterrupted([&] { return sigtimedwait(&signal_, nullptr, &now); });
     pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
     errno = kept;
   }
@@ -69,7 +69,7 @@ int away_from_streams(int fd) noexcept {
 
 int open_file_at(int directory, const char* path, int flags, mode_t mode) noexcept {
   const int fd = away_from_streams(
-      repeated([&] { return ::openat(directory, path, flags | O_CLOEXEC, mode); }));
+      uninterrupted([&] { return ::openat(directory, path, flags | O_CLOEXEC, mode); }));
   if (fd >= 0 && (flags & O_CREAT) != 0) give_owner_access(fd);
   return fd;
 }
@@ -81,9 +81,9 @@ int open_file(const char* path, int flags, mode_t mode) noexcept {
 ssize_t write_some(int fd, const void* bytes, size_t count) noexcept {
   rlimit limit;
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY)
-    return repeated([&] { return ::write(fd, bytes, count); });
+    return uninterrupted([&] { return ::write(fd, bytes, count); });
   const FileSizeSignal blocked;
-  return repeated([&] { return ::write(fd, bytes, count); });
+  return uninterrupted([&] { return ::write(fd, bytes, count); });
 }
 
 std::string read_system_file(const char* path) {
@@ -94,7 +94,7 @@ std::string read_system_file(const char* path) {
     // The kernel says a size of 0, and some of its files are read whole or not at all.
     for (size_t size = 0; size < kLargestSystemFile;) {
       text.resize(size + 65536);
-      const ssize_t count = repeated([&] { return ::read(fd, text.data() + size, 65536); });
+      const ssize_t count = uninterrupted([&] { return ::read(fd, text.data() + size, 65536); });
       size += count > 0 ? static_cast<size_t>(count) : 0;
       text.resize(size);
       if (count <= 0) break;

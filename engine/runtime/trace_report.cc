@@ -58,7 +58,7 @@ struct Row {
   int64_t calls = 0, total = 0, own = 0;  // ns
 };
 
-std::string milliseconds(int64_t time) {
+std::string milliseconds_text(int64_t time) {
   return fixed_text(static_cast<double>(time) / 1e6, 3);
 }
 
@@ -70,7 +70,7 @@ std::string row_text(const Row& row, int64_t duration) {
   char text[160];
   std::snprintf(text, sizeof text, "%-28.60s %-10s %8lld %12s %12s %6s %%\n", name.c_str(),
                 trace_kind_name(row.kind), static_cast<long long>(row.calls),
-                milliseconds(row.total).c_str(), milliseconds(row.own).c_str(),
+                milliseconds_text(row.total).c_str(), milliseconds_text(row.own).c_str(),
                 fixed_text(share, 1).c_str());
   return text;
 }
@@ -140,7 +140,7 @@ void write_chrome_trace(ByteSink& sink, const Trace& trace) {
 std::string trace_table(const Trace& trace, size_t most_rows) {
   char line[160];
   std::snprintf(line, sizeof line, "%s ms on %s\n%-28s %-10s %8s %12s %12s %8s\n",
-                milliseconds(trace.duration).c_str(), device_name(trace.device).c_str(), "op",
+                milliseconds_text(trace.duration).c_str(), device_name(trace.device).c_str(), "op",
                 "pass", "calls", "total ms", "own ms", "share");
   std::string text = line;
   const std::vector<Row> rows = rows_of(trace);

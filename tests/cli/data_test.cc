@@ -147,8 +147,7 @@ TEST_F(DataTest, AnEditedCorpusIsNotContinuedWith) {
 // Every file that would grow over some KiB is refused by the system, as all of them would be on a
 // disk that is full.
 Outcome run_without_space(const std::string& folder, const std::vector<std::string>& arguments) {
-  std::string command =
-      "cd '" + folder + "' && trap '' XFSZ && ulimit -f 40 && exec '" + TRANSLATE_TRAIN "'";
+  std::string command = "cd '" + folder + "' && ulimit -f 40 && exec '" + TRANSLATE_TRAIN "'";
   for (const std::string& argument : arguments) command += " '" + argument + "'";
   command += " > full.out 2> full.err";
   const int status = std::system(command.c_str());

@@ -416,7 +416,7 @@ def refusals(runs):
         ({**torchrun, "RANK": "2"}, "", "RANK is 2 and WORLD_SIZE is 2"),
         ({**torchrun, "WORLD_SIZE": "two"}, "", "WORLD_SIZE=two, which is no number"),
         ({**torchrun, "MASTER_ADDR": "node7"}, "", "ranks meet at node7:29400, and TRAFO_JOB_TOKEN is not set"),
-        ({**torchrun, "MASTER_PORT": "70000"}, "", "HOST:PORT"),
+        ({**torchrun, "MASTER_PORT": "70000"}, "", "MASTER_PORT=70000, which is no number from 0 to 65535"),
         (torchrun, "--devices cpu,cpu", "under torchrun each process is one rank"),
         ({"RANK": "0"}, "--launcher torchrun", "the environment has no WORLD_SIZE"),
         (slurm, "--launcher slurm", "ranks meet at node1:20707, and TRAFO_JOB_TOKEN is not set"),
