@@ -1,5 +1,6 @@
 #include "engine/train/options.h"
 
+#include "engine/metrics/registry.h"
 #include "engine/train/train_options_fields.generated.h"
 
 namespace trafo {
@@ -19,12 +20,11 @@ void check_option(const char* origin, const OptionField& field, const Period& pe
 void check_option(const char* origin, const OptionField& field,
                   const std::vector<std::string>& metrics) {
   require(!metrics.empty(), ErrorCode::invalid_argument, origin, field.name,
-          " is empty, it lists one or more of ce-mean-words, bleu and chrf");
+          " is empty, it lists one or more of ", known_metrics());
   for (size_t i = 0; i < metrics.size(); ++i) {
     const std::string& name = metrics[i];
-    require(name == "ce-mean-words" || name == "bleu" || name == "chrf",
-            ErrorCode::invalid_argument, origin, field.name, " has the unknown metric '", name,
-            "', known are ce-mean-words, bleu and chrf");
+    require(find_metric(name) != nullptr, ErrorCode::invalid_argument, origin, field.name,
+            " has the unknown metric '", name, "', known are ", known_metrics());
     for (size_t j = 0; j < i; ++j)
       require(metrics[j] != name, ErrorCode::invalid_argument, origin, field.name, " names ", name,
               " twice");
