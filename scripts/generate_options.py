@@ -28,6 +28,8 @@ def targets(schema):
     for path in dict.fromkeys(enum.header for enum in schema.enums.values()):
         yield path, None, engine.enums_header(schema, path)
     yield "engine/models/architectures.generated.def", None, engine.architectures(schema)
+    yield "engine/metrics/metrics.generated.def", None, engine.metrics(schema)
+    yield header, "metrics", c_abi.metrics(schema)
     yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
     yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
     yield ("engine/models/model_config_fields.generated.h", None,

@@ -70,9 +70,8 @@ void load_adapter(trafo_model* model, const std::string& path) {
 }
 
 std::string write_run_adapter(const std::string& run) {
-  const std::string checkpoint = usual_checkpoint(run);
-  if (checkpoint.empty()) return run + ": no checkpoint, and so no adapter";
-  const std::string file = checkpoint + "/" + kModelFile;
+  const std::string file = usual_model(run);
+  if (file.empty()) return run + ": no checkpoint, and so no adapter";
   const trafo_context_options cpu = context_options("cpu", 1, true);
   const auto context = make<Context>(trafo_context_new, &cpu);
   const auto model = make<Model>(trafo_model_load, context.get(), file.data(), file.size());

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "commands.h"
 #include "engine/io/atomic_file.h"
 #include "run_files.h"
+#include "setting_types.h"
 
 namespace translate_train {
 namespace {
@@ -39,15 +41,17 @@ std::vector<nlohmann::json> validations(const std::string& run) {
 }
 
 // The metric by which the newest validation chose the best model. Logs of earlier versions do not
-// name it: BLEU, if it was measured.
-std::string deciding_metric(const std::vector<nlohmann::json>& records) {
+// name it: the first that was measured.
+const MetricSpec& deciding_metric(const std::vector<nlohmann::json>& records) {
   for (auto record = records.rbegin(); record != records.rend(); ++record) {
     const auto name = record->find("deciding_metric");
-    if (name != record->end() && name->is_string()) return name->get<std::string>();
+    if (name == record->end() || !name->is_string()) continue;
+    if (const MetricSpec* const metric = metric_named(name->get<std::string>())) return *metric;
   }
-  const bool bleu = std::any_of(records.begin(), records.end(),
-                                [](const auto& record) { return record.contains("bleu"); });
-  return bleu ? "bleu" : "ce-mean-words";
+  for (const MetricSpec& metric : metric_specs())
+    if (std::ranges::any_of(records, [&](const auto& r) { return r.contains(metric.name); }))
+      return metric;
+  return metric_specs().front();
 }
 
 // Update -> value of a metric; of an update that was measured twice, the last.
@@ -58,22 +62,28 @@ std::map<int64_t, double> measured(const std::vector<nlohmann::json>& records,
     const auto value = record.find(metric), update = record.find("update");
     if (value == record.end() || update == record.end()) continue;
     if (!value->is_number() || !update->is_number_integer()) continue;
-    values[update->get<int64_t>()] = value->get<double>();
+    if (std::isfinite(value->get<double>())) values[update->get<int64_t>()] = value->get<double>();
   }
   return values;
 }
 
+std::vector<std::string> all_metrics() {
+  std::vector<std::string> names;
+  for (const MetricSpec& metric : metric_specs()) names.emplace_back(metric.name);
+  return names;
+}
+
 std::vector<int64_t> best_of(const AverageArguments& arguments, std::vector<int64_t> updates) {
   const auto records = validations(arguments.run);
-  const std::string metric = arguments.metric.empty() ? deciding_metric(records) : arguments.metric;
-  const auto values = measured(records, metric);
+  const MetricSpec& metric =
+      arguments.metric.empty() ? deciding_metric(records) : *metric_named(arguments.metric);
+  const auto values = measured(records, metric.name);
   std::erase_if(updates, [&](int64_t update) { return !values.contains(update); });
   if (updates.empty())
-    usage_error(
-        fmt::format("--best: {} has no checkpoint whose {} was measured", arguments.run, metric));
-  const bool low = metric == "ce-mean-words";
+    usage_error(fmt::format("--best: {} has no checkpoint whose {} was measured", arguments.run,
+                            metric.name));
   std::stable_sort(updates.begin(), updates.end(), [&](int64_t a, int64_t b) {
-    return low ? values.at(a) < values.at(b) : values.at(a) > values.at(b);
+    return metric.is_better(values.at(a), values.at(b));
   });
   updates.resize(std::min(updates.size(), static_cast<size_t>(arguments.best)));
   std::sort(updates.begin(), updates.end());
@@ -84,9 +94,9 @@ std::vector<int64_t> best_of(const AverageArguments& arguments, std::vector<int6
 std::string model_file(const std::string& given) {
   if (!fs::is_directory(given)) return given;
   if (fs::exists(fs::path(given) / kModelFile)) return (fs::path(given) / kModelFile).string();
-  const std::string checkpoint = usual_checkpoint(given);
-  if (checkpoint.empty()) usage_error(given + ": has no checkpoint");
-  return checkpoint + "/" + kModelFile;
+  const std::string file = usual_model(given);
+  if (file.empty()) usage_error(given + ": has no checkpoint");
+  return file;
 }
 
 int average(AverageArguments arguments) {
@@ -152,8 +162,8 @@ Action add_average(CLI::App& app) {
       ->type_name("N");
   app.add_option(
          "--metric", arguments->metric,
-         "of --best: bleu, chrf or ce-mean-words (default: the one that decided in the run)")
-      ->check(CLI::IsMember({"bleu", "chrf", "ce-mean-words"}))
+         "of --best: one of " + known_metrics() + " (default: the one that decided in the run)")
+      ->check(CLI::IsMember(all_metrics()))
       ->type_name("NAME");
   app.add_option("MODEL,--inputs", arguments->models,
                  "instead: these files, checkpoints or run directories");

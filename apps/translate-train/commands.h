@@ -40,7 +40,7 @@ struct ModelPaths {
 struct ModelArguments {
   std::string model = "run";
   std::string vocabulary;
-  std::string checkpoint;  // "latest", "best-chrf", an update; empty: see usual_checkpoint()
+  std::string checkpoint;  // "latest", "best-chrf", an update; empty: see usual_model()
   std::string device = "auto";
   std::string precision = "auto";
   std::string weights = "stored";

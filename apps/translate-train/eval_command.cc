@@ -15,6 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct EvalArguments {
+  std::vector<std::string> metrics;
   std::string hypotheses, baseline;
   std::vector<std::string> references;
   FlagValues values;  // of eval_specs()
@@ -96,9 +97,14 @@ std::string bleu_parts(const trafo_evaluation& e) {
       p[1], p[2], p[3], e.bleu_brevity_penalty, ratio, e.hypothesis_tokens, e.reference_tokens);
 }
 
-void write_text(const trafo_evaluation& e, LineWriter& out) {
+// The metrics of --metrics, which have neither intervals nor a baseline.
+using Scores = std::vector<std::pair<const MetricSpec*, double>>;
+
+void write_text(const trafo_evaluation& e, const Scores& others, LineWriter& out) {
   out.write(fmt::format("BLEU|{} = {} {}", e.bleu_signature, score_text(e.bleu), bleu_parts(e)));
   out.write(fmt::format("chrF2|{} = {}", e.chrf_signature, score_text(e.chrf)));
+  for (const auto& [metric, score] : others)
+    out.write(fmt::format("{} = {:.{}f}", metric->title, score, metric->decimals));
   if (std::isnan(e.baseline_bleu.score)) return;
   const auto compare = [&](const char* name, const trafo_resampled_score& score,
                            const trafo_resampled_score& baseline) {
@@ -147,11 +153,22 @@ int eval(const EvalArguments& arguments) {
   check(trafo_evaluate(h.data(), r.data(), h.size(), arguments.references.size(),
                        baseline.empty() ? nullptr : b.data(), &options, &result, sizeof result));
   warn_of_unspaced(result, options.tokenize, references.size(), reporter);
+  Scores others;
+  for (const std::string& name : arguments.metrics) {
+    const MetricSpec* const metric = metric_named(name);
+    double score = 0;
+    check(trafo_metric_score(metric->bit, h.data(), r.data(), h.size(), arguments.references.size(),
+                             &score));
+    others.emplace_back(metric, score);
+  }
   LineWriter out("-");
-  if (arguments.json)
-    out.write(to_json(result, h.size(), arguments.references.size()).dump());
-  else
-    write_text(result, out);
+  if (arguments.json) {
+    Json json = to_json(result, h.size(), arguments.references.size());
+    for (const auto& [metric, score] : others) json[metric->name] = {{"score", score}};
+    out.write(json.dump());
+  } else {
+    write_text(result, others, out);
+  }
   out.finish();
   return kDone;
 }
@@ -170,8 +187,16 @@ Action add_eval(CLI::App& app) {
                  "other translations, which --hyp is compared with by paired bootstrap")
       ->type_name("FILE");
   for (const SettingSpec& spec : eval_specs()) add_setting(app, spec, arguments->values);
+  std::vector<std::string> others;  // trafo_evaluate computes BLEU and chrF
+  for (const MetricSpec& metric : metric_specs())
+    if ((metric.bit & (TRAFO_METRIC_CE | TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF)) == 0)
+      others.emplace_back(metric.name);
+  app.add_option("--metrics", arguments->metrics,
+                 fmt::format("further metrics, of {}", fmt::join(others, ", ")))
+      ->check(CLI::IsMember(others))
+      ->type_name("NAME ...");
   app.add_flag("--json", arguments->json, "one JSON object");
-  app.footer("BLEU and chrF2 as sacreBLEU computes them.");
+  app.footer("BLEU, chrF2 and TER as sacreBLEU computes them.");
   return [&app, arguments] {
     arguments->settings = given_settings(app, eval_specs(), arguments->values);
     return eval(*arguments);

@@ -299,8 +299,9 @@ Json run_facts(const std::string& path, bool tensors) {
   }
   const std::string vocabulary = fs::exists(path + "/vocab.spm") ? path + "/vocab.spm" : "";
   if (!vocabulary.empty()) facts["vocabulary"] = vocabulary_facts(vocabulary);
-  const std::string checkpoint = usual_checkpoint(path);
-  if (!checkpoint.empty()) facts["checkpoint"] = checkpoint_facts(checkpoint, vocabulary, tensors);
+  if (const std::string file = usual_model(path); !file.empty())
+    facts["checkpoint"] =
+        checkpoint_facts(fs::path(file).parent_path().string(), vocabulary, tensors);
   return facts;
 }
 

@@ -115,9 +115,12 @@ std::string quality_section(const CheckpointOfRun& of) {
                    [&](const ValidPoint& point) { return point.update == of.update; });
   if (measured == of.run.valid.end()) return "\nThe run has not validated this checkpoint.\n";
   Table table;
-  if (!std::isnan(measured->bleu)) table.row("BLEU", fixed(measured->bleu, 2));
-  if (!std::isnan(measured->chrf)) table.row("chrF", fixed(measured->chrf, 2));
-  if (!std::isnan(measured->ce)) table.row("cross-entropy a word", fixed(measured->ce, 4));
+  for (size_t m = 0; m < metric_specs().size(); ++m) {
+    const MetricSpec& metric = metric_specs()[m];
+    if (std::isnan(measured->metrics[m])) continue;
+    table.row(metric.bit == TRAFO_METRIC_CE ? "cross-entropy a word" : metric.title,
+              fixed(measured->metrics[m], metric.decimals));
+  }
   const std::string pairs =
       of.run.valid_pairs > 0 ? grouped(of.run.valid_pairs) + " validation pairs" : "validation";
   return "\n## Quality\n\nMeasured by the run on " + pairs + ", with float32 weights:\n\n" +

@@ -9,6 +9,7 @@
 #include "engine/io/atomic_file.h"
 #include "run_files.h"
 #include "run_origin.h"
+#include "setting_types.h"
 
 namespace translate_train {
 namespace {
@@ -35,9 +36,8 @@ std::string one_vocabulary(const std::vector<std::string>& files) {
 
 void add_model_paths(CLI::App& app, ModelArguments& arguments) {
   app.add_option("-m,--model", arguments.model,
-                 "run directory (its best checkpoint by BLEU, else by chrF, else the latest) or "
-                 "model.safetensors "
-                 "(default run)")
+                 "run directory (its best checkpoint by the metric that decided, or its latest if "
+                 "none was judged) or model.safetensors (default run)")
       ->type_name("DIR|FILE");
   app.add_option_function<std::vector<std::string>>(
          "-v,--vocab,--vocabs",
@@ -48,8 +48,9 @@ void add_model_paths(CLI::App& app, ModelArguments& arguments) {
       ->expected(1, 2)
       ->type_name("FILE.spm");
   app.add_option("--checkpoint", arguments.checkpoint,
-                 "of the run directory: latest, best-bleu, best-chrf, best-ce-mean-words, averaged "
-                 "or an update")
+                 "of the run directory: latest, averaged, an update, or best-NAME, NAME being one "
+                 "of " +
+                     known_metrics())
       ->type_name("NAME");
 }
 
@@ -98,18 +99,17 @@ ModelPaths find_model(const ModelArguments& arguments) {
         vocabulary_of_run(fs::absolute(given).lexically_normal().parent_path().parent_path());
     if (paths.vocabulary.empty()) paths.vocabulary = vocabulary_of_run(given);
   } else {
-    std::string checkpoint;
     if (arguments.checkpoint.empty()) {
-      checkpoint = usual_checkpoint(arguments.model);
+      paths.model = usual_model(arguments.model);
     } else {
-      checkpoint = pointed_checkpoint(arguments.model, arguments.checkpoint);
+      std::string checkpoint = pointed_checkpoint(arguments.model, arguments.checkpoint);
       const fs::path numbered = given / "ckpt" / arguments.checkpoint;
       if (checkpoint.empty() && fs::exists(numbered / kModelFile)) checkpoint = numbered.string();
+      if (!checkpoint.empty()) paths.model = checkpoint + "/" + kModelFile;
     }
-    if (checkpoint.empty())
+    if (paths.model.empty())
       usage_error(arguments.model + ": has no checkpoint" +
                   (arguments.checkpoint.empty() ? "" : " " + arguments.checkpoint));
-    paths.model = checkpoint + "/" + kModelFile;
     paths.vocabulary = vocabulary_of_run(given);
   }
   if (!arguments.vocabulary.empty()) paths.vocabulary = arguments.vocabulary;

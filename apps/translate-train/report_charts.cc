@@ -6,6 +6,7 @@
 #include "report_chart.h"
 #include "report_page.h"
 #include "report_text.h"
+#include "setting_types.h"
 
 namespace translate_train {
 namespace {
@@ -16,8 +17,7 @@ struct Curve {
 };
 struct Measure {
   const char* label;
-  double ValidPoint::*value;
-  int sign;  // of better; 0: no best is marked
+  size_t metric;  // in metric_specs()
 };
 
 bool has_values(const Series& series) {
@@ -72,10 +72,10 @@ class Charts {
                          [&](const TrainPoint& p) { return p.*curve.value / chart.unit_size; }),
              curve.label);
       for (const Measure& measure : measures) {
-        Series series =
-            make_series(runs_[r].valid, [&](const ValidPoint& p) { return p.*measure.value; });
+        Series series = make_series(runs_[r].valid,
+                                    [&](const ValidPoint& p) { return p.metrics[measure.metric]; });
         series.markers = true;
-        if (measure.sign != 0) mark_best(series, measure.sign);
+        mark_best(series, metric_specs()[measure.metric]);
         take(std::move(series), measure.label);
       }
     }
@@ -107,11 +107,11 @@ class Charts {
   }
 
  private:
-  static void mark_best(Series& series, int sign) {
+  static void mark_best(Series& series, const MetricSpec& metric) {
     for (size_t i = 0; i < series.y.size(); ++i)
       if (std::isfinite(series.y[i]) &&
           (series.marked < 0 ||
-           sign * series.y[i] > sign * series.y[static_cast<size_t>(series.marked)]))
+           metric.is_better(series.y[i], series.y[static_cast<size_t>(series.marked)])))
         series.marked = static_cast<int>(i);
   }
 
@@ -173,12 +173,22 @@ class Charts {
 
 std::string charts_section(const std::vector<RunLog>& runs) {
   Charts charts(runs);
-  charts.add({"loss", "Loss", "cross-entropy, nats per target token", true, false, {}},
-             {{"training", &TrainPoint::nll}}, {{"validation", &ValidPoint::ce, -1}});
-  charts.add({"bleu", "BLEU", "validation, higher is better", false, true, {}}, {},
-             {{"BLEU", &ValidPoint::bleu, 1}});
-  charts.add({"chrf", "chrF", "validation, higher is better", false, true, {}}, {},
-             {{"chrF", &ValidPoint::chrf, 1}});
+  charts.add(
+      {"loss", "Loss", "cross-entropy, nats per target token", true, false, {}},
+      {{"training", &TrainPoint::nll}},
+      {{"validation", static_cast<size_t>(metric_of(TRAFO_METRIC_CE) - &metric_specs()[0])}});
+  for (size_t m = 0; m < metric_specs().size(); ++m) {
+    const MetricSpec& metric = metric_specs()[m];
+    if (metric.bit == TRAFO_METRIC_CE) continue;  // beside the training loss
+    charts.add(
+        {metric.name,
+         metric.title,
+         metric.lower_is_better ? "validation, lower is better" : "validation, higher is better",
+         false,
+         true,
+         {}},
+        {}, {{metric.title, m}});
+  }
   charts.add({"rate", "Learning rate", "per update", false, true, {}},
              {{"learning rate", &TrainPoint::learning_rate}}, {});
   charts.add({"norm", "Gradient norm", "before clipping", true, false, {}},

@@ -12,6 +12,7 @@
 
 #include "cli_error.h"
 #include "run_files.h"
+#include "setting_types.h"
 #include "yaml_file.h"
 
 namespace translate_train {
@@ -108,9 +109,11 @@ class LogReader {
     point.seconds = number(record, "elapsed_seconds");
     // Older logs have no tokens here, but a display shortly before.
     if (std::isnan(point.tokens) && !log_.train.empty()) point.tokens = log_.train.back().tokens;
-    point.ce = number(record, "ce-mean-words");
-    point.bleu = number(record, "bleu");
-    point.chrf = number(record, "chrf");
+    for (const MetricSpec& metric : metric_specs())
+      point.metrics.push_back(number(record, metric.name));
+    const auto improved = record.find("improved");
+    point.has_verdict = improved != record.end() && improved->is_boolean();
+    point.improved = point.has_verdict && improved->get<bool>();
     if (!log_.sample_sets.empty()) {
       point.sample_set = log_.sample_sets.size() - 1;
       point.translations = texts(record, "samples");
@@ -163,19 +166,22 @@ void read_settings(const std::string& path, RunLog& log, std::vector<std::string
 }  // namespace
 
 int RunLog::best_validation() const {
-  const auto best_by = [&](double ValidPoint::*metric, double sign) {
+  const auto count = static_cast<int>(valid.size());
+  const auto at = [&](int i) -> const ValidPoint& { return valid[static_cast<size_t>(i)]; };
+  if (std::ranges::any_of(valid, &ValidPoint::has_verdict)) {
+    for (int i = count - 1; i >= 0; --i)
+      if (at(i).improved) return i;
+    return -1;
+  }
+  for (size_t m = 0; m < metric_specs().size(); ++m) {
     int best = -1;
-    for (size_t i = 0; i < valid.size(); ++i) {
-      const double value = sign * (valid[i].*metric);
+    for (int i = 0; i < count; ++i) {
+      const double value = at(i).metrics[m];
       if (std::isnan(value)) continue;
-      if (best < 0 || value > sign * (valid[static_cast<size_t>(best)].*metric))
-        best = static_cast<int>(i);
+      if (best < 0 || metric_specs()[m].is_better(value, at(best).metrics[m])) best = i;
     }
-    return best;
-  };
-  for (const auto& [metric, sign] :
-       {std::pair{&ValidPoint::bleu, 1.0}, {&ValidPoint::chrf, 1.0}, {&ValidPoint::ce, -1.0}})
-    if (const int best = best_by(metric, sign); best >= 0) return best;
+    if (best >= 0) return best;
+  }
   return -1;
 }
 

@@ -20,7 +20,8 @@ struct TrainPoint {
 struct ValidPoint {
   int64_t update;
   double tokens, seconds;
-  double ce, bleu, chrf;
+  std::vector<double> metrics;            // by metric_specs()
+  bool has_verdict, improved;             // whether the log says that it was a new best; and what
   size_t sample_set;                      // in RunLog::sample_sets
   std::vector<std::string> translations;  // of its sources; empty: not recorded
 };
@@ -43,7 +44,8 @@ struct RunLog {
   std::string stop;      // of the end record; empty: there is none
   double last_time = 0;  // Unix seconds
 
-  // Index in `valid` of the best by BLEU, else chrF, else cross-entropy; -1: no validation.
+  // Index in `valid` of the last that the run called a new best; of logs that do not say, the best
+  // by the first metric that was measured. -1: none.
   int best_validation() const;
 };
 

@@ -9,6 +9,7 @@
 
 #include "report_text.h"
 #include "reporter.h"
+#include "setting_types.h"
 #include "settings.h"
 #include "trafo.h"
 
@@ -48,11 +49,13 @@ struct Best {
   double value = NAN;
   int64_t update = 0;
 };
-Best best_of(const RunLog& run, double ValidPoint::*metric, int sign) {
+Best best_of(const RunLog& run, const MetricSpec& metric) {
+  const auto index = static_cast<size_t>(&metric - &metric_specs()[0]);
   Best best;
   for (const ValidPoint& point : run.valid) {
-    const double value = point.*metric;
-    if (std::isfinite(value) && !(sign * value <= sign * best.value)) best = {value, point.update};
+    const double value = point.metrics[index];
+    if (std::isfinite(value) && (std::isnan(best.value) || !metric.is_better(best.value, value)))
+      best = {value, point.update};
   }
   return best;
 }
@@ -63,27 +66,37 @@ struct Figure {
 };
 
 struct FigureRow {
-  const char* name;
+  std::string name;
   std::function<Figure(const RunLog&)> of;
 };
 
-Figure best_figure(const RunLog& run, double ValidPoint::*metric, int sign, int decimals) {
-  const Best best = best_of(run, metric, sign);
+Figure best_figure(const RunLog& run, const MetricSpec& metric) {
+  const Best best = best_of(run, metric);
   if (std::isnan(best.value)) return {"–", "", NAN};
-  return {fixed(best.value, decimals), "at update " + grouped(best.update), sign * best.value};
+  return {fixed(best.value, metric.decimals), "at update " + grouped(best.update),
+          metric.lower_is_better ? -best.value : best.value};
 }
 
-const std::vector<FigureRow>& figure_rows() {
-  static const std::vector<FigureRow> rows = {
-      {"Best BLEU", [](const RunLog& r) { return best_figure(r, &ValidPoint::bleu, 1, 2); }},
-      {"Best chrF", [](const RunLog& r) { return best_figure(r, &ValidPoint::chrf, 1, 2); }},
-      {"Validation loss",
-       [](const RunLog& r) {
-         Figure figure = best_figure(r, &ValidPoint::ce, -1, 3);
-         if (!std::isnan(figure.rank))
-           figure.detail = "perplexity " + fixed(std::exp(-figure.rank), 2);
-         return figure;
-       }},
+Figure validation_loss(const RunLog& run) {
+  Figure figure = best_figure(run, *metric_of(TRAFO_METRIC_CE));
+  if (std::isnan(figure.rank)) return figure;
+  figure.text = fixed(-figure.rank, 3);
+  figure.detail = "perplexity " + fixed(std::exp(-figure.rank), 2);
+  return figure;
+}
+
+std::vector<FigureRow> figure_rows(std::span<const RunLog> runs) {
+  std::vector<FigureRow> rows;
+  for (const MetricSpec& metric : metric_specs()) {
+    const auto measured = [&](const RunLog& run) {
+      return !std::isnan(best_of(run, metric).value);
+    };
+    if (metric.bit != TRAFO_METRIC_CE && std::ranges::any_of(runs, measured))
+      rows.push_back({std::string("Best ") + metric.title,
+                      [&metric](const RunLog& r) { return best_figure(r, metric); }});
+  }
+  const FigureRow others[] = {
+      {"Validation loss", validation_loss},
       {"Training loss",
        [](const RunLog& r) {
          if (r.train.empty()) return Figure{"–", ""};
@@ -124,12 +137,13 @@ const std::vector<FigureRow>& figure_rows() {
                        r.train_pairs > 0 ? grouped(r.train_pairs) + " training pairs" : ""};
        }},
   };
+  rows.insert(rows.end(), std::begin(others), std::end(others));
   return rows;
 }
 
 std::string tiles(const RunLog& run) {
   std::string out = "<dl class=\"tiles\">\n";
-  for (const FigureRow& row : figure_rows()) {
+  for (const FigureRow& row : figure_rows({&run, 1})) {
     const Figure figure = row.of(run);
     out += fmt::format("<div><dt>{}</dt><dd><b>{}</b> <small>{}</small></dd></div>\n", row.name,
                        figure.text, figure.detail);
@@ -149,7 +163,7 @@ std::string comparison(const std::vector<RunLog>& runs, double now) {
     out += fmt::format("<td><span class=\"state {}\">{}</span></td>", state.kind, state.text);
   }
   out += "</tr>\n";
-  for (const FigureRow& row : figure_rows()) {
+  for (const FigureRow& row : figure_rows(runs)) {
     std::vector<Figure> figures;
     double best = NAN;
     for (const RunLog& run : runs) {

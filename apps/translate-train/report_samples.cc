@@ -9,6 +9,7 @@
 #include "report_page.h"
 #include "report_text.h"
 #include "reporter.h"
+#include "setting_types.h"
 
 namespace translate_train {
 namespace {
@@ -49,6 +50,14 @@ struct Sentence {
   std::string source, reference, rows;
 };
 
+// "BLEU 31.2": the first metric of translations that was measured.
+std::string first_metric(const ValidPoint& point) {
+  for (size_t m = 0; m < metric_specs().size(); ++m)
+    if (metric_specs()[m].bit != TRAFO_METRIC_CE && std::isfinite(point.metrics[m]))
+      return std::string(metric_specs()[m].title) + " " + fixed(point.metrics[m], 1);
+  return "";
+}
+
 std::string row(const RunLog& run, size_t validation, const std::string& translation,
                 const std::string& reference) {
   const ValidPoint& point = run.valid[validation];
@@ -58,7 +67,7 @@ std::string row(const RunLog& run, size_t validation, const std::string& transla
   if (translation == reference) badges += "<span class=\"badge exact\">= reference</span>";
   return fmt::format(
       "<tr><th scope=\"row\">update {} <small>{}</small></th><td><bdi>{}</bdi>{}</td></tr>\n",
-      grouped(point.update), std::isfinite(point.bleu) ? "BLEU " + fixed(point.bleu, 1) : "",
+      grouped(point.update), first_metric(point),
       translation.empty() ? "<i>nothing</i>" : compared(translation, reference), badges);
 }
 

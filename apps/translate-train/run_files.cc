@@ -15,6 +15,7 @@
 
 #include "cli_error.h"
 #include "engine/io/atomic_file.h"
+#include "setting_types.h"
 
 namespace translate_train {
 
@@ -64,11 +65,14 @@ std::string pointed_checkpoint(const std::string& run, const std::string& name) 
   return fs::exists(path / kModelFile) ? path.string() : "";
 }
 
-std::string usual_checkpoint(const std::string& run) {
-  // Where BLEU says nothing, as of scripts without spaces, a run has no best checkpoint by BLEU.
-  for (const char* name : {"best-bleu", "best-chrf"})
-    if (const std::string best = pointed_checkpoint(run, name); !best.empty()) return best;
-  return pointed_checkpoint(run, "latest");
+std::string usual_model(const std::string& run) {
+  check_run_files(run);
+  if (checkpoints_of(run).empty()) return "";
+  char* path = nullptr;
+  check(trafo_find_model(run.data(), run.size(), &path));
+  const std::string found = path;
+  trafo_string_free(path);
+  return found;
 }
 
 namespace {
@@ -83,9 +87,10 @@ void refuse_special_file(const std::string& path) {
 }  // namespace
 
 void check_run_files(const std::string& run) {
-  for (const char* name : {"config.yml", "vocab.spm", "metrics.jsonl", "train.log", "latest",
-                           "best-bleu", "best-chrf", "best-ce-mean-words"})
+  for (const char* name : {"config.yml", "vocab.spm", "metrics.jsonl", "train.log", "latest"})
     refuse_special_file((fs::path(run) / name).string());
+  for (const MetricSpec& metric : metric_specs())
+    refuse_special_file((fs::path(run) / "best-").string() + metric.name);
 }
 
 void check_run_directory(const std::string& run) {

@@ -18,8 +18,9 @@ std::vector<int64_t> checkpoints_of(const std::string& run);
 bool has_checkpoint(const std::string& run);
 // "RUN/ckpt/UPDATE" that RUN/NAME points to, NAME being "latest", "best-bleu", ...; empty: none.
 std::string pointed_checkpoint(const std::string& run, const std::string& name);
-// The best checkpoint by BLEU, else by chrF, else the latest; empty: none.
-std::string usual_checkpoint(const std::string& run);
+// The model file of a run directory that its name stands for, as trafo_find_model decides; empty:
+// the run has no checkpoint.
+std::string usual_model(const std::string& run);
 
 // Refuses a run directory that has a FIFO, a device or a directory where one of the files that are
 // read from it should be. Reading it might never end.

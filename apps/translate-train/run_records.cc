@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -59,6 +60,17 @@ std::vector<std::string> lines_at(const std::string& path, const std::vector<Sam
 }
 
 }  // namespace
+
+std::vector<std::pair<const MetricSpec*, double>> values_of(const trafo_event& e) {
+  std::vector<std::pair<const MetricSpec*, double>> values;
+  for (int64_t i = 0; i < e.metric_count; ++i)
+    if (const MetricSpec* const metric = metric_of(e.metrics[i].metric);
+        metric != nullptr && !std::isnan(e.metrics[i].value))
+      values.emplace_back(metric, e.metrics[i].value);
+  std::ranges::sort(values, {},
+                    &std::pair<const MetricSpec*, double>::first);  // as they are listed
+  return values;
+}
 
 std::vector<SamplePair> pick_samples(const Corpus& valid) {
   trafo_corpus_info info{};
@@ -186,15 +198,13 @@ Json RunRecords::valid(const trafo_event& e) {
   record["target_tokens"] = e.target_tokens;
   record["elapsed_seconds"] = e.elapsed_seconds;
   std::vector<Scalar> scalars;
-  const auto add = [&](const char* key, double value) {
-    if (std::isnan(value)) return;  // not asked for
-    record[key] = value;
-    scalars.push_back({std::string("valid/") + key, value});
-  };
-  add("bleu", e.valid_bleu);
-  add("chrf", e.valid_chrf);
-  add("ce-mean-words", e.valid_ce);
-  record["deciding_metric"] = metric_name(e.deciding_metric);
+  for (const auto& [metric, value] : values_of(e)) {
+    record[metric->name] = value;
+    scalars.push_back({std::string("valid/") + metric->name, value});
+  }
+  const MetricSpec* const deciding = metric_of(e.deciding_metric);
+  record["deciding_metric"] = deciding != nullptr ? deciding->name : "";
+  if (e.message.length > 0) record["start"] = true;  // the model that the run starts from
   record["improved"] = e.improved != 0;
   record["stalled"] = e.stalled;
   std::vector<std::string> translations;
@@ -217,12 +227,7 @@ Json RunRecords::averaged(const trafo_event& e) {
   Json record = new_record("average", e.update);
   record["updates"] = std::string(e.message.data, e.message.length);
   record["model"] = std::string(e.path.data, e.path.length);
-  const auto add = [&](const char* key, double value) {
-    if (!std::isnan(value)) record[key] = value;
-  };
-  add("bleu", e.valid_bleu);
-  add("chrf", e.valid_chrf);
-  add("ce-mean-words", e.valid_ce);
+  for (const auto& [metric, value] : values_of(e)) record[metric->name] = value;
   reporter_.metric(record);
   return record;
 }

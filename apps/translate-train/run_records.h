@@ -5,7 +5,9 @@
 //   samples  likewise: the validation sentences whose translations are kept
 //   train    every display
 //   skipped  an update that was left out because loss or gradient was not finite (then null)
-//   valid    every validation; "samples": translations of the sentences of the last samples record
+//   valid    every validation, and one before the first update of a run or phase that starts from a
+//            model ("start": true); "samples": translations of the sentences of the last samples
+//            record
 //   average  the mean of the last checkpoints (--average-last), with its metrics
 //   end      the process is done, "stop" says why: limit, early stopping, cancelled, stopped,
 //            diverged, failed
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "reporter.h"
+#include "setting_types.h"
 #include "tfevents.h"
 #include "trafo_handles.h"
 
@@ -38,6 +41,9 @@ struct RunFacts {
   std::string tensorboard;          // folder of its event files; empty: none
   bool tensorboard_is_own = false;  // RUN/tensorboard, which must be a directory of its own
 };
+
+// The metrics of an event that are numbers, in the order in which metrics are listed.
+std::vector<std::pair<const MetricSpec*, double>> values_of(const trafo_event& event);
 
 class RunRecords {
  public:

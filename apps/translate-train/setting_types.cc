@@ -7,8 +7,6 @@
 namespace translate_train {
 namespace {
 
-constexpr const char* kMetrics[] = {"bleu", "chrf", "ce-mean-words"};
-constexpr int32_t kBits[] = {TRAFO_METRIC_BLEU, TRAFO_METRIC_CHRF, TRAFO_METRIC_CE};
 constexpr char kUnits[] = {'u', 't', 'e'};  // by TRAFO_UNIT_*
 
 }  // namespace
@@ -93,7 +91,17 @@ void read_after(const Settings& settings, const std::string& name, trafo_trainer
   for (const std::string& value : settings.list(name)) {
     for (size_t begin = 0; begin <= value.size();) {
       const size_t end = std::min(value.find(',', begin), value.size());
+      const bool of_phase = value[begin] == '+';
+      if (of_phase && options.phase == 1)
+        settings.refuse(name,
+                        value + " counts from the start of a phase: give --phase 2, or above");
+      if (of_phase) ++begin;
       const trafo_period limit = parse_period(settings, name, value.substr(begin, end - begin));
+      if (!of_phase && options.phase > 1 && limit.value > 0)
+        settings.refuse(name,
+                        fmt::format("{} would count from the start of the run: phase {} wants "
+                                    "+{}, which counts from its own start",
+                                    value, options.phase, value));
       int64_t& slot = limit.unit == TRAFO_UNIT_UPDATES  ? options.after_updates
                       : limit.unit == TRAFO_UNIT_TOKENS ? options.after_tokens
                                                         : options.after_epochs;
@@ -107,27 +115,41 @@ void read_metrics(const Settings& settings, const std::string& name,
                   trafo_trainer_options& options) {
   options.valid_metrics = options.first_metric = 0;
   for (const std::string& metric : settings.list(name)) {
-    const auto* const found = std::ranges::find(kMetrics, metric);
-    if (found == std::end(kMetrics))
-      settings.refuse(name,
-                      fmt::format("wants some of bleu, chrf, ce-mean-words, got '{}'", metric));
-    const int32_t bit = kBits[found - std::begin(kMetrics)];
+    const MetricSpec* const found = metric_named(metric);
+    if (found == nullptr)
+      settings.refuse(name, fmt::format("wants some of {}, got '{}'", known_metrics(), metric));
+    const int32_t bit = found->bit;
     if (options.first_metric == 0) options.first_metric = bit;
     options.valid_metrics |= bit;
   }
 }
 
-const char* metric_name(int32_t bit) {
-  const auto* const found = std::ranges::find(kBits, bit);
-  return found == std::end(kBits) ? "" : kMetrics[found - std::begin(kBits)];
-}
-
 std::vector<std::string> metric_names(const trafo_trainer_options& options) {
   std::vector<std::string> names;
   for (const bool first : {true, false})
-    for (size_t i = 0; i < std::size(kBits); ++i)
-      if ((options.valid_metrics & kBits[i]) != 0 && (options.first_metric == kBits[i]) == first)
-        names.emplace_back(kMetrics[i]);
+    for (const MetricSpec& metric : metric_specs())
+      if ((options.valid_metrics & metric.bit) != 0 &&
+          (options.first_metric == metric.bit) == first)
+        names.emplace_back(metric.name);
+  return names;
+}
+
+const MetricSpec* metric_of(int32_t bit) {
+  const auto found = std::ranges::find(metric_specs(), bit, &MetricSpec::bit);
+  return found == metric_specs().end() ? nullptr : &*found;
+}
+
+const MetricSpec* metric_named(std::string_view name) {
+  const auto found = std::ranges::find(metric_specs(), name, &MetricSpec::name);
+  return found == metric_specs().end() ? nullptr : &*found;
+}
+
+std::string known_metrics() {
+  std::string names;
+  for (const MetricSpec& metric : metric_specs()) {
+    if (!names.empty()) names += ", ";
+    names += metric.name;
+  }
   return names;
 }
 

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "settings.h"
@@ -27,14 +28,12 @@ void read_ema_alpha(const Settings& settings, const std::string& name,
                     trafo_trainer_options& options);
 // --sentencepiece-alphas: one for both sides or one a side.
 void read_alphas(const Settings& settings, const std::string& name, trafo_trainer_options& options);
-// --after 20e,50ku: the limits of a run.
+// --after 20e,50ku: the limits of a run. --after +20e: of a phase, which --phase needs from 2 on.
 void read_after(const Settings& settings, const std::string& name, trafo_trainer_options& options);
 // --valid-metrics: the first one decides.
 void read_metrics(const Settings& settings, const std::string& name,
                   trafo_trainer_options& options);
 std::vector<std::string> metric_names(const trafo_trainer_options& options);
-// The name of one TRAFO_METRIC_*, as --valid-metrics and metrics.jsonl have it; "" of no metric.
-const char* metric_name(int32_t bit);
 
 // Generated from the tables: what has been set goes into the struct; what has not becomes the text
 // of the struct's value.
@@ -53,6 +52,27 @@ struct MemberFlag {
 std::span<const MemberFlag> member_flags();
 // Of trafo_translate_options.
 std::span<const MemberFlag> decoding_member_flags();
+
+// A metric of engine/options/metrics.toml.
+struct MetricSpec {
+  const char* name;        // of --valid-metrics and metrics.jsonl
+  const char* title;       // for readers
+  const char* short_name;  // where a line has little room
+  int32_t bit;             // TRAFO_METRIC_*
+  int decimals;
+  bool lower_is_better;
+
+  bool is_better(double value, double than) const {
+    return lower_is_better ? value < than : value > than;
+  }
+};
+std::span<const MetricSpec> metric_specs();
+// The metric with a bit of the C ABI. Null: a library of a later version has made it.
+const MetricSpec* metric_of(int32_t bit);
+// Null: there is none of this name.
+const MetricSpec* metric_named(std::string_view name);
+// "bleu, chrf, ter, ce-mean-words"
+std::string known_metrics();
 
 struct Architecture {
   const char* name;  // on the command line

@@ -193,6 +193,9 @@ constexpr SettingSpec kSpecs[] = {
     {"seed", "", "", "Training", "N",
      "of weights, dropout and data order (default 1)",
      "", 1, 1, true, false, nullptr},
+    {"phase", "", "", "Training", "N",
+     "1 above that of the run in --model begins a new phase: other data, rates and limits from its newest checkpoint on (default 1)",
+     "", 1, 1, true, false, nullptr},
     {"after", "-a,--max-update", "", "Training", "N[ute]",
      "stop after updates (u), target tokens (t), epochs (e); 20e,50ku: at the first of them; 0u: when early stopping says so (default 0u)",
      "", 1, 8, true, false, "0u"},
@@ -208,6 +211,9 @@ constexpr SettingSpec kSpecs[] = {
     {"pretrained-model", "--finetune-from-model", "", "Training", "FILE|DIR",
      "begin with the weights and the vocabulary of this model, run or import; the shape of the model is then its own",
      "", 1, 1, true, false, nullptr},
+    {"restart-validation", "", "", "Validation and checkpoints", "on|off",
+     "a resumed run may have other validation text or another beam: best scores and patience start anew then (default off)",
+     "on off", 0, 1, false, false, nullptr},
     {"valid-freq", "--validate-interval-updates", "", "Validation and checkpoints", "N[ute]",
      "how often it validates, besides at the end (default 1000u)",
      "", 1, 1, true, false, nullptr},
@@ -215,8 +221,8 @@ constexpr SettingSpec kSpecs[] = {
      "how often it saves, besides at the end (default 1000u)",
      "", 1, 1, true, false, nullptr},
     {"valid-metrics", "", "", "Validation and checkpoints", "NAME ...",
-     "of bleu, chrf, ce-mean-words; the first one decides (default bleu chrf ce-mean-words)",
-     "bleu chrf ce-mean-words", 1, 3, true, false, nullptr},
+     "of bleu, chrf, ter, ce-mean-words; the first one decides (default bleu chrf ce-mean-words)",
+     "bleu chrf ter ce-mean-words", 1, 16, true, false, nullptr},
     {"beam-size", "-b,--beam", "", "Validation and checkpoints", "N",
      "beam of validation; 1: greedy (default 1)",
      "", 1, 1, true, false, nullptr},
@@ -394,6 +400,8 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("recompute")) o.recompute = s.choice("recompute", kRecompute);
   if (s.has("autotune-gemm")) o.autotune_gemm = s.flag("autotune-gemm");
   if (s.has("memory-limit")) o.memory_limit = s.bytes("memory-limit");
+  if (s.has("phase")) o.phase = s.integer("phase", {"1 to 1048576", 1, 1048576, true, true, false});
+  if (s.has("restart-validation")) o.restart_validation = s.flag("restart-validation");
   if (s.has("after")) read_after(s, "after", o);
   if (s.has("early-stopping")) o.early_stopping = s.integer("early-stopping", {"0 (never) or above", 0, 0x1p62, true, false, true});
   if (s.has("early-stopping-on")) o.early_stopping_on = s.choice("early-stopping-on", kEarlyStoppingOn);
@@ -440,6 +448,8 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("recompute", {first_name(kRecompute[o.recompute])});
   s.set_default("autotune-gemm", {o.autotune_gemm != 0 ? "on" : "off"});
   s.set_default("memory-limit", {fmt::format("{}", o.memory_limit)});
+  s.set_default("phase", {fmt::format("{}", o.phase)});
+  s.set_default("restart-validation", {o.restart_validation != 0 ? "on" : "off"});
   s.set_default("early-stopping", {fmt::format("{}", o.early_stopping)});
   s.set_default("early-stopping-on", {first_name(kEarlyStoppingOn[o.early_stopping_on])});
   s.set_default("valid-freq", {period_text(o.valid_freq)});
@@ -557,6 +567,7 @@ std::span<const MemberFlag> member_flags() {
       {"memory_limit", "--memory-limit"},
       {"optimizer_states", "--optimizer-states"},
       {"output_bias", "--output-bias"},
+      {"phase", "--phase"},
       {"pre_norm", "--transformer-norm"},
       {"prune_end", "--prune-end"},
       {"prune_every", "--prune-every"},
@@ -564,8 +575,10 @@ std::span<const MemberFlag> member_flags() {
       {"prune_start", "--prune-start"},
       {"quantize_bits", "--quantize-bits"},
       {"recompute", "--recompute"},
+      {"restart_validation", "--restart-validation"},
       {"save_freq", "--save-freq"},
       {"schedule", "--lr-decay"},
+      {"schedule_updates", "--after"},
       {"seed", "--seed"},
       {"teacher_temperature", "--teacher-temperature"},
       {"teacher_weight", "--teacher-weight"},
@@ -602,6 +615,11 @@ std::span<const MemberFlag> decoding_member_flags() {
 std::span<const Architecture> architectures() {
   static constexpr Architecture kArchitectures[] = {{"encoder-decoder", true}, {"decoder-lm", false}};
   return kArchitectures;
+}
+
+std::span<const MetricSpec> metric_specs() {
+  static constexpr MetricSpec kMetrics[] = {{"bleu", "BLEU", "bleu", TRAFO_METRIC_BLEU, 2, false}, {"chrf", "chrF", "chrf", TRAFO_METRIC_CHRF, 2, false}, {"ter", "TER", "ter", TRAFO_METRIC_TER, 2, true}, {"ce-mean-words", "cross-entropy", "ce", TRAFO_METRIC_CE, 4, true}};
+  return kMetrics;
 }
 
 std::span<const char* const> shape_settings() {

@@ -202,11 +202,6 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
   options.monolingual = is_monolingual(settings);
   Corpora corpora;
   corpora.train = open_training(settings, options);
-  trafo_corpus_info info{};
-  check(trafo_corpus_get_info(corpora.train.get(), &info));
-  if (info.dropped_empty > 0)
-    reporter.warn(fmt::format("{} of {} training pairs left out: one side is empty",
-                              grouped(info.dropped_empty), grouped(info.lines)));
   if (settings.has("valid-sets"))
     corpora.valid = open_corpus(settings.list("valid-sets"), options);
   else

@@ -75,7 +75,7 @@ void fill_defaults(Settings& settings, int64_t pairs) {
   model.architecture = wanted.architecture;
   settings.set_default("dim-vocabs", {std::to_string(model.vocabulary)});
   if (is_monolingual(settings))  // there is nothing to translate
-    settings.set_default("valid-metrics", {"ce-mean-words"});
+    settings.set_default("valid-metrics", {metric_of(TRAFO_METRIC_CE)->name});
   const bool depth_given = settings.has("enc-depth");
   set_defaults(settings, model);
   if (!has_encoder(model) && !depth_given) settings.unset("enc-depth");
@@ -134,7 +134,9 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   settings.bytes("data-in-memory");
   if (t.schedule == TRAFO_SCHEDULE_COSINE || t.schedule == TRAFO_SCHEDULE_LINEAR) {
     if (t.after_updates == 0)
-      settings.refuse("lr-decay", "cosine and linear need an end in updates: give --after Nu");
+      settings.refuse("lr-decay",
+                      t.phase > 1 ? "cosine and linear need an end in updates: give --after +Nu"
+                                  : "cosine and linear need an end in updates: give --after Nu");
     t.schedule_updates = t.after_updates;
   }
   // Checked with the others; the device decides what auto is (precision_on).

@@ -26,11 +26,6 @@ double gigabytes(int64_t bytes) {
   return static_cast<double>(bytes) / 1e9;
 }
 
-// A line has little room.
-const char* short_metric_name(int32_t bit) {
-  return bit == TRAFO_METRIC_CE ? "ce" : metric_name(bit);
-}
-
 class RunDisplay {
  public:
   // `device_bytes`: all of its memory; 0: not known.
@@ -122,13 +117,8 @@ class RunDisplay {
 
   static std::string metric_values(const trafo_event& e) {
     std::string values;
-    const auto add = [&](const char* name, double value, const char* format) {
-      if (std::isnan(value)) return;
-      values += fmt::format(" | {} {}", name, fmt::format(fmt::runtime(format), value));
-    };
-    add("bleu", e.valid_bleu, "{:.2f}");
-    add("chrf", e.valid_chrf, "{:.2f}");
-    add("ce", e.valid_ce, "{:.4f}");
+    for (const auto& [metric, value] : values_of(e))
+      values += fmt::format(" | {} {:.{}f}", metric->short_name, value, metric->decimals);
     return values;
   }
 
@@ -145,10 +135,14 @@ class RunDisplay {
   void validated(const trafo_event& e, const nlohmann::ordered_json& record) {
     const std::string values = metric_values(e);
     // There is none while a run diverges, and before one that prunes has reached its sparsity.
-    best_ = e.best_update == 0 ? std::string()
-                               : fmt::format("{} {:.2f} @{}", short_metric_name(e.deciding_metric),
-                                             e.best_metric, grouped(e.best_update));
-    const std::string verdict = e.improved ? "new best"
+    const MetricSpec* const deciding = metric_of(e.deciding_metric);
+    best_ = e.best_update == 0 || deciding == nullptr
+                ? std::string()
+                : fmt::format("{} {:.2f} @{}", deciding->short_name, e.best_metric,
+                              grouped(e.best_update));
+    const std::string message(text_of(e.message));
+    const std::string verdict = e.improved         ? "new best"
+                                : !message.empty() ? message
                                 : best_.empty()
                                     ? "no best yet"
                                     : fmt::format("best {}, no better for {}", best_, e.stalled);

@@ -270,6 +270,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_quantize(trafo_model *model, c
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *context, const char *run_directory,
                                                            size_t run_directory_length, int32_t which, int32_t precision,
                                                            trafo_model **out);
+/* The file that `path` means where a model is asked for: the file itself, the model.safetensors in a directory, or, of a run
+ * directory, the model of TRAFO_RUN_BEST; its newest checkpoint if none was judged or the best was not kept. The caller frees
+ * *out_path with trafo_string_free. NOT_FOUND: there is no such path, or no model in it. CORRUPT_FILE, VERSION, IO: of the run's
+ * state. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_model(const char *path, size_t path_length, char **out_path);
 /* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
  * training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that
  * does not fit, and the model has not changed. since 0.1 */
@@ -522,9 +527,13 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_UNIT_TOKENS 1 /* target tokens */
 #define TRAFO_UNIT_EPOCHS 2
 
-#define TRAFO_METRIC_CE 1 /* bits: ce-mean-words */
-#define TRAFO_METRIC_BLEU 2
-#define TRAFO_METRIC_CHRF 4
+/* options: begin metrics (scripts/generate_options.py) */
+#define TRAFO_METRIC_CE 1 /* bit: Cross-entropy for each label. */
+#define TRAFO_METRIC_BLEU 2 /* bit: Corpus BLEU. */
+#define TRAFO_METRIC_CHRF 4 /* bit: Corpus chrF2. */
+#define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
+#define TRAFO_METRIC_COUNT 4 /* metrics that this release knows */
+/* options: end */
 
 typedef struct trafo_period {
   int64_t value; /* 0: never */
@@ -619,7 +628,17 @@ typedef struct trafo_trainer_options {
    * 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A
    * cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1. */
   int32_t autotune_gemm;
-  /* ---- The end of a run: the first limit that is reached. All 0: until it is stopped. ---- */
+  /* ---- Phases. ---- */
+  /* Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and moments stay;
+   * data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and patience start anew.
+   * Limits count from there. A checkpoint of the same phase resumes it. Default 1. */
+  int64_t phase;
+  /* 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.
+   * Otherwise it is refused. Default 0. */
+  int32_t restart_validation;
+  int32_t reserved2; /* 0 */
+  /* ---- The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is stopped.
+   * ---- */
   int64_t after_updates; /* Training is done after this many updates. Default 0: never. */
   int64_t after_epochs; /* Training is done after this many epochs. Default 0: never. */
   int64_t after_tokens; /* Training is done after this many target tokens. Default 0: never. */
@@ -629,7 +648,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved2; /* 0 */
+  int32_t reserved3; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -643,11 +662,12 @@ typedef struct trafo_trainer_options {
   /* At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
    * ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average. */
   int64_t average_last;
-  int32_t valid_metrics; /* Bits TRAFO_METRIC_*. Metrics that validation measures. Default all. */
+  /* Bits TRAFO_METRIC_*. Metrics that validation measures. Default TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF | TRAFO_METRIC_CE. */
+  int32_t valid_metrics;
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved3; /* 0 */
+  int32_t reserved4; /* 0 */
   /* options: end */
 } trafo_trainer_options;
 
@@ -709,7 +729,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_EVENT_LOG 3
 #define TRAFO_EVENT_SKIPPED 4 /* a non-finite update was skipped; message: its loss and gradient norm */
 #define TRAFO_EVENT_EPOCH 5   /* an epoch is complete; message: the pairs that were dropped from it, if any */
-#define TRAFO_EVENT_VALIDATED 6 /* path: the translations, if any were written */
+/* path: the translations, if any were written. message: "before the first update" of the validation of the model that a run or a
+ * phase starts from, which is no candidate for the best; otherwise empty */
+#define TRAFO_EVENT_VALIDATED 6
 #define TRAFO_EVENT_SAVED 7   /* path: the checkpoint; on a GPU, events of later updates may precede it */
 #define TRAFO_EVENT_FINISHED 8
 #define TRAFO_EVENT_STOPPED 9 /* training can be resumed */
@@ -725,6 +747,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
 #define TRAFO_STOP_CALLBACK 3
 #define TRAFO_STOP_CANCELLED 4
 #define TRAFO_STOP_PAUSED 5 /* max_updates of this call are done */
+
+/* A metric of a validation. */
+typedef struct trafo_metric_value {
+  double value; /* NaN and infinities are possible: a model that diverged */
+  int32_t metric; /* TRAFO_METRIC_* */
+  int32_t reserved; /* 0 */
+} trafo_metric_value;
 
 typedef struct trafo_event {
   size_t struct_size;
@@ -747,13 +776,12 @@ typedef struct trafo_event {
   int64_t peak_memory_bytes;
   int64_t skipped_updates;
   int64_t stalled;        /* validations in a row without improvement, as early stopping counts them */
-  double valid_ce;        /* VALIDATED: cross-entropy per label; NaN where not asked for */
-  double valid_bleu;
-  double valid_chrf;
+  const trafo_metric_value *metrics; /* VALIDATED and AVERAGED: those of valid_metrics; borrowed while the callback runs */
+  int64_t metric_count;
   double best_metric;     /* VALIDATED: best value of the deciding metric so far, and where */
   int64_t best_update;
   int32_t improved;       /* VALIDATED: the deciding metric improved */
-  int32_t deciding_metric; /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of BLEU for scripts without spaces */
+  int32_t deciding_metric; /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of a metric of words for scripts without spaces */
   trafo_string_view message; /* borrowed while the callback runs */
   trafo_string_view path;
 } trafo_event;
@@ -785,10 +813,10 @@ typedef struct trafo_step_result {
 /* One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
-/* Validates now. Metrics that the options do not ask for are NaN. out_ce, out_bleu and out_chrf may be NULL. INVALID_ARGUMENT: there
- * is no validation corpus. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, double *out_ce, double *out_bleu,
-                                                             double *out_chrf);
+/* Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is
+ * no validation corpus, or `capacity` is smaller than the number of metrics. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, trafo_metric_value *out, int64_t capacity,
+                                                             int64_t *out_count);
 /* Saves a checkpoint to the run directory now. INVALID_ARGUMENT: there is no run directory. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
 /* A new model with the weights of the best checkpoint so far, by the first metric of validation, on the trainer's context. The

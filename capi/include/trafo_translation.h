@@ -252,6 +252,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypoth
 /* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                  size_t count, double *out_score, char **out_signature);
+/* The corpus score of one metric: a bit TRAFO_METRIC_* (trafo_models.h) of one that needs translations. `references` as for
+ * trafo_evaluate. INVALID_ARGUMENT: no lines; another metric. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_metric_score(int32_t metric, const trafo_string_view *hypotheses,
+                                                         const trafo_string_view *references, size_t count,
+                                                         size_t reference_sets, double *out_score);
 
 #ifdef __cplusplus
 }

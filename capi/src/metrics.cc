@@ -1,12 +1,14 @@
 // Metrics: BLEU, chrF, evaluation with a baseline.
 #include "engine/metrics/bleu.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/metrics/chrf.h"
 #include "engine/metrics/evaluation.h"
+#include "engine/metrics/registry.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -47,6 +49,26 @@ trafo_evaluation to_c(const Evaluation& evaluation, bool has_baseline) {
   copy_signature(c.chrf_signature, evaluation.chrf_signature);
   return c;
 }
+
+// The argument `references`: sets of `count` lines, one after the other.
+class References {
+ public:
+  References(const Call& call, const trafo_string_view* references, size_t count,
+             size_t reference_sets) {
+    if (count == 0) call.refuse("there are no hypotheses");
+    if (reference_sets == 0) call.refuse("there are no references: reference_sets is 0");
+    if (reference_sets > Call::kAddressSpace / count)
+      call.refuse("reference_sets ", reference_sets, " is impossible");
+    lines_ = lines_argument(call, references, count * reference_sets, "references");
+    for (size_t i = 0; i < reference_sets; ++i)
+      sets_.push_back(std::span<const std::string>(lines_).subspan(i * count, count));
+  }
+  ReferenceSets sets() const { return sets_; }
+
+ private:
+  std::vector<std::string> lines_;
+  std::vector<std::span<const std::string>> sets_;
+};
 
 // The options with the tokenizer of tokenize flores200.
 EvaluationOptions options_argument(const Call& call, const trafo_evaluation_options* options) {
@@ -92,6 +114,20 @@ trafo_error* trafo_chrf(const trafo_string_view* hypotheses, const trafo_string_
   });
 }
 
+trafo_error* trafo_metric_score(int32_t metric, const trafo_string_view* hypotheses,
+                                const trafo_string_view* references, size_t count,
+                                size_t reference_sets, double* out_score) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_score, "out_score");
+    const auto known = std::ranges::find(metrics(), metric, &Metric::bit);
+    if (known == metrics().end()) call.refuse("metric is ", metric, ", which is no TRAFO_METRIC_*");
+    if (!known->needs_translations())
+      call.refuse("metric ", known->name, " needs a model, not translations");
+    const References all(call, references, count, reference_sets);
+    *out_score = known->score(lines_argument(call, hypotheses, count, "hypotheses"), all.sets(), 1);
+  });
+}
+
 trafo_error* trafo_evaluation_options_init(trafo_evaluation_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     init_options(call, options, struct_size, capi::to_c(EvaluationOptions{}));
@@ -105,20 +141,13 @@ trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
                             size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
-    if (count == 0) call.refuse("there are no hypotheses");
-    if (reference_sets == 0) call.refuse("there are no references: reference_sets is 0");
-    if (reference_sets > Call::kAddressSpace / count)
-      call.refuse_argument("reference_sets", " ", reference_sets, " is impossible");
+    const References all(call, references, count, reference_sets);
     const EvaluationOptions chosen = options_argument(call, options);
     const auto system = lines_argument(call, hypotheses, count, "hypotheses");
-    const auto all = lines_argument(call, references, count * reference_sets, "references");
     std::vector<std::string> others;
     if (baseline) others = lines_argument(call, baseline, count, "baseline");
-    std::vector<std::span<const std::string>> sets;
-    for (size_t i = 0; i < reference_sets; ++i)
-      sets.push_back(std::span(all).subspan(i * count, count));
     init_options(call, out, struct_size,
-                 to_c(evaluate(system, sets, others, chosen), baseline != nullptr));
+                 to_c(evaluate(system, all.sets(), others, chosen), baseline != nullptr));
   });
 }
 

@@ -131,6 +131,14 @@ trafo_error* trafo_model_load_run(trafo_context* context, const char* run_direct
   });
 }
 
+trafo_error* trafo_find_model(const char* path, size_t path_length, char** out_path) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_path, "out_path");
+    const auto file = find_model_file(path_argument(call, path, path_length, "path"));
+    *out_path = copy_string(file.string());
+  });
+}
+
 trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer* tokenizer,
                                       const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {

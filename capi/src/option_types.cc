@@ -3,21 +3,14 @@
 #include <algorithm>
 
 #include "engine/core/limits.h"
+#include "engine/metrics/registry.h"
 
 namespace trafo::capi {
 namespace {
 
-struct Metric {
-  int32_t bit;
-  const char* name;
-};
-constexpr Metric kMetrics[] = {
-    {TRAFO_METRIC_BLEU, "bleu"}, {TRAFO_METRIC_CHRF, "chrf"}, {TRAFO_METRIC_CE, "ce-mean-words"}};
-
 int32_t bit_of(const std::string& name) {
-  for (const Metric& metric : kMetrics)
-    if (name == metric.name) return metric.bit;
-  return 0;
+  const Metric* const metric = find_metric(name);
+  return metric != nullptr ? metric->bit : 0;
 }
 
 }  // namespace
@@ -46,13 +39,13 @@ int32_t first_bit(const std::vector<std::string>& names) {
 
 std::vector<std::string> to_metrics(const Call& call, int32_t bits, int32_t first) {
   int32_t all = 0;
-  for (const Metric& metric : kMetrics) all |= metric.bit;
+  for (const Metric& metric : metrics()) all |= metric.bit;
   if ((bits & ~all) != 0) call.refuse_argument("valid_metrics", " has unknown bits: ", bits);
   if (bits != 0 && ((first & bits) != first || (first & (first - 1)) != 0 || first == 0))
     call.refuse_argument("first_metric", " ", first, " is not one of valid_metrics ", bits);
   std::vector<std::string> names;
   for (const bool is_first : {true, false})
-    for (const Metric& metric : kMetrics)
+    for (const Metric& metric : metrics())
       if ((bits & metric.bit) != 0 && (first == metric.bit) == is_first)
         names.emplace_back(metric.name);
   return names;

@@ -169,6 +169,8 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.recompute = static_cast<int32_t>(o.recompute);
   c.autotune_gemm = o.autotune_gemm ? 1 : 0;
   c.memory_limit = o.memory_limit;
+  c.phase = o.phase;
+  c.restart_validation = o.restart_validation ? 1 : 0;
   c.after_updates = o.after_updates;
   c.after_epochs = o.after_epochs;
   c.after_tokens = o.after_tokens;
@@ -193,6 +195,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   call.reserved(c.reserved, "reserved");
   call.reserved(c.reserved2, "reserved2");
   call.reserved(c.reserved3, "reserved3");
+  call.reserved(c.reserved4, "reserved4");
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -233,6 +236,8 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.recompute = static_cast<Recompute>(c.recompute);
   o.autotune_gemm = call.flag(c.autotune_gemm, "autotune_gemm");
   o.memory_limit = c.memory_limit;
+  o.phase = c.phase;
+  o.restart_validation = call.flag(c.restart_validation, "restart_validation");
   o.after_updates = c.after_updates;
   o.after_epochs = c.after_epochs;
   o.after_tokens = c.after_tokens;

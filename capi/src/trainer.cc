@@ -29,7 +29,15 @@ trafo_memory_plan to_c(const MemoryPlan& plan) {
   return result;
 }
 
-trafo_event to_c(const TrainEvent& event) {
+std::vector<trafo_metric_value> to_c(const std::vector<MetricValue>& metrics) {
+  std::vector<trafo_metric_value> values;
+  for (const MetricValue& metric : metrics)
+    values.push_back({metric.value, metric_bits({metric.name}), 0});
+  return values;
+}
+
+// The event borrows `metrics`.
+trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>& metrics) {
   trafo_event e{};
   e.struct_size = sizeof e;
   e.kind = static_cast<int32_t>(event.kind);
@@ -51,12 +59,9 @@ trafo_event to_c(const TrainEvent& event) {
   e.peak_memory_bytes = event.peak_memory_bytes;
   e.skipped_updates = event.skipped_updates;
   e.stalled = event.stalled;
-  e.valid_ce = e.valid_bleu = e.valid_chrf = e.best_metric = kUnknown;
-  for (const MetricValue& metric : event.metrics) {
-    if (metric.name == "bleu") e.valid_bleu = metric.value;
-    if (metric.name == "chrf") e.valid_chrf = metric.value;
-    if (metric.name == "ce-mean-words") e.valid_ce = metric.value;
-  }
+  e.metrics = metrics.data();
+  e.metric_count = static_cast<int64_t>(metrics.size());
+  e.best_metric = kUnknown;
   for (const MetricValue& metric : event.metrics) {
     if (!metric.decides) continue;
     e.best_metric = metric.best;
@@ -220,7 +225,8 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
     TrainCallback forward;
     if (callback)
       forward = [&](const TrainEvent& event) {
-        const trafo_event e = to_c(event);
+        const std::vector<trafo_metric_value> metrics = to_c(event.metrics);
+        const trafo_event e = to_c(event, metrics);
         return static_cast<int>(call_host(callback, user_data, &e));
       };
     const int64_t countable = std::numeric_limits<int64_t>::max() - t->run->state().trainer.update;
@@ -253,21 +259,21 @@ trafo_error* trafo_trainer_step(trafo_trainer* trainer, trafo_step_result* out) 
   });
 }
 
-trafo_error* trafo_trainer_validate(trafo_trainer* trainer, double* out_ce, double* out_bleu,
-                                    double* out_chrf) {
+trafo_error* trafo_trainer_validate(trafo_trainer* trainer, trafo_metric_value* out,
+                                    int64_t capacity, int64_t* out_count) {
   return api(__func__, [&](const Call& call) {
-    for (double* out : {out_ce, out_bleu, out_chrf})
-      if (out) *out = 0;
+    call.out(out_count, "out_count");
     const Working t(call, trainer);
+    const std::vector<std::string>& names = t->options.valid_metrics;
+    const auto count = static_cast<int64_t>(names.size());
     if (!t->run->data().valid) call.refuse("the trainer has no validation corpus");
+    if (capacity < count)
+      call.refuse("capacity is ", capacity, ", and there are ", count, " metrics");
+    if (!out) call.refuse("out is NULL");
     const auto result = t->run->validate();
-    for (double* out : {out_ce, out_bleu, out_chrf})
-      if (out) *out = kUnknown;
-    for (size_t i = 0; result && i < t->options.valid_metrics.size(); ++i) {
-      const std::string& name = t->options.valid_metrics[i];
-      double* out = name == "bleu" ? out_bleu : name == "chrf" ? out_chrf : out_ce;
-      if (out) *out = result->values[i];
-    }
+    for (size_t i = 0; result && i < names.size(); ++i)
+      out[i] = {result->values[i], metric_bits({names[i]}), 0};
+    *out_count = result ? count : 0;
   });
 }
 

@@ -179,8 +179,8 @@ PairView TextCorpus::view(int64_t pair, PairBuffers& buffers) const {
 CorpusReport TextCorpus::report() const {
   CorpusReport sum;
   for (const Part& part : parts_) {
-    sum.lines += part.text->report().lines;
-    sum.dropped_empty += part.text->report().dropped_empty;
+    sum.lines += part.held_out ? part.size() : part.text->report().lines;
+    sum.dropped_empty += part.held_out ? 0 : part.text->report().dropped_empty;
     sum.pairs += part.size();
   }
   return sum;
@@ -237,7 +237,8 @@ std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
       const auto size = static_cast<uint64_t>(selection.size());
       parts.push_back({part.text,
                        std::make_shared<const std::vector<uint32_t>>(std::move(selection)), weight,
-                       mix_bits(part.fingerprint ^ mix_bits(2 * size + which))});
+                       mix_bits(part.fingerprint ^ mix_bits(2 * size + which)),
+                       part.held_out || which == 1});
     };
     add(kept, inside, part.weight, 0);
     add(held, outside, 1, 1);

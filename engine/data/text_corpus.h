@@ -97,6 +97,7 @@ class TextCorpus {
     std::shared_ptr<const std::vector<uint32_t>> selection;  // null: all pairs
     double weight = 1;
     uint64_t fingerprint = 0;
+    bool held_out = false;  // the dropped lines of `text` belong to the part that it was taken from
     int64_t size() const noexcept;
   };
   explicit TextCorpus(std::vector<Part> parts);

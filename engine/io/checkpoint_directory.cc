@@ -359,6 +359,15 @@ void CheckpointDirectory::write_pointer(std::string_view name, int64_t update) c
   write_file_atomically(run_ / name, concat(update, "\n"));
 }
 
+void CheckpointDirectory::remove_pointer(std::string_view name) const {
+  require(is_plain_name(name), ErrorCode::invalid_argument, kCheckpointDirectoryOrigin, "'", name,
+          "' cannot be a file name here");
+  std::error_code error;
+  std::filesystem::remove(run_ / name, error);
+  require(!error, ErrorCode::io, kCheckpointDirectoryOrigin, (run_ / name).string(),
+          ": cannot be removed: ", error.message());
+}
+
 std::optional<int64_t> CheckpointDirectory::read_pointer(std::string_view name) const {
   require(is_plain_name(name), ErrorCode::invalid_argument, kCheckpointDirectoryOrigin, "'", name,
           "' cannot be a file name here");

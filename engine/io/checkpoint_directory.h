@@ -92,6 +92,7 @@ class CheckpointDirectory {
   // RUN/NAME, a text file with an update. Reading gives none if the file is missing, and
   // CORRUPT_FILE if it has no number.
   void write_pointer(std::string_view name, int64_t update) const;
+  void remove_pointer(std::string_view name) const;  // if there is one
   std::optional<int64_t> read_pointer(std::string_view name) const;
 
  private:

@@ -167,4 +167,9 @@ std::string BleuScore::text() const {
                 " ref_len = ", std::to_string(reference_length), ")");
 }
 
+double validation_bleu(std::span<const std::string> hypotheses, ReferenceSets references,
+                       int threads) {
+  return corpus_bleu(hypotheses, references, {}, threads).score;
+}
+
 }  // namespace trafo

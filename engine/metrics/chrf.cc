@@ -157,4 +157,9 @@ std::string ChrfScore::signature(std::string_view resampling) const {
                 kMetricVersion);
 }
 
+double validation_chrf(std::span<const std::string> hypotheses, ReferenceSets references,
+                       int threads) {
+  return corpus_chrf(hypotheses, references, {}, threads).score;
+}
+
 }  // namespace trafo

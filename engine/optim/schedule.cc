@@ -42,8 +42,9 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
 double Schedule::operator()(int64_t update) const {
   require(update >= 1, ErrorCode::invalid_argument, kScheduleOrigin, "updates count from 1, got ",
           update);
-  if (!function_) return scheduled(update);
-  const double rate = function_(update, scheduled(update));
+  const double given = scheduled(std::max<int64_t>(1, update - start_));
+  if (!function_) return given;
+  const double rate = function_(update, given);
   require(std::isfinite(rate) && rate >= 0, ErrorCode::invalid_argument, kScheduleOrigin,
           "the learning rate of a callback must be finite and not negative, got ", rate,
           " for update ", update);

@@ -35,6 +35,8 @@ class Schedule {
   explicit Schedule(
       const ScheduleOptions& options);  // INVALID_ARGUMENT, naming the option that cannot be
   double operator()(int64_t update) const;
+  // The schedule counts updates from here: a phase of a run has a schedule of its own. 0 at first.
+  void set_start(int64_t update) { start_ = update; }
   void set_function(RateFunction function) { function_ = std::move(function); }  // empty: none
   const ScheduleOptions& options() const { return options_; }
 
@@ -42,6 +44,7 @@ class Schedule {
   double scheduled(int64_t update) const;
 
   ScheduleOptions options_;
+  int64_t start_ = 0;
   RateFunction function_;
 };
 

@@ -80,7 +80,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   require(differences.empty(), ErrorCode::invalid_argument, kCheckpointFilesOrigin, content.label,
           " holds another model: ", differences);
   require_same_adapter(content.weights, model);
-  check_identity(saved.identity, identity, content.label);
+  adopt_state(saved, identity, content.label);
   StagedTensors staged;
   trainer.stage_optimizer(content.optimizer, staged);
   if (trainer.has_ema()) {

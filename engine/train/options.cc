@@ -1,6 +1,7 @@
 #include "engine/train/options.h"
 
 #include "engine/core/argument_error.h"
+#include "engine/metrics/registry.h"
 #include "engine/train/train_options_fields.generated.h"
 
 namespace trafo {
@@ -18,13 +19,12 @@ void check_option(const char* origin, const OptionField& field, const Period& pe
 
 void check_option(const char* origin, const OptionField& field,
                   const std::vector<std::string>& metrics) {
-  require_argument(!metrics.empty(), origin, field.name,
-                   " is empty, it lists one or more of ce-mean-words, bleu and chrf");
+  require_argument(!metrics.empty(), origin, field.name, " is empty, it lists one or more of ",
+                   known_metrics());
   for (size_t i = 0; i < metrics.size(); ++i) {
     const std::string& name = metrics[i];
-    require_argument(name == "ce-mean-words" || name == "bleu" || name == "chrf", origin,
-                     field.name, " has the unknown metric '", name,
-                     "', known are ce-mean-words, bleu and chrf");
+    require_argument(find_metric(name) != nullptr, origin, field.name, " has the unknown metric '",
+                     name, "', known are ", known_metrics());
     for (size_t j = 0; j < i; ++j)
       require_argument(metrics[j] != name, origin, field.name, " names ", name, " twice");
   }

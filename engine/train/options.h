@@ -125,7 +125,18 @@ struct TrainOptions {
   // free.
   int64_t memory_limit = 0;
 
-  // --- The end of a run: the first limit that is reached. All 0: until it is stopped. ---
+  // --- Phases. ---
+  // Number of the phase. A run directory whose checkpoint is of the phase before begins this one:
+  // weights and moments stay; data, learning rate, batches and teacher may be others; schedule,
+  // warm-up, epochs, best scores and patience start anew. Limits count from there. A checkpoint
+  // of the same phase resumes it.
+  int64_t phase = 1;
+  // Whether a resumed run may validate on other text, or with another beam, than before: best
+  // scores and patience start anew then. Otherwise it is refused.
+  bool restart_validation = false;
+
+  // --- The end of a run: the first limit that is reached, counted from the start of the phase.
+  // All 0: until it is stopped. ---
   int64_t after_updates = 0;  // Training is done after this many updates. 0: never.
   int64_t after_epochs = 0;  // Training is done after this many epochs. 0: never.
   int64_t after_tokens = 0;  // Training is done after this many target tokens. 0: never.

@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include "engine/core/argument_error.h"
-#include "engine/models/model_io.h"
-#include "engine/train/prune_schedule.h"
 #include "engine/train/run_group.h"
 
 namespace trafo {
@@ -77,6 +75,9 @@ RunIdentity identity_of(const Model& model, const TrainingData& data, const Trai
   identity.options = fixed_options_json(options);
   identity.groups = parameter_groups_json(model.parameters());
   if (model.teacher() && options.teacher_weight > 0) identity.teacher = model.teacher()->checksum;
+  identity.validation = validation_identity(data, options);
+  identity.phase = options.phase;
+  identity.restart_validation = options.restart_validation;
   return identity;
 }
 
@@ -119,7 +120,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       background_save_(context.backend().stream_device()),
       micro_batches_(static_cast<size_t>(options_.gradient_accumulation * options_.lanes)) {
   trainer_.reserve(buckets_of_an_update(plan_.buckets, options_));
-  state_.position = batcher_.state();
+  first_position_ = state_.position = batcher_.state();
   open_directory();
   restore();
   merge_best(options_, state_);
@@ -147,6 +148,8 @@ TrainingRun::Session TrainingRun::new_session(const TrainCallback& callback,
 
 void TrainingRun::begin_counting() {
   state_.stalled = stalled();  // the options may name other metrics than the saved run
+  if (!identity_.validation.empty()) state_.validation = identity_.validation;
+  trainer_.set_schedule_start(state_.phase_update);
   epoch_fraction_ = batcher_.epoch_fraction();
   progress_at_start_ = progress();
   epochs_at_start_ = epochs_done();
@@ -163,7 +166,7 @@ void TrainingRun::restore() {
     if (!resumed_) require_same_weights();
     return;
   }
-  const auto seek = [this](const RunState& state) { batcher_.seek(state.position); };
+  const auto seek = [this](RunState& state) { this->seek(state); };
   std::optional<RunDirectory::Checkpoint> checkpoint;
   if (directory_) checkpoint = directory_->restore(context_, model_, trainer_, identity_, seek);
   if (checkpoint && checkpoint->kernels)
@@ -177,6 +180,13 @@ void TrainingRun::restore() {
   // A process that was killed after the save has not done this. Damaged checkpoints would count as
   // the newest, so none is deleted beside them.
   if (refused_.empty()) tidy(state_);
+}
+
+// To the position of a state that is restored. The data of a new phase begins anew.
+void TrainingRun::seek(RunState& state) {
+  if (state.begins_phase) state.position = first_position_;
+  state.begins_phase = false;
+  batcher_.seek(state.position);
 }
 
 void TrainingRun::tidy(const RunState& state) {
@@ -215,7 +225,7 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
   state_ =
       restore_checkpoint(context_, model_, trainer_, identity_, content, [this](RunState& state) {
         merge_best(options_, state);
-        batcher_.seek(state.position);
+        seek(state);
       });
   batcher_ahead_ = false;
   if (kernels) {
@@ -269,6 +279,7 @@ RunSummary TrainingRun::run(Session& session, int64_t max_updates) {
   }
   finish_save(session);
   if (finished && options_.average_last > 0) average(session);
+  if (finished) warn_if_worse_than_start(session);
   TrainEvent event = make_event(finished ? TrainEventKind::finished : TrainEventKind::stopped);
   event.reason = reason;
   emit(session, event);
@@ -277,7 +288,12 @@ RunSummary TrainingRun::run(Session& session, int64_t max_updates) {
 }
 
 StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
+  require(options_.phase == 1 || state_.phase_update > 0, ErrorCode::invalid_argument,
+          "training run", "phase is ", options_.phase, ", but there is no checkpoint of phase ",
+          options_.phase - 1, " to begin it from");
   announce(session);
+  if (start_is_due() && !run_validation(session, ValidationKind::start))
+    return StopReason::cancelled;
   const int64_t pause_at = max_updates > 0 ? state_.trainer.update + max_updates : INT64_MAX;
   while (true) {
     report_tuning(session);
@@ -289,7 +305,7 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
       if (!run_due_work(session)) return StopReason::cancelled;
       if (const StopReason end = end_reason(progress()); end != StopReason::none) {
         const bool measured = state_.validated_update == state_.trainer.update;
-        if (data_.valid && !measured && !run_validation(session, false))
+        if (data_.valid && !measured && !run_validation(session, ValidationKind::final))
           return StopReason::cancelled;
         trainer_.check_loss(1);
         return end;
@@ -304,8 +320,9 @@ StopReason TrainingRun::loop(Session& session, int64_t max_updates) {
 
 StopReason TrainingRun::end_reason(const Progress& done) const {
   const auto reached = [](int64_t limit, int64_t count) { return limit > 0 && count >= limit; };
-  if (reached(options_.after_updates, done.updates) ||
-      reached(options_.after_epochs, done.epochs) || reached(options_.after_tokens, done.tokens))
+  if (reached(options_.after_updates, done.updates - state_.phase_update) ||
+      reached(options_.after_epochs, done.epochs) ||
+      reached(options_.after_tokens, done.tokens - state_.phase_tokens))
     return StopReason::limit;
   return reached(options_.early_stopping, state_.stalled) ? StopReason::early_stopping
                                                           : StopReason::none;
@@ -461,138 +478,11 @@ void TrainingRun::emit_step_events(Session& session, const StepResult& result,
   for (const TrainEvent& event : events) emit(session, event);
 }
 
-// --- validation and averaging ---
-
 // Validates and saves if due. False if cancelled before all was done; the rest stays due.
 bool TrainingRun::run_due_work(Session& session) {
-  if (state_.validation_due && !run_validation(session, true)) return false;
+  if (state_.validation_due && !run_validation(session, ValidationKind::scheduled)) return false;
   if (save_due_) save(session);
   return true;
-}
-
-// `scheduled`: by valid_freq, which counts for early stopping. The validation at the end of a run
-// does not count. Otherwise a run whose limit is raised later would stop earlier than one that had
-// the higher limit from the start.
-bool TrainingRun::run_validation(Session& session, bool scheduled) {
-  if (session.cancelled()) return false;
-  emit(session, make_event(TrainEventKind::validating));
-  const auto result = validate(session.cancel);
-  if (!result) return false;
-  TrainEvent event = make_event(TrainEventKind::validated);
-  write_hypotheses(*result, event);
-  state_.validation_due = false;
-  state_.validated_update = state_.trainer.update;
-  changed_ = true;
-  event.metrics = take_metrics(result->values, scheduled);
-  event.stalled = state_.stalled;
-  update_clock();
-  event.elapsed_seconds = state_.train_seconds;
-  for (const MetricValue& metric : event.metrics)
-    save_due_ = save_due_ || (run_directory_ && options_.keep_best && metric.improved);
-  emit(session, event);
-  return true;
-}
-
-std::optional<ValidationResult> TrainingRun::validate(const CancelToken* cancel) {
-  gemm_tuning_.acquire();
-  if (group_.has_peers()) return validate_together();
-  const EmaWeights weights(trainer_);
-  return validate_model(context_, model_, data_, options_, cancel, step_graphs());
-}
-
-// Graphs keep memory between validations, and the GEMM kernels that they were captured with.
-StepGraphs* TrainingRun::step_graphs() {
-  if (options_.memory_limit > 0 || options_.batch_fit || gemm_tuning_.open() ||
-      !StepGraphs::usable(context_, model_))
-    return nullptr;
-  if (!step_graphs_) step_graphs_ = std::make_unique<StepGraphs>(context_, model_);
-  return step_graphs_.get();
-}
-
-std::vector<MetricValue> TrainingRun::take_metrics(const std::vector<double>& values,
-                                                   bool scheduled) {
-  // Denser models do not compete with those that the run is for.
-  const bool counts = !prunes_after(options_, state_.trainer.update);
-  std::vector<MetricValue> metrics;
-  for (size_t i = 0; i < values.size(); ++i) {
-    auto& [name, best] = state_.best[i];
-    const auto& judges = deciding_.names;
-    const bool improved = counts && std::find(judges.begin(), judges.end(), name) != judges.end() &&
-                          std::isfinite(values[i]) && state_.trainer.far_off_in_a_row == 0 &&
-                          (!best || is_better(name, values[i], best->value));
-    if (improved) best = BestMetric{values[i], state_.trainer.update};
-    int64_t& stalled = state_.stalled_by_metric[name];
-    stalled = improved ? 0 : stalled + (scheduled && counts ? 1 : 0);
-    metrics.push_back({name, values[i], best ? best->value : values[i], best ? best->update : 0,
-                       improved, decides(name)});
-  }
-  state_.stalled = stalled();
-  return metrics;
-}
-
-int64_t TrainingRun::stalled() const {
-  const auto of = [&](const std::string& metric) {
-    const auto found = state_.stalled_by_metric.find(metric);
-    return found == state_.stalled_by_metric.end() ? 0 : found->second;
-  };
-  int64_t count = of(deciding_.names.front());
-  if (options_.early_stopping_on == StoppingMetrics::first) return count;
-  for (const std::string& metric : deciding_.names)
-    count = options_.early_stopping_on == StoppingMetrics::any ? std::max(count, of(metric))
-                                                               : std::min(count, of(metric));
-  return count;
-}
-
-std::optional<ValidationResult> TrainingRun::validate_file(const std::filesystem::path& weights,
-                                                           const CancelToken* cancel) {
-  ParameterStore& parameters = model_.parameters();
-  const Tensor master = parameters.master().detach();
-  std::vector<std::byte> own(master.bytes());
-  context_.to_host(master, own.data(), own.size());
-  const auto put_back = [&] {
-    context_.backend().copy_from_host(master.raw(), own.data(), own.size());
-    parameters.follow_master(context_);
-    context_.backend().synchronize();
-  };
-  std::optional<ValidationResult> result;
-  try {
-    load_weights(context_, SafetensorsReader::open(weights), model_);
-    result = validate_model(context_, model_, data_, options_, cancel);
-  } catch (...) {
-    put_back();
-    throw;
-  }
-  put_back();
-  return result;
-}
-
-// Averages the newest checkpoints at the end of a run.
-void TrainingRun::average(Session& session) {
-  if (averaged_update_ == state_.trainer.update) return;
-  if (!group_.has_peers()) return average_files(session);
-  agree_after(*group_.communicator, [&] {
-    if (group_.rank == 0) average_files(session);
-  });
-  averaged_update_ = state_.trainer.update;
-}
-
-void TrainingRun::average_files(Session& session) {
-  const RunDirectory::Average average = directory_->average(options_.average_last);
-  averaged_update_ = state_.trainer.update;
-  TrainEvent event = make_event(TrainEventKind::averaged);
-  event.path = average.path.string();
-  for (const int64_t update : average.updates)
-    event.message += concat(event.message.empty() ? "" : ", ", update);
-  if (data_.valid) emit(session, make_event(TrainEventKind::validating));
-  const auto result = data_.valid ? validate_file(average.path, session.cancel) : std::nullopt;
-  for (size_t i = 0; result && i < result->values.size(); ++i) {
-    const auto& [name, best] = state_.best[i];
-    const double value = result->values[i];
-    event.metrics.push_back({name, value, best ? best->value : value, best ? best->update : 0,
-                             !best || is_better(name, value, best->value), decides(name)});
-  }
-  update_clock();
-  emit(session, event);
 }
 
 }  // namespace trafo

@@ -116,6 +116,7 @@ class TrainingRun {
   std::optional<ValidationResult> validate_together();
   void average_files(Session& session);
   void require_same_weights();
+  void seek(RunState& state);
   void tidy(const RunState& state);
   void save_files();
   bool saves_in_background() const;
@@ -140,11 +141,14 @@ class TrainingRun {
   void emit_step_events(Session& session, const StepResult& result, const Progress& before,
                         bool epoch_ended);
   bool run_due_work(Session& session);
-  bool run_validation(Session& session, bool scheduled);
+  enum class ValidationKind { scheduled, final, start };
+  bool run_validation(Session& session, ValidationKind kind);
+  bool start_is_due() const;
+  void warn_if_worse_than_start(Session& session);
   // Validates the weights in a file and restores the model's own afterwards.
   std::optional<ValidationResult> validate_file(const std::filesystem::path& weights,
                                                 const CancelToken* cancel);
-  std::vector<MetricValue> take_metrics(const std::vector<double>& values, bool scheduled);
+  std::vector<MetricValue> take_metrics(const std::vector<double>& values, ValidationKind kind);
   void save(Session& session);
   void average(Session& session);
   int64_t stalled() const;
@@ -174,6 +178,7 @@ class TrainingRun {
   PrefetchingBatcher batcher_;
   bool batcher_ahead_ = false;  // its position is not behind the newest update in flight
   RunIdentity identity_;
+  BatcherState first_position_;
   std::optional<std::filesystem::path> run_directory_;
   std::optional<RunDirectory> directory_;    // on rank 0
   BackgroundSave background_save_;           // its destructor waits, before directory_ goes

@@ -8,6 +8,7 @@
 #include "engine/core/json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
+#include "engine/metrics/registry.h"
 #include "engine/train/average.h"
 
 namespace trafo {
@@ -136,7 +137,14 @@ void RunDirectory::save(int64_t update, std::span<const CheckpointFile> files,
 
 void RunDirectory::tidy(const RunState& state, bool keep_best, int64_t keep_last) {
   point("latest", state.trainer.update);
-  std::vector<int64_t> keep;
+  std::vector<int64_t> keep = state.kept;
+  for (const Metric& metric : metrics()) {
+    const auto judged = [&](const auto& entry) {
+      return entry.first == metric.name && entry.second.has_value();
+    };
+    if (std::ranges::none_of(state.best, judged))  // that of an earlier phase or validation
+      checkpoints_.remove_pointer(concat("best-", metric.name));
+  }
   if (keep_best) {
     const std::vector<int64_t> present = checkpoints_.list();
     for (const auto& [metric, best] : state.best) {

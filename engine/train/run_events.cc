@@ -73,16 +73,17 @@ void TrainingRun::update_clock() {
 
 double TrainingRun::seconds_left() const {
   double left = INFINITY;
-  const auto consider = [&](int64_t limit, double now, double at_start) {
+  const auto consider = [&](int64_t limit, double now, double at_start, int64_t phase_start = 0) {
     if (limit <= 0 || now <= at_start) return;
     const double rate = (now - at_start) / process_seconds_;
-    left = std::min(left, std::max(0.0, static_cast<double>(limit) - now) / rate);
+    const double end = static_cast<double>(phase_start) + static_cast<double>(limit);
+    left = std::min(left, std::max(0.0, end - now) / rate);
   };
   const Progress now = progress();
   consider(options_.after_updates, static_cast<double>(now.updates),
-           static_cast<double>(progress_at_start_.updates));
+           static_cast<double>(progress_at_start_.updates), state_.phase_update);
   consider(options_.after_tokens, static_cast<double>(now.tokens),
-           static_cast<double>(progress_at_start_.tokens));
+           static_cast<double>(progress_at_start_.tokens), state_.phase_tokens);
   consider(options_.after_epochs, epochs_done(), epochs_at_start_);
   return std::isfinite(left) ? left : -1;
 }

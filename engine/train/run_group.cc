@@ -171,8 +171,8 @@ std::optional<GemmCache> TrainingRun::restore_together() {
     bool told = false;
     std::optional<Error> error;
     try {
-      const auto seek = [&](const RunState& state) {
-        batcher_.seek(state.position);
+      const auto seek = [&](RunState& state) {
+        this->seek(state);
         agree(group, std::nullopt);
         told = true;
         from_root(encode_state(state, identity_), group_);

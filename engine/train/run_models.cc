@@ -14,9 +14,13 @@ namespace {
 
 constexpr const char* kRunModelsOrigin = "run directory";
 
-// The update of the best checkpoint; `updates` are those that there are.
-int64_t best_update(const std::filesystem::path& run, const CheckpointDirectory& checkpoints,
-                    const std::vector<int64_t>& updates) {
+// The update of the best checkpoint, or why there is none; `updates` are those that there are.
+struct BestUpdate {
+  std::optional<int64_t> update;
+  std::string why;
+};
+BestUpdate best_update(const std::filesystem::path& run, const CheckpointDirectory& checkpoints,
+                       const std::vector<int64_t>& updates) {
   const int64_t newest = updates.back();
   const std::string text = checkpoints.read_text(newest, kStateFile, limits::kConfigBytes);
   const SavedState saved = decode_state(text, (checkpoints.path(newest) / kStateFile).string());
@@ -24,14 +28,18 @@ int64_t best_update(const std::filesystem::path& run, const CheckpointDirectory&
   const auto& metrics = saved.state.best;
   const auto first = std::find_if(metrics.begin(), metrics.end(),
                                   [](const auto& metric) { return metric.second.has_value(); });
-  require(first != metrics.end(), ErrorCode::not_found, kRunModelsOrigin, run.string(),
-          " has no best model: the run had not validated when update ", newest,
-          " was saved; load the last one");
+  if (first == metrics.end())
+    return {
+        .update = {},
+        .why = concat(run.string(), " has no best model: the run had not validated when update ",
+                      newest, " was saved; load the last one")};
   const auto& [metric, best] = *first;
-  require(std::binary_search(updates.begin(), updates.end(), best->update), ErrorCode::not_found,
-          kRunModelsOrigin, run.string(), " has no best model: update ", best->update,
-          " was the best by ", metric, ", and its checkpoint was not kept (keep_best)");
-  return best->update;
+  if (!std::binary_search(updates.begin(), updates.end(), best->update))
+    return {.update = {},
+            .why = concat(run.string(), " has no best model: update ", best->update,
+                          " was the best by ", metric,
+                          ", and its checkpoint was not kept (keep_best)")};
+  return {.update = best->update, .why = {}};
 }
 
 }  // namespace
@@ -50,9 +58,10 @@ std::filesystem::path run_model_file(const std::filesystem::path& run_directory,
   const std::vector<int64_t> updates = checkpoints.list();
   require(!updates.empty(), ErrorCode::not_found, kRunModelsOrigin, run_directory.string(),
           " has no checkpoint");
-  const int64_t update =
-      which == RunModel::best ? best_update(run_directory, checkpoints, updates) : updates.back();
-  return checkpoints.path(update) / kModelFile;
+  if (which == RunModel::last) return checkpoints.path(updates.back()) / kModelFile;
+  const BestUpdate best = best_update(run_directory, checkpoints, updates);
+  require(best.update.has_value(), ErrorCode::not_found, kRunModelsOrigin, best.why);
+  return checkpoints.path(*best.update) / kModelFile;
 }
 
 std::filesystem::path find_model_file(const std::filesystem::path& path) {
@@ -60,7 +69,13 @@ std::filesystem::path find_model_file(const std::filesystem::path& path) {
           ": there is no such file or directory");
   if (!std::filesystem::is_directory(path)) return path;
   const auto file = path / kModelFile;
-  return std::filesystem::exists(file) ? file : run_model_file(path, RunModel::best);
+  if (std::filesystem::exists(file)) return file;
+  const CheckpointDirectory checkpoints(path);
+  const std::vector<int64_t> updates = checkpoints.list();
+  require(!updates.empty(), ErrorCode::not_found, kRunModelsOrigin, path.string(),
+          " has no checkpoint");
+  const BestUpdate best = best_update(path, checkpoints, updates);
+  return checkpoints.path(best.update.value_or(updates.back())) / kModelFile;
 }
 
 }  // namespace trafo

@@ -8,12 +8,14 @@
 namespace trafo {
 
 // The file of a model, for load_model(), which checks it. Best is by the first metric in the newest
-// checkpoint's state.json that has judged a model. NOT_FOUND: there is no such directory, or no
-// such model in it, and why. CORRUPT_FILE, VERSION, IO: of that state.json.
+// checkpoint's state.json that has judged a model. Nothing else decides which model is the best.
+// NOT_FOUND: there is no such directory, or no such model in it, and why. CORRUPT_FILE, VERSION,
+// IO: of that state.json.
 std::filesystem::path run_model_file(const std::filesystem::path& run_directory, RunModel which);
 
 // The model file that a path means: the file itself, the model.safetensors in a directory, or the
-// best model of a run directory. Errors as above.
+// best model of a run directory, or its newest if none was judged or the best was not kept. Errors
+// as above.
 std::filesystem::path find_model_file(const std::filesystem::path& path);
 
 }  // namespace trafo

@@ -1,5 +1,6 @@
 #include "engine/train/state.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "engine/core/argument_error.h"
@@ -80,6 +81,9 @@ void check_counts(const RunState& s, const std::string& label) {
     check(name, value, int64_t{std::string_view(name) == "window" ? -1 : 0}, kMost);
   });
   check("train_seconds", s.train_seconds, 0.0, 1e15);
+  check("phase_update", s.phase_update, int64_t{0}, s.trainer.update);
+  check("phase_tokens", s.phase_tokens, int64_t{0}, s.target_tokens);
+  for (const int64_t update : s.kept) check("kept", update, int64_t{0}, s.trainer.update);
   for (const auto& [metric, best] : s.best)
     if (best) check("the update of a best metric", best->update, int64_t{0}, kMost);
   for (const auto& [metric, count] : s.stalled_by_metric)
@@ -89,15 +93,17 @@ void check_counts(const RunState& s, const std::string& label) {
 // An option by its key in the JSON of a checkpoint.
 struct SavedOption {
   std::string name;       // what messages call it
+  bool phase = false;     // may change with a phase
   Json before_there_was;  // what a checkpoint without it was trained with; null: all have it
 };
 SavedOption saved_option(const std::string& key) {
-  SavedOption found{key, {}};
+  SavedOption found{.name = key};
   const TrainOptions defaults;
   for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T& value) {
     if constexpr (!std::is_same_v<T, Period>) {  // none of them is fixed
       if (key != field.json_key()) return;
       found.name = field.name;
+      found.phase = field.phase;
       Json json;
       write_option(json, field, value);
       if (field.later) found.before_there_was = json[key];
@@ -168,6 +174,19 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   if (!identity.groups.empty())
     out["parameter_groups"] = parse_json(identity.groups, kStateOrigin, "parameter_groups");
   if (!identity.teacher.empty()) out["teacher"] = identity.teacher;
+  if (!state.validation.empty())
+    out["validation"] = parse_json(state.validation, kStateOrigin, "validation");
+  if (identity.phase > 1) {
+    out["phase"] = identity.phase;
+    out["phase_update"] = state.phase_update;
+    out["phase_tokens"] = state.phase_tokens;
+  }
+  if (!state.start.empty()) {
+    Json::Object start;
+    for (const auto& [name, value] : state.start) start.push_back({name, value});
+    out["start"] = start;
+  }
+  if (!state.kept.empty()) out["kept"] = state.kept;
   return out.dump(2) + "\n";
 }
 
@@ -220,6 +239,24 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   saved.identity.options = in.at("options").dump();
   if (in.has("parameter_groups")) saved.identity.groups = in.at("parameter_groups").dump();
   if (in.has("teacher")) saved.identity.teacher = text_of("teacher");
+  if (in.has("validation")) {
+    require(in.at("validation").as<Json::Object>(), ErrorCode::corrupt_file, kStateOrigin, label,
+            ": validation is not an object");
+    state.validation = in.at("validation").dump();
+  }
+  if (in.has("phase")) {
+    in.take("phase", saved.identity.phase);
+    in.take("phase_update", state.phase_update);
+    in.take("phase_tokens", state.phase_tokens);
+    require(saved.identity.phase >= 1 && saved.identity.phase <= limits::kCount,
+            ErrorCode::corrupt_file, kStateOrigin, label, ": phase is ", saved.identity.phase);
+  }
+  if (in.has("start")) {
+    const JsonFields start(in.at("start"), kStateOrigin, label);
+    for (const auto& [name, value] : start.members())
+      start.convert(value, name, state.start.emplace_back(name, 0.0).second);
+  }
+  if (in.has("kept")) in.take("kept", state.kept);
   check_counts(state, label);
   return saved;
 }
@@ -227,7 +264,12 @@ SavedState decode_state(const std::string& text, const std::string& label) {
 void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
   const Json before = parse_json(saved.options, kStateOrigin, label);
   const Json now = parse_json(given.options, kStateOrigin, label);
+  const bool next_phase = given.phase == saved.phase + 1;
+  require_argument(next_phase || given.phase == saved.phase, kStateOrigin, "phase", " is ",
+                   given.phase, ", but ", label, " is of phase ", saved.phase,
+                   ": a run resumes its phase or begins the next one");
   std::string differences, field;
+  bool only_of_phase = true;
   const auto add = [&](const std::string& text) {
     differences += (differences.empty() ? "" : "; ") + text;
   };
@@ -235,17 +277,20 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
     const SavedOption option = saved_option(key);
     const Json* found = before.find(key);
     const Json& old = found != nullptr ? *found : option.before_there_was;
-    if (old != value) {
-      if (field.empty()) field = option.name;
-      add(concat(option.name, " was ", old.dump(), " and is ", value.dump(), " now"));
-    }
+    if (old == value || (next_phase && option.phase)) continue;
+    if (field.empty()) field = option.name;
+    only_of_phase = only_of_phase && option.phase;
+    add(concat(option.name, " was ", old.dump(), " and is ", value.dump(), " now"));
   }
+  if (!differences.empty() && only_of_phase)
+    differences += concat("; phase ", saved.phase + 1, " may have other values");
   require_argument(differences.empty(), kStateOrigin, field,
                    differences.substr(std::min(field.size(), differences.size())), ": ", label,
                    " cannot be continued with other options");
   check_groups(saved.groups, given.groups, label);
   require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kStateOrigin, label,
           " cannot be continued: the vocabulary has changed");
+  if (next_phase) return;  // which may have another teacher and another corpus
   require(saved.teacher == given.teacher, ErrorCode::invalid_argument, kStateOrigin, label,
           saved.teacher.empty() ? " cannot be continued with a teacher: the run has none"
           : given.teacher.empty()
@@ -258,7 +303,72 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   require(
       saved.corpus == given.corpus, ErrorCode::invalid_argument, kStateOrigin, label,
       " cannot be continued: the training corpus has changed since: edited lines, or other files, "
-      "another order or other weights of them");
+      "another order or other weights of them; phase ",
+      saved.phase + 1, " may have another corpus");
+}
+
+namespace {
+
+// Best scores and patience start anew.
+void forget_scores(RunState& state) {
+  state.best.clear();
+  state.stalled_by_metric.clear();
+  state.stalled = 0;
+  state.start.clear();
+  state.validated_update = -1;
+}
+
+void begin_phase(RunState& state) {
+  for (const auto& [metric, best] : state.best)
+    if (best && std::ranges::find(state.kept, best->update) == state.kept.end())
+      state.kept.push_back(best->update);
+  forget_scores(state);
+  state.validation_due = false;
+  state.phase_update = state.trainer.update;
+  state.phase_tokens = state.target_tokens;
+  state.log = {};
+  state.begins_phase = true;
+}
+
+bool has_scores(const RunState& state) {
+  return !state.start.empty() || std::ranges::any_of(state.best, [](const auto& metric) {
+    return metric.second.has_value();
+  });
+}
+
+// The differences between two validation identities.
+std::string describe_validation(const std::string& saved, const std::string& given,
+                                const std::string& label) {
+  const Json before = parse_json(saved, kStateOrigin, label);
+  const Json now = parse_json(given, kStateOrigin, label);
+  std::string text;
+  for (const auto& [key, value] : JsonFields(now, kStateOrigin, label).members()) {
+    const Json* const old = before.find(key);
+    if (old != nullptr && *old == value) continue;
+    text += concat(text.empty() ? "" : "; ",
+                   key == "text" ? "the checksum of the validation text" : key, " was ",
+                   old != nullptr ? old->dump() : "unknown", " and is ", value.dump(), " now");
+  }
+  return text;
+}
+
+}  // namespace
+
+void adopt_state(SavedState& saved, const RunIdentity& given, const std::string& label) {
+  check_identity(saved.identity, given, label);
+  const std::string& before = saved.state.validation;
+  const bool same = before.empty() || given.validation.empty() || before == given.validation ||
+                    !has_scores(saved.state);
+  if (given.phase > saved.identity.phase)
+    begin_phase(saved.state);
+  else if (!same && given.restart_validation)
+    forget_scores(saved.state);
+  else
+    require(same, ErrorCode::invalid_argument, kStateOrigin, label,
+            " cannot be continued with another validation, whose scores cannot be compared with "
+            "the best ones so far: ",
+            same ? std::string() : describe_validation(before, given.validation, label),
+            "; restart_validation starts best scores and patience anew");
 }
 
 }  // namespace trafo

@@ -95,6 +95,10 @@ class Trainer {
     schedule_.set_function(std::move(rate));
     update_.set_schedule(schedule_);
   }
+  void set_schedule_start(int64_t update) {
+    schedule_.set_start(update);
+    update_.set_schedule(schedule_);
+  }
   double learning_rate(int64_t update) const { return schedule_(update); }  // update 1, 2, ...
 
   int64_t optimizer_bytes() const {

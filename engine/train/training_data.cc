@@ -5,6 +5,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/status.h"
 #include "engine/data/text_pairs.h"
+#include "engine/metrics/registry.h"
 #include "engine/models/model_io.h"
 #include "engine/models/teacher.h"
 #include "engine/models/upload.h"
@@ -38,7 +39,8 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
             ErrorCode::invalid_argument, kTrainingDataOrigin,
             "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
   for (const std::string& metric : options.valid_metrics)
-    require(valid == nullptr || !valid->monolingual() || metric == "ce-mean-words",
+    require(valid == nullptr || !valid->monolingual() ||
+                !metric_named(metric, kTrainingDataOrigin).needs_translations(),
             ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " translates, and monolingual text has no sources");
   TokenizedCorpusOptions lengths{
@@ -100,7 +102,8 @@ void check_data(const TrainingData& data, const ModelConfig& config, const Train
   if (data.valid == nullptr) return;
   check_corpus(*data.valid, "validation", config);
   for (const std::string& metric : options.valid_metrics)
-    require(metric == "ce-mean-words" || (data.tokenizer && !data.valid_sources.empty()),
+    require(!metric_named(metric, kTrainingDataOrigin).needs_translations() ||
+                (data.tokenizer && !data.valid_sources.empty()),
             ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " needs a tokenizer and the validation sentences as text");
 }

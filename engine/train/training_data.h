@@ -18,7 +18,7 @@ struct TrainingData {
   std::shared_ptr<const PairSource> train;
   std::shared_ptr<const TokenizedCorpus> valid;  // null: no validation
   SpecialTokens tokens;
-  // For metrics that translate (bleu, chrf): all validation pairs. Pairs that are too long for
+  // For metrics that need translations: all validation pairs. Pairs that are too long for
   // `valid` are included, with truncated sources.
   std::optional<Tokenizer> tokenizer;
   std::vector<std::string> valid_sources, valid_references;

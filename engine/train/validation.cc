@@ -4,10 +4,11 @@
 #include <cstring>
 
 #include "engine/backend/tf32.h"
+#include "engine/core/json.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/translator.h"
-#include "engine/metrics/bleu.h"
-#include "engine/metrics/chrf.h"
+#include "engine/io/checksum.h"
+#include "engine/metrics/registry.h"
 #include "engine/metrics/unspaced.h"
 #include "engine/models/objective.h"
 #include "engine/models/upload.h"
@@ -16,7 +17,6 @@ namespace trafo {
 namespace {
 
 constexpr const char* kValidationOrigin = "validation";
-constexpr const char* kCrossEntropy = "ce-mean-words";
 constexpr int64_t kFittedDecoding = 4096;  // source tokens
 // On an accelerator a decode step takes nearly the same time for a hundred rows and for a thousand.
 constexpr int64_t kMostDecoded = 16384;                    // source tokens
@@ -35,14 +35,16 @@ int64_t decoded_together(Context& context, const Model& model, const TrainOption
   return std::max(options.batch_tokens, std::min(kMostDecoded, kDecodedCacheBytes / token_bytes));
 }
 
+bool any_metric(const TrainOptions& options, bool needs_translations) {
+  return std::ranges::any_of(options.valid_metrics, [&](const std::string& name) {
+    return metric_named(name, kValidationOrigin).needs_translations() == needs_translations;
+  });
+}
 bool wants_cross_entropy(const TrainOptions& options) {
-  const auto& metrics = options.valid_metrics;
-  return std::find(metrics.begin(), metrics.end(), kCrossEntropy) != metrics.end();
+  return any_metric(options, false);
 }
 bool wants_hypotheses(const TrainOptions& options) {
-  const auto& metrics = options.valid_metrics;
-  return std::any_of(metrics.begin(), metrics.end(),
-                     [](const std::string& metric) { return metric != kCrossEntropy; });
+  return any_metric(options, true);
 }
 
 void translate_part(Context& context, const Model& model, const TrainingData& data,
@@ -131,6 +133,10 @@ class PartReader {
   std::string_view bytes_;
 };
 
+uint32_t crc32_of(const std::string& text, uint32_t previous) {
+  return crc32(std::as_bytes(std::span(text)), previous);
+}
+
 template <class Number>
 void append_number(std::string& bytes, Number value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -173,12 +179,13 @@ ValidationResult join_parts(std::span<const ValidationPart> parts, const Trainin
       }
   }
   const auto& hypotheses = result.hypotheses;
-  const auto& references = data.valid_references;
-  for (const std::string& metric : options.valid_metrics)
-    result.values.push_back(metric == kCrossEntropy ? mean_of_parts(parts)
-                            : metric == "bleu"
-                                ? corpus_bleu(hypotheses, references, {}, threads).score
-                                : corpus_chrf(hypotheses, references, {}, threads).score);
+  const std::span<const std::string> references = data.valid_references;
+  for (const std::string& name : options.valid_metrics) {
+    const Metric& metric = metric_named(name, kValidationOrigin);
+    result.values.push_back(metric.needs_translations()
+                                ? metric.score(hypotheses, {&references, 1}, threads)
+                                : mean_of_parts(parts));
+  }
   return result;
 }
 
@@ -223,26 +230,39 @@ ValidationPart decode_part(std::string_view bytes) {
 
 DecidingMetrics deciding_metrics(const TrainingData& data, const TrainOptions& options) {
   DecidingMetrics result{options.valid_metrics, ""};
-  auto& names = result.names;
-  const auto bleu = std::find(names.begin(), names.end(), "bleu");
+  std::string of_words;
+  std::vector<std::string> others;
+  for (const std::string& name : options.valid_metrics) {
+    const Metric& metric = metric_named(name, kValidationOrigin);
+    if (metric.needs == MetricNeeds::words)
+      of_words += concat(of_words.empty() ? "" : " and ", metric.title);
+    else
+      others.push_back(name);
+  }
   const auto& references = data.valid_references;
-  if (data.valid == nullptr || bleu == names.end() ||
+  if (data.valid == nullptr || of_words.empty() ||
       2 * count_unspaced(references) <= references.size())
     return result;
-  result.warning =
-      "validation: the references are in a script without spaces, where BLEU counts whole phrases "
-      "as words; ";
-  if (names.size() == 1) {
+  result.warning = concat("validation: the references are in a script without spaces, where ",
+                          of_words, " counts whole phrases as words; ");
+  if (others.empty()) {
     result.warning += "it decides because no other metric is measured: add chrf to the metrics";
     return result;
   }
-  names.erase(bleu);
-  result.warning += names.front() + " decides which model is best and when to stop";
+  result.names = std::move(others);
+  result.warning += result.names.front() + " decides which model is best and when to stop";
   return result;
 }
 
-bool is_better(const std::string& metric, double value, double best) {
-  return metric == kCrossEntropy ? value < best : value > best;
+std::string validation_identity(const TrainingData& data, const TrainOptions& options) {
+  if (data.valid == nullptr) return {};
+  uint32_t sum = crc32_of(std::to_string(data.valid->fingerprint()), 0);
+  for (const auto* lines : {&data.valid_sources, &data.valid_references})
+    for (const std::string& line : *lines) sum = crc32_of(line + "\n", sum);
+  return Json(Json::Object{{"text", crc32_text(sum)},
+                           {"valid_beam", options.valid_beam},
+                           {"valid_normalize", options.valid_normalize}})
+      .dump();
 }
 
 }  // namespace trafo

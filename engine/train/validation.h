@@ -55,15 +55,16 @@ std::string encode_part(const ValidationPart& part);
 ValidationPart decode_part(std::string_view bytes);
 
 // The metrics among options.valid_metrics that may judge a checkpoint; the first one decides which
-// is best. BLEU is left out where more than half of the references are written without spaces and
-// another metric is measured: it would count whole phrases as words.
+// is best. Metrics of words are not among them where more than half of the references are written
+// without spaces and another metric is measured: they would count whole phrases as words.
 struct DecidingMetrics {
   std::vector<std::string> names;
-  std::string warning;  // why BLEU does not decide, or should not; empty: it may
+  std::string warning;  // why metrics of words do not decide, or should not; empty: they may
 };
 DecidingMetrics deciding_metrics(const TrainingData& data, const TrainOptions& options);
 
-// True if `value` of this metric is better than `best`.
-bool is_better(const std::string& metric, double value, double best);
+// The validation text (a checksum) and the settings that its scores depend on, as a JSON object.
+// Only scores with equal identities are comparable. Empty: there is no validation.
+std::string validation_identity(const TrainingData& data, const TrainOptions& options);
 
 }  // namespace trafo

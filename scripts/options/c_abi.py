@@ -1,12 +1,18 @@
 """The structs and constants of the C header, their defaults, and how they become the engine's."""
 from engine import path as engine_path
-from schema import described, default_text, limit, wrap
+from schema import metrics_named, described, default_text, limit, wrap
 
 WIDTH = 128
 C = {"int": "int64_t", "seed": "uint64_t", "bytes": "int64_t", "real": "double", "flag": "int32_t", "period": "trafo_period",
      "metrics": "int32_t", "metric": "int32_t", "layers": "uint8_t", "dtype": "int32_t"}
-METRIC = {"ce-mean-words": "TRAFO_METRIC_CE", "bleu": "TRAFO_METRIC_BLEU", "chrf": "TRAFO_METRIC_CHRF"}
 NOTES = {"metrics": "Bits TRAFO_METRIC_*.", "metric": "One bit TRAFO_METRIC_*.", "dtype": "TRAFO_FLOAT32 and so on. Not part of files."}
+
+
+def metrics(schema):
+    """The bits of metrics."""
+    rows = [(f"#define {metric.c} {metric.bit}", metric.doc) for metric in sorted(schema.metrics, key=lambda metric: metric.bit)]
+    count = f"#define TRAFO_METRIC_COUNT {len(rows)} /* metrics that this release knows */"
+    return [f"{line} /* bit: {words} */" for line, words in rows] + [count]
 
 
 def constants(enum):
@@ -23,9 +29,9 @@ def default(row):
     if row.type == "flag":
         return "1" if row.default else "0"
     if row.type == "metrics":
-        return "all"
+        return " | ".join(metric.c for metric in metrics_named(row.default))
     if row.type == "metric":
-        return METRIC[row.default]
+        return metrics_named([row.default])[0].c
     if row.type == "dtype":
         return "TRAFO_" + row.default.upper()
     return default_text(row, lambda enum, value: enum.value(value)["c"])

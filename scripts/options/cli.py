@@ -29,6 +29,7 @@ def either(words):
 
 def help_text(schema, row):
     text = row.help.replace("{presets}", either(list(schema.presets)))
+    text = text.replace("{metrics}", ", ".join(metric.name for metric in schema.metrics))
     if row.enum:
         text = text.replace("{values}", either([value["cli"].split("|")[0] for value in row.enum.values]))
     if "(default" in text:
@@ -42,7 +43,8 @@ def help_text(schema, row):
 def completions(schema, row):
     """The values that a shell offers, separated by blanks."""
     if row.complete:
-        words = [word for text in row.complete for word in (schema.presets if text == "{presets}" else [text])]
+        lists = {"{presets}": schema.presets, "{metrics}": [metric.name for metric in schema.metrics]}
+        words = [word for text in row.complete for word in lists.get(text, [text])]
     elif row.enum:
         words = [value["cli"].split("|")[0] for value in row.enum.values]
     else:
@@ -146,7 +148,8 @@ def source(schema):
             lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type in ("metrics", "layers") else f"{{{value}}});"))
         lines.append("}")
     for function, those in [("member_flags", tables), ("decoding_member_flags", [decoding])]:
-        members = sorted({(row.name, row.flag) for table in those for row in table.flags if row.only != "cli"})
+        members = sorted({(row.name, row.flag or row.set_by) for table in those for row in table.rows
+                          if (row.flag or row.set_by) and row.only != "cli"})
         lines += ["", f"std::span<const MemberFlag> {function}() {{", "  static constexpr MemberFlag kMembers[] = {"]
         lines += [f"      {{{json.dumps(name)}, {json.dumps('--' + flag)}}}," for name, flag in members]
         lines += ["  };", "  return kMembers;", "}"]
@@ -155,5 +158,9 @@ def source(schema):
     lines += ["", "std::span<const Architecture> architectures() {",
               f"  static constexpr Architecture kArchitectures[] = {{{architectures}}};", "  return kArchitectures;", "}"]
     shape = ", ".join(json.dumps(row.flag) for row in schema.tables["model"].flags if row.fixed)
+    rows = ", ".join(f'{{"{metric.name}", "{metric.title}", "{metric.short}", {metric.c}, {metric.decimals}, {str(metric.lower).lower()}}}'
+                     for metric in schema.metrics)
+    lines += ["", "std::span<const MetricSpec> metric_specs() {", f"  static constexpr MetricSpec kMetrics[] = {{{rows}}};", "  return kMetrics;",
+              "}"]
     return lines + ["", "std::span<const char* const> shape_settings() {", f"  static constexpr const char* kShape[] = {{{shape}}};",
                     "  return kShape;", "}", "", "}  // namespace translate_train"]

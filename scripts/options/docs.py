@@ -34,7 +34,7 @@ def cell(text):
 def options(table):
     lines = ["| C, Rust | Go | on the command line | default | range | meaning |", "|---|---|---|---|---|---|"]
     for row in table.c_rows:
-        default = "NULL" if row.type == "handle" else "all" if row.type == "metrics" else default_text(row) if not row.type == "dtype" else row.default
+        default = "NULL" if row.type == "handle" else default_text(row) if not row.type == "dtype" else row.default
         default = "" if row.required else default
         text = plain_names(row.doc + (f" 0: {row.zero}." if row.zero else ""))
         mark = " *Fixed.*" if row.fixed and table.name == "training" else ""

@@ -66,6 +66,8 @@ def field(row):
         parts.append(f'.key = "{row.json}"')
     if row.fixed:
         parts.append(".fixed = true")
+    if row.phase:
+        parts.append(".phase = true")
     if row.later:
         parts.append(".later = true")
     if row.range:
@@ -94,6 +96,15 @@ def enums_header(schema, path):
         lines += ["};", "template <>", f"struct EnumNames<{enum.engine}> {{",
                   f"  static constexpr std::array<const char*, {len(enum.values)}> names{{{names}}};", "};"]
     return lines + ["", "}  // namespace trafo"]
+
+
+def metrics(schema):
+    """The rows of engine/metrics/registry.h."""
+    lines = ["// Written by scripts/generate_options.py from engine/options/metrics.toml: change that.", "// clang-format off"]
+    for metric in schema.metrics:
+        row = f'"{metric.name}", "{metric.title}", {metric.bit}, {str(metric.lower).lower()}, {metric.needs}'
+        lines.append(f"TRAFO_METRIC({row}, {metric.score})" if metric.score else f"TRAFO_MODEL_METRIC({row})")
+    return lines
 
 
 def architectures(schema):

@@ -1,5 +1,5 @@
 """The builders of the Rust crate: their enums and setters. The files are taken in with include!."""
-from schema import described, default_text, period, wrap
+from schema import metrics_named, described, default_text, period, wrap
 
 DOC = 120
 
@@ -37,7 +37,7 @@ def from_raw(enum):
 
 def default(row):
     if row.type == "metrics":
-        return "all"
+        return ", ".join(f"[`Metric::{metric.rust}`]" for metric in metrics_named(row.default))
     if row.type == "dtype":
         return {"float32": "[`DType::F32`]"}[row.default]
     if row.type == "flag":
@@ -69,9 +69,22 @@ def model(schema):
     return lines + ["}"]
 
 
+def metrics(schema):
+    """The enum Metric and its bits in the C ABI."""
+    lines = ["/// What a validation measures.", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]",
+             "pub enum Metric {"]
+    for metric in schema.metrics:
+        lines += doc(metric.doc, "    ") + [f"    {metric.rust},"]
+    names = ", ".join(f"Metric::{metric.rust}" for metric in schema.metrics)
+    lines += ["}", "impl Metric {", f"    const ALL: [Metric; {len(schema.metrics)}] = [{names}];", "    pub(crate) fn bit(self) -> i32 {",
+              "        match self {"]
+    lines += [f"            Metric::{metric.rust} => sys::{metric.c}," for metric in schema.metrics]
+    return lines + ["        }", "    }", "}"]
+
+
 def training(schema):
     table = schema.tables["training"]
-    lines = []
+    lines = metrics(schema)
     for enum in schema.enums_of(table):
         lines += enum_type(enum) + ["}"] + named(enum)
     lines.append("setters! {")

@@ -7,7 +7,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "engine/options"
-KEYS = {"name", "type", "default", "range", "zero", "fixed", "later", "json", "only", "section", "flag", "alias", "old",
+KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "later", "json", "only", "section", "flag", "alias", "old",
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "read", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
@@ -35,6 +35,31 @@ class Enum:
         return next(value for value in self.values if value["name"] == name)
 
 
+class Metric:
+    """A row of metrics.toml."""
+    KEYS = {"name", "id", "bit", "title", "short", "decimals", "better", "needs", "score", "go", "doc"}
+
+    def __init__(self, spec):
+        where = f"metrics: {spec.get('name')}"
+        if set(spec) - self.KEYS or self.KEYS - {"go", "score"} - set(spec):
+            raise SystemExit(f"{where}: wants the keys {', '.join(sorted(self.KEYS))}; go and score may be missing")
+        if spec["better"] not in ("higher", "lower") or spec["needs"] not in ("model", "translations", "words"):
+            raise SystemExit(f"{where}: better is higher or lower; needs is model, translations or words")
+        if (spec["needs"] == "model") != ("score" not in spec):
+            raise SystemExit(f"{where}: score is the function of a metric that needs translations")
+        self.name, self.bit, self.title, self.short, self.doc = (spec[key] for key in ("name", "bit", "title", "short", "doc"))
+        self.decimals, self.needs, self.score = spec["decimals"], spec["needs"], spec.get("score")
+        self.lower = spec["better"] == "lower"
+        self.c, self.rust, self.go = f"TRAFO_METRIC_{spec['id']}", camel(spec["id"].lower()), "Metric" + spec.get("go", spec["id"])
+
+
+def read_metrics():
+    metrics = [Metric(spec) for spec in tomllib.loads((TABLES / "metrics.toml").read_text())["metric"]]
+    if len({metric.name for metric in metrics}) < len(metrics) or sum(metric.bit for metric in metrics) != 2**len(metrics) - 1:
+        raise SystemExit("metrics: every metric has a name and a bit of its own, and no bit is left out")
+    return metrics
+
+
 class Row:
     def __init__(self, table, spec, enums):
         unknown = set(spec) - KEYS
@@ -45,7 +70,8 @@ class Row:
         self.type = spec.get("type", "text")
         self.enum = enums.get(self.type)
         self.default = spec.get("default")
-        self.fixed, self.later = spec.get("fixed", False), spec.get("later", False)
+        self.fixed, self.later, self.phase = (spec.get(key, False) for key in ("fixed", "later", "phase"))
+        self.set_by = spec.get("set_by")
         self.json, self.section, self.zero = spec.get("json", self.name), spec.get("section"), spec.get("zero")
         self.flag, self.alias, self.old = spec.get("flag"), spec.get("alias", []), spec.get("old", [])
         self.group, self.meta = spec.get("group"), spec.get("value")
@@ -152,10 +178,19 @@ class Table:
         return next((row for row in self.rows if row.name == name), None)
 
 
+METRICS = read_metrics()
+
+
+def metrics_named(names):
+    """The metrics of a default."""
+    return [next(metric for metric in METRICS if metric.name == name) for name in names]
+
+
 class Schema:
     def __init__(self):
         enums = tomllib.loads((TABLES / "enums.toml").read_text())
         self.enums = {name: Enum(name, spec) for name, spec in enums.items()}
+        self.metrics = METRICS
         self.tables = {name: Table(name, self.enums) for name in ("model", "training", "decoding", "evaluation")}
         presets = tomllib.loads((TABLES / "presets.toml").read_text())
         self.common = presets.pop("all")

@@ -32,8 +32,11 @@ static int32_t on_event(void* user_data, const trafo_event* event) {
   log_of_events* log = user_data;
   CHECK(event->struct_size == sizeof *event && event->kind >= 0 && event->kind < 16);
   ++log->count[event->kind];
-  if (event->kind == TRAFO_EVENT_VALIDATED)
-    CHECK(isfinite(event->valid_ce) && isfinite(event->valid_bleu));
+  if (event->kind == TRAFO_EVENT_VALIDATED) {
+    CHECK(event->metric_count == 3 && event->metrics[0].metric == TRAFO_METRIC_BLEU &&
+          event->metrics[2].metric == TRAFO_METRIC_CE);
+    for (int64_t i = 0; i < event->metric_count; ++i) CHECK(isfinite(event->metrics[i].value));
+  }
   if (event->kind == TRAFO_EVENT_SAVED) CHECK(event->path.length > 0);
   if (log->trainer && event->kind == TRAFO_EVENT_LOG && !log->refused) {
     trafo_step_result step;
@@ -232,9 +235,22 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
         log.count[TRAFO_EVENT_SAVED] >= 3 && log.count[TRAFO_EVENT_FINISHED] == 1);
   trafo_step_result step;
   FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "training is done");
-  double ce = 0, bleu = 0, chrf = 0;
-  OK(trafo_trainer_validate(trainer, &ce, &bleu, &chrf));
-  CHECK(ce > 0 && bleu >= 0 && chrf >= 0);
+  trafo_metric_value metrics[TRAFO_METRIC_COUNT];
+  int64_t metric_count = 0;
+  OK(trafo_trainer_validate(trainer, metrics, TRAFO_METRIC_COUNT, &metric_count));
+  CHECK(metric_count == 3 && metrics[2].metric == TRAFO_METRIC_CE && metrics[2].value > 0);
+  CHECK(metrics[0].value >= 0 && metrics[1].value >= 0);
+  FAILS(trafo_trainer_validate(trainer, metrics, 2, &metric_count), TRAFO_INVALID_ARGUMENT,
+        "capacity is 2, and there are 3 metrics");
+  CHECK(metric_count == 0);
+  char *found = NULL, *same = NULL;
+  OK(trafo_find_model(directory, strlen(directory), &found));
+  OK(trafo_find_model(found, strlen(found), &same));
+  CHECK(strstr(found, "model.safetensors") != NULL && strcmp(found, same) == 0);
+  trafo_string_free(found);
+  trafo_string_free(same);
+  FAILS(trafo_find_model("nowhere", 7, &found), TRAFO_NOT_FOUND, "no such file");
+  CHECK(found == NULL);
   test_models_of_run(context, trainer, uncut, whole);
   trafo_trainer_free(trainer);
 
@@ -284,9 +300,9 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   CHECK(trainer == NULL);
   OK(trafo_trainer_new(other, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
   FAILS(trafo_trainer_save(trainer), TRAFO_INVALID_ARGUMENT, "run directory");
-  FAILS(trafo_trainer_validate(trainer, &ce, NULL, NULL), TRAFO_INVALID_ARGUMENT,
-        "validation corpus");
-  CHECK(ce == 0);
+  FAILS(trafo_trainer_validate(trainer, metrics, TRAFO_METRIC_COUNT, &metric_count),
+        TRAFO_INVALID_ARGUMENT, "validation corpus");
+  CHECK(metric_count == 0);
   trafo_model* none = NULL;
   FAILS(trafo_trainer_load_best(trainer, &none), TRAFO_INVALID_ARGUMENT, "run directory");
   CHECK(none == NULL);

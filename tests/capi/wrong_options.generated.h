@@ -102,6 +102,8 @@
   wrong("recompute", recompute, 99) \
   wrong("autotune_gemm", autotune_gemm, 2) \
   wrong("memory_limit", memory_limit, -1) \
+  wrong("phase", phase, -1) \
+  wrong("restart_validation", restart_validation, 2) \
   wrong("after_updates", after_updates, -1) \
   wrong("after_epochs", after_epochs, -1) \
   wrong("after_tokens", after_tokens, -1) \

@@ -344,6 +344,18 @@ TEST_F(TextCorpusTest, MixesAreTrainedOnAlikeInMemoryAndOnDisk) {
                 .fingerprint());
 }
 
+TEST_F(TextCorpusTest, DroppedPairsAreCountedOnceWhenSomeAreHeldOut) {
+  const PairFiles lines = random_lines(60);
+  const TextCorpus corpus = load_parallel(write("s", lines.source), write("t", lines.target));
+  ASSERT_EQ(corpus.report().dropped_empty, 3);
+  const auto [rest, held] = corpus.hold_out(10);
+  EXPECT_EQ(rest.report().dropped_empty, 3);
+  EXPECT_EQ(held.report().dropped_empty, 0);
+  EXPECT_EQ(held.report().lines, held.report().pairs);
+  const auto [more, last] = held.hold_out(2);
+  EXPECT_EQ(more.report().dropped_empty + last.report().dropped_empty, 0);
+}
+
 TEST_F(TextCorpusTest, HeldOutPairsAreNotTrainedOn) {
   PairFiles lines = random_lines(300);
   lines.source += lines.source;  // every pair twice

@@ -488,8 +488,9 @@ void Caller::model_call() {
       return;
     }
     case 3: {
-      double values[3];
-      take(trafo_trainer_validate(pick(trainers_), values, values + 1, values + 2));
+      trafo_metric_value values[TRAFO_METRIC_COUNT];
+      int64_t count = 0;
+      take(trafo_trainer_validate(pick(trainers_), values, TRAFO_METRIC_COUNT, &count));
       return;
     }
     case 4: {

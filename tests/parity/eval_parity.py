@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""translate-train eval against sacreBLEU: BLEU by every tokenizer with its counts and its signature, chrF2, several references,
+"""translate-train eval against sacreBLEU: BLEU by every tokenizer with its counts and its signature, chrF2, TER, several references,
 bootstrap intervals and the paired test. The text: damaged sentences with odd characters, and messages of Django in its languages.
 
     python3 tests/parity/eval_parity.py [--translate-train build/release/translate-train]
@@ -162,7 +162,7 @@ class Program:
         command += [file(f"ref{i}", lines) for i, lines in enumerate(reference_sets)]
         if baseline is not None:
             command += ["--baseline", file("baseline", baseline)]
-        done = subprocess.run(command + ["--json"] * json_too, capture_output=True, encoding="utf-8")
+        done = subprocess.run(command + ["--metrics", "ter", "--json"] * json_too, capture_output=True, encoding="utf-8")
         if done.returncode != 0:
             sys.exit(f"translate-train eval: exit code {done.returncode}\n{done.stderr}")
         return json.loads(done.stdout) if json_too else done.stdout
@@ -191,11 +191,25 @@ def without_version(signature):
     return [part for part in str(signature).split("|") if not re.match("(version|trafo|model):", part)]
 
 
+TER_SCORES = {}
+
+
+def corpus_ter(hypotheses, reference_sets):
+    """sacreBLEU's, which is slow, and does not depend on the tokenizer of BLEU."""
+    from sacrebleu.metrics import TER
+    key = repr((hypotheses, reference_sets))
+    if key not in TER_SCORES:
+        TER_SCORES[key] = TER().corpus_score(hypotheses, reference_sets).score
+    return TER_SCORES[key]
+
+
 def compare_scores(checks, name, mine, bleu, chrf, hypotheses, reference_sets):
     theirs = bleu.corpus_score(hypotheses, reference_sets)
     theirs_chrf = chrf.corpus_score(hypotheses, reference_sets)
+    theirs_ter = corpus_ter(hypotheses, reference_sets)
     b = mine["bleu"]
     rows = [("BLEU", b["score"], theirs.score), ("chrF2", mine["chrf"]["score"], theirs_chrf.score),
+            ("TER", mine["ter"]["score"], theirs_ter),
             ("brevity penalty", b["brevity_penalty"], theirs.bp), ("hypothesis tokens", b["hypothesis_tokens"], theirs.sys_len),
             ("reference tokens", b["reference_tokens"], theirs.ref_len), ("lines", mine["lines"], len(hypotheses)),
             ("references", mine["references"], len(reference_sets))]
@@ -207,7 +221,8 @@ def compare_scores(checks, name, mine, bleu, chrf, hypotheses, reference_sets):
         if without_version(own["signature"]) != without_version(metric.get_signature()):
             differences.append(f"signature: {own['signature']} and {metric.get_signature()}")
     checks.compare(name, differences, f"BLEU {b['score']:.2f} and {theirs.score:.2f}, "
-                                      f"chrF2 {mine['chrf']['score']:.2f} and {theirs_chrf.score:.2f}")
+                                      f"chrF2 {mine['chrf']['score']:.2f} and {theirs_chrf.score:.2f}, "
+                                      f"TER {mine['ter']['score']:.2f} and {theirs_ter:.2f}")
 
 
 def check_tokenizers(checks, program, cases, cases_of_letters):

@@ -349,14 +349,21 @@ void translating() {
                            log_probability, nullptr);
       },
       [] {}, [] {});
-  double ce = 0, bleu = 0;
-  must(trafo_trainer_validate(w.trainer, &ce, &bleu, nullptr));
+  std::array<trafo_metric_value, TRAFO_METRIC_COUNT> metrics{};
+  int64_t count = 0;
+  must(trafo_trainer_validate(w.trainer, metrics.data(), TRAFO_METRIC_COUNT, &count));
   make_and_undo(
       "validate",
       [&] {
-        double again = 0, again_bleu = 0;
-        trafo_error* error = trafo_trainer_validate(w.trainer, &again, &again_bleu, nullptr);
-        if (!error && (again != ce || again_bleu != bleu)) failed("another validation");
+        std::array<trafo_metric_value, TRAFO_METRIC_COUNT> again{};
+        int64_t again_count = 0;
+        trafo_error* error =
+            trafo_trainer_validate(w.trainer, again.data(), TRAFO_METRIC_COUNT, &again_count);
+        const auto same = [](const trafo_metric_value& a, const trafo_metric_value& b) {
+          return a.metric == b.metric && a.value == b.value;
+        };
+        if (!error && (again_count != count || !std::ranges::equal(again, metrics, same)))
+          failed("another validation");
         return error;
       },
       [] {}, [] {});

@@ -3,7 +3,10 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-import "time"
+import (
+	"time"
+	"unsafe"
+)
 
 // EventKind says what happened.
 type EventKind int32
@@ -14,14 +17,16 @@ const (
 	EventResumed           EventKind = C.TRAFO_EVENT_RESUMED            // Path: the checkpoint
 	EventCheckpointRefused EventKind = C.TRAFO_EVENT_CHECKPOINT_REFUSED // a newer checkpoint is damaged and was passed over; Message: why
 	EventLog               EventKind = C.TRAFO_EVENT_LOG
-	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED   // an update with NaN or Inf was left out; Message: its loss and gradient norm
-	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH     // an epoch is complete; Message: what was dropped from it, if anything
-	EventValidated         EventKind = C.TRAFO_EVENT_VALIDATED // Path: the translations, if any were written
-	EventSaved             EventKind = C.TRAFO_EVENT_SAVED     // Path: the checkpoint. On a GPU, events of later updates may precede it
-	EventFinished          EventKind = C.TRAFO_EVENT_FINISHED
-	EventStopped           EventKind = C.TRAFO_EVENT_STOPPED    // training can go on
-	EventValidating        EventKind = C.TRAFO_EVENT_VALIDATING // a validation begins, which may take long
-	EventAveraged          EventKind = C.TRAFO_EVENT_AVERAGED   // AverageLast: Path of the mean, Message: its updates, and its metrics
+	EventSkipped           EventKind = C.TRAFO_EVENT_SKIPPED // an update with NaN or Inf was left out; Message: its loss and gradient norm
+	EventEpoch             EventKind = C.TRAFO_EVENT_EPOCH   // an epoch is complete; Message: what was dropped from it, if anything
+	// Path: the translations, if any were written. Message: not empty for the validation of the model that a
+	// run or a phase starts from, which is no candidate for the best.
+	EventValidated  EventKind = C.TRAFO_EVENT_VALIDATED
+	EventSaved      EventKind = C.TRAFO_EVENT_SAVED // Path: the checkpoint. On a GPU, events of later updates may precede it
+	EventFinished   EventKind = C.TRAFO_EVENT_FINISHED
+	EventStopped    EventKind = C.TRAFO_EVENT_STOPPED    // training can go on
+	EventValidating EventKind = C.TRAFO_EVENT_VALIDATING // a validation begins, which may take long
+	EventAveraged   EventKind = C.TRAFO_EVENT_AVERAGED   // AverageLast: Path of the mean, Message: its updates, and its metrics
 
 	// AutotuneGemm; Message: how many GEMMs were timed, how long that took, where the other kernels come from
 	EventGemmAutotuned EventKind = C.TRAFO_EVENT_GEMM_AUTOTUNED
@@ -96,15 +101,12 @@ type Event struct {
 	SkippedUpdates int64
 	Stalled        int64 // validations in a row without improvement
 
-	// EventValidated: the metrics, NaN where not asked for.
-	ValidCE    float64
-	ValidBLEU  float64
-	ValidChrF  float64
+	Metrics    Metrics // EventValidated, EventAveraged: those that were asked for
 	BestMetric float64 // best value of the deciding metric so far, and its update
 	BestUpdate int64
 	Improved   bool // the deciding metric improved
 
-	// DecidingMetric: chrF or cross-entropy instead of BLEU for scripts without spaces.
+	// DecidingMetric: chrF or cross-entropy instead of a metric of words for scripts without spaces.
 	DecidingMetric Metric
 
 	Message string
@@ -125,7 +127,7 @@ func newEvent(e *C.trafo_event) Event {
 		Elapsed:               seconds(e.elapsed_seconds), ETA: seconds(e.eta_seconds),
 		Memory: int64(e.memory_bytes), PeakMemory: int64(e.peak_memory_bytes),
 		SkippedUpdates: int64(e.skipped_updates), Stalled: int64(e.stalled),
-		ValidCE: float64(e.valid_ce), ValidBLEU: float64(e.valid_bleu), ValidChrF: float64(e.valid_chrf),
+		Metrics:    newMetrics(unsafe.Slice(e.metrics, e.metric_count)),
 		BestMetric: float64(e.best_metric), BestUpdate: int64(e.best_update), Improved: e.improved != 0,
 		DecidingMetric: Metric(e.deciding_metric),
 		Message:        viewed(e.message), Path: viewed(e.path),

@@ -151,6 +151,25 @@ func Evaluate(hypotheses []string, references [][]string, options *EvaluationOpt
 	return result, nil
 }
 
+// MetricScore is the corpus score by a metric that needs translations, as MetricTER. references are one or more
+// sets with a reference of every line.
+func MetricScore(m Metric, hypotheses []string, references [][]string) (float64, error) {
+	var all []string
+	for _, set := range references {
+		if len(set) != len(hypotheses) {
+			return 0, refuse("MetricScore", "%d hypotheses, %d references: there must be one for each", len(hypotheses), len(set))
+		}
+		all = append(all, set...)
+	}
+	h, freeHypotheses := views(hypotheses)
+	defer freeHypotheses()
+	r, freeReferences := views(all)
+	defer freeReferences()
+	var score C.double
+	err := check(C.trafo_metric_score(C.int32_t(m), h, r, C.size_t(len(hypotheses)), C.size_t(len(references)), &score))
+	return float64(score), err
+}
+
 func metric(origin string, hypotheses, references []string, f func(h, r *C.trafo_string_view, count C.size_t, score *C.double, signature **C.char) *C.trafo_error) (float64, string, error) {
 	if len(hypotheses) != len(references) {
 		return 0, "", refuse(origin, "%d hypotheses, %d references: there must be one for each", len(hypotheses), len(references))

@@ -32,6 +32,9 @@ func TestEvaluateHasThePartsOfBLEU(t *testing.T) {
 	wantValues(t, "BLEU", []float64{one.BLEU.Score}, []float64{100 * math.Pow(10./11*7/9*5/7*3/5, 0.25)})
 	chrf, _, err := trafo.ChrF(hypothesisLines, referenceLines)
 	ok(t, err)
+	if score := must[float64](t)(trafo.MetricScore(trafo.MetricChrF, hypothesisLines, [][]string{referenceLines})); score != chrf {
+		t.Errorf("chrF %v and %v", score, chrf)
+	}
 	if one.ChrF.Score != chrf || one.BrevityPenalty != 1 || one.UnspacedReferences != 0 {
 		t.Errorf("%+v, chrF %v", one, chrf)
 	}
@@ -185,4 +188,16 @@ func TestEvaluateRefuses(t *testing.T) {
 			wantError(t, err, c.want)
 		})
 	}
+}
+
+func TestScoreByEveryMetric(t *testing.T) {
+	shifted := []string{"d e f a b c"}
+	wantValues(t, "TER", []float64{must[float64](t)(trafo.MetricScore(trafo.MetricTER, shifted, [][]string{{"a b c d e f"}}))}, []float64{100. / 6})
+	if trafo.MetricTER.String() != "ter" || trafo.MetricCE.String() != "ce-mean-words" {
+		t.Error(trafo.MetricTER, trafo.MetricCE)
+	}
+	_, err := trafo.MetricScore(trafo.MetricCE, shifted, [][]string{{"a"}})
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, err = trafo.MetricScore(trafo.MetricTER, shifted, [][]string{{"a", "b"}})
+	wantError(t, err, trafo.ErrInvalidArgument)
 }

@@ -220,6 +220,18 @@ func (c *Context) LoadModelInt8(path string) (*Model, error) {
 	})
 }
 
+// FindModel is the file that path means where a model is asked for: the file itself, the
+// model.safetensors in a directory, or of a run directory the best model; its newest checkpoint if none
+// was judged or the best was not kept. ErrNotFound: there is no model.
+func FindModel(path string) (string, error) {
+	data, length := chars(path)
+	var found *C.char
+	if err := check(C.trafo_find_model(data, length, &found)); err != nil {
+		return "", err
+	}
+	return takeCString(found), nil
+}
+
 // LoadRun loads a model of a run directory: of the best checkpoint by the first metric of validation, of
 // the newest checkpoint, or the average. The tokenizer of a run that translate-train made is vocab.spm in
 // it. The model computes in precision: Float32 or, on CUDA, BFloat16. ErrNotFound says why the run has

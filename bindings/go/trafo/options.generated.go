@@ -5,6 +5,20 @@ package trafo
 // #include "trafo.h"
 import "C"
 
+// The metrics.
+const (
+	// Corpus BLEU.
+	MetricBLEU Metric = C.TRAFO_METRIC_BLEU
+	// Corpus chrF2.
+	MetricChrF Metric = C.TRAFO_METRIC_CHRF
+	// Translation edit rate: edits for each word of the reference, in per cent.
+	MetricTER Metric = C.TRAFO_METRIC_TER
+	// Cross-entropy for each label.
+	MetricCE Metric = C.TRAFO_METRIC_CE
+)
+
+var metricNames = map[Metric]string{MetricBLEU: "bleu", MetricChrF: "chrf", MetricTER: "ter", MetricCE: "ce-mean-words"}
+
 // Architecture: kinds of models.
 type Architecture int32
 
@@ -331,6 +345,8 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Recompute = Recompute(c.recompute)
 	o.AutotuneGemm = c.autotune_gemm != 0
 	o.MemoryLimit = int64(c.memory_limit)
+	o.Phase = int64(c.phase)
+	o.RestartValidation = c.restart_validation != 0
 	o.AfterUpdates = int64(c.after_updates)
 	o.AfterEpochs = int64(c.after_epochs)
 	o.AfterTokens = int64(c.after_tokens)
@@ -467,6 +483,12 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.MemoryLimit != 0 {
 		c.memory_limit = C.int64_t(o.MemoryLimit)
+	}
+	if o.explicit || o.Phase != 0 {
+		c.phase = C.int64_t(o.Phase)
+	}
+	if o.explicit || o.RestartValidation {
+		c.restart_validation = cBool(o.RestartValidation)
 	}
 	if o.explicit || o.AfterUpdates != 0 {
 		c.after_updates = C.int64_t(o.AfterUpdates)

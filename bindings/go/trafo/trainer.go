@@ -46,12 +46,8 @@ func Every(value int64, unit Unit) Period { return Period{value, unit, true} }
 // Metric is a measure of validation, or several ones or-ed.
 type Metric int32
 
-// The metrics.
-const (
-	MetricCE   Metric = C.TRAFO_METRIC_CE // cross-entropy for each label
-	MetricBLEU Metric = C.TRAFO_METRIC_BLEU
-	MetricChrF Metric = C.TRAFO_METRIC_CHRF
-)
+// String is the metric's name in options and files, as "bleu"; empty: it is not one metric.
+func (m Metric) String() string { return metricNames[m] }
 
 // TrainerOptions say how a model is trained. In a literal, zero fields have their defaults; to turn off
 // what is on by default, begin with DefaultTrainerOptions, whose fields are taken as they are.
@@ -179,7 +175,19 @@ type TrainerOptions struct {
 	// Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free.
 	MemoryLimit int64
 
-	// The end of a run: the first limit that is reached. All 0: until it is stopped.
+	// Phases.
+
+	// Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and
+	// moments stay; data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best
+	// scores and patience start anew. Limits count from there. A checkpoint of the same phase resumes it.
+	// Default 1.
+	Phase int64
+	// Whether a resumed run may validate on other text, or with another beam, than before: best scores and
+	// patience start anew then. Otherwise it is refused. Default false.
+	RestartValidation bool
+
+	// The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is
+	// stopped.
 
 	// Training is done after this many updates. Default 0: never.
 	AfterUpdates int64
@@ -207,7 +215,7 @@ type TrainerOptions struct {
 	LogFreq Period
 	// This many updates at the start are logged as well. Default 0.
 	LogFirst int64
-	// Metrics that validation measures. Default all.
+	// Metrics that validation measures. Default MetricBLEU | MetricChrF | MetricCE.
 	ValidMetrics Metric
 	// The one of ValidMetrics that decides which checkpoint is best. Default MetricBLEU.
 	FirstMetric Metric
@@ -428,16 +436,25 @@ func (t *Trainer) Step() (StepResult, error) {
 		float64(r.learning_rate), int64(r.labels), r.skipped != 0}, err
 }
 
-// Validation is a measurement on the validation corpus; metrics not asked for are NaN.
-type Validation struct{ CE, BLEU, ChrF float64 }
+// Metrics are the values of a validation, of the metrics that were asked for.
+type Metrics map[Metric]float64
+
+func newMetrics(values []C.trafo_metric_value) Metrics {
+	metrics := make(Metrics, len(values))
+	for _, v := range values {
+		metrics[Metric(v.metric)] = float64(v.value)
+	}
+	return metrics
+}
 
 // Validate measures now.
-func (t *Trainer) Validate() (Validation, error) {
-	var ce, bleu, chrf C.double
+func (t *Trainer) Validate() (Metrics, error) {
+	var values [C.TRAFO_METRIC_COUNT]C.trafo_metric_value
+	var count C.int64_t
 	err := t.in("Trainer.Validate", func() *C.trafo_error {
-		return C.trafo_trainer_validate(t.ptr, &ce, &bleu, &chrf)
+		return C.trafo_trainer_validate(t.ptr, &values[0], C.TRAFO_METRIC_COUNT, &count)
 	})
-	return Validation{float64(ce), float64(bleu), float64(chrf)}, err
+	return newMetrics(values[:count]), err
 }
 
 // Save writes a checkpoint into the run directory now.

@@ -3,6 +3,7 @@ package trafo_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,12 +44,13 @@ func TestTrainingTranslates(t *testing.T) {
 		last.TargetTokens <= first.TargetTokens || last.Elapsed <= 0 || last.LearningRate <= 0 || last.Memory <= 0 {
 		t.Errorf("%d logs, %+v\n%+v", len(logs), first, last)
 	}
-	if !(validated.ValidBLEU > 50) || !(validated.ValidChrF > 50) || !(validated.ValidCE > 0) || validated.BestUpdate == 0 {
+	if !(validated.Metrics[trafo.MetricBLEU] > 50) || !(validated.Metrics[trafo.MetricChrF] > 50) ||
+		!(validated.Metrics[trafo.MetricCE] > 0) || len(validated.Metrics) != 3 || validated.BestUpdate == 0 {
 		t.Errorf("%+v", validated)
 	}
-	now := must[trafo.Validation](t)(trainer.Validate())
-	if now.BLEU != validated.ValidBLEU || now.ChrF != validated.ValidChrF || now.CE != validated.ValidCE {
-		t.Errorf("%+v, the last event had %v %v %v", now, validated.ValidBLEU, validated.ValidChrF, validated.ValidCE)
+	now := must[trafo.Metrics](t)(trainer.Validate())
+	if !maps.Equal(now, validated.Metrics) {
+		t.Errorf("%+v, the last event had %v", now, validated.Metrics)
 	}
 
 	source, target := sentences()
@@ -333,7 +335,7 @@ func TestARunEndsWithTheMeanOfItsCheckpointsAndAnotherBeginsWithIt(t *testing.T)
 	file := func(name string) string {
 		return filepath.Join(l.options.RunDirectory, "ckpt", name, "model.safetensors")
 	}
-	if averaged.Path != file("averaged") || averaged.Message != "3, 6" || !(averaged.ValidCE > 0) {
+	if averaged.Path != file("averaged") || averaged.Message != "3, 6" || !(averaged.Metrics[trafo.MetricCE] > 0) {
 		t.Errorf("%+v", averaged)
 	}
 	mine := filepath.Join(t.TempDir(), "mine.safetensors")

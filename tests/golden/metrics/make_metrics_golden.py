@@ -7,7 +7,7 @@ import json
 import random
 import sys
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 CASES = {
     "german": (
@@ -57,6 +57,11 @@ CASES = {
     "cyrillic_japanese_thai": (
         ["Привет, мир! Как дела?", "これはペンです。「はい」と言った。", "สวัสดีชาวโลก"],
         ["Привет, мир. Как твои дела?", "これは本です。「はい」と言った。", "สวัสดีชาวโลก ครับ"]),
+    "moved_words": (
+        ["in the morning the old man reads the paper slowly", "yesterday I bought two books and a pen in town",
+         "e f g h a b c d", "a b a b a b c", "one two three four five six seven eight nine ten eleven twelve", "x y z " * 30, "q"],
+        ["the old man slowly reads the paper in the morning", "in town I bought a pen and two books yesterday", "a b c d e f g h",
+         "c b a b a b a", "twelve one two three four five six seven eight nine ten eleven", "z x y " * 28, "p q r s t u v " * 12]),
     "punctuation_of_many_scripts": (
         ["Warum – „so“? «Oui», dit-il… 5·3 ‰ 3′", "قال: «نعم»، ثم ذهب؟ ١٢٫٥٪", "वह गया। १२,३४५ रु॰ है॥", "ราคา ฿1,234.50 ฯลฯ", "他说：“３．５％”、《书》※→☆",
          "𝔘nicode 😀+🇩🇪 ½²Ⅷ ①", "a_b $5 ^x` ~y |z <w> 1+1=2 ¬± ×÷", "\ufeffthin\u2009space\u2028line", "བོད་ཡིག། ភាសាខ្មែរ។"],
@@ -115,7 +120,9 @@ def row(name, hypotheses, references):
         bleu_two_references=bleu_row(hypotheses, references, rotated(references)),
         chrf_two_references=CHRF().corpus_score(hypotheses, [references, rotated(references)]).score,
         chrf=CHRF().corpus_score(hypotheses, [references]).score,
-        chrf_lowercase=CHRF(lowercase=True).corpus_score(hypotheses, [references]).score)
+        chrf_lowercase=CHRF(lowercase=True).corpus_score(hypotheses, [references]).score,
+        ter=TER().corpus_score(hypotheses, [references]).score,
+        ter_two_references=TER().corpus_score(hypotheses, [references, rotated(references)]).score)
 
 
 def main():

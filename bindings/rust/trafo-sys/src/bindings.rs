@@ -105,6 +105,8 @@ pub const TRAFO_UNIT_EPOCHS: i32 = 2;
 pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
+pub const TRAFO_METRIC_TER: i32 = 8;
+pub const TRAFO_METRIC_COUNT: i32 = 4;
 pub const TRAFO_EVENT_STARTED: i32 = 0;
 pub const TRAFO_EVENT_RESUMED: i32 = 1;
 pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
@@ -2231,6 +2233,15 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The file that `path` means where a model is asked for: the file itself, the model.safetensors in a directory, or, of a run\n directory, the model of TRAFO_RUN_BEST; its newest checkpoint if none was judged or the best was not kept. The caller frees\n *out_path with trafo_string_free. NOT_FOUND: there is no such path, or no model in it. CORRUPT_FILE, VERSION, IO: of the run's\n state. since 0.1"]
+    pub fn trafo_find_model(
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out_path: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
@@ -2648,6 +2659,7 @@ unsafe extern "C" {
 pub struct trafo_trainer {
     _unused: [u8; 0],
 }
+#[doc = " options: end"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_period {
@@ -2751,6 +2763,12 @@ pub struct trafo_trainer_options {
     pub recompute: i32,
     #[doc = " 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least\n 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A\n cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1."]
     pub autotune_gemm: i32,
+    #[doc = " ---- Phases. ---- */\n/* Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and moments stay;\n data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and patience start anew.\n Limits count from there. A checkpoint of the same phase resumes it. Default 1."]
+    pub phase: i64,
+    #[doc = " 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.\n Otherwise it is refused. Default 0."]
+    pub restart_validation: i32,
+    #[doc = " 0"]
+    pub reserved2: i32,
     #[doc = " Training is done after this many updates. Default 0: never."]
     pub after_updates: i64,
     #[doc = " Training is done after this many epochs. Default 0: never."]
@@ -2764,7 +2782,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved3: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -2781,18 +2799,18 @@ pub struct trafo_trainer_options {
     pub keep_last: i64,
     #[doc = " At the end the mean of this many of the newest checkpoints, which are kept for it, is written to\n ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average."]
     pub average_last: i64,
-    #[doc = " Bits TRAFO_METRIC_*. Metrics that validation measures. Default all."]
+    #[doc = " Bits TRAFO_METRIC_*. Metrics that validation measures. Default TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF | TRAFO_METRIC_CE."]
     pub valid_metrics: i32,
     #[doc = " One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU."]
     pub first_metric: i32,
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved4: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 432usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 448usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2877,44 +2895,50 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, recompute) - 272usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
         [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 276usize];
-    ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 280usize];
-    ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 288usize];
-    ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 296usize];
-    ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 304usize];
-    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 312usize];
-    ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 320usize];
+    ["Offset of field: trafo_trainer_options::phase"]
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 280usize];
+    ["Offset of field: trafo_trainer_options::restart_validation"]
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 288usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 324usize];
-    ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 328usize];
-    ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 344usize];
-    ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 360usize];
-    ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 376usize];
-    ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 384usize];
-    ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 392usize];
-    ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 400usize];
-    ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 408usize];
-    ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 416usize];
-    ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 420usize];
-    ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 424usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 292usize];
+    ["Offset of field: trafo_trainer_options::after_updates"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 296usize];
+    ["Offset of field: trafo_trainer_options::after_epochs"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 304usize];
+    ["Offset of field: trafo_trainer_options::after_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 312usize];
+    ["Offset of field: trafo_trainer_options::early_stopping"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 320usize];
+    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 328usize];
+    ["Offset of field: trafo_trainer_options::early_stopping_on"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 336usize];
     ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 428usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 340usize];
+    ["Offset of field: trafo_trainer_options::valid_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 344usize];
+    ["Offset of field: trafo_trainer_options::save_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 360usize];
+    ["Offset of field: trafo_trainer_options::log_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 376usize];
+    ["Offset of field: trafo_trainer_options::log_first"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 392usize];
+    ["Offset of field: trafo_trainer_options::valid_beam"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 400usize];
+    ["Offset of field: trafo_trainer_options::valid_normalize"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 408usize];
+    ["Offset of field: trafo_trainer_options::keep_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 416usize];
+    ["Offset of field: trafo_trainer_options::average_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 424usize];
+    ["Offset of field: trafo_trainer_options::valid_metrics"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 432usize];
+    ["Offset of field: trafo_trainer_options::first_metric"]
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 436usize];
+    ["Offset of field: trafo_trainer_options::keep_best"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 440usize];
+    ["Offset of field: trafo_trainer_options::reserved4"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 444usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3032,6 +3056,28 @@ unsafe extern "C" {
         out: *mut *mut trafo_trainer,
     ) -> *mut trafo_error;
 }
+#[doc = " A metric of a validation."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_metric_value {
+    #[doc = " NaN and infinities are possible: a model that diverged"]
+    pub value: f64,
+    #[doc = " TRAFO_METRIC_*"]
+    pub metric: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_metric_value"][::core::mem::size_of::<trafo_metric_value>() - 16usize];
+    ["Alignment of trafo_metric_value"][::core::mem::align_of::<trafo_metric_value>() - 8usize];
+    ["Offset of field: trafo_metric_value::value"]
+        [::core::mem::offset_of!(trafo_metric_value, value) - 0usize];
+    ["Offset of field: trafo_metric_value::metric"]
+        [::core::mem::offset_of!(trafo_metric_value, metric) - 8usize];
+    ["Offset of field: trafo_metric_value::reserved"]
+        [::core::mem::offset_of!(trafo_metric_value, reserved) - 12usize];
+};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_event {
@@ -3067,16 +3113,15 @@ pub struct trafo_event {
     pub skipped_updates: i64,
     #[doc = " validations in a row without improvement, as early stopping counts them"]
     pub stalled: i64,
-    #[doc = " VALIDATED: cross-entropy per label; NaN where not asked for"]
-    pub valid_ce: f64,
-    pub valid_bleu: f64,
-    pub valid_chrf: f64,
+    #[doc = " VALIDATED and AVERAGED: those of valid_metrics; borrowed while the callback runs"]
+    pub metrics: *const trafo_metric_value,
+    pub metric_count: i64,
     #[doc = " VALIDATED: best value of the deciding metric so far, and where"]
     pub best_metric: f64,
     pub best_update: i64,
     #[doc = " VALIDATED: the deciding metric improved"]
     pub improved: i32,
-    #[doc = " VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of BLEU for scripts without spaces"]
+    #[doc = " VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of a metric of words for scripts without spaces"]
     pub deciding_metric: i32,
     #[doc = " borrowed while the callback runs"]
     pub message: trafo_string_view,
@@ -3084,7 +3129,7 @@ pub struct trafo_event {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_event"][::core::mem::size_of::<trafo_event>() - 232usize];
+    ["Size of trafo_event"][::core::mem::size_of::<trafo_event>() - 224usize];
     ["Alignment of trafo_event"][::core::mem::align_of::<trafo_event>() - 8usize];
     ["Offset of field: trafo_event::struct_size"]
         [::core::mem::offset_of!(trafo_event, struct_size) - 0usize];
@@ -3121,23 +3166,21 @@ const _: () = {
         [::core::mem::offset_of!(trafo_event, skipped_updates) - 136usize];
     ["Offset of field: trafo_event::stalled"]
         [::core::mem::offset_of!(trafo_event, stalled) - 144usize];
-    ["Offset of field: trafo_event::valid_ce"]
-        [::core::mem::offset_of!(trafo_event, valid_ce) - 152usize];
-    ["Offset of field: trafo_event::valid_bleu"]
-        [::core::mem::offset_of!(trafo_event, valid_bleu) - 160usize];
-    ["Offset of field: trafo_event::valid_chrf"]
-        [::core::mem::offset_of!(trafo_event, valid_chrf) - 168usize];
+    ["Offset of field: trafo_event::metrics"]
+        [::core::mem::offset_of!(trafo_event, metrics) - 152usize];
+    ["Offset of field: trafo_event::metric_count"]
+        [::core::mem::offset_of!(trafo_event, metric_count) - 160usize];
     ["Offset of field: trafo_event::best_metric"]
-        [::core::mem::offset_of!(trafo_event, best_metric) - 176usize];
+        [::core::mem::offset_of!(trafo_event, best_metric) - 168usize];
     ["Offset of field: trafo_event::best_update"]
-        [::core::mem::offset_of!(trafo_event, best_update) - 184usize];
+        [::core::mem::offset_of!(trafo_event, best_update) - 176usize];
     ["Offset of field: trafo_event::improved"]
-        [::core::mem::offset_of!(trafo_event, improved) - 192usize];
+        [::core::mem::offset_of!(trafo_event, improved) - 184usize];
     ["Offset of field: trafo_event::deciding_metric"]
-        [::core::mem::offset_of!(trafo_event, deciding_metric) - 196usize];
+        [::core::mem::offset_of!(trafo_event, deciding_metric) - 188usize];
     ["Offset of field: trafo_event::message"]
-        [::core::mem::offset_of!(trafo_event, message) - 200usize];
-    ["Offset of field: trafo_event::path"][::core::mem::offset_of!(trafo_event, path) - 216usize];
+        [::core::mem::offset_of!(trafo_event, message) - 192usize];
+    ["Offset of field: trafo_event::path"][::core::mem::offset_of!(trafo_event, path) - 208usize];
 };
 #[doc = " Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED."]
 pub type trafo_event_fn = ::core::option::Option<
@@ -3202,12 +3245,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Validates now. Metrics that the options do not ask for are NaN. out_ce, out_bleu and out_chrf may be NULL. INVALID_ARGUMENT: there\n is no validation corpus. since 0.1"]
+    #[doc = " Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is\n no validation corpus, or `capacity` is smaller than the number of metrics. since 0.1"]
     pub fn trafo_trainer_validate(
         trainer: *mut trafo_trainer,
-        out_ce: *mut f64,
-        out_bleu: *mut f64,
-        out_chrf: *mut f64,
+        out: *mut trafo_metric_value,
+        capacity: i64,
+        out_count: *mut i64,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -3719,6 +3762,18 @@ unsafe extern "C" {
         count: usize,
         out_score: *mut f64,
         out_signature: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The corpus score of one metric: a bit TRAFO_METRIC_* (trafo_models.h) of one that needs translations. `references` as for\n trafo_evaluate. INVALID_ARGUMENT: no lines; another metric. since 0.1"]
+    pub fn trafo_metric_score(
+        metric: i32,
+        hypotheses: *const trafo_string_view,
+        references: *const trafo_string_view,
+        count: usize,
+        reference_sets: usize,
+        out_score: *mut f64,
     ) -> *mut trafo_error;
 }
 #[repr(C)]

@@ -100,7 +100,11 @@ fn main() -> trafo::Result<()> {
                 event.update, event.loss, event.target_tokens_per_second
             ),
             EventKind::Validated { metrics, .. } => {
-                println!("update {:4}  BLEU {:.1}", event.update, metrics.bleu.unwrap_or(f64::NAN));
+                println!(
+                    "update {:4}  BLEU {:.1}",
+                    event.update,
+                    metrics.get(Metric::Bleu).unwrap_or(f64::NAN)
+                );
             }
             _ => {}
         }

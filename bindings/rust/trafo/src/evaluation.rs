@@ -9,6 +9,7 @@ use crate::error::{Result, check};
 use crate::handle::{check_abi, defaults, views};
 use crate::names::named;
 use crate::text::{Tokenizer, expect_equal};
+use crate::trainer_options::Metric;
 
 /// Settings of [`evaluate`].
 #[must_use]
@@ -126,6 +127,48 @@ pub struct Evaluation {
 fn text_of(signature: &[c_char]) -> String {
     // SAFETY: the library ends it with a zero byte inside the array, which it zeroed first.
     unsafe { CStr::from_ptr(signature.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+/// The corpus score by a metric that needs translations, such as [`Metric::Ter`]. `references`: one or more sets with a
+/// reference of every line.
+///
+/// ```
+/// # fn main() -> trafo::Result<()> {
+/// let score = trafo::metric_score(trafo::Metric::Ter, &["d e f a b c"], &[&["a b c d e f"]])?;
+/// assert!((score - 100.0 / 6.0).abs() < 1e-9); // one shift for six words
+/// # Ok(())
+/// # }
+/// ```
+pub fn metric_score<H: AsRef<str>, R: AsRef<str>>(
+    metric: Metric,
+    hypotheses: &[H],
+    references: &[&[R]],
+) -> Result<f64> {
+    for set in references {
+        expect_equal(
+            "trafo::metric_score",
+            "hypotheses",
+            hypotheses.len(),
+            "references",
+            set.len(),
+        )?;
+    }
+    check_abi()?;
+    let h = views(hypotheses);
+    let r: Vec<_> = references.iter().flat_map(|set| views(set)).collect();
+    let mut score = 0.0;
+    // SAFETY: the views are valid during the call.
+    check(unsafe {
+        sys::trafo_metric_score(
+            metric.bit(),
+            h.as_ptr(),
+            r.as_ptr(),
+            h.len(),
+            references.len(),
+            &mut score,
+        )
+    })?;
+    Ok(score)
 }
 
 /// Corpus BLEU and chrF2 as sacreBLEU computes them, with their parts. `references` are one or more sets with a reference of

@@ -43,23 +43,33 @@ impl Stop {
     }
 }
 
-/// Metrics of a validation; `None` where not asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Metrics {
-    /// Cross-entropy per label.
-    pub ce: Option<f64>,
-    /// Corpus BLEU.
-    pub bleu: Option<f64>,
-    /// Corpus chrF2.
-    pub chrf: Option<f64>,
-}
+/// Metrics of a validation: those that were asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics(Vec<(Metric, f64)>);
 
 impl Metrics {
-    /// The library says NaN for what was not asked for.
-    pub(crate) fn from_raw(ce: f64, bleu: f64, chrf: f64) -> Self {
-        let known = |value: f64| (!value.is_nan()).then_some(value);
-        Metrics { ce: known(ce), bleu: known(bleu), chrf: known(chrf) }
+    /// The value of a metric; `None` if it was not asked for.
+    pub fn get(&self, metric: Metric) -> Option<f64> {
+        self.iter().find(|(each, _)| *each == metric).map(|(_, value)| value)
+    }
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (Metric, f64)> + '_ {
+        self.0.iter().copied()
+    }
+    pub(crate) fn from_raw(values: &[sys::trafo_metric_value]) -> Self {
+        let known =
+            |raw: &sys::trafo_metric_value| Some((Metric::from_bit(raw.metric)?, raw.value));
+        Metrics(values.iter().filter_map(known).collect())
+    }
+    /// # Safety
+    /// The event's views are valid during the call.
+    unsafe fn of_event(raw: &sys::trafo_event) -> Self {
+        if raw.metric_count == 0 {
+            return Metrics(Vec::new());
+        }
+        // SAFETY: the caller's promise.
+        let values = unsafe { std::slice::from_raw_parts(raw.metrics, raw.metric_count as usize) };
+        Self::from_raw(values)
     }
 }
 
@@ -122,7 +132,7 @@ pub enum EventKind {
     Validated {
         /// Its results.
         metrics: Metrics,
-        /// The metric that decides: chrF or cross-entropy instead of BLEU for scripts without spaces.
+        /// The metric that decides: chrF or cross-entropy instead of a metric of words for scripts without spaces.
         deciding: Option<Metric>,
         /// Whether the deciding metric improved.
         improved: bool,
@@ -132,6 +142,8 @@ pub enum EventKind {
         best_update: i64,
         /// The translations, if any were written.
         translations: Option<PathBuf>,
+        /// Whether this is the model that the run or the phase starts from, which is no candidate for the best.
+        start: bool,
     },
     /// A checkpoint was written. On a GPU, events of later updates may precede this one.
     Saved {
@@ -198,7 +210,9 @@ impl Event {
     /// The event's views are valid during the call.
     pub(crate) unsafe fn from_raw(raw: &sys::trafo_event) -> Self {
         // SAFETY: the caller's promise.
-        let (message, path) = unsafe { (view_to_string(&raw.message), view_to_path(&raw.path)) };
+        let (message, path, metrics) = unsafe {
+            (view_to_string(&raw.message), view_to_path(&raw.path), Metrics::of_event(raw))
+        };
         let kind = match raw.kind {
             sys::TRAFO_EVENT_STARTED => EventKind::Started { message },
             sys::TRAFO_EVENT_RESUMED => EventKind::Resumed { checkpoint: path },
@@ -207,18 +221,19 @@ impl Event {
             sys::TRAFO_EVENT_SKIPPED => EventKind::Skipped { message },
             sys::TRAFO_EVENT_EPOCH => EventKind::Epoch { message },
             sys::TRAFO_EVENT_VALIDATED => EventKind::Validated {
-                metrics: Metrics::from_raw(raw.valid_ce, raw.valid_bleu, raw.valid_chrf),
+                metrics,
                 deciding: Metric::from_bit(raw.deciding_metric),
                 improved: raw.improved != 0,
                 best: raw.best_metric,
                 best_update: raw.best_update,
                 translations: (!path.as_os_str().is_empty()).then_some(path),
+                start: !message.is_empty(),
             },
             sys::TRAFO_EVENT_VALIDATING => EventKind::Validating,
             sys::TRAFO_EVENT_AVERAGED => EventKind::Averaged {
                 model: path,
                 updates: message,
-                metrics: Metrics::from_raw(raw.valid_ce, raw.valid_bleu, raw.valid_chrf),
+                metrics,
                 improved: raw.improved != 0,
             },
             sys::TRAFO_EVENT_GEMM_AUTOTUNED => EventKind::GemmAutotuned { message },

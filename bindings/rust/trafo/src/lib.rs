@@ -190,14 +190,14 @@ pub use dlpack::{CopyMode, DlpackTensor};
 pub use error::{Error, ErrorCode, Result};
 pub use evaluation::{
     BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, SentenceScore, evaluate,
-    sentence_scores,
+    metric_score, sentence_scores,
 };
 pub use event::{Event, EventKind, Metrics, Stop};
 pub use factorize::FactorizeOptions;
 pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::{ExportFormat, ExportWeights, Imported};
 pub use memory_plan::MemoryPlan;
-pub use model::{Model, Parameter, ParameterInfo, Score};
+pub use model::{Model, Parameter, ParameterInfo, Score, find_model};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
 pub use op_options::{
     Activation, AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, Reduction,

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use trafo_sys as sys;
@@ -9,8 +9,8 @@ use crate::context::{ContextOptions, MemoryStats, memory_stats, start_profile, w
 use crate::device::Device;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
-    RawContext, RawModel, RawTranslations, defaults, empty_view, path_text, path_view,
-    view_to_string, views,
+    OutString, RawContext, RawModel, RawTranslations, check_abi, defaults, empty_view, path_text,
+    path_view, view_to_string, views,
 };
 use crate::model_config::{ModelConfig, from_i64};
 use crate::tensor::{DType, Element, expect_dtype};
@@ -26,6 +26,18 @@ pub struct Score {
     pub log_probability: f64,
     /// Target tokens, `</s>` included.
     pub tokens: usize,
+}
+
+/// The file that `path` means where a model is asked for: the file itself, the `model.safetensors` in a directory, or of a
+/// run directory the best model; its newest checkpoint if none was judged or the best was not kept. `NotFound`: there is
+/// no model.
+pub fn find_model(path: impl AsRef<Path>) -> Result<PathBuf> {
+    check_abi()?;
+    let (data, length) = path_view(path.as_ref());
+    let mut found = OutString::new();
+    // SAFETY: the path is valid during the call.
+    check(unsafe { sys::trafo_find_model(data, length, &mut found.data) })?;
+    Ok(found.to_c_text().into())
 }
 
 /// How a parameter of a model is trained.

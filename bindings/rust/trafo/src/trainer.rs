@@ -274,13 +274,20 @@ impl Trainer {
     }
     /// Validates now.
     pub fn validate(&mut self) -> Result<Metrics> {
-        let (mut ce, mut bleu, mut chrf) = (0.0, 0.0, 0.0);
+        let none = sys::trafo_metric_value { value: 0.0, metric: 0, reserved: 0 };
+        let mut values = [none; sys::TRAFO_METRIC_COUNT as usize];
+        let mut count = 0;
         // SAFETY: the handle is live, the outputs are valid.
         let result = check(unsafe {
-            sys::trafo_trainer_validate(self.raw.as_ptr(), &mut ce, &mut bleu, &mut chrf)
+            sys::trafo_trainer_validate(
+                self.raw.as_ptr(),
+                values.as_mut_ptr(),
+                i64::from(sys::TRAFO_METRIC_COUNT),
+                &mut count,
+            )
         });
         self.tell(result)?;
-        Ok(Metrics::from_raw(ce, bleu, chrf))
+        Ok(Metrics::from_raw(&values[..count as usize]))
     }
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_trainer {
         self.raw.as_ptr()

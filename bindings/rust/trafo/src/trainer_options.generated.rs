@@ -1,4 +1,28 @@
 // Written by scripts/generate_options.py from engine/options/training.toml: change that.
+/// What a validation measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Metric {
+    /// Corpus BLEU.
+    Bleu,
+    /// Corpus chrF2.
+    Chrf,
+    /// Translation edit rate: edits for each word of the reference, in per cent.
+    Ter,
+    /// Cross-entropy for each label.
+    Ce,
+}
+impl Metric {
+    const ALL: [Metric; 4] = [Metric::Bleu, Metric::Chrf, Metric::Ter, Metric::Ce];
+    pub(crate) fn bit(self) -> i32 {
+        match self {
+            Metric::Bleu => sys::TRAFO_METRIC_BLEU,
+            Metric::Chrf => sys::TRAFO_METRIC_CHRF,
+            Metric::Ter => sys::TRAFO_METRIC_TER,
+            Metric::Ce => sys::TRAFO_METRIC_CE,
+        }
+    }
+}
 /// How the learning rate goes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -255,6 +279,13 @@ setters! {
     autotune_gemm: bool = i32::from;
     /// Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free.
     memory_limit: i64 = same;
+    /// Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and
+    /// moments stay; data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and
+    /// patience start anew. Limits count from there. A checkpoint of the same phase resumes it. Default 1.
+    phase: i64 = same;
+    /// Whether a resumed run may validate on other text, or with another beam, than before: best scores and patience
+    /// start anew then. Otherwise it is refused. Default false.
+    restart_validation: bool = i32::from;
     /// Training is done after this many updates. Default 0: never.
     after_updates: i64 = same;
     /// Training is done after this many epochs. Default 0: never.

@@ -31,28 +31,9 @@ impl Period {
     }
 }
 
-/// A metric of validation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Metric {
-    /// Cross-entropy per label.
-    Ce,
-    /// Corpus BLEU.
-    Bleu,
-    /// Corpus chrF2.
-    Chrf,
-}
-
 impl Metric {
-    fn bit(self) -> i32 {
-        match self {
-            Metric::Ce => sys::TRAFO_METRIC_CE,
-            Metric::Bleu => sys::TRAFO_METRIC_BLEU,
-            Metric::Chrf => sys::TRAFO_METRIC_CHRF,
-        }
-    }
     pub(crate) fn from_bit(bit: i32) -> Option<Self> {
-        [Metric::Ce, Metric::Bleu, Metric::Chrf].into_iter().find(|metric| metric.bit() == bit)
+        Metric::ALL.into_iter().find(|metric| metric.bit() == bit)
     }
 }
 

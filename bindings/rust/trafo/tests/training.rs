@@ -55,7 +55,9 @@ fn a_model_learns_and_translates() -> Result<()> {
     let bleus: Vec<_> = events
         .iter()
         .filter_map(|e| match &e.kind {
-            EventKind::Validated { metrics, .. } => Some((metrics.bleu.unwrap(), metrics.chrf)),
+            EventKind::Validated { metrics, .. } => {
+                Some((metrics.get(Metric::Bleu).unwrap(), metrics.get(Metric::Chrf)))
+            }
             _ => None,
         })
         .collect();
@@ -361,7 +363,7 @@ fn a_run_ends_with_the_mean_of_its_checkpoints_and_another_begins_with_it() -> R
     let mut averaged = None;
     trainer.run(|event| {
         if let EventKind::Averaged { model, updates, metrics, .. } = &event.kind {
-            averaged = Some((model.clone(), updates.clone(), metrics.bleu.is_some()));
+            averaged = Some((model.clone(), updates.clone(), metrics.get(Metric::Bleu).is_some()));
         }
         ControlFlow::Continue(())
     })?;

@@ -114,7 +114,7 @@ func run(ctx context.Context, where, preset string) (bleu float64, err error) {
 		case trafo.EventLog:
 			fmt.Printf("update %4d  loss %.3f  %.0f tokens/s\n", e.Update, e.Loss, e.TargetTokensPerSecond)
 		case trafo.EventValidated:
-			fmt.Printf("update %4d  BLEU %.1f\n", e.Update, e.ValidBLEU)
+			fmt.Printf("update %4d  BLEU %.1f\n", e.Update, e.Metrics[trafo.MetricBLEU])
 		}
 		return nil
 	})

@@ -29,7 +29,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -63,21 +62,8 @@ func (c *config) files() (model, vocabulary string, err error) {
 	if vocabulary == "" {
 		vocabulary = filepath.Join(model, "vocab.spm")
 	}
-	if file := filepath.Join(model, "model.safetensors"); isFile(file) {
-		return file, vocabulary, nil
-	}
-	for _, pointer := range []string{"best-bleu", "latest"} {
-		update, err := os.ReadFile(filepath.Join(model, pointer))
-		if err == nil {
-			return filepath.Join(model, "ckpt", strings.TrimSpace(string(update)), "model.safetensors"), vocabulary, nil
-		}
-	}
-	return "", "", fmt.Errorf("%s: has neither model.safetensors nor a checkpoint", model)
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
+	file, err := trafo.FindModel(model)
+	return file, vocabulary, err
 }
 
 // load reads the model as c.weights says.

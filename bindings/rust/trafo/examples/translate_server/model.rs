@@ -1,22 +1,14 @@
 //! The model of a run directory as the service wants it.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use trafo::{ContextOptions, DType, Device, Model, Tokenizer, TranslateOptions};
 
 use crate::batcher::Translator;
 
-/// The best checkpoint by BLEU, else the latest, as `translate-train` takes it.
-fn checkpoint(run: &Path) -> Option<PathBuf> {
-    ["best-bleu", "latest"].iter().find_map(|pointer| {
-        let update = std::fs::read_to_string(run.join(pointer)).ok()?;
-        Some(run.join("ckpt").join(update.trim()).join("model.safetensors"))
-    })
-}
-
 pub fn open(run: &Path, device: Device) -> Result<Translator, Box<dyn Error>> {
-    let path = checkpoint(run).ok_or_else(|| format!("{} has no checkpoint", run.display()))?;
+    let path = trafo::find_model(run)?;
     let tokenizer = Tokenizer::load(run.join("vocab.spm"))?;
     let gpu = device != Device::Cpu && Device::cuda_devices().is_ok();
     let precision = if gpu { DType::BF16 } else { DType::F32 };
