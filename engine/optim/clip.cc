@@ -4,7 +4,7 @@
 
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/optim/optimizer.h"
+#include "engine/optim/update.h"
 
 namespace trafo {
 

@@ -51,7 +51,7 @@ void Trainer::prepare_pruning() {
   require(!matrices.empty(), ErrorCode::invalid_argument, kTrainerPruningOrigin,
           options_.keep_zeros ? "keep_zeros" : "prune_sparsity",
           ": every linear layer is frozen, there is no weight to prune");
-  pruned_weights_.emplace(context_, optimizer_, matrices);
+  pruned_weights_.emplace(context_, *optimizer_, matrices);
 }
 
 // The number of the update that comes next, which depends on whether those in flight are skipped:

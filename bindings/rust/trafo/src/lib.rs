@@ -214,7 +214,7 @@ pub use tensor::{DType, Element, Tensor};
 pub use text::{Corpus, CorpusInfo, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf};
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{
-    CommunicationDType, Metric, OptimizerStates, Period, Recompute, RunModel, Schedule,
+    CommunicationDType, Metric, OptimizerKind, OptimizerStates, Period, Recompute, RunModel, Schedule,
     StoppingMetrics, TrainerOptions,
 };
 pub use translation::{Alignment, Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
