@@ -103,7 +103,7 @@ TEST_F(DeviceFailures, ARunWhoseUpdateCannotStartContinues) {
   update = kernels_[static_cast<size_t>(OpKernel::clipped_update)];
   broken_ = kernels_;
   broken_[static_cast<size_t>(OpKernel::clipped_update)] = [](void* stream,
-                                                             const void* arguments) -> int32_t {
+                                                              const void* arguments) -> int32_t {
     ++calls;
     return calls == 5 || calls == 9 ? 1 : update(stream, arguments);
   };
