@@ -11,8 +11,6 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"train", "--num-devices", "--devices 0,1 names those that train"},
     {"train", "--mini-batch,--batch-size,--max-sentences",
      "batches are counted in target tokens: --mini-batch-words N"},
-    {"train", "--optimizer",
-     "AdamW is the only optimizer; with --weight-decay 0, the default, it is Adam"},
     {"train", "--optimizer-params,--adam-betas,--adam-eps",
      "they are 0.9, 0.98 and 1e-9; weight decay is --weight-decay"},
     {"train", "--lr-decay-inv-sqrt",

@@ -125,10 +125,19 @@ constexpr SettingSpec kSpecs[] = {
      "largest gradient norm, 0: any (default 1)",
      "", 1, 1, true, false, nullptr},
     {"weight-decay", "", "", "Training", "X",
-     "decoupled weight decay (default 0)",
+     "weight decay, decoupled but for sgd (default 0)",
      "", 1, 1, true, false, nullptr},
     {"decay-norms-and-biases", "", "", "Training", "on|off",
      "off: --weight-decay is for matrices only (default on)",
+     "on off", 0, 1, true, false, nullptr},
+    {"optimizer", "", "", "Training", "NAME",
+     "adamw, sgd, or muon: orthogonalized momentum for matrices and AdamW for the rest (default adamw)",
+     "adamw sgd muon", 1, 1, true, true, nullptr},
+    {"momentum", "", "", "Training", "X",
+     "momentum of sgd and muon (default 0.95)",
+     "", 1, 1, true, true, nullptr},
+    {"nesterov", "", "", "Training", "on|off",
+     "Nesterov momentum of sgd and muon (default on)",
      "on off", 0, 1, true, false, nullptr},
     {"optimizer-states", "", "", "Training", "NAME",
      "fp32 or 8bit: what the moments of AdamW are kept in, 8 or 2.03 bytes a parameter (default fp32)",
@@ -349,6 +358,7 @@ constexpr SettingSpec kEvalSpecs[] = {
 };
 
 constexpr const char* kSchedule[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
+constexpr const char* kOptimizer[] = {"adamw|adam", "sgd", "muon"};
 constexpr const char* kOptimizerStates[] = {"fp32", "8bit"};
 constexpr const char* kCommunicationDtype[] = {"fp32|float32", "bf16|bfloat16"};
 constexpr const char* kRecompute[] = {"none", "selective", "full"};
@@ -375,6 +385,9 @@ void read_options(const Settings& s, trafo_trainer_options& o) {
   if (s.has("clip-norm")) o.clip_norm = s.real("clip-norm", {"at least 0", 0, HUGE_VAL, true, false, true});
   if (s.has("weight-decay")) o.weight_decay = s.real("weight-decay", {"at least 0 and below 1000000", 0, 1000000, true, false, false});
   if (s.has("decay-norms-and-biases")) o.decay_norms_and_biases = s.flag("decay-norms-and-biases");
+  if (s.has("optimizer")) o.optimizer = s.choice("optimizer", kOptimizer);
+  if (s.has("momentum")) o.momentum = s.real("momentum", {"at least 0 and below 1", 0, 1, true, false, false});
+  if (s.has("nesterov")) o.nesterov = s.flag("nesterov");
   if (s.has("optimizer-states")) o.optimizer_states = s.choice("optimizer-states", kOptimizerStates);
   if (s.has("quantize-bits")) o.quantize_bits = s.integer("quantize-bits", {"0 to 8", 0, 8, true, true, true});
   if (s.has("layer-drop")) o.layer_drop = s.real("layer-drop", {"at least 0 and below 1", 0, 1, true, false, true});
@@ -424,6 +437,9 @@ void set_defaults(Settings& s, const trafo_trainer_options& o) {
   s.set_default("clip-norm", {fmt::format("{}", o.clip_norm)});
   s.set_default("weight-decay", {fmt::format("{}", o.weight_decay)});
   s.set_default("decay-norms-and-biases", {o.decay_norms_and_biases != 0 ? "on" : "off"});
+  s.set_default("optimizer", {first_name(kOptimizer[o.optimizer])});
+  s.set_default("momentum", {fmt::format("{}", o.momentum)});
+  s.set_default("nesterov", {o.nesterov != 0 ? "on" : "off"});
   s.set_default("optimizer-states", {first_name(kOptimizerStates[o.optimizer_states])});
   s.set_default("quantize-bits", {fmt::format("{}", o.quantize_bits)});
   s.set_default("layer-drop", {fmt::format("{}", o.layer_drop)});
@@ -565,6 +581,9 @@ std::span<const MemberFlag> member_flags() {
       {"max_length_ratio", "--max-length-ratio"},
       {"maxi_batch", "--maxi-batch"},
       {"memory_limit", "--memory-limit"},
+      {"momentum", "--momentum"},
+      {"nesterov", "--nesterov"},
+      {"optimizer", "--optimizer"},
       {"optimizer_states", "--optimizer-states"},
       {"output_bias", "--output-bias"},
       {"phase", "--phase"},

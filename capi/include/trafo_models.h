@@ -498,6 +498,12 @@ typedef struct trafo_trainer trafo_trainer;
 #define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
 #define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
 
+/* How the weights follow their gradients. */
+#define TRAFO_OPTIMIZER_ADAMW 0 /* AdamW; with weight_decay 0 it is Adam. */
+#define TRAFO_OPTIMIZER_SGD   1 /* Stochastic gradient descent; weight_decay is added to the gradient. */
+/* Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights. */
+#define TRAFO_OPTIMIZER_MUON  2
+
 /* Storage type of the optimizer's two moments of every parameter. */
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
@@ -551,9 +557,11 @@ typedef struct trafo_trainer_options {
   int64_t schedule_updates;
   double label_smoothing; /* Share of the target probability that is spread over the other tokens. Default 0.1. */
   double clip_norm; /* Largest global norm of the mean gradient. 0: no clipping. Default 1. */
-  double weight_decay; /* Decoupled weight decay. Default 0. */
-  double beta1; /* Decay of AdamW's first moment. Default 0.9. */
-  double beta2; /* Decay of AdamW's second moment. Default 0.98. */
+  /* Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0. */
+  double weight_decay;
+  double momentum; /* Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95. */
+  double beta1; /* Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9. */
+  double beta2; /* Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98. */
   double epsilon; /* AdamW's epsilon. Default 1e-9. */
   /* Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of
    * 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer
@@ -589,8 +597,11 @@ typedef struct trafo_trainer_options {
   uint64_t seed; /* Seed of dropout and of the data order. Default 1. */
   int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
   int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */
-  /* TRAFO_OPTIMIZER_STATES_*. Storage type of the optimizer's two moments of every parameter. float64 models have float32.
-   * Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
+  int32_t optimizer; /* TRAFO_OPTIMIZER_*. How the weights follow their gradients. Default TRAFO_OPTIMIZER_ADAMW. */
+  /* 1: the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default 1. */
+  int32_t nesterov;
+  /* TRAFO_OPTIMIZER_STATES_*. Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another
+   * optimizer. float64 models have float32. Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
   int32_t optimizer_states;
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
@@ -688,8 +699,8 @@ typedef struct trafo_memory_plan {
 /* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
  * patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with
  * source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,
- * optimizer_states, quantize_bits, fp8, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch
- * that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes
+ * optimizer, momentum, optimizer_states, quantize_bits, fp8, ema_alpha and recompute matter. With batch_fit and a memory_limit, the
+ * plan is for the largest batch that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes
  * are no batch of this model. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
                                                           const trafo_trainer_options *options,

@@ -10,7 +10,6 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
-#include "engine/optim/optimizer.h"
 
 using namespace trafo;
 
@@ -19,7 +18,8 @@ using namespace trafo;
 struct trafo::capi::AdamwObject {
   std::shared_ptr<Context> context;
   std::vector<Tensor> parameters;  // views that share the variables of the caller's tensors
-  std::vector<AdamW> optimizers;   // one for each parameter and its part of the gradients
+  std::vector<std::unique_ptr<AdamW>>
+      optimizers;  // one for each parameter and its part of the gradients
   Tensor gradients;
   double clip_norm = 0;
 };
@@ -73,7 +73,8 @@ trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parame
     for (const Tensor& p : result.parameters) {
       const Tensor grad =
           result.gradients.as_strided(p.shape(), contiguous_strides(p.shape()), offset);
-      result.optimizers.emplace_back(c, p.detach(), grad, settings);
+      result.optimizers.push_back(
+          std::make_unique<AdamW>(c, UpdateTarget{p.detach(), grad}, settings));
       offset += p.numel();
     }
     // No check can fail after this point: gradients are bound to the workspace from here on.
@@ -109,7 +110,7 @@ trafo_error* trafo_adamw_step(trafo_adamw* optimizer, double learning_rate, doub
     require(norm.finite, ErrorCode::non_finite, call.function(),
             "the gradient norm is not finite; nothing was updated");
     for (size_t i = 0; i < o.parameters.size(); ++i) {
-      if (reached[i]) o.optimizers[i].step(learning_rate, norm.scale);
+      if (reached[i]) o.optimizers[i]->step(learning_rate, norm.scale);
       zero_grad(o.parameters[i]);
     }
     if (out_grad_norm) *out_grad_norm = norm.norm;
@@ -126,8 +127,8 @@ struct AdamwTensor {
 
 std::array<AdamwTensor, 3> saved_tensors(const AdamwObject& o, size_t i) {
   return {AdamwTensor{concat("parameter.", i), o.parameters[i]},
-          AdamwTensor{concat("first_moment.", i), o.optimizers[i].first_moment()},
-          AdamwTensor{concat("second_moment.", i), o.optimizers[i].second_moment()}};
+          AdamwTensor{concat("first_moment.", i), o.optimizers[i]->first_moment()},
+          AdamwTensor{concat("second_moment.", i), o.optimizers[i]->second_moment()}};
 }
 
 std::string updates_name(size_t i) {
@@ -155,7 +156,7 @@ trafo_error* trafo_adamw_save(const trafo_adamw* optimizer, const char* path, si
                            std::vector<int64_t>(sizes.begin(), sizes.end()), data});
       }
       const auto updates = static_cast<int32_t>(
-          std::min<int64_t>(o.optimizers[i].steps(), std::numeric_limits<int32_t>::max()));
+          std::min<int64_t>(o.optimizers[i]->steps(), std::numeric_limits<int32_t>::max()));
       std::vector<std::byte>& data = bytes[entries.size()];
       data.resize(sizeof updates);
       std::memcpy(data.data(), &updates, sizeof updates);
@@ -206,7 +207,7 @@ trafo_error* trafo_adamw_load(trafo_adamw* optimizer, const char* path, size_t p
         o.context->backend().copy_from_host(saved.tensor.raw(), from->data(), from->size());
         ++from;
       }
-      o.optimizers[i].set_steps(updates[i]);
+      o.optimizers[i]->set_steps(updates[i]);
       o.parameters[i].mark_written();
       zero_grad(o.parameters[i]);
     }

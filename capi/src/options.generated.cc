@@ -24,6 +24,9 @@ static_assert(static_cast<int32_t>(ScheduleKind::linear) == TRAFO_SCHEDULE_LINEA
 static_assert(static_cast<int32_t>(ScheduleKind::cosine) == TRAFO_SCHEDULE_COSINE);
 static_assert(static_cast<int32_t>(ScheduleKind::inverse_sqrt) == TRAFO_SCHEDULE_INVERSE_SQRT);
 static_assert(static_cast<int32_t>(ScheduleKind::noam) == TRAFO_SCHEDULE_NOAM);
+static_assert(static_cast<int32_t>(OptimizerKind::adamw) == TRAFO_OPTIMIZER_ADAMW);
+static_assert(static_cast<int32_t>(OptimizerKind::sgd) == TRAFO_OPTIMIZER_SGD);
+static_assert(static_cast<int32_t>(OptimizerKind::muon) == TRAFO_OPTIMIZER_MUON);
 static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
 static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
 static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
@@ -138,6 +141,9 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.clip_norm = o.clip_norm;
   c.weight_decay = o.weight_decay;
   c.decay_norms_and_biases = o.decay_norms_and_biases ? 1 : 0;
+  c.optimizer = static_cast<int32_t>(o.optimizer);
+  c.momentum = o.momentum;
+  c.nesterov = o.nesterov ? 1 : 0;
   c.beta1 = o.beta1;
   c.beta2 = o.beta2;
   c.epsilon = o.epsilon;
@@ -205,6 +211,9 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.clip_norm = c.clip_norm;
   o.weight_decay = c.weight_decay;
   o.decay_norms_and_biases = call.flag(c.decay_norms_and_biases, "decay_norms_and_biases");
+  o.optimizer = static_cast<OptimizerKind>(c.optimizer);
+  o.momentum = c.momentum;
+  o.nesterov = call.flag(c.nesterov, "nesterov");
   o.beta1 = c.beta1;
   o.beta2 = c.beta2;
   o.epsilon = c.epsilon;

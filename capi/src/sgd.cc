@@ -4,8 +4,8 @@
 #include "capi/src/handles.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
-#include "engine/ops/view/view.h"
 #include "engine/optim/clip.h"
+#include "engine/optim/sgd.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -95,21 +95,8 @@ trafo_error* trafo_sgd_step(trafo_context* context, trafo_tensor* const* paramet
       const Tensor& p = tensors[i];
       const Tensor gradient = grad_of(p);
       if (!gradient.defined()) continue;
-      const Tensor step = c.empty(p.shape(), p.dtype());
-      scale_into(c, call.function(), gradient, 1, step);
-      if (weight_decay > 0) {
-        const Tensor decay = c.empty(p.shape(), p.dtype());
-        scale_into(c, call.function(), p, weight_decay, decay);
-        accumulate_into(c, step, decay);
-      }
-      if (velocities) {
-        scale_into(c, call.function(), speeds[i], momentum, speeds[i]);
-        accumulate_into(c, speeds[i], step);
-        speeds[i].mark_written();
-      }
-      scale_into(c, call.function(), velocities ? speeds[i] : step, -learning_rate, step);
-      accumulate_into(c, p, step);
-      p.mark_written();
+      sgd_step(c, p, gradient, velocities ? speeds[i] : Tensor{},
+               {.momentum = momentum, .weight_decay = weight_decay}, learning_rate);
       zero_grad(p);
     }
   });

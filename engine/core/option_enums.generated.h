@@ -88,6 +88,20 @@ struct EnumNames<ScheduleKind> {
   static constexpr std::array<const char*, 5> names{"constant", "linear", "cosine", "inv-sqrt", "noam"};
 };
 
+// How the weights follow their gradients. Values are part of the C ABI.
+enum class OptimizerKind : int32_t {
+  // AdamW; with weight_decay 0 it is Adam.
+  adamw = 0,
+  // Stochastic gradient descent; weight_decay is added to the gradient.
+  sgd = 1,
+  // Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
+  muon = 2,
+};
+template <>
+struct EnumNames<OptimizerKind> {
+  static constexpr std::array<const char*, 3> names{"adamw", "sgd", "muon"};
+};
+
 // Storage type of the optimizer's two moments of every parameter. Values are part of the C ABI.
 enum class OptimizerStates : int32_t {
   // float32: 8 bytes a parameter.

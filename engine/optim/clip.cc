@@ -5,7 +5,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/optim/optimizer.h"
+#include "engine/optim/update.h"
 
 namespace trafo {
 

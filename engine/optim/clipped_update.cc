@@ -21,7 +21,7 @@ Tensor device_struct(Context& context) {
 
 }  // namespace
 
-ClippedUpdate::ClippedUpdate(Context& context, AdamW& optimizer, const Schedule& schedule,
+ClippedUpdate::ClippedUpdate(Context& context, Optimizer& optimizer, const Schedule& schedule,
                              double max_norm)
     : context_(context),
       optimizer_(optimizer),
@@ -61,18 +61,25 @@ void ClippedUpdate::run_part(const Tensor& loss, const Tensor& nll, const Tensor
     require(sum.dtype() == optimizer_.dtype(), ErrorCode::dtype_mismatch, kClippedUpdateOrigin,
             "loss and nll are ", dtype_name(sum.dtype()), ", the parameters ",
             dtype_name(optimizer_.dtype()));
-  launch(context_, OpKernel::clipped_adamw, kClippedUpdateOrigin,
-         ClippedAdamWParams{optimizer_.state(range), max_norm_, loss.raw(), nll.raw(),
-                            static_cast<const LearningRates*>(rates_.raw()),
-                            static_cast<const double*>(raw_or_null(partials)),
-                            partials.defined() ? partials.numel() : 0,
-                            static_cast<UpdateRecord*>(record_.raw()), continues});
+  launch(context_, OpKernel::clipped_update, kClippedUpdateOrigin,
+         ClippedUpdateParams{optimizer_.state(range), max_norm_, loss.raw(), nll.raw(),
+                             static_cast<const LearningRates*>(rates_.raw()),
+                             static_cast<const double*>(raw_or_null(partials)),
+                             partials.defined() ? partials.numel() : 0,
+                             static_cast<UpdateRecord*>(record_.raw()), continues});
+  optimizer_.mark_written();
+}
+
+void ClippedUpdate::finish() {
+  if (!optimizer_.needs_whole_matrices()) return;
+  const UpdateRange update(context_, "finish_update");
+  optimizer_.finish(static_cast<const UpdateRecord*>(record_.raw()), 0, 0);
   optimizer_.mark_written();
 }
 
 void ClippedUpdate::square(const Tensor& partials, const ElementRange& range) {
   const UpdateRange update(context_, "square_partials");
-  const AdamWState state = optimizer_.state(range);
+  const UpdateState state = optimizer_.state(range);
   launch(
       context_, OpKernel::square_partials, "square_partials",
       SquarePartialsParams{state.dtype, state.count, state.grad,

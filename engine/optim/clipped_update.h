@@ -1,8 +1,7 @@
-// Clipping, the skipping of non-finite steps, the learning rate and AdamW as one piece of device
-// work. The host needs no result of an update before it starts the next one.
+// Clipping, the skipping of non-finite steps, the learning rate and an optimizer as one piece of
+// device work. The host needs no result of an update before it starts the next one.
 #pragma once
 
-#include "engine/optim/adamw.h"
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 
@@ -11,7 +10,7 @@ namespace trafo {
 class ClippedUpdate {
  public:
   // max_norm: of the gradient; 0: no clipping. Context and optimizer must outlive this.
-  ClippedUpdate(Context& context, AdamW& optimizer, const Schedule& schedule, double max_norm);
+  ClippedUpdate(Context& context, Optimizer& optimizer, const Schedule& schedule, double max_norm);
 
   // Call before run(): the next update is at least `earliest` and at most `latest`, counted from 1.
   // They differ by the updates in flight, as some of those may be skipped.
@@ -25,12 +24,15 @@ class ClippedUpdate {
   // the norm is then theirs.
   void run(const Tensor& loss, const Tensor& nll, const Tensor& partials = {}) {
     run_part(loss, nll, partials, optimizer_.shard(), false);
+    finish();
   }
   // The update of these elements of the shard alone, which begin at a multiple of kSquaresElements.
   // `continues`: an earlier call has made other elements of the same update; no other kernel may
   // have run since.
   void run_part(const Tensor& loss, const Tensor& nll, const Tensor& partials,
                 const ElementRange& range, bool continues);
+  // Ends an update that was made by run_part(): Optimizer::finish().
+  void finish();
   // Writes the partial sums of squares of these elements of the optimizer's shard, which begin at a
   // multiple of kSquaresElements, to their place in `partials`: float64, one for every
   // kSquaresElements elements of the whole gradient.
@@ -43,7 +45,7 @@ class ClippedUpdate {
 
  private:
   Context& context_;
-  AdamW& optimizer_;
+  Optimizer& optimizer_;
   Schedule schedule_;
   double max_norm_;
   Tensor rates_, record_;

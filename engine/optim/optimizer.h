@@ -1,132 +1,148 @@
-// The optimizer's kernels over flat workspaces: global norm, AdamW (Loshchilov & Hutter, arXiv
-// 1711.05101) and the EMA of the parameters.
+// An optimizer over one flat workspace of parameters: one kernel launch an update, and more only
+// for optimizers that work on whole matrices. To add one, see docs/architecture.md.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/element_range.h"
+#include "engine/core/option_enums.generated.h"
+#include "engine/optim/update.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
 
-// out[0] (double) = sum of x[i]^2 in double over a fixed partition; NaN or Inf if any element is.
-struct SumOfSquaresParams {
-  DType dtype;
-  int64_t count;
-  const void* x;
-  double* out;
+// Parameters that are updated with factors of their own. Empty: every factor is 1.
+struct UpdateGroups {
+  std::vector<UpdateFactors> factors;  // at most 256
+  // For every kGroupElements elements of the workspace, an index of `factors`.
+  std::vector<uint8_t> group_of;
 };
 
-// out[i] (double) = sum of the squares of elements [kSquaresElements i, kSquaresElements (i + 1)):
-// the partial sums that sum_of_squares and clipped_adamw add up.
-inline constexpr int64_t kSquaresElements = 32768;
-struct SquarePartialsParams {
-  DType dtype;
-  int64_t count;
-  const void* x;
-  double* out;
+// The tensors that an optimizer reads and writes, and the steps after its rule.
+struct UpdateTarget {
+  // Both are contiguous, of one shape and dtype, float32 or float64, and must stay where they are.
+  Tensor parameters, gradients;
+  // Undefined, or bfloat16 copies of float32 parameters, which every update writes as well.
+  Tensor rounded = {};
+  UpdateGroups groups = {};
+  // The elements that updates change, all by default; it begins at a multiple of kSquaresElements.
+  // The states are of these alone.
+  std::optional<ElementRange> shard = {};
+  double ema_alpha = 0;  // weight of an update in the EMA of the parameters (ema_weight); 0: no EMA
 };
 
-// x[i] = 0 where param[i] is zero and prunable[i / kGroupElements] is not. x has the dtype of the
-// parameters or, with `codes`, one byte an element (8-bit moments).
-struct ZeroPrunedParams {
-  DType dtype;
-  int64_t count;
-  const void* param;
-  const uint8_t* prunable;  // in the memory of the device
-  void* x;
-  bool codes;
+// The entries of a state along the elements of the shard.
+enum class StateLayout {
+  elements,  // one for each element, of the parameters' dtype
+  codes,     // int32 [blocks, 64]: the 256 codes of a block (state_code.h), one byte an element
+  scales,    // float32 [blocks]: the scale of each block of codes
 };
 
-// The weight of the parameters of update `step` (1 for the first) in their EMA: ema += weight
-// (parameters - ema). As in Marian's --exponential-smoothing it is larger in the beginning, when an
-// average over 1 / alpha updates would mostly hold initial weights: max(alpha, 1 - (n + 1) / (n +
-// 10)), n updates after the one that the average begins with, here the first.
-constexpr double ema_weight(double alpha, int64_t step) {
-  const double early = 9.0 / static_cast<double>(step + 8);
-  return alpha > early ? alpha : early;
-}
-
-// Factors of a parameter group for the learning rate and the weight decay of an update.
-struct UpdateFactors {
-  double learning_rate = 1;
-  double weight_decay = 1;
-  bool operator==(const UpdateFactors&) const = default;
+struct StateTensor {
+  std::string name;  // in files
+  Tensor tensor;     // of the shard alone
+  StateLayout layout = StateLayout::elements;
 };
 
-// Elements that share a group index. Parameters start at multiples of it in a flat workspace.
-inline constexpr int64_t kGroupElements = 16;
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
-// The parameters, their optimizer states and the constants of every update.
-struct AdamWState {
-  DType dtype;
-  int64_t count;
-  // The number of the first element in a workspace of which these are a part: a multiple of
-  // state_code::kBlock. It decides how 8-bit states are rounded.
-  int64_t first;
-  double beta1, beta2, epsilon, weight_decay;
-  void* param;
-  const void* grad;
-  void* m;
-  void* v;
-  // Null, or bfloat16 copies of float32 parameters: each new parameter is also written here,
-  // rounded to nearest even, in the same pass.
-  void* param_bf16;
-  // Null: m and v are of dtype, [count]. Else dtype is float32, m and v are the codes of
-  // state_code.h, one byte an element of whole blocks, and these are their scales, one a block.
-  // Every update decodes the moments and codes the new ones; `step` is part of the random numbers
-  // of the rounding.
-  float* m_scale;
-  float* v_scale;
-  // Null, or the EMA of the parameters, of dtype, [count], with weight ema_weight(ema_alpha, step).
-  void* ema;
-  double ema_alpha;
-  // Null: every factor is 1. Else elements [16 i, 16 i + 16) have factors[group_of[i]]; both arrays
-  // are in the memory of the device.
-  const uint8_t* group_of;
-  const UpdateFactors* factors;
-  int32_t groups;  // factors in the array, at most 256
+  virtual OptimizerKind kind() const = 0;
+  // The states in the order of files. They are read and written in place; they start at zero.
+  const std::vector<StateTensor>& states() const { return states_; }
+  // Whether an update needs finish(), with the gradients of whole matrices.
+  virtual bool needs_whole_matrices() const { return false; }
+  // The second half of an update, after the kernel `update` or `clipped_update` has run over the
+  // whole shard. It reads and overwrites the gradients. With peers, the caller first collects the
+  // gradients of all shards. `record`: null, or the update's record in device memory, instead of
+  // `learning_rate` and `step`.
+  virtual void finish(const UpdateRecord* record, double learning_rate, int64_t step);
+
+  // One update with grad_scale * gradients (clipping and averaging). The gradients must be finite:
+  // the states would keep anything else for good.
+  void step(double learning_rate, double grad_scale = 1);
+
+  UpdateState state() const { return state(shard_); }  // for the kernels
+  // Of these elements of the shard, which begin at a multiple of kGroupElements, with codes at one
+  // of kSquaresElements.
+  UpdateState state(const ElementRange& range) const;
+  // The parameters have changed (Storage::version).
+  void mark_written() const;
+  int64_t steps() const { return steps_; }  // updates so far
+  void set_steps(int64_t steps);
+
+  DType dtype() const { return parameters_.dtype(); }
+  const Tensor& gradients() const { return gradients_; }
+  const ElementRange& shard() const { return shard_; }
+  // Bytes of the states, the EMA, the table of groups and the buffers of finish().
+  int64_t state_bytes() const;
+  // Like the parameters, of which a shard changes its own part; undefined without ema_alpha, and
+  // without meaning before an update.
+  const Tensor& ema() const { return ema_; }
+
+ protected:
+  // `origin` of errors; `context` must outlive this.
+  Optimizer(Context& context, const char* origin, const UpdateTarget& target, double weight_decay);
+
+  // Sets the rule of `state`, whose other fields are set. `skipped`: elements of the shard before
+  // it.
+  virtual void set_rule(UpdateState& state, size_t skipped) const = 0;
+  virtual int64_t buffer_bytes() const { return 0; }  // of finish()
+
+  // A state of one element for each of the shard, zeros. States are added in the order of files.
+  Tensor add_state(const std::string& name);
+  void add_state(const StateTensor& state) { states_.push_back(state); }
+
+  // The memory of a tensor, some bytes in; null if it is undefined.
+  static void* at(const Tensor& tensor, size_t bytes);
+
+  Context& context_;
+  const char* origin_;
+  Tensor parameters_, gradients_;
+  ElementRange shard_;
+
+ private:
+  void set_groups(const UpdateGroups& groups);
+
+  Tensor rounded_, ema_;
+  Tensor group_of_, factors_;  // undefined, or UpdateState::group_of and factors as int32 words
+  int32_t groups_ = 0;
+  double weight_decay_, ema_alpha_;
+  std::vector<StateTensor> states_;
+  int64_t steps_ = 0;
 };
 
-// g = grad_scale * grad; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-// p -= lr * (mhat / (sqrt(vhat) + epsilon) + weight_decay p), mhat = m / (1 - b1^step), vhat = v /
-// (1 - b2^step), lr and weight_decay times the factors of the element.
-struct AdamWParams {
-  AdamWState state;
-  double learning_rate;
-  double grad_scale;  // clipping and averaging
-  int64_t step;       // 1 for the first update
+// A matrix of a flat workspace: elements [begin, begin + rows columns), row by row.
+struct MatrixPart {
+  int64_t begin = 0, rows = 0, columns = 0;
+  ElementRange elements() const { return {begin, begin + rows * columns}; }
 };
 
-// The result of an update, and the count of updates, in device memory.
-struct UpdateRecord {
-  int64_t updates;  // applied so far
-  // Of the newest update, applied or not:
-  double loss, nll, norm, learning_rate;
-  int64_t applied;  // 0: loss or norm was not finite, nothing has changed
+// Constants of all optimizers. One that an optimizer does not read has no effect.
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;   // AdamW
+  OptimizerStates states = OptimizerStates::float32;  // AdamW
+  double momentum = 0;                                // SGD, Muon
+  bool nesterov = false;                              // SGD, Muon
+  double weight_decay = 0;
 };
 
-// Learning rates of updates first, first + 1, ..., in device memory.
-struct LearningRates {
-  static constexpr int64_t kCount = 1024;
-  int64_t first;
-  double rates[kCount];
-};
+// INVALID_ARGUMENT, naming the option, if the optimizer cannot work with them. make_optimizer()
+// checks them too.
+void validate(const OptimizerOptions& options);
 
-// A whole update without the host: norm of the gradient, clipping (Pascanu et al., arXiv
-// 1211.5063), AdamW as above with the step and the learning rate of update record->updates + 1. The
-// update is skipped if loss or norm is not finite. It may be made in several calls, each with its
-// own elements. Other kernels may not run between them.
-struct ClippedAdamWParams {
-  AdamWState state;
-  double max_norm;   // 0: no clipping
-  const void* loss;  // [1] of dtype, and the same for nll
-  const void* nll;
-  const LearningRates* rates;  // covers the update
-  // Null, or the partial sums of squares of a whole gradient, of which `state` has a part. The norm
-  // is then the root of their sum.
-  const double* partials;
-  int64_t partial_count;
-  UpdateRecord* record;
-  // The call continues the update of the call before, as that one has decided. With `partials`.
-  bool continues = false;
-};
+// `matrices`: weights of linear layers inside the model, which Muon orthogonalizes.
+std::unique_ptr<Optimizer> make_optimizer(Context& context, const UpdateTarget& target,
+                                          const OptimizerOptions& options,
+                                          std::span<const MatrixPart> matrices = {});
 
 }  // namespace trafo

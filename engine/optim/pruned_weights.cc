@@ -13,7 +13,7 @@ constexpr const char* kPrunedWeightsOrigin = "zero_pruned";
 
 }  // namespace
 
-PrunedWeights::PrunedWeights(Context& context, const AdamW& optimizer,
+PrunedWeights::PrunedWeights(Context& context, const Optimizer& optimizer,
                              const std::vector<ElementRange>& matrices)
     : context_(context), optimizer_(optimizer) {
   const ElementRange& shard = optimizer.shard();
@@ -33,7 +33,7 @@ PrunedWeights::PrunedWeights(Context& context, const AdamW& optimizer,
   prunable_ = context.from_values<int32_t>(words, {static_cast<int64_t>(words.size())});
 }
 
-void PrunedWeights::mask(const AdamWState& state, void* x, bool codes) const {
+void PrunedWeights::mask(const UpdateState& state, void* x, bool codes) const {
   launch(context_, OpKernel::zero_pruned, kPrunedWeightsOrigin,
          ZeroPrunedParams{state.dtype, state.count, state.param,
                           static_cast<const uint8_t*>(prunable_.raw()), x, codes});
@@ -51,11 +51,11 @@ void PrunedWeights::mask_gradient() const {
 
 void PrunedWeights::mask_states() const {
   const UpdateRange range(context_, kPrunedWeightsOrigin);
-  const AdamWState state = optimizer_.state();
-  const bool codes = state.m_scale != nullptr;
-  mask(state, state.m, codes);
-  mask(state, state.v, codes);
-  if (state.ema) mask(state, state.ema, false);
+  const UpdateState elements = optimizer_.state();
+  for (const StateTensor& state : optimizer_.states())
+    if (state.layout != StateLayout::scales)
+      mask(elements, state.tensor.raw(), state.layout == StateLayout::codes);
+  if (elements.post.ema) mask(elements, elements.post.ema, false);
 }
 
 }  // namespace trafo

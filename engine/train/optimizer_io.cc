@@ -1,7 +1,9 @@
 #include "engine/train/optimizer_io.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "engine/dist/lanes.h"
 #include "engine/optim/state_code.h"
@@ -11,12 +13,12 @@ namespace trafo {
 namespace {
 
 constexpr const char* kOptimizerIoOrigin = "optimizer file";
-const std::string kMoments[] = {"exp_avg.", "exp_avg_sq."};
 
 // A tensor of the optimizer, and its shape for all parameters.
-struct Moment {
+struct StateInFile {
   std::string name;
   Tensor part;
+  StateLayout layout;
   std::vector<int64_t> shape;
   int64_t block;  // elements of the parameters that an entry along the first dimension is for
 
@@ -26,43 +28,82 @@ struct Moment {
     return bytes;
   }
   size_t bytes() const { return static_cast<size_t>(shape[0]) * entry_bytes(); }
+  std::string prefix() const { return name + "."; }  // of the names of parameters
 };
 
-bool in_eight_bits(const AdamW& optimizer) {
-  return optimizer.options().states == OptimizerStates::eight_bit;
+bool is_coded(const Optimizer& optimizer) {
+  return !optimizer.states().empty() && optimizer.states()[0].layout != StateLayout::elements;
 }
 
 // In the order of the file.
-std::vector<Moment> moments_of(const ParameterStore& parameters, const AdamW& optimizer) {
+std::vector<StateInFile> states_of(const ParameterStore& parameters, const Optimizer& optimizer) {
   const int64_t elements = parameters.flat().numel();
-  if (!in_eight_bits(optimizer))
-    return {{kMoments[0], optimizer.first_moment(), {elements}, 1},
-            {kMoments[1], optimizer.second_moment(), {elements}, 1}};
-  using state_code::kBlock;
   const int64_t blocks = state_code::blocks(elements);
-  constexpr int64_t kWords = kBlock / static_cast<int64_t>(sizeof(int32_t));
-  return {{"exp_avg", optimizer.first_moment(), {blocks, kWords}, kBlock},
-          {"exp_avg_scale", optimizer.first_scale(), {blocks}, kBlock},
-          {"exp_avg_sq", optimizer.second_moment(), {blocks, kWords}, kBlock},
-          {"exp_avg_sq_scale", optimizer.second_scale(), {blocks}, kBlock}};
+  std::vector<StateInFile> states;
+  for (const StateTensor& state : optimizer.states()) {
+    StateInFile in_file{state.name, state.tensor, state.layout, {elements}, 1};
+    if (state.layout != StateLayout::elements) {
+      in_file.shape = {blocks};
+      for (int64_t d = 1; d < state.tensor.rank(); ++d)
+        in_file.shape.push_back(state.tensor.shape()[d]);
+      in_file.block = state_code::kBlock;
+    }
+    states.push_back(std::move(in_file));
+  }
+  return states;
+}
+
+// The names of the states that a file has, without those of parameters.
+std::set<std::string> names_in(const SafetensorsReader& reader) {
+  std::set<std::string> names;
+  for (const TensorInfo& info : reader.tensors())
+    names.insert(info.name.substr(0, info.name.find('.')));
+  return names;
+}
+
+std::string joined(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "no tensors" : text;
+}
+
+void require_same_optimizer(const SafetensorsReader& reader, const Optimizer& optimizer) {
+  std::set<std::string> mine;
+  for (const StateTensor& state : optimizer.states()) mine.insert(state.name);
+  const std::set<std::string> found = names_in(reader);
+  if (optimizer.kind() == OptimizerKind::adamw) {
+    const bool coded = reader.find("exp_avg") != nullptr;
+    require(!found.contains("exp_avg") || coded == is_coded(optimizer), ErrorCode::invalid_argument,
+            kOptimizerIoOrigin, reader.label(), " holds ", coded ? "8bit" : "fp32",
+            " optimizer states, the trainer keeps ", is_coded(optimizer) ? "8bit" : "fp32",
+            " ones: a run continues with those it has begun with");
+  }
+  // Another file with some of these names is a damaged one, which stage_workspaces() refuses.
+  const bool is_mine =
+      mine.empty() == found.empty() &&
+      (mine.empty() || std::any_of(mine.begin(), mine.end(),
+                                   [&](const std::string& name) { return found.contains(name); }));
+  require(is_mine, ErrorCode::invalid_argument, kOptimizerIoOrigin, reader.label(),
+          " has the optimizer states ", joined(found), ", ", enum_name(optimizer.kind()), " keeps ",
+          joined(mine), ": a run continues with the optimizer it has begun with");
 }
 
 // The bytes of the ranks' parts, and the end.
-std::vector<size_t> part_begins(const Moment& moment, const ParameterStore& parameters,
+std::vector<size_t> part_begins(const StateInFile& state, const ParameterStore& parameters,
                                 const TrainingGroup& group) {
   std::vector<size_t> begins;
   for (int rank = 0; rank <= group.size; ++rank) {
     const int64_t element = rank == group.size
                                 ? parameters.flat().numel()
                                 : shard_of(rank, group.size, parameters.flat().numel()).begin;
-    begins.push_back(static_cast<size_t>((element + moment.block - 1) / moment.block) *
-                     moment.entry_bytes());
+    begins.push_back(static_cast<size_t>((element + state.block - 1) / state.block) *
+                     state.entry_bytes());
   }
   return begins;
 }
 
-// The tensor of the file for a moment. Checks name, dtype and shape.
-const TensorInfo& matching(const SafetensorsReader& reader, const Moment& to) {
+// The tensor of the file for a state. Checks name, dtype and shape.
+const TensorInfo& matching(const SafetensorsReader& reader, const StateInFile& to) {
   const TensorInfo* info = reader.find(to.name);
   require(info != nullptr, ErrorCode::corrupt_file, kOptimizerIoOrigin, reader.label(),
           " lacks the tensor ", to.name);
@@ -74,10 +115,10 @@ const TensorInfo& matching(const SafetensorsReader& reader, const Moment& to) {
   return *info;
 }
 
-// A bad scale would silently corrupt all moments of its block.
-void check_scales(const SafetensorsReader& reader, const Moment& to,
+// A bad scale would silently corrupt all elements of its block.
+void check_scales(const SafetensorsReader& reader, const StateInFile& to,
                   std::span<const std::byte> bytes) {
-  if (to.part.dtype() != DType::f32) return;
+  if (to.layout != StateLayout::scales) return;
   std::vector<float> scales(bytes.size() / sizeof(float));
   if (!scales.empty()) std::memcpy(scales.data(), bytes.data(), bytes.size());
   for (const float scale : scales)
@@ -86,30 +127,30 @@ void check_scales(const SafetensorsReader& reader, const Moment& to,
             ", a scale is finite and not negative");
 }
 
-// Where the bytes of a moment go: to its tensor, or to the shards of all ranks.
-StagingTarget moment_target(const Moment& moment, const ParameterStore& parameters,
-                            const TrainingGroup& group) {
-  if (!group.has_peers()) return moment.part;
-  return {moment.part.dtype(), moment.bytes(),
-          [part = moment.part, begins = part_begins(moment, parameters, group),
+// The destination of the bytes of a state: its tensor, or the shards of all ranks.
+StagingTarget state_target(const StateInFile& state, const ParameterStore& parameters,
+                           const TrainingGroup& group) {
+  if (!group.has_peers()) return state.part;
+  return {state.part.dtype(), state.bytes(),
+          [part = state.part, begins = part_begins(state, parameters, group),
            peers = group.communicator](Context& context, std::span<const std::byte> bytes) {
             scatter_from_root(context, *peers, bytes, begins, part);
           }};
 }
 
-void stage_eight_bit(const SafetensorsReader& reader, const ParameterStore& parameters,
-                     const AdamW& optimizer, const TrainingGroup& group, StagedTensors& staged) {
-  const std::vector<Moment> moments = moments_of(parameters, optimizer);
-  for (const Moment& to : moments) {
+void stage_coded(const SafetensorsReader& reader, const ParameterStore& parameters,
+                 const Optimizer& optimizer, const TrainingGroup& group, StagedTensors& staged) {
+  const std::vector<StateInFile> states = states_of(parameters, optimizer);
+  for (const StateInFile& to : states) {
     const TensorInfo& info = matching(reader, to);
     std::vector<std::byte> bytes(to.bytes());
     reader.read(info, bytes);
     check_scales(reader, to, bytes);
-    staged.add(moment_target(to, parameters, group), std::move(bytes));
+    staged.add(state_target(to, parameters, group), std::move(bytes));
   }
   for (const TensorInfo& info : reader.tensors()) {
     bool known = false;
-    for (const Moment& to : moments) known = known || info.name == to.name;
+    for (const StateInFile& to : states) known = known || info.name == to.name;
     require(known, ErrorCode::corrupt_file, kOptimizerIoOrigin, reader.label(), " has the tensor ",
             info.name, ", which the optimizer does not know");
   }
@@ -117,61 +158,60 @@ void stage_eight_bit(const SafetensorsReader& reader, const ParameterStore& para
 
 }  // namespace
 
-std::vector<HostBuffer> gather_moments(Context& context, const ParameterStore& parameters,
-                                       const AdamW& optimizer, const TrainingGroup& group,
-                                       const HostAllocator& allocate) {
+std::vector<HostBuffer> gather_states(Context& context, const ParameterStore& parameters,
+                                      const Optimizer& optimizer, const TrainingGroup& group,
+                                      const HostAllocator& allocate) {
   std::vector<HostBuffer> gathered;
-  for (const Moment& moment : moments_of(parameters, optimizer)) {
-    HostBuffer whole = allocate(group.rank == 0 ? moment.bytes() : 0);
+  for (const StateInFile& state : states_of(parameters, optimizer)) {
+    HostBuffer whole = allocate(group.rank == 0 ? state.bytes() : 0);
     if (group.has_peers())
-      gather_to_root(context, *group.communicator, moment.part,
-                     part_begins(moment, parameters, group), whole.bytes());
+      gather_to_root(context, *group.communicator, state.part,
+                     part_begins(state, parameters, group), whole.bytes());
     else
-      context.to_host(moment.part.detach(), whole.data(), whole.size());
+      context.to_host(state.part.detach(), whole.data(), whole.size());
     gathered.push_back(std::move(whole));
   }
   return gathered;
 }
 
-std::vector<TensorEntry> moment_entries(const ParameterStore& parameters, const AdamW& optimizer,
-                                        std::span<const HostBuffer> gathered) {
+std::vector<TensorEntry> state_entries(const ParameterStore& parameters, const Optimizer& optimizer,
+                                       std::span<const HostBuffer> gathered) {
   std::vector<TensorEntry> entries;
-  const std::vector<Moment> moments = moments_of(parameters, optimizer);
-  for (size_t i = 0; i < moments.size(); ++i) {
-    const Moment& moment = moments[i];
-    if (in_eight_bits(optimizer)) {
-      entries.push_back({moment.name, moment.part.dtype(), moment.shape, gathered[i].bytes()});
+  const std::vector<StateInFile> states = states_of(parameters, optimizer);
+  for (size_t i = 0; i < states.size(); ++i) {
+    const StateInFile& state = states[i];
+    if (state.layout != StateLayout::elements) {
+      entries.push_back({state.name, state.part.dtype(), state.shape, gathered[i].bytes()});
       continue;
     }
     for (TensorEntry& entry :
-         workspace_entries(parameters, moment.part.dtype(), moment.name, gathered[i].bytes()))
+         workspace_entries(parameters, state.part.dtype(), state.prefix(), gathered[i].bytes()))
       entries.push_back(std::move(entry));
   }
   return entries;
 }
 
-void stage_moments(const ParameterStore& parameters, const SafetensorsReader& reader,
-                   const AdamW& optimizer, const TrainingGroup& group, StagedTensors& staged) {
-  const bool file_in_eight_bits = reader.find("exp_avg") != nullptr;
-  require(file_in_eight_bits == in_eight_bits(optimizer), ErrorCode::invalid_argument,
-          kOptimizerIoOrigin, reader.label(), " holds ", file_in_eight_bits ? "8bit" : "fp32",
-          " optimizer states, the trainer keeps ", enum_name(optimizer.options().states),
-          " ones: a run continues with those it has begun with");
-  if (file_in_eight_bits) {
-    stage_eight_bit(reader, parameters, optimizer, group, staged);
+void stage_states(const ParameterStore& parameters, const SafetensorsReader& reader,
+                  const Optimizer& optimizer, const TrainingGroup& group, StagedTensors& staged) {
+  require_same_optimizer(reader, optimizer);
+  if (is_coded(optimizer)) {
+    stage_coded(reader, parameters, optimizer, group, staged);
     return;
   }
   std::vector<StagingTarget> targets;
-  for (const Moment& moment : moments_of(parameters, optimizer))
-    targets.push_back(moment_target(moment, parameters, group));
-  stage_workspaces(parameters, reader, targets, kMoments, staged);
+  std::vector<std::string> prefixes;
+  for (const StateInFile& state : states_of(parameters, optimizer)) {
+    targets.push_back(state_target(state, parameters, group));
+    prefixes.push_back(state.prefix());
+  }
+  stage_workspaces(parameters, reader, targets, prefixes, staged);
 }
 
-void receive_moments(Context& context, const ParameterStore& parameters, const AdamW& optimizer,
-                     const TrainingGroup& group) {
-  for (const Moment& moment : moments_of(parameters, optimizer))
-    scatter_from_root(context, *group.communicator, {}, part_begins(moment, parameters, group),
-                      moment.part);
+void receive_states(Context& context, const ParameterStore& parameters, const Optimizer& optimizer,
+                    const TrainingGroup& group) {
+  for (const StateInFile& state : states_of(parameters, optimizer))
+    scatter_from_root(context, *group.communicator, {}, part_begins(state, parameters, group),
+                      state.part);
 }
 
 }  // namespace trafo

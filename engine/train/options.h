@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/optim/adamw.h"
+#include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "engine/runtime/context.h"
 #include "engine/train/period.h"
@@ -31,13 +31,23 @@ struct TrainOptions {
   // Share of the target probability that is spread over the other tokens.
   double label_smoothing = 0.1;
   double clip_norm = 1;  // Largest global norm of the mean gradient. 0: no clipping.
-  double weight_decay = 0;  // Decoupled weight decay.
+  // Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient.
+  double weight_decay = 0;
   // Whether weight_decay acts on norms and biases too, and not only on matrices.
   bool decay_norms_and_biases = true;
-  double beta1 = 0.9;  // Decay of AdamW's first moment.
-  double beta2 = 0.98;  // Decay of AdamW's second moment.
+  OptimizerKind optimizer = OptimizerKind::adamw;  // How the weights follow their gradients.
+  // Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state.
+  double momentum = 0.95;
+  // Whether the momentum of SGD and Muon is Nesterov's: the update is along the momentum that
+  // follows.
+  bool nesterov = true;
+  // Decay of the first moment of AdamW, also of the weights that follow it under Muon.
+  double beta1 = 0.9;
+  // Decay of the second moment of AdamW, also of the weights that follow it under Muon.
+  double beta2 = 0.98;
   double epsilon = 1e-9;  // AdamW's epsilon.
-  // Storage type of the optimizer's two moments of every parameter. float64 models have float32.
+  // Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another
+  // optimizer. float64 models have float32.
   OptimizerStates optimizer_states = OptimizerStates::float32;
   // Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of
   // mantissa, sums in float32. Weights, activations and files stay float32. UNSUPPORTED on the
@@ -181,6 +191,7 @@ void validate(const TrainOptions& options);
 
 // The learning-rate schedule of a model of this width.
 ScheduleOptions schedule_options(const TrainOptions& options, int64_t width);
+OptimizerOptions optimizer_options(const TrainOptions& options);
 
 // The values a run keeps from its first update to its last, as a JSON object.
 std::string fixed_options_json(const TrainOptions& options);

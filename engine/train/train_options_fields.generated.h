@@ -19,6 +19,9 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "clip_norm", .fixed = true, .phase = true, .low = 0, .high = kNoLimit, .high_inside = false, .zero = "no clipping"}, o.clip_norm);
   visit(OptionField{.name = "weight_decay", .fixed = true, .phase = true, .low = 0, .high = 1000000, .high_inside = false}, o.weight_decay);
   visit(OptionField{.name = "decay_norms_and_biases", .fixed = true, .later = true}, o.decay_norms_and_biases);
+  visit(OptionField{.name = "optimizer", .fixed = true, .later = true}, o.optimizer);
+  visit(OptionField{.name = "momentum", .fixed = true, .later = true, .low = 0, .high = 1, .high_inside = false}, o.momentum);
+  visit(OptionField{.name = "nesterov", .fixed = true, .later = true}, o.nesterov);
   visit(OptionField{.name = "beta1", .fixed = true, .phase = true, .low = 0, .high = 1, .high_inside = false}, o.beta1);
   visit(OptionField{.name = "beta2", .fixed = true, .phase = true, .low = 0, .high = 1, .high_inside = false}, o.beta2);
   visit(OptionField{.name = "epsilon", .fixed = true, .phase = true, .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.epsilon);

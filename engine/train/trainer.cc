@@ -43,7 +43,8 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
     const ParameterGroup& group = parameters.group(id);
     if (!group.trainable) continue;
     const bool decays = options.decay_norms_and_biases || group.name != kNormsAndBiases;
-    UpdateFactors factors{group.lr_factor, decays ? group.weight_decay : 0};
+    UpdateFactors factors{group.lr_factor, decays ? group.weight_decay : 0,
+                          options.optimizer == OptimizerKind::muon && parameters.prunable(id)};
     if (options.weight_decay == 0) factors.weight_decay = 1;  // no factor matters: all are alike
     const auto known = std::find(groups.factors.begin(), groups.factors.end(), factors);
     const auto index = static_cast<size_t>(known - groups.factors.begin());
@@ -55,6 +56,18 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
     std::fill(first, first + cells, static_cast<uint8_t>(index));
   }
   return groups;
+}
+
+// The matrices that Muon orthogonalizes.
+std::vector<MatrixPart> whole_matrices(const ParameterStore& parameters) {
+  std::vector<MatrixPart> matrices;
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    if (!parameters.prunable(id) || !parameters.trainable(id)) continue;
+    const Shape& shape = parameters.shape(id);
+    matrices.push_back({parameters.offset(id), shape[0], shape[1]});
+  }
+  return matrices;
 }
 
 // Refuses what cannot be trained, before anything is allocated, and rounds the parameters' values
@@ -102,14 +115,15 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       options_(prepared(context, model.parameters(), options)),
       group_(group),
       objective_(options.label_smoothing, {options.teacher_weight, options.teacher_temperature}),
-      optimizer_(context, model.parameters().master(), model.parameters().flat_grad(),
-                 {options.beta1, options.beta2, options.epsilon, options.weight_decay,
-                  options.optimizer_states, options.ema_alpha},
-                 model.parameters().dtype() == DType::bf16 ? model.parameters().flat() : Tensor{},
-                 update_groups(model.parameters(), options),
-                 shard_of(group.rank, group.size, model.parameters().flat().numel())),
+      optimizer_(make_optimizer(
+          context,
+          {model.parameters().master(), model.parameters().flat_grad(),
+           model.parameters().dtype() == DType::bf16 ? model.parameters().flat() : Tensor{},
+           update_groups(model.parameters(), options),
+           shard_of(group.rank, group.size, model.parameters().flat().numel()), options.ema_alpha},
+          optimizer_options(options), whole_matrices(model.parameters()))),
       schedule_(schedule_options(options, model.config().width)),
-      update_(context, optimizer_, schedule_, options.clip_norm),
+      update_(context, *optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()),
       stream_(context.backend().stream_device()) {
   if (group.communicator != nullptr) group.communicator->attach(context.backend());
@@ -286,7 +300,7 @@ StepResult Trainer::await() {
     state_.far_off_in_a_row = result.nll > far_off_loss() ? state_.far_off_in_a_row + 1 : 0;
   }
   result.update = state_.update;
-  optimizer_.set_steps(state_.update);
+  optimizer_->set_steps(state_.update);
   require(state_.skipped_in_a_row < options_.max_non_finite_steps, ErrorCode::non_finite,
           kTrainerOrigin, "training has diverged: after update ", state_.update,
           " the loss or the gradient was not finite ", state_.skipped_in_a_row,
@@ -324,15 +338,15 @@ void Trainer::require_idle() const {
 }
 
 const Tensor& Trainer::ema_weights() const {
-  return has_ema() && state_.update > 0 ? optimizer_.ema() : model_.parameters().master();
+  return has_ema() && state_.update > 0 ? optimizer_->ema() : model_.parameters().master();
 }
 
 // Copies only, so that the weights come back with the same bits.
 void Trainer::swap_weights_and_ema() {
   Backend& backend = context_.backend();
   auto* weights = static_cast<std::byte*>(model_.parameters().master().raw());
-  auto* ema = static_cast<std::byte*>(optimizer_.ema().raw());
-  const size_t bytes = optimizer_.ema().bytes();
+  auto* ema = static_cast<std::byte*>(optimizer_->ema().raw());
+  const size_t bytes = optimizer_->ema().bytes();
   for (size_t at = 0; at < bytes; at += swap_buffer_.bytes()) {
     const size_t piece = std::min(swap_buffer_.bytes(), bytes - at);
     backend.copy(swap_buffer_.raw(), weights + at, piece);
@@ -349,7 +363,7 @@ EmaWeights::EmaWeights(Trainer& trainer)
   const ParameterStore& parameters = trainer.model_.parameters();
   // With master weights, the model's values are their rounding and can be restored from them.
   if (parameters.has_master()) {
-    trainer.model_.parameters().follow(trainer.context_, trainer.optimizer_.ema());
+    trainer.model_.parameters().follow(trainer.context_, trainer.optimizer_->ema());
   } else {
     trainer.swap_weights_and_ema();
   }
@@ -372,13 +386,13 @@ TensorFile Trainer::copy_optimizer(const HostAllocator& allocate) const {
   const ParameterStore& parameters = model_.parameters();
   TensorFile file;
   if (group_.has_peers()) {
-    require(!gathered_.empty(), ErrorCode::internal, kTrainerOrigin,
+    require(gathered_.has_value(), ErrorCode::internal, kTrainerOrigin,
             "the optimizer states of other ranks were not gathered");
-    file.entries = moment_entries(parameters, optimizer_, gathered_);
+    file.entries = state_entries(parameters, *optimizer_, *gathered_);
     return file;
   }
-  file.storage = gather_moments(context_, parameters, optimizer_, group_, allocate);
-  file.entries = moment_entries(parameters, optimizer_, file.storage);
+  file.storage = gather_states(context_, parameters, *optimizer_, group_, allocate);
+  file.entries = state_entries(parameters, *optimizer_, file.storage);
   return file;
 }
 
@@ -391,11 +405,11 @@ void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& st
 
 void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const {
   require_idle();
-  stage_moments(model_.parameters(), optimizer, optimizer_, group_, staged);
+  stage_states(model_.parameters(), optimizer, *optimizer_, group_, staged);
 }
 
 void Trainer::resume_from(const TrainerState& state) {
-  optimizer_.set_steps(state.update);
+  optimizer_->set_steps(state.update);
   update_.set_updates(state.update);
   state_ = state;
 }

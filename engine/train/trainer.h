@@ -16,6 +16,7 @@
 #include "engine/models/model_io.h"
 #include "engine/models/objective.h"
 #include "engine/optim/clipped_update.h"
+#include "engine/optim/optimizer.h"
 #include "engine/optim/pruned_weights.h"
 #include "engine/train/lane_sums.h"
 #include "engine/train/micro_batch.h"
@@ -53,7 +54,7 @@ class Trainer {
           const TrainingGroup& group = {});
   ~Trainer();
 
-  // Forward and backward of each micro-batch, then one clipped AdamW update with the gradient of
+  // Forward and backward of each micro-batch, then one clipped update with the gradient of
   // the mean loss over all their labels. Errors: INVALID_ARGUMENT without a batch or without a
   // label of positive weight; NON_FINITE after max_non_finite_steps updates in a row that were
   // skipped or had a loss of a diverged model; exceptions of the model. Errors other
@@ -102,7 +103,7 @@ class Trainer {
   double learning_rate(int64_t update) const { return schedule_(update); }  // update 1, 2, ...
 
   int64_t optimizer_bytes() const {
-    return optimizer_.state_bytes() + (pruned_weights_ ? pruned_weights_->bytes() : 0);
+    return optimizer_->state_bytes() + (pruned_weights_ ? pruned_weights_->bytes() : 0);
   }
   int64_t fp8_bytes() const;  // of the copies of the weights; 0 without fp8
   const TrainingGroup& group() const { return group_; }
@@ -119,23 +120,24 @@ class Trainer {
   // Collective, and nothing with one rank. Collects the optimizer states on rank 0, where
   // copy_optimizer() needs them, and drops them.
   void gather_optimizer();
-  void drop_gathered() { gathered_.clear(); }
+  void drop_gathered() { gathered_.reset(); }
   // Collective, after a restore on rank 0 whose commit the other ranks follow with this call: they
   // get the optimizer states, and all ranks the weights and the EMA of rank 0.
   void follow_root();
 
-  bool has_ema() const { return optimizer_.ema().defined(); }
+  bool has_ema() const { return optimizer_->ema().defined(); }
   // The weights to use: the EMA, or the model's own weights if there is no EMA or no update yet.
   // Same layout as ParameterStore::master().
   const Tensor& ema_weights() const;
   // The EMA tensor itself, which restoring a run fills.
-  const Tensor& ema() const { return optimizer_.ema(); }
+  const Tensor& ema() const { return optimizer_->ema(); }
 
   // The contents of optimizer.safetensors, see optimizer_io.h. With several ranks they point to
   // what gather_optimizer() has collected.
   TensorFile copy_optimizer(const HostAllocator& allocate = plain_host_buffer) const;
   void write_optimizer(ByteSink& sink) const { copy_optimizer().write(sink); }
-  // CORRUPT_FILE, or INVALID_ARGUMENT if the file's moments have another OptimizerStates. Changes
+  // CORRUPT_FILE, or INVALID_ARGUMENT if the file has states of another optimizer or another
+  // OptimizerStates. Changes
   // nothing if it throws.
   void restore(const SafetensorsReader& optimizer, const TrainerState& state);
   // A staged restore, together with the tensors of other files: stage_optimizer() may throw and
@@ -173,7 +175,7 @@ class Trainer {
   TrainOptions options_;
   TrainingGroup group_;
   LabelSmoothedCrossEntropy objective_;
-  AdamW optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Fp8Weights> fp8_weights_;      // with TrainOptions::fp8
   std::optional<PrunedWeights> pruned_weights_;  // of a run that prunes or keeps zeros
   Schedule schedule_;
@@ -203,7 +205,7 @@ class Trainer {
   std::byte* votes_ = nullptr;  // LaneSums::votes() for each record
   std::vector<std::byte> host_votes_;
   std::optional<Error> failure_;  // of this rank, until all ranks know of it
-  std::vector<HostBuffer> gathered_;
+  std::optional<std::vector<HostBuffer>> gathered_;
 };
 
 // During its lifetime the model computes with Trainer::ema_weights(). No update may be in flight or

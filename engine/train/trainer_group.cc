@@ -60,7 +60,7 @@ LaneSums::Added Trainer::squares_of_parts() {
 void Trainer::update_shard() {
   ParameterStore& parameters = model_.parameters();
   Communicator& group = *group_.communicator;
-  if (pruned_weights_) update_.square(partials_, optimizer_.shard());
+  if (pruned_weights_) update_.square(partials_, optimizer_->shard());
   std::vector<size_t> partial_begins;
   for (const size_t begin : shard_bytes(parameters.flat_grad()))
     partial_begins.push_back(
@@ -69,7 +69,15 @@ void Trainer::update_shard() {
   group.all_gather(partials_.raw(), partial_begins);
   const Tensor& whole = may_leave_masters() ? parameters.flat() : parameters.master();
   const int parts = group_.shard_parts(whole.bytes() / static_cast<size_t>(group_.size));
-  if (parts == 1) {
+  if (optimizer_->needs_whole_matrices()) {
+    // A matrix may be in several shards.
+    update_.run_part(sums_.loss, sums_.nll, partials_, optimizer_->shard(), false);
+    const Tensor& directions = parameters.flat_grad();
+    group.all_gather(directions.raw(), shard_bytes(directions));
+    directions.mark_written();
+    update_.finish();
+    group.all_gather(whole.raw(), shard_bytes(whole));
+  } else if (parts == 1) {
     update_.run(sums_.loss, sums_.nll, partials_);
     group.all_gather(whole.raw(), shard_bytes(whole));
   } else {
@@ -86,7 +94,7 @@ void Trainer::update_in_parts(const Tensor& whole, int parts) {
   const size_t element = dtype_size(whole.dtype());
   for (int part = 0; part < parts; ++part) {
     update_.run_part(sums_.loss, sums_.nll, partials_,
-                     part_of_shard(optimizer_.shard(), part, parts), part > 0);
+                     part_of_shard(optimizer_->shard(), part, parts), part > 0);
     group.set_mark(part);
     std::vector<Communicator::ByteRange> ranges;
     for (int rank = 0; rank < group_.size; ++rank) {
@@ -123,7 +131,7 @@ void Trainer::fail_together(uint64_t passes_before) {
   if (stream_) context_.backend().synchronize();
   in_flight_.clear();
   state_.forward_passes = passes_before;
-  optimizer_.set_steps(state_.update);
+  optimizer_->set_steps(state_.update);
   const std::optional<Error> mine = std::exchange(failure_, std::nullopt);
   agree(*group_.communicator, mine);
   fail(ErrorCode::internal, kTrainerGroupOrigin, "a rank has failed and does not say why");
@@ -141,7 +149,7 @@ void Trainer::replace_incomplete_masters() noexcept {
   if (masters_complete_) return;
   const ParameterStore& parameters = model_.parameters();
   const Tensor& masters = parameters.master();
-  const ElementRange& own = optimizer_.shard();
+  const ElementRange& own = optimizer_->shard();
   try {
     for (const ElementRange& range :
          {ElementRange{0, own.begin}, ElementRange{own.end, masters.numel()}}) {
@@ -160,28 +168,28 @@ void Trainer::complete_weights() {
   require_idle();
   complete_masters();
   if (!group_.has_peers() || !has_ema()) return;
-  group_.communicator->all_gather(optimizer_.ema().raw(), shard_bytes(optimizer_.ema()));
-  optimizer_.ema().mark_written();
+  group_.communicator->all_gather(optimizer_->ema().raw(), shard_bytes(optimizer_->ema()));
+  optimizer_->ema().mark_written();
 }
 
 void Trainer::gather_optimizer() {
   require_idle();
   if (!group_.has_peers()) return;
-  gathered_ = gather_moments(context_, model_.parameters(), optimizer_, group_);
+  gathered_ = gather_states(context_, model_.parameters(), *optimizer_, group_);
   group_.communicator->check();
 }
 
 void Trainer::follow_root() {
   ParameterStore& parameters = model_.parameters();
   Communicator& group = *group_.communicator;
-  if (group_.rank != 0) receive_moments(context_, parameters, optimizer_, group_);
+  if (group_.rank != 0) receive_states(context_, parameters, *optimizer_, group_);
   const auto follow = [&](const Tensor& tensor) {
     group.broadcast(tensor.raw(), tensor.bytes(), 0);
     tensor.mark_written();
   };
   follow(parameters.master());
   masters_complete_ = true;
-  if (has_ema()) follow(optimizer_.ema());
+  if (has_ema()) follow(optimizer_->ema());
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (!parameters.trainable(id)) follow(parameters.value(id));

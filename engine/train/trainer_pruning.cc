@@ -49,10 +49,10 @@ void Trainer::prepare_pruning() {
     const int64_t begin = parameters.offset(id);
     matrices.push_back({begin, begin + element_count(parameters.shape(id))});
   }
-  require_argument(!matrices.empty(), kTrainerPruningOrigin,
-                   options_.keep_zeros ? "keep_zeros" : "prune_sparsity",
-                   ": every linear layer is frozen, there is no weight to prune");
-  pruned_weights_.emplace(context_, optimizer_, matrices);
+  require(!matrices.empty(), ErrorCode::invalid_argument, kTrainerPruningOrigin,
+          options_.keep_zeros ? "keep_zeros" : "prune_sparsity",
+          ": every linear layer is frozen, there is no weight to prune");
+  pruned_weights_.emplace(context_, *optimizer_, matrices);
 }
 
 // The number of the update that comes next, which depends on whether those in flight are skipped:

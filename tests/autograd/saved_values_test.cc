@@ -97,7 +97,7 @@ TEST_F(SavedValues, WhatBackwardDoesNotReadMayChange) {
 
 TEST_F(SavedValues, AnOptimizerStepCounts) {
   const Tensor w = leaf({1, 2}, {2}), x = leaf({3, 4}, {2});
-  AdamW optimizer(c(), w.detach(), c().zeros({2}, DType::f64), {});
+  AdamW optimizer(c(), {w.detach(), c().zeros({2}, DType::f64)});
   const Tensor loss = ops::sum(c(), ops::multiply(c(), x, w));
   optimizer.step(0.1);
   expect_refused(loss, "multiply", "b");

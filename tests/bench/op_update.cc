@@ -3,6 +3,7 @@
 // many times as fast 8 bits are.
 #include <cmath>
 
+#include "engine/optim/adamw.h"
 #include "engine/optim/clipped_update.h"
 #include "tests/bench/op_sections.h"
 
@@ -35,7 +36,7 @@ void check_change(Context& context, OptimizerStates states, ErrorMeter& error) {
   const RandomTensor p = random_tensor(context, {kCount}, DType::f32);
   const RandomTensor g = random_tensor(context, {kCount}, DType::f32);
   const AdamWOptions options = options_of(states);
-  AdamW optimizer(context, p.tensor, g.tensor, options);
+  AdamW optimizer(context, {p.tensor, g.tensor}, options);
   for (int i = 0; i < kUpdates; ++i) optimizer.step(kRate);
   const std::vector<double> values = read_values(context, p.tensor, 0, kCount);
   for (int64_t i = 0; i < kCount; ++i) {
@@ -62,7 +63,7 @@ void update_case(OpBench& bench, DType dtype, bool clipped) {
     ClippedUpdate update;
     Updater(Context& where, const Tensor& p, const Tensor& g, const Tensor& copy,
             OptimizerStates states)
-        : optimizer(where, p, g, options_of(states), copy),
+        : optimizer(where, {p, g, copy}, options_of(states)),
           update(where, optimizer, constant_rate(), 1) {
       update.prepare(1, 1);
     }

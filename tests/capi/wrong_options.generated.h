@@ -61,6 +61,10 @@
   wrong("weight_decay", weight_decay, -1) \
   wrong("weight_decay", weight_decay, NAN) \
   wrong("decay_norms_and_biases", decay_norms_and_biases, 2) \
+  wrong("optimizer", optimizer, 99) \
+  wrong("momentum", momentum, -1) \
+  wrong("momentum", momentum, NAN) \
+  wrong("nesterov", nesterov, 2) \
   wrong("beta1", beta1, -1) \
   wrong("beta1", beta1, NAN) \
   wrong("beta2", beta2, -1) \

@@ -19,6 +19,7 @@ struct RanksForm {
   double layer_drop = 0;
   double prune_sparsity = 0;
   CommunicationDType communication = CommunicationDType::float32;
+  OptimizerKind optimizer = OptimizerKind::adamw;
 };
 
 class RanksTest : public ::testing::TestWithParam<RanksForm> {
@@ -27,6 +28,7 @@ class RanksTest : public ::testing::TestWithParam<RanksForm> {
     options_.lanes = GetParam().lanes;
     options_.gradient_accumulation = GetParam().delay;
     options_.optimizer_states = GetParam().states;
+    options_.optimizer = GetParam().optimizer;
     options_.ema_alpha = GetParam().smoothing;
     options_.weight_decay = GetParam().weight_decay;
     options_.layer_drop = GetParam().layer_drop;
@@ -76,7 +78,11 @@ INSTANTIATE_TEST_SUITE_P(
         RanksForm{"Communication", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0,
                   0.1, 0, 0, CommunicationDType::bfloat16},
         RanksForm{"CommunicationOfFiveLanes", Architecture::decoder_lm, 5, 2,
-                  OptimizerStates::eight_bit, 0.05, 0, 0.3, 0, CommunicationDType::bfloat16}),
+                  OptimizerStates::eight_bit, 0.05, 0, 0.3, 0, CommunicationDType::bfloat16},
+        RanksForm{"Sgd", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0.05, 0.1,
+                  0, 0.8, CommunicationDType::float32, OptimizerKind::sgd},
+        RanksForm{"Muon", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0.05, 0.1,
+                  0, 0, CommunicationDType::float32, OptimizerKind::muon}),
     [](const auto& instance) { return instance.param.name; });
 
 TEST_P(RanksTest, CheckpointsAreTheSameFilesOnAnyNumberOfRanks) {

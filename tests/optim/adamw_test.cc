@@ -55,7 +55,7 @@ TEST(AdamW, FollowsTheFormulasInDouble) {
     const std::vector<float> start = random_values(0, -1, 1);
     const Tensor parameters = context->from_values<float>(start, {kParameters});
     const Tensor gradients = context->zeros({kParameters}, DType::f32);
-    AdamW optimizer(*context, parameters, gradients, options);
+    AdamW optimizer(*context, {parameters, gradients}, options);
     Reference reference(start);
     for (uint64_t step = 1; step <= 5; ++step) {
       const std::vector<float> grad = random_values(step, 0.01, 2);
@@ -78,10 +78,10 @@ TEST(AdamW, ContinuesWithTheSameBits) {
   const Tensor whole = context->from_values<float>(start, {kParameters});
   const Tensor cut = context->from_values<float>(start, {kParameters});
   const Tensor gradients = context->from_values<float>(grad, {kParameters});
-  AdamW uncut(*context, whole, gradients), before(*context, cut, gradients);
+  AdamW uncut(*context, {whole, gradients}), before(*context, {cut, gradients});
   for (int i = 0; i < 4; ++i) uncut.step(0.1);
   for (int i = 0; i < 2; ++i) before.step(0.1);
-  AdamW after(*context, cut, gradients);
+  AdamW after(*context, {cut, gradients});
   std::copy_n(before.first_moment().data<float>(), kParameters, after.first_moment().data<float>());
   std::copy_n(before.second_moment().data<float>(), kParameters,
               after.second_moment().data<float>());
@@ -93,19 +93,19 @@ TEST(AdamW, ContinuesWithTheSameBits) {
 TEST(AdamW, RefusesWhatCannotBe) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const Tensor p = context->zeros({4}, DType::f32), g = context->zeros({4}, DType::f32);
-  EXPECT_THROW(AdamW(*context, p, context->zeros({3}, DType::f32)), Error);
-  EXPECT_THROW(AdamW(*context, p, context->zeros({4}, DType::f64)), Error);
+  EXPECT_THROW(AdamW(*context, {p, context->zeros({3}, DType::f32)}), Error);
+  EXPECT_THROW(AdamW(*context, {p, context->zeros({4}, DType::f64)}), Error);
   const auto refused = [&](const Tensor& parameters, const Tensor& gradients) {
-    return error_of([&] { AdamW(*context, parameters, gradients); });
+    return error_of([&] { AdamW(*context, {parameters, gradients}); });
   };
   EXPECT_TRUE(mentions(refused({}, g), "parameters is undefined"));
   EXPECT_TRUE(mentions(refused(p, {}), "gradients is undefined"));
   EXPECT_TRUE(mentions(refused(context->zeros({4}, DType::i32), g), "parameters must be float32"));
-  EXPECT_THROW(AdamW(*context, p, g, {.beta1 = 1}), Error);
-  EXPECT_THROW(AdamW(*context, p, g, {.beta2 = -0.1}), Error);
-  EXPECT_THROW(AdamW(*context, p, g, {.epsilon = 0}), Error);
-  EXPECT_THROW(AdamW(*context, p, g, {.weight_decay = -1}), Error);
-  AdamW optimizer(*context, p, g);
+  EXPECT_THROW(AdamW(*context, {p, g}, {.beta1 = 1}), Error);
+  EXPECT_THROW(AdamW(*context, {p, g}, {.beta2 = -0.1}), Error);
+  EXPECT_THROW(AdamW(*context, {p, g}, {.epsilon = 0}), Error);
+  EXPECT_THROW(AdamW(*context, {p, g}, {.weight_decay = -1}), Error);
+  AdamW optimizer(*context, {p, g});
   EXPECT_THROW(optimizer.step(std::nan("")), Error);
   EXPECT_THROW(optimizer.step(0.1, std::numeric_limits<double>::infinity()), Error);
   EXPECT_EQ(optimizer.steps(), 0);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/op_kernel.h"
+#include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
 
@@ -50,7 +51,7 @@ class ClippedUpdateTest : public ::testing::Test {
         : context(where),
           parameters(where.from_values<T>(numbers<T>(count, 1, 1), {count})),
           gradients(where.zeros({count}, dtype_of<T>)),
-          optimizer(where, parameters, gradients, options) {}
+          optimizer(where, {parameters, gradients}, options) {}
 
     void set_gradients(const std::vector<T>& values) {
       context.backend().copy_from_host(gradients.raw(), values.data(), values.size() * sizeof(T));

@@ -130,15 +130,15 @@ TEST_F(MixedPrecision, AdamWWritesTheRoundedCopy) {
   const Tensor q = context_->from_values<float>(start, {kCount});
   const Tensor g = context_->from_values<float>(gradient, {kCount});
   const Tensor copy = context_->zeros({kCount}, DType::bf16);
-  AdamW mixed(*context_, p, g, {}, copy), plain(*context_, q, g);
+  AdamW mixed(*context_, {p, g, copy}), plain(*context_, {q, g});
   for (int i = 0; i < 2; ++i) {
     mixed.step(1e-2);
     plain.step(1e-2);
   }
   EXPECT_EQ(floats(p), floats(q));
   EXPECT_EQ(floats(copy), rounded(floats(p)));
-  EXPECT_THROW(AdamW(*context_, p, g, {}, context_->zeros({kCount}, DType::f32)), Error);
-  EXPECT_THROW(AdamW(*context_, p, g, {}, context_->zeros({3}, DType::bf16)), Error);
+  EXPECT_THROW(AdamW(*context_, {p, g, context_->zeros({kCount}, DType::f32)}), Error);
+  EXPECT_THROW(AdamW(*context_, {p, g, context_->zeros({3}, DType::bf16)}), Error);
 }
 
 TEST_F(MixedPrecision, TheLossCanBeScaled) {

@@ -33,9 +33,8 @@ class CudaOptimizer : public CudaTest {
           parameters(part(where, numbers(count, 1, 1), shift)),
           gradients(part(where, numbers(count, 0, 1), shift)),
           rounded(with_copy ? where.zeros({count}, DType::bf16) : Tensor{}),
-          optimizer(where, parameters, gradients,
-                    {.beta2 = 0.99, .weight_decay = 0.01, .states = states, .ema_alpha = 0.2},
-                    rounded) {}
+          optimizer(where, {parameters, gradients, rounded, {}, {}, 0.2},
+                    {.beta2 = 0.99, .weight_decay = 0.01, .states = states}) {}
 
     static Tensor part(Context& where, std::vector<float> values, int64_t shift) {
       values.insert(values.begin(), static_cast<size_t>(shift), 0.0f);

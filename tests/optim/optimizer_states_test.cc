@@ -8,6 +8,7 @@
 
 #include "engine/core/philox.h"
 #include "engine/ops/op_kernel.h"
+#include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
 #include "engine/optim/state_code.h"
@@ -120,7 +121,7 @@ struct Weights {
       : context(where),
         parameters(where.from_values<float>(normal_numbers(count, 1, 1), {count})),
         gradients(where.zeros({count}, DType::f32)),
-        optimizer(where, parameters, gradients, (options.states = states, options)) {}
+        optimizer(where, {parameters, gradients}, (options.states = states, options)) {}
 
   void set_gradients(const std::vector<float>& values) const {
     std::copy(values.begin(), values.end(), gradients.data<float>());
@@ -352,7 +353,7 @@ TEST(OptimizerStates, TheRoundedCopyIsWrittenAsWell) {
   const Tensor p = context->from_values<float>(normal_numbers(kCount, 1, 1), {kCount});
   const Tensor g = context->from_values<float>(normal_numbers(kCount, 1, 2), {kCount});
   const Tensor copy = context->zeros({kCount}, DType::bf16);
-  AdamW optimizer(*context, p, g, {.states = OptimizerStates::eight_bit}, copy);
+  AdamW optimizer(*context, {p, g, copy}, {.states = OptimizerStates::eight_bit});
   optimizer.step(0.01);
   for (int64_t i = 0; i < kCount; ++i)
     ASSERT_EQ(copy.data<BFloat16>()[i].bits, BFloat16::from_float(p.data<float>()[i]).bits);
@@ -361,9 +362,13 @@ TEST(OptimizerStates, TheRoundedCopyIsWrittenAsWell) {
 TEST(OptimizerStates, RefuseWhatCannotBe) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const Tensor p = context->zeros({4}, DType::f64), g = context->zeros({4}, DType::f64);
-  EXPECT_EQ(code_of([&] { AdamW(*context, p, g, {.states = OptimizerStates::eight_bit}); }),
+  EXPECT_EQ(code_of([&] {
+              AdamW(*context, {p, g}, {.states = OptimizerStates::eight_bit});
+            }),
             ErrorCode::unsupported);
-  EXPECT_EQ(code_of([&] { AdamW(*context, p, g, {.states = static_cast<OptimizerStates>(2)}); }),
+  EXPECT_EQ(code_of([&] {
+              AdamW(*context, {p, g}, {.states = static_cast<OptimizerStates>(2)});
+            }),
             ErrorCode::invalid_argument);
   EXPECT_STREQ(enum_name(OptimizerStates::float32), "fp32");
   EXPECT_STREQ(enum_name(OptimizerStates::eight_bit), "8bit");

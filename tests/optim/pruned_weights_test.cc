@@ -1,5 +1,6 @@
 // Pruned weights stay zero in AdamW, and everything else is updated as without pruning.
 #include "engine/optim/pruned_weights.h"
+#include "engine/optim/adamw.h"
 
 #include <cmath>
 #include <cstring>
@@ -44,8 +45,8 @@ void expect_only_pruned_weights_masked(OptimizerStates states, const ElementRang
   const auto context = make_context({DeviceKind::cpu, 0}, 2);
   const Tensor parameters = context->from_values<T>(with_zeros<T>(), {kPrunedTestElements});
   const Tensor gradients = context->from_values<T>(pruned_test_values<T>(2), {kPrunedTestElements});
-  const AdamWOptions options{.weight_decay = 0.1, .states = states, .ema_alpha = 0.1};
-  AdamW optimizer(*context, parameters, gradients, options, {}, {}, shard);
+  const AdamWOptions options{.weight_decay = 0.1, .states = states};
+  AdamW optimizer(*context, {parameters, gradients, {}, {}, shard, 0.1}, options);
   optimizer.step(0.01);  // moments, and no zero is left in the shard
   const auto pruned = with_zeros<T>();
   context->backend().copy_from_host(parameters.raw(), pruned.data(), parameters.bytes());
@@ -112,8 +113,8 @@ TEST(PrunedWeights, TheyStayZeroThroughUpdates) {
         context->from_values<float>(pruned_test_values<float>(1), {kPrunedTestElements});
     const Tensor gradients = context->zeros({kPrunedTestElements}, DType::f32);
     const Tensor rounded = context->zeros({kPrunedTestElements}, DType::bf16);
-    const AdamWOptions options{.weight_decay = 0.1, .states = states, .ema_alpha = 0.1};
-    AdamW optimizer(*context, parameters, gradients, options, rounded);
+    const AdamWOptions options{.weight_decay = 0.1, .states = states};
+    AdamW optimizer(*context, {parameters, gradients, rounded, {}, {}, 0.1}, options);
     const PrunedWeights weights(*context, optimizer, kPrunable);
     for (uint64_t step = 1; step <= 12; ++step) {
       const auto gradient = pruned_test_values<float>(10 + step);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/op_kernel.h"
+#include "engine/optim/adamw.h"
 #include "engine/optim/clipped_update.h"
 #include "tests/support/errors.h"
 
@@ -36,8 +37,8 @@ GroupedWeights trained_groups(Context& context, OptimizerStates states, double r
                               double weight_decay, const UpdateGroups& groups, bool clipped) {
   const Tensor parameters = context.from_values<T>(numbers<T>(1), {kGroupedElements});
   const Tensor gradients = context.zeros({kGroupedElements}, dtype_of<T>);
-  const AdamWOptions options{.weight_decay = weight_decay, .states = states, .ema_alpha = 0.1};
-  AdamW optimizer(context, parameters, gradients, options, {}, groups);
+  const AdamWOptions options{.weight_decay = weight_decay, .states = states};
+  AdamW optimizer(context, {parameters, gradients, {}, groups, {}, 0.1}, options);
   ScheduleOptions schedule;
   schedule.kind = ScheduleKind::constant;
   schedule.learning_rate = rate;
@@ -104,10 +105,10 @@ TEST(UpdateGroups, EachGroupIsUpdatedAsIfAlone) {
 TEST(UpdateGroups, FactorsOfOneAreNoGroups) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const Tensor p = context->zeros({32}, DType::f32), g = context->zeros({32}, DType::f32);
-  const AdamW alike(*context, p, g, {}, {}, {{{1, 1}, {1, 1}}, {0, 1}});
+  const AdamW alike(*context, {p, g, {}, {{{1, 1}, {1, 1}}, {0, 1}}});
   EXPECT_EQ(alike.state().group_of, nullptr);
-  EXPECT_EQ(alike.state_bytes(), AdamW(*context, p, g).state_bytes());
-  const AdamW different(*context, p, g, {}, {}, {{{1, 1}, {1, 0}}, {0, 1}});
+  EXPECT_EQ(alike.state_bytes(), AdamW(*context, {p, g}).state_bytes());
+  const AdamW different(*context, {p, g, {}, {{{1, 1}, {1, 0}}, {0, 1}}});
   EXPECT_NE(different.state().group_of, nullptr);
   EXPECT_EQ(different.state().groups, 2);
   EXPECT_GT(different.state_bytes(), alike.state_bytes());
@@ -117,7 +118,7 @@ TEST(UpdateGroups, RefusesWhatCannotBe) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const Tensor p = context->zeros({40}, DType::f32), g = context->zeros({40}, DType::f32);
   const auto refused = [&](const UpdateGroups& groups) {
-    return code_of([&] { AdamW(*context, p, g, {}, {}, groups); });
+    return code_of([&] { AdamW(*context, {p, g, {}, groups}); });
   };
   EXPECT_EQ(refused({{{2, 1}}, {0, 0}}), ErrorCode::invalid_argument);     // three cells
   EXPECT_EQ(refused({{{2, 1}}, {0, 0, 1}}), ErrorCode::invalid_argument);  // no such group

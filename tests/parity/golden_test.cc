@@ -136,7 +136,7 @@ TEST_P(Golden, TenTrainingSteps) {
   ParameterStore& parameters = model_->parameters();
   AdamWOptions options;
   options.weight_decay = 0.01;
-  AdamW optimizer(*context_, parameters.flat(), parameters.flat_grad(), options);
+  AdamW optimizer(*context_, {parameters.flat(), parameters.flat_grad()}, options);
   for (const auto& expected : golden_["training_losses"]) {
     EXPECT_NEAR(forward_backward(), expected.get<double>(), kTolerance);
     optimizer.step(1e-2);

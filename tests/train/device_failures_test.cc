@@ -32,7 +32,7 @@ TEST_F(DeviceFailures, AnUpdateThatCannotStartIsNotInFlight) {
   const auto one = model(), two = model();
   Trainer a(context_, *one, quick_options()), b(context_, *two, quick_options());
   a.submit({&data_[0], 1});
-  break_kernel(OpKernel::clipped_adamw);
+  break_kernel(OpKernel::clipped_update);
   EXPECT_THROW(a.submit({&data_[1], 1}), Error);
   mend_kernels();
   EXPECT_EQ(a.in_flight(), 1u);
@@ -100,10 +100,10 @@ TEST_F(DeviceFailures, ARunWhoseUpdateCannotStartContinues) {
   static int calls;
   static KernelFn update;
   calls = 0;
-  update = kernels_[static_cast<size_t>(OpKernel::clipped_adamw)];
+  update = kernels_[static_cast<size_t>(OpKernel::clipped_update)];
   broken_ = kernels_;
-  broken_[static_cast<size_t>(OpKernel::clipped_adamw)] = [](void* stream,
-                                                             const void* arguments) -> int32_t {
+  broken_[static_cast<size_t>(OpKernel::clipped_update)] = [](void* stream,
+                                                              const void* arguments) -> int32_t {
     ++calls;
     return calls == 5 || calls == 9 ? 1 : update(stream, arguments);
   };

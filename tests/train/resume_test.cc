@@ -19,6 +19,8 @@ struct ResumeForm {
   int64_t quantize_bits = 0;
   double layer_drop = 0;
   double prune_sparsity = 0;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  double momentum = 0.95;
 };
 
 class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
@@ -26,6 +28,8 @@ class ResumeTest : public ::testing::TestWithParam<ResumeForm> {
   ResumeTest() {
     options_.gradient_accumulation = GetParam().delay;
     options_.optimizer_states = GetParam().states;
+    options_.optimizer = GetParam().optimizer;
+    options_.momentum = GetParam().momentum;
     options_.ema_alpha = GetParam().smoothing;
     options_.quantize_bits = GetParam().quantize_bits;
     options_.layer_drop = GetParam().layer_drop;
@@ -55,7 +59,13 @@ INSTANTIATE_TEST_SUITE_P(
         ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 0, 0.4},
         ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::float32, 0, 0, 0.4},
         ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 0, 0, 0.8},
-        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0, 8, 0, 0.8}),
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::eight_bit, 0, 8, 0, 0.8},
+        ResumeForm{Architecture::encoder_decoder, 1, OptimizerStates::float32, 0.05, 0, 0, 0.8,
+                   OptimizerKind::sgd},
+        ResumeForm{Architecture::decoder_lm, 1, OptimizerStates::float32, 0, 0, 0, 0,
+                   OptimizerKind::sgd, 0},
+        ResumeForm{Architecture::encoder_decoder, 2, OptimizerStates::float32, 0.05, 8, 0, 0,
+                   OptimizerKind::muon}),
     [](const auto& instance) {
       return std::string(instance.param.architecture == Architecture::decoder_lm
                              ? "DecoderLm"
@@ -67,7 +77,10 @@ INSTANTIATE_TEST_SUITE_P(
                   ? "Bits" + std::to_string(instance.param.quantize_bits)
                   : "") +
              (instance.param.layer_drop > 0 ? "LayerDrop" : "") +
-             (instance.param.prune_sparsity > 0 ? "Pruned" : "");
+             (instance.param.prune_sparsity > 0 ? "Pruned" : "") +
+             (instance.param.optimizer != OptimizerKind::adamw ? enum_name(instance.param.optimizer)
+                                                               : "") +
+             (instance.param.momentum == 0 ? "Plain" : "");
     });
 
 TEST_P(ResumeTest, AKilledRunEndsWithTheSameBits) {

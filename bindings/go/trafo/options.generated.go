@@ -75,6 +75,18 @@ const (
 	ScheduleNoam Schedule = C.TRAFO_SCHEDULE_NOAM + 1
 )
 
+// OptimizerKind: how the weights follow their gradients.
+type OptimizerKind int32
+
+const (
+	// AdamW; with weight_decay 0 it is Adam.
+	OptimizerAdamW OptimizerKind = C.TRAFO_OPTIMIZER_ADAMW
+	// Stochastic gradient descent; weight_decay is added to the gradient.
+	OptimizerSGD OptimizerKind = C.TRAFO_OPTIMIZER_SGD
+	// Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
+	OptimizerMuon OptimizerKind = C.TRAFO_OPTIMIZER_MUON
+)
+
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.
 type OptimizerStates int32
 
@@ -314,6 +326,9 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.ClipNorm = float64(c.clip_norm)
 	o.WeightDecay = float64(c.weight_decay)
 	o.DecayNormsAndBiases = c.decay_norms_and_biases != 0
+	o.Optimizer = OptimizerKind(c.optimizer)
+	o.Momentum = float64(c.momentum)
+	o.Nesterov = c.nesterov != 0
 	o.Beta1 = float64(c.beta1)
 	o.Beta2 = float64(c.beta2)
 	o.Epsilon = float64(c.epsilon)
@@ -390,6 +405,15 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.DecayNormsAndBiases {
 		c.decay_norms_and_biases = cBool(o.DecayNormsAndBiases)
+	}
+	if o.explicit || o.Optimizer != 0 {
+		c.optimizer = C.int32_t(o.Optimizer)
+	}
+	if o.explicit || o.Momentum != 0 {
+		c.momentum = C.double(o.Momentum)
+	}
+	if o.explicit || o.Nesterov {
+		c.nesterov = cBool(o.Nesterov)
 	}
 	if o.explicit || o.Beta1 != 0 {
 		c.beta1 = C.double(o.Beta1)

@@ -74,18 +74,25 @@ type TrainerOptions struct {
 	LabelSmoothing float64
 	// Largest global norm of the mean gradient. 0: no clipping. Default 1.
 	ClipNorm float64
-	// Decoupled weight decay. Default 0.
+	// Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0.
 	WeightDecay float64
 	// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
 	DecayNormsAndBiases bool
-	// Decay of AdamW's first moment. Default 0.9.
+	// How the weights follow their gradients. Default OptimizerAdamW.
+	Optimizer OptimizerKind
+	// Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95.
+	Momentum float64
+	// Whether the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default
+	// true.
+	Nesterov bool
+	// Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9.
 	Beta1 float64
-	// Decay of AdamW's second moment. Default 0.98.
+	// Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98.
 	Beta2 float64
 	// AdamW's epsilon. Default 1e-9.
 	Epsilon float64
-	// Storage type of the optimizer's two moments of every parameter. float64 models have float32. Default
-	// StatesFloat32.
+	// Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another optimizer.
+	// float64 models have float32. Default StatesFloat32.
 	OptimizerStates OptimizerStates
 	// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
 	// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.

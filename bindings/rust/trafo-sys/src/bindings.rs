@@ -86,6 +86,9 @@ pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
 pub const TRAFO_SCHEDULE_INVERSE_SQRT: i32 = 3;
 pub const TRAFO_SCHEDULE_NOAM: i32 = 4;
+pub const TRAFO_OPTIMIZER_ADAMW: i32 = 0;
+pub const TRAFO_OPTIMIZER_SGD: i32 = 1;
+pub const TRAFO_OPTIMIZER_MUON: i32 = 2;
 pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
 pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_COMMUNICATION_FLOAT32: i32 = 0;
@@ -2693,11 +2696,13 @@ pub struct trafo_trainer_options {
     pub label_smoothing: f64,
     #[doc = " Largest global norm of the mean gradient. 0: no clipping. Default 1."]
     pub clip_norm: f64,
-    #[doc = " Decoupled weight decay. Default 0."]
+    #[doc = " Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0."]
     pub weight_decay: f64,
-    #[doc = " Decay of AdamW's first moment. Default 0.9."]
+    #[doc = " Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95."]
+    pub momentum: f64,
+    #[doc = " Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9."]
     pub beta1: f64,
-    #[doc = " Decay of AdamW's second moment. Default 0.98."]
+    #[doc = " Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98."]
     pub beta2: f64,
     #[doc = " AdamW's epsilon. Default 1e-9."]
     pub epsilon: f64,
@@ -2729,7 +2734,11 @@ pub struct trafo_trainer_options {
     pub schedule: i32,
     #[doc = " 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1."]
     pub decay_norms_and_biases: i32,
-    #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of the optimizer's two moments of every parameter. float64 models have float32.\n Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
+    #[doc = " TRAFO_OPTIMIZER_*. How the weights follow their gradients. Default TRAFO_OPTIMIZER_ADAMW."]
+    pub optimizer: i32,
+    #[doc = " 1: the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default 1."]
+    pub nesterov: i32,
+    #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another\n optimizer. float64 models have float32. Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,
@@ -2810,7 +2819,7 @@ pub struct trafo_trainer_options {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 448usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 464usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2827,118 +2836,124 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, clip_norm) - 40usize];
     ["Offset of field: trafo_trainer_options::weight_decay"]
         [::core::mem::offset_of!(trafo_trainer_options, weight_decay) - 48usize];
+    ["Offset of field: trafo_trainer_options::momentum"]
+        [::core::mem::offset_of!(trafo_trainer_options, momentum) - 56usize];
     ["Offset of field: trafo_trainer_options::beta1"]
-        [::core::mem::offset_of!(trafo_trainer_options, beta1) - 56usize];
+        [::core::mem::offset_of!(trafo_trainer_options, beta1) - 64usize];
     ["Offset of field: trafo_trainer_options::beta2"]
-        [::core::mem::offset_of!(trafo_trainer_options, beta2) - 64usize];
+        [::core::mem::offset_of!(trafo_trainer_options, beta2) - 72usize];
     ["Offset of field: trafo_trainer_options::epsilon"]
-        [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 72usize];
+        [::core::mem::offset_of!(trafo_trainer_options, epsilon) - 80usize];
     ["Offset of field: trafo_trainer_options::quantize_bits"]
-        [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 80usize];
+        [::core::mem::offset_of!(trafo_trainer_options, quantize_bits) - 88usize];
     ["Offset of field: trafo_trainer_options::layer_drop"]
-        [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 88usize];
+        [::core::mem::offset_of!(trafo_trainer_options, layer_drop) - 96usize];
     ["Offset of field: trafo_trainer_options::prune_sparsity"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_sparsity) - 96usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_sparsity) - 104usize];
     ["Offset of field: trafo_trainer_options::prune_start"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_start) - 104usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_start) - 112usize];
     ["Offset of field: trafo_trainer_options::prune_end"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_end) - 112usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_end) - 120usize];
     ["Offset of field: trafo_trainer_options::prune_every"]
-        [::core::mem::offset_of!(trafo_trainer_options, prune_every) - 120usize];
+        [::core::mem::offset_of!(trafo_trainer_options, prune_every) - 128usize];
     ["Offset of field: trafo_trainer_options::teacher_weight"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 128usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 136usize];
     ["Offset of field: trafo_trainer_options::teacher_temperature"]
-        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 136usize];
+        [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 144usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 144usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 152usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 160usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 168usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 176usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 184usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 180usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 188usize];
+    ["Offset of field: trafo_trainer_options::optimizer"]
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 192usize];
+    ["Offset of field: trafo_trainer_options::nesterov"]
+        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 196usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 200usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 188usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 204usize];
     ["Offset of field: trafo_trainer_options::fp8"]
-        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 208usize];
     ["Offset of field: trafo_trainer_options::keep_zeros"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 196usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 212usize];
     ["Offset of field: trafo_trainer_options::communication_dtype"]
-        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 216usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 204usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 220usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 224usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 216usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 232usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 240usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 248usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 256usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 264usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 272usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 280usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 268usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 284usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 288usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 276usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 292usize];
     ["Offset of field: trafo_trainer_options::phase"]
-        [::core::mem::offset_of!(trafo_trainer_options, phase) - 280usize];
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 296usize];
     ["Offset of field: trafo_trainer_options::restart_validation"]
-        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 288usize];
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 304usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 292usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 308usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 312usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 320usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 328usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 336usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 344usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 352usize];
     ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 340usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 356usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 360usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 360usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 376usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 376usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 392usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 392usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 408usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 400usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 416usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 408usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 424usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 416usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 432usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 424usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 440usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 432usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 448usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 436usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 452usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 440usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 456usize];
     ["Offset of field: trafo_trainer_options::reserved4"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 444usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 460usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -2993,7 +3008,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`\n patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with\n source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer_states, quantize_bits, fp8, ema_alpha and recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch\n that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes\n are no batch of this model. since 0.1"]
+    #[doc = " The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`\n patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with\n source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,\n optimizer, momentum, optimizer_states, quantize_bits, fp8, ema_alpha and recompute matter. With batch_fit and a memory_limit, the\n plan is for the largest batch that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes\n are no batch of this model. since 0.1"]
     pub fn trafo_plan_training(
         config: *const trafo_model_config,
         options: *const trafo_trainer_options,

@@ -56,6 +56,31 @@ named! { Schedule:
     InverseSqrt = "inv-sqrt" | "inverse_sqrt",
     Noam = "noam",
 }
+/// How the weights follow their gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OptimizerKind {
+    /// AdamW; with weight_decay 0 it is Adam.
+    Adamw,
+    /// Stochastic gradient descent; weight_decay is added to the gradient.
+    Sgd,
+    /// Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
+    Muon,
+}
+impl OptimizerKind {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            OptimizerKind::Adamw => sys::TRAFO_OPTIMIZER_ADAMW,
+            OptimizerKind::Sgd => sys::TRAFO_OPTIMIZER_SGD,
+            OptimizerKind::Muon => sys::TRAFO_OPTIMIZER_MUON,
+        }
+    }
+}
+named! { OptimizerKind:
+    Adamw = "adamw" | "adam",
+    Sgd = "sgd",
+    Muon = "muon",
+}
 /// Storage type of the optimizer's two moments of every parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -187,18 +212,24 @@ setters! {
     label_smoothing: f64 = same;
     /// Largest global norm of the mean gradient. 0: no clipping. Default 1.
     clip_norm: f64 = same;
-    /// Decoupled weight decay. Default 0.
+    /// Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0.
     weight_decay: f64 = same;
     /// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
     decay_norms_and_biases: bool = i32::from;
-    /// Decay of AdamW's first moment. Default 0.9.
+    /// How the weights follow their gradients. Default [`OptimizerKind::Adamw`].
+    optimizer: OptimizerKind = OptimizerKind::as_raw;
+    /// Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95.
+    momentum: f64 = same;
+    /// Whether the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default true.
+    nesterov: bool = i32::from;
+    /// Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9.
     beta1: f64 = same;
-    /// Decay of AdamW's second moment. Default 0.98.
+    /// Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98.
     beta2: f64 = same;
     /// AdamW's epsilon. Default 1e-9.
     epsilon: f64 = same;
-    /// Storage type of the optimizer's two moments of every parameter. float64 models have float32. Default
-    /// [`OptimizerStates::Float32`].
+    /// Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another optimizer. float64
+    /// models have float32. Default [`OptimizerStates::Float32`].
     optimizer_states: OptimizerStates = OptimizerStates::as_raw;
     /// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
     /// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.

@@ -1,11 +1,13 @@
-#include "engine/optim/optimizer.h"
+#include "engine/optim/update.h"
 
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device_state.h"
 #include "engine/optim/state_code.h"
+#include "engine/optim/update_rules.cuh"
 
 namespace trafo {
 namespace cuda {
@@ -69,92 +71,36 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *out = sum;
 }
 
-// Effect of a group's factors on an update: p = keep p - rate m / (sqrt(v c) + e).
-struct GroupRate {
-  float rate, keep;
-};
-
-// The constants of one update.
-struct AdamWArgs {
-  float grad_scale, beta1, rest1, beta2, rest2, correction2, epsilon, ema_weight;
-  GroupRate group;  // of parameters with factors of 1
-  uint32_t step;
-  bool applied;
-
-  __device__ void update(const GroupRate& rates, float g, float& momentum, float& variance,
-                         float& value) const {
-    g *= grad_scale;
-    momentum = fmaf(momentum, beta1, g * rest1);
-    variance = fmaf(variance, beta2, g * g * rest2);
-    const float denominator = sqrtf(variance * correction2) + epsilon;
-    value = fmaf(-rates.rate, momentum / denominator, value * rates.keep);
-  }
-  __device__ float new_ema(float ema, float value) const {
-    return fmaf(ema_weight, value - ema, ema);
-  }
-};
-
-// 1 - beta^step without cancellation for beta near one; 1 for beta = 0.
-__host__ __device__ double bias_correction(double beta, int64_t step) {
-  return beta > 0 ? -expm1(static_cast<double>(step) * log(beta)) : 1.0;
-}
-
-struct AdamWConstants {
-  double beta1, beta2, epsilon, weight_decay, ema_alpha;
-
-  __host__ __device__ GroupRate rate(double learning_rate, int64_t step,
-                                     const UpdateFactors& factors) const {
-    learning_rate *= factors.learning_rate;
-    return {static_cast<float>(learning_rate / bias_correction(beta1, step)),
-            static_cast<float>(1 - learning_rate * (weight_decay * factors.weight_decay))};
-  }
-  __host__ __device__ AdamWArgs args(double learning_rate, double grad_scale, int64_t step) const {
-    AdamWArgs a;
-    a.grad_scale = static_cast<float>(grad_scale);
-    a.beta1 = static_cast<float>(beta1);
-    a.rest1 = static_cast<float>(1 - beta1);
-    a.beta2 = static_cast<float>(beta2);
-    a.rest2 = static_cast<float>(1 - beta2);
-    a.correction2 = static_cast<float>(1 / bias_correction(beta2, step));
-    a.epsilon = static_cast<float>(epsilon);
-    a.group = rate(learning_rate, step, {});
-    a.ema_weight = static_cast<float>(trafo::ema_weight(ema_alpha, step));
-    a.step = static_cast<uint32_t>(step);
-    a.applied = true;
-    return a;
-  }
-};
-
-AdamWConstants constants_of(const AdamWState& s) {
-  return {s.beta1, s.beta2, s.epsilon, s.weight_decay, s.ema_alpha};
-}
-
 // The groups of an update: a table of indices, and the rates that the kernel before computed.
 struct Groups {
   const uint8_t* group_of;  // one for every kGroupElements elements
   const GroupRate* rates;
+  const UpdateFactors* factors;
 
   __device__ GroupRate at(int64_t element) const {
     return rates[group_of[element / kGroupElements]];
+  }
+  __device__ bool in_whole_matrix(int64_t element) const {
+    return factors[group_of[element / kGroupElements]].whole_matrix != 0;
   }
 };
 
 // One block; the learning rate comes from the host.
 __global__ void __launch_bounds__(kThreads)
-    group_rates_kernel(AdamWConstants constants, double learning_rate, int64_t step,
+    group_rates_kernel(UpdateConstants constants, double learning_rate, int64_t step,
                        const UpdateFactors* __restrict__ factors, GroupRate* __restrict__ rates) {
   rates[threadIdx.x] = constants.rate(learning_rate, step, factors[threadIdx.x]);
 }
 
-// The decision of clipped_adamw between its norm and its update; one block. With groups: one thread
+// What clipped_update decides between its norm and its update; one block. With groups: one thread
 // computes the rates of one group.
 __global__ void __launch_bounds__(kThreads)
-    decide_update_kernel(AdamWConstants constants, double max_norm,
+    decide_update_kernel(UpdateConstants constants, double max_norm,
                          const double* __restrict__ partial, int64_t count,
                          const float* __restrict__ loss, const float* __restrict__ nll,
                          const LearningRates* __restrict__ rates, UpdateRecord* record,
-                         AdamWArgs* args, const UpdateFactors* __restrict__ factors, int32_t groups,
-                         GroupRate* __restrict__ group_rates) {
+                         UpdateArgs* args, const UpdateFactors* __restrict__ factors,
+                         int32_t groups, GroupRate* __restrict__ group_rates) {
   double squares = 0;
   for (int64_t i = threadIdx.x; i < count; i += kThreads) squares += partial[i];
   squares = block_sum(squares);
@@ -172,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
   // float32 second moments would keep an infinite square for ever.
   const bool squares_fit = (clipped ? max_norm : r.norm) < 1.8e19;
   r.applied = isfinite(r.loss) && isfinite(r.norm) && squares_fit;
-  AdamWArgs a{};
+  UpdateArgs a{};
   if (r.applied) {
     ++r.updates;
     a = constants.args(r.learning_rate, clipped ? max_norm / r.norm : 1.0, r.updates);
@@ -181,45 +127,104 @@ __global__ void __launch_bounds__(kThreads)
   *record = r;
 }
 
+// One thread: the arguments of apply_direction, for elements of one group.
+__global__ void direction_args_kernel(UpdateConstants constants, double scale,
+                                      const UpdateRecord* record, double learning_rate,
+                                      int64_t step, const uint8_t* __restrict__ group_of,
+                                      const UpdateFactors* __restrict__ factors, UpdateArgs* args) {
+  if (record) {
+    learning_rate = record->learning_rate;
+    step = record->updates;
+  }
+  UpdateArgs a{};
+  if (!record || record->applied) {
+    a = constants.args(learning_rate, 1, step);
+    const UpdateFactors f = group_of ? factors[group_of[0]] : UpdateFactors{};
+    learning_rate *= f.learning_rate;
+    a.group = {static_cast<float>(learning_rate * scale),
+               static_cast<float>(1 - learning_rate * (constants.weight_decay * f.weight_decay))};
+  }
+  *args = a;
+}
+
+// The arrays of a rule that has fewer states are null.
+struct StatePointers {
+  float* of[2];
+};
+
+// The steps after a rule: EMA and bfloat16 copy of W new parameters.
+template <int W>
+__device__ void post_update(const UpdateArgs& a, const Pack<float, W>& value,
+                            bf16* __restrict__ rounded, float* __restrict__ ema, int64_t i) {
+  if (ema) {
+    Pack<float, W> average = load_pack<float, W>(ema + i);
+#pragma unroll
+    for (int j = 0; j < W; ++j) average.v[j] = a.new_ema(average.v[j], value.v[j]);
+    store_pack(ema + i, average);
+  }
+  if (rounded) {
+    Pack<bf16, W> narrow;
+#pragma unroll
+    for (int j = 0; j < W; ++j) narrow.v[j] = from_float<bf16>(value.v[j]);
+    store_pack(rounded + i, narrow);
+  }
+}
+
 // `decided`: arguments that a kernel left in device memory, instead of `given`. kGrouped: elements
 // have the rates of their group.
-template <int W, bool kGrouped>
+template <class Rule, int W, bool kGrouped>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, Groups groups,
-                 int64_t count, float* __restrict__ param, const float* __restrict__ grad,
-                 float* __restrict__ m, float* __restrict__ v, bf16* __restrict__ rounded,
-                 float* __restrict__ ema) {
+    update_kernel(UpdateArgs given, const UpdateArgs* __restrict__ decided, Groups groups,
+                  int64_t count, float* __restrict__ param,
+                  typename Rule::Gradient* __restrict__ grad, StatePointers states,
+                  bf16* __restrict__ rounded, float* __restrict__ ema) {
   static_assert(kGroupElements % W == 0);
+  constexpr int kStates = Rule::kStates;
+  // Muon's elements of matrices.
+  constexpr bool kDirections = kGrouped && !std::is_const_v<typename Rule::Gradient>;
   const int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * W;
   if (i >= count) return;
-  const AdamWArgs a = decided ? *decided : given;
+  const UpdateArgs a = decided ? *decided : given;
   if (!a.applied) return;
   GroupRate rates = a.group;
   if constexpr (kGrouped) rates = groups.at(i);
+  bool direction = false;
+  if constexpr (kDirections) direction = groups.in_whole_matrix(i);
   if (i + W <= count) {
-    const Pack<float, W> g = load_pack<float, W>(grad + i);
-    Pack<float, W> momentum = load_pack<float, W>(m + i), variance = load_pack<float, W>(v + i);
+    Pack<float, W> g = load_pack<float, W>(grad + i);
+    Pack<float, W> loaded[kStates > 0 ? kStates : 1];
+#pragma unroll
+    for (int k = 0; k < kStates; ++k) loaded[k] = load_pack<float, W>(states.of[k] + i);
     Pack<float, W> value = load_pack<float, W>(param + i);
 #pragma unroll
-    for (int j = 0; j < W; ++j) a.update(rates, g.v[j], momentum.v[j], variance.v[j], value.v[j]);
-    store_pack(m + i, momentum);
-    store_pack(v + i, variance);
+    for (int j = 0; j < W; ++j) {
+      float state[kStates > 0 ? kStates : 1];
+#pragma unroll
+      for (int k = 0; k < kStates; ++k) state[k] = loaded[k].v[j];
+      if constexpr (kDirections)
+        if (direction) Rule::direction(a, g.v[j], state);
+      if (!direction) Rule::update(a, rates, g.v[j], state, value.v[j]);
+#pragma unroll
+      for (int k = 0; k < kStates; ++k) loaded[k].v[j] = state[k];
+    }
+#pragma unroll
+    for (int k = 0; k < kStates; ++k) store_pack(states.of[k] + i, loaded[k]);
+    if constexpr (kDirections)
+      if (direction) {
+        store_pack(grad + i, g);
+        return;
+      }
     store_pack(param + i, value);
-    if (ema) {
-      Pack<float, W> average = load_pack<float, W>(ema + i);
-#pragma unroll
-      for (int j = 0; j < W; ++j) average.v[j] = a.new_ema(average.v[j], value.v[j]);
-      store_pack(ema + i, average);
-    }
-    if (rounded) {
-      Pack<bf16, W> narrow;
-#pragma unroll
-      for (int j = 0; j < W; ++j) narrow.v[j] = from_float<bf16>(value.v[j]);
-      store_pack(rounded + i, narrow);
-    }
+    post_update<W>(a, value, rounded, ema, i);
   } else {
     for (int64_t j = i; j < count; ++j) {
-      a.update(rates, grad[j], m[j], v[j], param[j]);
+      float state[kStates > 0 ? kStates : 1];
+      for (int k = 0; k < kStates; ++k) state[k] = states.of[k][j];
+      if constexpr (kDirections)
+        if (direction) Rule::direction(a, grad[j], state);
+      if (!direction) Rule::update(a, rates, grad[j], state, param[j]);
+      for (int k = 0; k < kStates; ++k) states.of[k][j] = state[k];
+      if (direction) continue;
       if (ema) ema[j] = a.new_ema(ema[j], param[j]);
       if (rounded) rounded[j] = from_float<bf16>(param[j]);
     }
@@ -248,7 +253,7 @@ __device__ __forceinline__ float warp_largest(float x) {
 
 template <bool kAligned, bool kGrouped>
 __global__ void __launch_bounds__(kThreads)
-    adamw_8bit_kernel(AdamWArgs given, const AdamWArgs* __restrict__ decided, Groups groups,
+    adamw_8bit_kernel(UpdateArgs given, const UpdateArgs* __restrict__ decided, Groups groups,
                       int64_t count, float* __restrict__ param, const float* __restrict__ grad,
                       uint32_t* __restrict__ m, uint32_t* __restrict__ v,
                       float* __restrict__ m_scale, float* __restrict__ v_scale, int64_t first,
@@ -279,7 +284,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   const float old_m_scale = m_scale[block], old_v_scale = v_scale[block];
-  const AdamWArgs a = decided ? *decided : given;
+  const UpdateArgs a = decided ? *decided : given;
   if (!a.applied) return;
 
   float largest_m = 0, largest_v = 0;
@@ -296,7 +301,10 @@ __global__ void __launch_bounds__(kThreads)
       float& vj = variance[h].v[j];
       mj = state_code::decode_first(byte_of(m_codes[h], j), old_m_scale);
       vj = state_code::decode_second(byte_of(v_codes[h], j), old_v_scale);
-      a.update(rates, g[h].v[j], mj, vj, value[h].v[j]);
+      float moments[2] = {mj, vj};
+      AdamWElement::update(a, rates, g[h].v[j], moments, value[h].v[j]);
+      mj = moments[0];
+      vj = moments[1];
       largest_m = fmaxf(largest_m, fabsf(mj));
       largest_v = fmaxf(largest_v, vj);
     }
@@ -334,18 +342,7 @@ __global__ void __launch_bounds__(kThreads)
     v[i / 4] = v_out;
     if (whole) {
       store_pack(param + i, value[h]);
-      if (ema) {
-        Pack<float, 4> average = load_pack<float, 4>(ema + i);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) average.v[j] = a.new_ema(average.v[j], value[h].v[j]);
-        store_pack(ema + i, average);
-      }
-      if (rounded) {
-        Pack<bf16, 4> narrow;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) narrow.v[j] = from_float<bf16>(value[h].v[j]);
-        store_pack(rounded + i, narrow);
-      }
+      post_update<4>(a, value[h], rounded, ema, i);
     } else {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -409,41 +406,72 @@ void launch_squares(DeviceState& device, const T* x, int64_t count, double* part
     sum_of_squares_kernel<T, 1><<<grid, kThreads, 0, device.stream>>>(x, count, partial);
 }
 
-template <bool kGrouped>
-int32_t launch_adamw(DeviceState& device, const AdamWState& s, const AdamWArgs& given,
-                     const AdamWArgs* decided, const Groups& groups, const char* name) {
-  auto* param = static_cast<float*>(s.param);
-  const auto* grad = static_cast<const float*>(s.grad);
-  auto* rounded = static_cast<bf16*>(s.param_bf16);
-  auto* ema = static_cast<float*>(s.ema);
-  const bool aligned = reinterpret_cast<uintptr_t>(rounded) % 8 == 0 && aligned16(param) &&
-                       aligned16(grad) && aligned16(ema);
-  // `elements`: of a block of threads.
-  const auto run = [&](auto kernel, int64_t elements, auto... states) {
-    const auto grid = static_cast<unsigned>((s.count + elements - 1) / elements);
-    kernel<<<grid, kThreads, 0, device.stream>>>(given, decided, groups, s.count, param, grad,
-                                                 states..., rounded, ema);
-  };
-  if (s.m_scale) {
-    auto* m = static_cast<uint32_t*>(s.m);
-    auto* v = static_cast<uint32_t*>(s.v);
-    run(aligned ? adamw_8bit_kernel<true, kGrouped> : adamw_8bit_kernel<false, kGrouped>,
-        kThreads / 32 * state_code::kBlock, m, v, s.m_scale, s.v_scale, s.first);
+struct Launch {
+  DeviceState& device;
+  const UpdateState& s;
+  const UpdateArgs& given;
+  const UpdateArgs* decided;
+  Groups groups;
+
+  float* param() const { return static_cast<float*>(s.param); }
+  float* grad() const { return static_cast<float*>(s.grad); }
+  bf16* rounded() const { return static_cast<bf16*>(s.post.param_bf16); }
+  float* ema() const { return static_cast<float*>(s.post.ema); }
+  bool aligned() const {
+    return reinterpret_cast<uintptr_t>(rounded()) % 8 == 0 && aligned16(param()) &&
+           aligned16(grad()) && aligned16(ema());
+  }
+  unsigned grid(int64_t elements) const {  // of a block of threads
+    return static_cast<unsigned>((s.count + elements - 1) / elements);
+  }
+
+  template <class Rule, bool kGrouped>
+  void run(const StatePointers& states) const {
+    const bool vectors = aligned() && aligned16(states.of[0]) && aligned16(states.of[1]);
+    const auto kernel =
+        vectors ? update_kernel<Rule, 4, kGrouped> : update_kernel<Rule, 1, kGrouped>;
+    kernel<<<grid(int64_t{kThreads} * (vectors ? 4 : 1)), kThreads, 0, device.stream>>>(
+        given, decided, groups, s.count, param(), grad(), states, rounded(), ema());
+  }
+  // With groups if there is a table.
+  template <class Rule>
+  void run(void* first, void* second) const {
+    const StatePointers states{{static_cast<float*>(first), static_cast<float*>(second)}};
+    if (groups.group_of)
+      run<Rule, true>(states);
+    else
+      run<Rule, false>(states);
+  }
+
+  template <bool kGrouped>
+  void run_8bit() const {
+    const AdamWRule& rule = s.adamw;
+    const auto kernel =
+        aligned() ? adamw_8bit_kernel<true, kGrouped> : adamw_8bit_kernel<false, kGrouped>;
+    kernel<<<grid(kThreads / 32 * state_code::kBlock), kThreads, 0, device.stream>>>(
+        given, decided, groups, s.count, param(), grad(), static_cast<uint32_t*>(rule.m),
+        static_cast<uint32_t*>(rule.v), rule.m_scale, rule.v_scale, s.first, rounded(), ema());
+  }
+};
+
+int32_t launch_update(DeviceState& device, const UpdateState& s, const UpdateArgs& given,
+                      const UpdateArgs* decided, const Groups& groups, const char* name) {
+  const Launch launch{device, s, given, decided, groups};
+  if (s.rule == UpdateRule::sgd) {
+    if (s.sgd.velocity)
+      launch.run<SgdElement<1>>(s.sgd.velocity, nullptr);
+    else
+      launch.run<SgdElement<0>>(nullptr, nullptr);
+  } else if (s.rule == UpdateRule::muon) {
+    launch.run<MuonElement>(s.adamw.m, s.adamw.v);
+  } else if (!s.adamw.m_scale) {
+    launch.run<AdamWElement>(s.adamw.m, s.adamw.v);
+  } else if (groups.group_of) {
+    launch.run_8bit<true>();
   } else {
-    auto* m = static_cast<float*>(s.m);
-    auto* v = static_cast<float*>(s.v);
-    const bool vectors = aligned && aligned16(m) && aligned16(v);
-    run(vectors ? adamw_kernel<4, kGrouped> : adamw_kernel<1, kGrouped>,
-        int64_t{kThreads} * (vectors ? 4 : 1), m, v);
+    launch.run_8bit<false>();
   }
   return launched(device, name);
-}
-
-// With groups if `groups` has a table.
-int32_t launch_adamw(DeviceState& device, const AdamWState& s, const AdamWArgs& given,
-                     const AdamWArgs* decided, const Groups& groups, const char* name) {
-  return groups.group_of ? launch_adamw<true>(device, s, given, decided, groups, name)
-                         : launch_adamw<false>(device, s, given, decided, groups, name);
 }
 
 }  // namespace
@@ -484,14 +512,14 @@ int32_t zero_pruned_cuda(cuda::DeviceState& device, const ZeroPrunedParams& p) {
   return launched(device, "zero_pruned");
 }
 
-int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {
+int32_t update_cuda(cuda::DeviceState& device, const UpdateParams& p) {
   using namespace cuda;
-  const AdamWState& s = p.state;
+  const UpdateState& s = p.state;
   if (s.dtype != DType::f32)
-    return unsupported(device, "adamw: parameters and states are float32 on CUDA");
+    return unsupported(device, "update: parameters and states are float32 on CUDA");
   if (s.count == 0) return kSuccess;
-  const AdamWConstants constants = constants_of(s);
-  Groups groups{s.group_of, nullptr};
+  const UpdateConstants constants = constants_of(s);
+  Groups groups{s.group_of, nullptr, s.factors};
   if (s.group_of) {
     auto* rates =
         static_cast<GroupRate*>(device.scratch(static_cast<size_t>(s.groups) * sizeof(GroupRate)));
@@ -500,34 +528,50 @@ int32_t adamw_cuda(cuda::DeviceState& device, const AdamWParams& p) {
         constants, p.learning_rate, p.step, s.factors, rates);
     groups.rates = rates;
   }
-  return launch_adamw(device, s, constants.args(p.learning_rate, p.grad_scale, p.step), nullptr,
-                      groups, "adamw");
+  return launch_update(device, s, constants.args(p.learning_rate, p.grad_scale, p.step), nullptr,
+                       groups, "update");
 }
 
-int32_t clipped_adamw_cuda(cuda::DeviceState& device, const ClippedAdamWParams& p) {
+int32_t clipped_update_cuda(cuda::DeviceState& device, const ClippedUpdateParams& p) {
   using namespace cuda;
-  const AdamWState& s = p.state;
+  const UpdateState& s = p.state;
   if (s.dtype != DType::f32)
-    return unsupported(device, "clipped_adamw: parameters and states are float32 on CUDA");
+    return unsupported(device, "clipped_update: parameters and states are float32 on CUDA");
   // Of the scratch memory: partial sums, the rates of the groups, the arguments of the update. A
   // call that continues finds the last two where the one before has left them.
   const int64_t blocks = p.partials ? p.partial_count : square_blocks(s.count);
   const size_t partial_bytes = p.partials ? 0 : static_cast<size_t>(blocks) * sizeof(double);
   const size_t rates_bytes = static_cast<size_t>(s.groups) * sizeof(GroupRate);
   auto* scratch =
-      static_cast<std::byte*>(device.scratch(partial_bytes + rates_bytes + sizeof(AdamWArgs)));
+      static_cast<std::byte*>(device.scratch(partial_bytes + rates_bytes + sizeof(UpdateArgs)));
   if (!scratch) return kOutOfMemory;
   auto* partial = reinterpret_cast<double*>(scratch);
   auto* rates = reinterpret_cast<GroupRate*>(scratch + partial_bytes);
-  auto* args = reinterpret_cast<AdamWArgs*>(scratch + partial_bytes + rates_bytes);
+  auto* args = reinterpret_cast<UpdateArgs*>(scratch + partial_bytes + rates_bytes);
   if (!p.partials) launch_squares(device, static_cast<const float*>(s.grad), s.count, partial);
   if (!p.continues)
     decide_update_kernel<<<1, kThreads, 0, device.stream>>>(
         constants_of(s), p.max_norm, p.partials ? p.partials : partial, blocks,
         static_cast<const float*>(p.loss), static_cast<const float*>(p.nll), p.rates, p.record,
         args, s.factors, s.groups, rates);
-  if (s.count == 0) return launched(device, "clipped_adamw");
-  return launch_adamw(device, s, {}, args, {s.group_of, rates}, "clipped_adamw");
+  if (s.count == 0) return launched(device, "clipped_update");
+  return launch_update(device, s, {}, args, {s.group_of, rates, s.factors}, "clipped_update");
+}
+
+int32_t apply_direction_cuda(cuda::DeviceState& device, const ApplyDirectionParams& p) {
+  using namespace cuda;
+  UpdateState s = p.state;
+  if (s.dtype != DType::f32)
+    return unsupported(device, "apply_direction: parameters are float32 on CUDA");
+  if (s.count == 0) return kSuccess;
+  auto* args = static_cast<UpdateArgs*>(device.scratch(sizeof(UpdateArgs)));
+  if (!args) return kOutOfMemory;
+  direction_args_kernel<<<1, 1, 0, device.stream>>>(
+      constants_of(s), p.scale, p.record, p.learning_rate, p.step, s.group_of, s.factors, args);
+  s.grad = const_cast<void*>(p.direction);  // read only
+  const Launch launch{device, s, {}, args, {}};
+  launch.run<DirectionElement>(nullptr, nullptr);
+  return launched(device, "apply_direction");
 }
 
 }  // namespace trafo

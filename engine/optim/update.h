@@ -1,0 +1,178 @@
+// The kernels of optimizers over flat workspaces: global norm, the update rules AdamW (Loshchilov &
+// Hutter, arXiv 1711.05101), SGD and Muon (optim/muon.h), and the EMA of the parameters.
+#pragma once
+
+#include "engine/runtime/context.h"
+
+namespace trafo {
+
+// out[0] (double) = sum of x[i]^2 in double over a fixed partition; NaN or Inf if any element is.
+struct SumOfSquaresParams {
+  DType dtype;
+  int64_t count;
+  const void* x;
+  double* out;
+};
+
+// out[i] (double) = sum of the squares of elements [kSquaresElements i, kSquaresElements (i + 1)):
+// the partial sums that sum_of_squares and clipped_update add up.
+inline constexpr int64_t kSquaresElements = 32768;
+struct SquarePartialsParams {
+  DType dtype;
+  int64_t count;
+  const void* x;
+  double* out;
+};
+
+// x[i] = 0 where param[i] is zero and prunable[i / kGroupElements] is not. x has the dtype of the
+// parameters or, with `codes`, one byte an element (8-bit moments).
+struct ZeroPrunedParams {
+  DType dtype;
+  int64_t count;
+  const void* param;
+  const uint8_t* prunable;  // in the memory of the device
+  void* x;
+  bool codes;
+};
+
+// The weight of the parameters of update `step` (1 for the first) in their EMA: ema += weight
+// (parameters - ema). As in Marian's --exponential-smoothing it is larger in the beginning, when an
+// average over 1 / alpha updates would mostly hold initial weights: max(alpha, 1 - (n + 1) / (n +
+// 10)), n updates after the one that the average begins with, here the first.
+constexpr double ema_weight(double alpha, int64_t step) {
+  const double early = 9.0 / static_cast<double>(step + 8);
+  return alpha > early ? alpha : early;
+}
+
+// What a parameter group multiplies the learning rate and the weight decay of an update with.
+struct UpdateFactors {
+  double learning_rate = 1;
+  double weight_decay = 1;
+  int64_t whole_matrix = 0;  // 1: elements of a matrix that Muon orthogonalizes
+  bool operator==(const UpdateFactors&) const = default;
+};
+
+// Elements that share a group index. Parameters start at multiples of it in a flat workspace.
+inline constexpr int64_t kGroupElements = 16;
+
+// What an update computes from a gradient. Below, g = grad_scale * grad, and lr and decay are the
+// learning rate and the weight decay times the factors of the element.
+enum class UpdateRule : int32_t { adamw = 0, sgd = 1, muon = 2 };
+
+// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+// p -= lr * (mhat / (sqrt(vhat) + epsilon) + decay p), mhat = m / (1 - b1^step), vhat = v / (1 -
+// b2^step).
+struct AdamWRule {
+  double beta1, beta2, epsilon;
+  void* m;
+  void* v;
+  // Null: m and v are of the parameters' dtype, [count]. Else that is float32, m and v are the
+  // codes of state_code.h, one byte an element of whole blocks, and these are their scales, one a
+  // block. Every update decodes the moments and codes the new ones; `step` is part of the random
+  // numbers of the rounding.
+  float* m_scale;
+  float* v_scale;
+};
+
+// torch.optim.SGD with dampening 0: d = g + decay p; v = momentum v + d; p -= lr v, or with
+// nesterov p -= lr (d + momentum v).
+struct SgdRule {
+  double momentum;
+  bool nesterov;
+  void* velocity;  // v, [count]; null without momentum
+};
+
+// The first half of Muon. Elements of matrices (UpdateFactors::whole_matrix):
+// m = momentum m + (1-momentum) g; grad = m, or with nesterov momentum m + (1-momentum) g.
+// Their parameters stay as they are until apply_direction. All other elements follow AdamWRule,
+// whose m is also the momentum of matrices.
+struct MuonRule {
+  double momentum;
+  bool nesterov;
+};
+
+// Steps that follow the rule of every optimizer, in the same pass over the parameters.
+struct PostUpdate {
+  // Null, or bfloat16 copies of float32 parameters: each new parameter, rounded to nearest even.
+  void* param_bf16;
+  // Null, or the EMA of the parameters, of dtype, [count], with weight ema_weight(ema_alpha, step).
+  void* ema;
+  double ema_alpha;
+};
+
+// The parameters, their optimizer states and the constants of every update.
+struct UpdateState {
+  DType dtype;
+  int64_t count;
+  // The number of the first element in a workspace of which these are a part: a multiple of
+  // state_code::kBlock. It decides how 8-bit states are rounded.
+  int64_t first;
+  void* param;
+  void* grad;  // only MuonRule writes it
+  double weight_decay;
+  // Null: every factor is 1. Else elements [16 i, 16 i + 16) have factors[group_of[i]]; both arrays
+  // are in the memory of the device.
+  const uint8_t* group_of;
+  const UpdateFactors* factors;
+  int32_t groups;  // factors in the array, at most 256
+  PostUpdate post;
+  UpdateRule rule;
+  AdamWRule adamw;  // read by adamw and muon
+  SgdRule sgd;      // read by sgd
+  MuonRule muon;    // read by muon
+};
+
+struct UpdateParams {
+  UpdateState state;
+  double learning_rate;
+  double grad_scale;  // clipping and averaging
+  int64_t step;       // 1 for the first update
+};
+
+// The result of an update, and the count of updates, in device memory.
+struct UpdateRecord {
+  int64_t updates;  // applied so far
+  // Of the newest update, applied or not:
+  double loss, nll, norm, learning_rate;
+  int64_t applied;  // 0: loss or norm was not finite, nothing has changed
+};
+
+// Learning rates of updates first, first + 1, ..., in device memory.
+struct LearningRates {
+  static constexpr int64_t kCount = 1024;
+  int64_t first;
+  double rates[kCount];
+};
+
+// A whole update without the host: norm of the gradient, clipping (Pascanu et al., arXiv
+// 1211.5063), the rule of `state` with the step and the learning rate of update record->updates
+// + 1. The update is skipped if loss or norm is not finite. It may be made in several calls, each
+// with its own elements. Other kernels may not run between them.
+struct ClippedUpdateParams {
+  UpdateState state;
+  double max_norm;   // 0: no clipping
+  const void* loss;  // [1] of dtype, and the same for nll
+  const void* nll;
+  const LearningRates* rates;  // covers the update
+  // Null, or the partial sums of squares of a whole gradient, of which `state` has a part. The norm
+  // is then the root of their sum.
+  const double* partials;
+  int64_t partial_count;
+  UpdateRecord* record;
+  // The call continues the update of the call before, as that one has decided. With `partials`.
+  bool continues = false;
+};
+
+// The second half of Muon, for elements of one matrix, and so of one group:
+// p = (1 - lr decay) p - lr scale direction, and the steps of PostUpdate. Nothing changes if the
+// update was skipped. The rule of `state` and its gradient are not read.
+struct ApplyDirectionParams {
+  UpdateState state;
+  const void* direction;  // [count] of dtype
+  double scale;
+  const UpdateRecord* record;  // null: the next two instead
+  double learning_rate;
+  int64_t step;
+};
+
+}  // namespace trafo
