@@ -279,7 +279,7 @@ TEST_F(Cli, NBest) {
     EXPECT_TRUE(!same_line || score(lines[i - 1]) >= score(lines[i])) << outcome.out;
   }
   expect_refused(run({"translate", "--model", "run", "--beam-size", "2", "--n-best", "3"}, "Ja.\n"),
-                 "n_best");
+                 "--n-best must be 1 to the beam size, got 3");
 }
 
 TEST_F(Cli, ScoreWritesALogProbabilityAPair) {
