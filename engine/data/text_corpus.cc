@@ -235,10 +235,9 @@ std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
                          uint64_t which) {
       if (selection.empty()) return;
       const auto size = static_cast<uint64_t>(selection.size());
-      parts.push_back({part.text,
-                       std::make_shared<const std::vector<uint32_t>>(std::move(selection)), weight,
-                       mix_bits(part.fingerprint ^ mix_bits(2 * size + which)),
-                       part.held_out || which == 1});
+      parts.push_back(
+          {part.text, std::make_shared<const std::vector<uint32_t>>(std::move(selection)), weight,
+           mix_bits(part.fingerprint ^ mix_bits(2 * size + which)), part.held_out || which == 1});
     };
     add(kept, inside, part.weight, 0);
     add(held, outside, 1, 1);
