@@ -208,6 +208,16 @@ void odd_host(const fs::path& folder) {
   }
 }
 
+// As programs for sound and games do: subnormal numbers are flushed, and nothing else is unusual.
+void flushing_host(const fs::path& folder) {
+#if defined(__x86_64__)
+  _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
+  const OddFloats floats = OddFloats::now();
+  live_a_life(folder, [&] { EXPECT(OddFloats::now() == floats); });
+  EXPECT(OddFloats::now() == floats);
+}
+
 // A relative run directory is in the folder where the trainer was made, wherever the host goes
 // then.
 void moving_host(const fs::path& folder) {
@@ -307,10 +317,13 @@ void limited_files(const fs::path& folder, bool is_ignored) {
 
 int main() {
   const trafo::ScratchDirectory folder;
-  for (const char* name : {"usual", "odd", "moving"}) fs::create_directory(folder / name);
+  for (const char* name : {"usual", "odd", "flushing", "moving"})
+    fs::create_directory(folder / name);
   EXPECT(in_child([&] { live_a_life(folder / "usual", [] {}); }) == 0);
   EXPECT(in_child([&] { odd_host(folder / "odd"); }) == 0);
   compare(folder / "usual", folder / "odd");
+  EXPECT(in_child([&] { flushing_host(folder / "flushing"); }) == 0);
+  compare(folder / "usual", folder / "flushing");
   EXPECT(in_child([&] { moving_host(folder / "moving"); }) == 0);
   for (const bool is_ignored : {false, true})
     EXPECT(in_child([&] {
