@@ -133,6 +133,8 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"translate", "--fp16", "--precision bf16, the default on a GPU"},
     {"translate", "--word-penalty",
      "--normalize A divides by length^A, and --min-length asks for so many tokens"},
+    {"translate", "--force-decode,--prefix-size",
+     "--prefixes FILE has the beginning of each translation"},
     {"translate", "--allow-unk", "translations never have <unk>: leave it out"},
 };
 

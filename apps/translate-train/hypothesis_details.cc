@@ -88,14 +88,15 @@ std::string HypothesisDetails::text(const trafo_translations* translations, size
                                     size_t rank) const {
   std::string text;
   if (wants_alignment()) {
-    text += " |||";
+    std::vector<std::string> words;
     const SoftAlignment alignment = alignment_of(translations, line, rank);
     if (soft())
       for (size_t t = 0; t < alignment.targets; ++t)
-        text += fmt::format(" {:.6g}", fmt::join(alignment.row(t), ","));
+        words.push_back(fmt::format("{:.6g}", fmt::join(alignment.row(t), ",")));
     else
       for (const auto& [source, target] : links(alignment, threshold()))
-        text += fmt::format(" {}-{}", source, target);
+        words.push_back(fmt::format("{}-{}", source, target));
+    text += fmt::format(" ||| {}", fmt::join(words, " "));
   }
   if (word_scores_) {
     text += " ||| WordScores=";
@@ -103,6 +104,10 @@ std::string HypothesisDetails::text(const trafo_translations* translations, size
       text += fmt::format(" {:.5f}", score);
   }
   return text;
+}
+
+std::string HypothesisDetails::empty_text() const {
+  return std::string(wants_alignment() ? " ||| " : "") + (word_scores_ ? " ||| WordScores=" : "");
 }
 
 void HypothesisDetails::write(const trafo_translations* translations, size_t line, size_t rank,

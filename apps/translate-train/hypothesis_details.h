@@ -17,8 +17,10 @@ class HypothesisDetails {
   // Checks the flags and asks for what they want.
   void read(trafo_translate_options& options) const;
   // " ||| 0-0 1-1 ||| WordScores= -0.12345 -0.54321", the fields that are asked for; nothing
-  // without the flags.
+  // without the flags. Each field follows " ||| ", also an empty one, so that columns stay.
   std::string text(const trafo_translations* translations, size_t line, size_t rank) const;
+  // The same fields without values, of a pair that was not scored.
+  std::string empty_text() const;
   // The same as members `word_scores` and `alignment` of a JSON object.
   void write(const trafo_translations* translations, size_t line, size_t rank,
              nlohmann::ordered_json& object) const;

@@ -50,6 +50,7 @@ ValidationPairs::ValidationPairs(const std::vector<std::string>& files,
 double ValidationPairs::cross_entropy(trafo_model* model) const {
   auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
   options.length_penalty = 0;
+  options.truncate = 0;
   double total = 0;
   int64_t tokens = 0;
   for (size_t begin = 0; begin < source_.size(); begin += kScoredAtOnce) {

@@ -78,9 +78,11 @@ std::vector<SamplePair> pick_samples(const Corpus& valid) {
   std::vector<SamplePair> samples;
   const int64_t count = std::min(kSamples, info.pairs);
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t line = (2 * i + 1) * info.pairs / (2 * count);
+    const int64_t pair = (2 * i + 1) * info.pairs / (2 * count);
     trafo_string_view source{}, target{};
-    check(trafo_corpus_get_pair(valid.get(), line, &source, &target));
+    int64_t line = 0;
+    check(trafo_corpus_get_pair(valid.get(), pair, &source, &target));
+    check(trafo_corpus_get_line(valid.get(), pair, &line));
     samples.push_back(
         {line, shortened({source.data, source.length}), shortened({target.data, target.length})});
   }

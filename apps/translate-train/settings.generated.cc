@@ -319,6 +319,12 @@ constexpr SettingSpec kTranslateSpecs[] = {
     {"normalize", "-n,--lenpen", "", "Search", "A",
      "score = log-probability / length^A (default 1)",
      "", 1, 1, true, false, nullptr},
+    {"repetition-penalty", "", "", "Search", "P",
+     "above 1: subwords that the translation already has become less probable (default 1)",
+     "", 1, 1, true, false, nullptr},
+    {"no-repeat-ngram-size", "", "", "Search", "N",
+     "no N subwords in a row occur twice in a translation; 0: any may (default 0)",
+     "", 1, 1, true, false, nullptr},
     {"temperature", "", "", "Sampling, instead of the search", "T",
      "below 1: closer to the most probable, above: wilder (default 1)",
      "", 1, 1, true, false, nullptr},
@@ -525,6 +531,8 @@ void read_options(const Settings& s, trafo_translate_options& o) {
   if (s.has("max-length")) o.max_length = s.integer("max-length", {"0 (twice the source plus 10, at most 200) or above", 0, 0x1p62, true, false, true});
   if (s.has("min-length")) o.min_length = s.integer("min-length", {"at least 0", 0, 0x1p62, true, false, false});
   if (s.has("mini-batch-words")) o.batch_tokens = s.integer("mini-batch-words", {"at least 1", 1, 0x1p62, true, false, false});
+  if (s.has("repetition-penalty")) o.repetition_penalty = s.real("repetition-penalty", {"above 0", 0, HUGE_VAL, false, false, false});
+  if (s.has("no-repeat-ngram-size")) o.no_repeat_ngram_size = s.integer("no-repeat-ngram-size", {"0 (any may repeat) or above", 0, 0x1p62, true, false, true});
   if (s.has("alignment-layer")) o.alignment_layer = s.integer("alignment-layer", {"0 to 1024", 0, 1024, true, true, true});
   if (s.has("temperature")) o.temperature = s.real("temperature", {"above 0", 0, HUGE_VAL, false, false, false});
   if (s.has("sampling-topk")) o.top_k = s.integer("sampling-topk", {"0 (all) or above", 0, 0x1p62, true, false, true});
@@ -623,6 +631,8 @@ std::span<const MemberFlag> decoding_member_flags() {
       {"length_penalty", "--normalize"},
       {"max_length", "--max-length"},
       {"min_length", "--min-length"},
+      {"no_repeat_ngram_size", "--no-repeat-ngram-size"},
+      {"repetition_penalty", "--repetition-penalty"},
       {"seed", "--seed"},
       {"temperature", "--temperature"},
       {"top_k", "--sampling-topk"},

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "commands.h"
+#include "cut_lines.h"
 #include "hypothesis_details.h"
 #include "number_text.h"
 #include "setting_flags.h"
@@ -18,10 +19,12 @@ namespace {
 struct TranslateArguments {
   ModelArguments model;
   std::string input = "-", output = "-";
-  FlagValues values;  // of translate_specs()
-  Settings settings;  // those of them that were given
+  std::string prefixes;  // a file; empty: none
+  FlagValues values;     // of translate_specs()
+  Settings settings;     // those of them that were given
   HypothesisDetails details;
   int n_best = 0;  // 0: plain lines
+  bool distinct = false;
   int64_t batch_lines = 1000;
   bool crop = true;
   bool quiet = false;
@@ -52,6 +55,7 @@ trafo_translate_options translate_options(const TranslateArguments& arguments) {
   read_options(arguments.settings, options);
   options.n_best = arguments.n_best > 0 ? arguments.n_best : 1;
   options.truncate = arguments.crop;
+  options.distinct = arguments.distinct;
   options.sampling = arguments.sampling;
   read_method(arguments.method, options);
   arguments.details.read(options);
@@ -67,37 +71,6 @@ trafo_translate_options translate_options(const TranslateArguments& arguments) {
   return options;
 }
 
-// Says which lines were cut; the first few one by one.
-class CutLines {
- public:
-  explicit CutLines(Reporter& reporter) : reporter_(reporter) {}
-  ~CutLines() = default;
-  CutLines(const CutLines&) = delete;
-  CutLines& operator=(const CutLines&) = delete;
-
-  void tokens(int64_t line, int64_t had, int64_t kept) {
-    one(fmt::format("line {} has {} tokens, the model takes {}: the end is left out", line,
-                    grouped(had), grouped(kept)));
-  }
-  void bytes(int64_t line, size_t had) {
-    one(fmt::format("line {} has {} bytes: what is behind the first 1 MiB is left out", line,
-                    grouped(static_cast<int64_t>(had))));
-  }
-  void finish() {
-    if (count_ > kTold)
-      reporter_.warn(fmt::format("{} lines in all were longer than the model allows and cut",
-                                 grouped(count_)));
-  }
-
- private:
-  static constexpr int64_t kTold = 5;
-  void one(const std::string& text) {
-    if (++count_ <= kTold) reporter_.warn(text);
-  }
-  Reporter& reporter_;
-  int64_t count_ = 0;
-};
-
 class TranslateRun {
  public:
   TranslateRun(const TranslateArguments& arguments, Reporter& reporter, LoadedModel loaded)
@@ -107,8 +80,9 @@ class TranslateRun {
         options_(translate_options(arguments)),
         in_(arguments.input, arguments.crop),
         out_(arguments.output),
-        cut_(reporter),
+        cut_(reporter, "cut"),
         typing_(arguments.input == "-" && isatty(STDIN_FILENO) != 0) {
+    if (!arguments.prefixes.empty()) given_.emplace(arguments.prefixes);
     if (arguments.shortlist.empty()) return;
     const std::string& file = arguments.shortlist[0];
     shortlist_ =
@@ -127,10 +101,14 @@ class TranslateRun {
           now("waiting for lines");
       }
       lines_.clear();
+      prefixes_.clear();
       do {
         if (!in_.next(line)) break;
-        if (in_.cut_from() > 0) cut_.bytes(in_.line_number(), in_.cut_from());
+        if (in_.cut_from() > 0)
+          cut_.add(fmt::format("line {} has {} bytes: what is behind the first 1 MiB is left out",
+                               in_.line_number(), grouped(static_cast<int64_t>(in_.cut_from()))));
         lines_.push_back(line);
+        if (given_) next_prefix();
         // What is written in one go is translated in one go, but nobody waits for more.
       } while (lines_.size() < limit && in_.ready(kPatience));
       if (lines_.empty()) break;
@@ -138,6 +116,9 @@ class TranslateRun {
       translate();
     }
     phase_.reset();
+    if (std::string more; given_ && given_->next(more))
+      usage_error(fmt::format("--prefixes {}: has more lines than the input, which has {}",
+                              given_->name(), grouped(done_)));
     out_.finish();
     cut_.finish();
   }
@@ -156,12 +137,26 @@ class TranslateRun {
       phase_.emplace(reporter_, text);
   }
 
+  void next_prefix() {
+    if (!given_->next(prefixes_.emplace_back()))
+      usage_error(fmt::format("--prefixes {}: ends before line {} of the input", given_->name(),
+                              in_.line_number()));
+  }
+
+  Translations translated() {
+    const std::vector<trafo_string_view> sources = views(lines_), prefixes = views(prefixes_);
+    const trafo_translate_options* options = &options_;
+    if (!given_)
+      return make<Translations>(trafo_translate, loaded_.model.get(), loaded_.tokenizer.get(),
+                                sources.data(), sources.size(), options, nullptr);
+    return make<Translations>(trafo_translate_with_prefixes, loaded_.model.get(),
+                              loaded_.tokenizer.get(), sources.data(), prefixes.data(),
+                              sources.size(), options, nullptr);
+  }
+
   void translate() {
-    const std::vector<trafo_string_view> sources = views(lines_);
     options_.first_line = done_;
-    const auto translations = make<Translations>(
-        trafo_translate, loaded_.model.get(), loaded_.tokenizer.get(), sources.data(),
-        sources.size(), static_cast<const trafo_translate_options*>(&options_), nullptr);
+    const Translations translations = translated();
     for (size_t i = 0; i < lines_.size(); ++i) write(translations.get(), i);
     out_.flush();
     done_ += static_cast<int64_t>(lines_.size());
@@ -171,7 +166,9 @@ class TranslateRun {
     const int64_t line = done_ + static_cast<int64_t>(i);
     int64_t tokens = 0, used = 0;
     check(trafo_translations_get_source(translations, i, &tokens, &used));
-    if (used < tokens) cut_.tokens(line + 1, tokens, used);
+    if (used < tokens)
+      cut_.add(fmt::format("line {} has {} tokens, the model takes {}: the end is left out",
+                           line + 1, grouped(tokens), grouped(used)));
     size_t count = 0;
     check(trafo_translations_get_count(translations, i, &count));
     for (size_t rank = 0; rank < count; ++rank) {
@@ -200,7 +197,8 @@ class TranslateRun {
   LineWriter out_;
   CutLines cut_;
   const bool typing_;
-  std::vector<std::string> lines_;
+  std::optional<LineReader> given_;  // the beginnings of the translations
+  std::vector<std::string> lines_, prefixes_;
   int64_t done_ = 0;
   std::optional<Reporter::Phase> phase_;
 };
@@ -244,6 +242,13 @@ Action add_translate(CLI::App& app) {
                           "||| S', lines counted from 0: the best, or N samples")
                ->type_name("N")
                ->check(CLI::Range(1, 1024)));
+  in_group(kText, app.add_flag("--distinct", a.distinct,
+                               "with --n-best: equal texts of a line once, so that there may be "
+                               "fewer than N"));
+  in_group(kText, app.add_option("--prefixes", a.prefixes,
+                                 "the beginning of each translation, a line for each line of the "
+                                 "input; an empty line gives nothing")
+                      ->type_name("FILE"));
   in_group(kText,
            app.add_flag("--max-length-crop,!--no-max-length-crop", a.crop,
                         "cut a line that is longer than the model takes, and say so (default); "

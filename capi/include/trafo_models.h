@@ -113,6 +113,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
                                                             trafo_string_view *out_source,
                                                             trafo_string_view *out_target);
+/* The line of pair `index` in its file, counted from 0, through all files one after the other where the corpus is a mix. Lines with an
+ * empty side are no pairs. Of held-out pairs and of pairs from a function it is the index. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_line(const trafo_corpus *corpus, int64_t index, int64_t *out_line);
 /* Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
                                                                    const trafo_tokenizer_options *options,

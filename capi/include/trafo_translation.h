@@ -38,20 +38,21 @@ typedef struct trafo_translate_options {
   /* The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no
    * normalisation. Default 1. */
   double length_penalty;
-  int64_t max_length; /* Longest translation in tokens. Default 0: twice the source plus 10, at most 200. */
-  int64_t min_length; /* Tokens before a translation may end. Default 0. */
+  /* Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus 10, at most 200.
+   * */
+  int64_t max_length;
+  int64_t min_length; /* Tokens before a translation may end; a given beginning is not counted. Default 0. */
   int64_t batch_tokens; /* Source tokens times beam of the sentences that are decoded together. Default 4096. */
-  int32_t word_scores; /* 1: every hypothesis has the log-probability of each of its tokens. Default 0. */
-  /* 1: every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A decoder-lm has
-   * none: UNSUPPORTED. Default 0. */
-  int32_t alignment;
+  /* The logit of each token that the translation already has is divided by it if it is positive, and multiplied otherwise
+   * (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no end_source), tokens of that text
+   * count as well. Default 1. */
+  double repetition_penalty;
+  /* No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues a text (no
+   * end_source), n-grams of that text count as well. Default 0: any may repeat. */
+  int64_t no_repeat_ngram_size;
   /* Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but
    * one. */
   int64_t alignment_layer;
-  int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
-  /* 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the
-   * model's probabilities, the seed, and the numbers of the line, the sample and the token. */
-  int32_t sampling;
   double temperature; /* Sampling: logits are divided by it. Default 1. */
   int64_t top_k; /* Sampling: only this many of the most probable tokens. Default 0: all. */
   /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
@@ -64,12 +65,24 @@ typedef struct trafo_translate_options {
   int64_t shortlist_first;
   /* With a shortlist: this many of the best translations of each source token are chosen among. Default 100. */
   int64_t shortlist_best;
+  int32_t word_scores; /* 1: every hypothesis has the log-probability of each of its tokens. Default 0. */
+  /* 1: every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A decoder-lm has
+   * none: UNSUPPORTED. Default 0. */
+  int32_t alignment;
+  /* 1: equal texts of a line are returned once, with the best score. A line then has fewer than n_best hypotheses if the search
+   * or the samples have no more texts. Default 0. */
+  int32_t distinct;
+  int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
+  /* 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the
+   * model's probabilities, the seed, and the numbers of the line, the sample and the token. */
+  int32_t sampling;
   /* 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then
    * loses its beginning. Default 1. */
   int32_t end_source;
   /* 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.
    * Default 0. */
   int32_t begin_source;
+  int32_t reserved; /* 0 */
   /* options: end */
 } trafo_translate_options;
 
@@ -91,6 +104,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const 
                                                       const trafo_string_view *lines, size_t count,
                                                       const trafo_translate_options *options,
                                                       const trafo_cancel *cancel, trafo_translations **out);
+/* The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. A hypothesis contains it,
+ * in text, tokens, scores, word scores and alignment; the search chooses what follows. INVALID_ARGUMENT also: an empty line has a
+ * prefix, or a prefix leaves no position of the model for another token. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_with_prefixes(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                                    const trafo_string_view *lines,
+                                                                    const trafo_string_view *prefixes, size_t count,
+                                                                    const trafo_translate_options *options,
+                                                                    const trafo_cancel *cancel, trafo_translations **out);
 /* Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:
  * the line has fewer hypotheses. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
@@ -116,8 +137,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_alignment(const tra
 /* The number of hypotheses of line `index`. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
                                                                    size_t *out);
-/* The tokens of source line `index`, and how many of them were translated: fewer if the line was cut. out_tokens and out_used may be
- * NULL. since 0.1 */
+/* The tokens of source line `index`, and how many of them were used: fewer if the line was cut. Of a pair of trafo_force_decode, those of
+ * both sides. out_tokens and out_used may be NULL. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index,
                                                                     int64_t *out_tokens, int64_t *out_used);
 /* The number of lines that were cut. since 0.1 */
@@ -133,12 +154,23 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const traf
                                                   const trafo_string_view *source, const trafo_string_view *target,
                                                   size_t count, double *out_log_probability, int64_t *out_tokens);
 /* Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if
- * the options ask for them. length_penalty, batch_tokens, word_scores, alignment and alignment_layer of the options are used; options
- * and cancel may be NULL. No line is cut. Errors as for trafo_score; UNSUPPORTED: an alignment of a decoder-lm; CANCELLED. since 0.1 */
+ * the options ask for them. length_penalty, batch_tokens, word_scores, alignment, alignment_layer and truncate of the options are used;
+ * options and cancel may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and its end, and
+ * trafo_translations_get_source, which counts the tokens of both sides here, tells it. Errors as for trafo_score; UNSUPPORTED: an
+ * alignment of a decoder-lm; CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          const trafo_string_view *source, const trafo_string_view *target,
                                                          size_t count, const trafo_translate_options *options,
                                                          const trafo_cancel *cancel, trafo_translations **out);
+/* Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,
+ * given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,
+ * an end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not scored), length_penalty, batch_tokens,
+ * word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as
+ * for trafo_force_decode. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score_text(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                       const trafo_string_view *lines, size_t count,
+                                                       const trafo_translate_options *options, const trafo_cancel *cancel,
+                                                       trafo_translations **out);
 
 /* The hidden states of every token of `count` lines and of the end after each line: *out_states [T, width]. With an encoder they are
  * its output, of a decoder-lm the last layer's, before the output projection. The lines follow each other: the states of line i are

@@ -275,9 +275,12 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.max_length = 0;
   c.min_length = o.decode.min_length;
   c.batch_tokens = o.decode.batch_tokens;
+  c.repetition_penalty = o.decode.repetition_penalty;
+  c.no_repeat_ngram_size = o.decode.no_repeat_ngram_size;
   c.word_scores = o.decode.word_scores ? 1 : 0;
   c.alignment = o.decode.alignment ? 1 : 0;
   c.alignment_layer = o.decode.alignment_layer;
+  c.distinct = o.distinct ? 1 : 0;
   c.truncate = o.truncate ? 1 : 0;
   c.sampling = o.decode.sampling.on ? 1 : 0;
   c.temperature = o.decode.sampling.temperature;
@@ -293,15 +296,19 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
 }
 
 TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_options& c) {
+  call.reserved(c.reserved, "reserved");
   TranslateOptions o;
   o.decode.beam = c.beam;
   o.decode.n_best = c.n_best;
   o.decode.length_penalty = c.length_penalty;
   o.decode.min_length = c.min_length;
   o.decode.batch_tokens = c.batch_tokens;
+  o.decode.repetition_penalty = c.repetition_penalty;
+  o.decode.no_repeat_ngram_size = c.no_repeat_ngram_size;
   o.decode.word_scores = call.flag(c.word_scores, "word_scores");
   o.decode.alignment = call.flag(c.alignment, "alignment");
   o.decode.alignment_layer = c.alignment_layer;
+  o.distinct = call.flag(c.distinct, "distinct");
   o.truncate = call.flag(c.truncate, "truncate");
   o.decode.sampling.on = call.flag(c.sampling, "sampling");
   o.decode.sampling.temperature = c.temperature;

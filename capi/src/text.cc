@@ -243,6 +243,16 @@ trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus, trafo_corpus_info
   });
 }
 
+trafo_error* trafo_corpus_get_line(const trafo_corpus* corpus, int64_t index, int64_t* out_line) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_line, "out_line");
+    const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
+    if (index < 0 || index >= pairs.size())
+      call.refuse("index must be 0 to ", pairs.size() - 1, ", got ", index);
+    *out_line = pairs.line(index);
+  });
+}
+
 trafo_error* trafo_corpus_get_pair(const trafo_corpus* corpus, int64_t index,
                                    trafo_string_view* out_source, trafo_string_view* out_target) {
   return api(__func__, [&](const Call& call) {

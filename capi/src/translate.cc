@@ -67,6 +67,22 @@ void cancel_with(const Call& call, const trafo_cancel* cancel, DecodeOptions& op
     };
 }
 
+// *out gets the lines that work(translator, options) makes.
+template <class Work>
+void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer,
+             const trafo_translate_options* options, const trafo_cancel* cancel,
+             trafo_translations** out, Work&& work) {
+  call.out(out);
+  const ModelObject& m = call.handle(model, "model");
+  call.use(m.context);
+  const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
+  TranslateOptions wanted =
+      to_options(call, read_options(call, options, to_c(TranslateOptions{})), subwords);
+  cancel_with(call, cancel, wanted.decode);
+  const Translator translator(*m.context, *m.model, subwords, m.packed);
+  *out = new_handle<trafo_translations>(work(translator, wanted));
+}
+
 // Nothing is recorded of a model with a trainer, which computes gradients itself, or for
 // inference, whose weights stay as they are.
 void record_if_trainable(const ModelObject& model, bool recorded, std::optional<NoGrad>& no_grad) {
@@ -87,16 +103,24 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
                              const trafo_translate_options* options, const trafo_cancel* cancel,
                              trafo_translations** out) {
   return api(__func__, [&](const Call& call) {
-    call.out(out);
-    const ModelObject& m = call.handle(model, "model");
-    call.use(m.context);
-    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    const trafo_translate_options o = read_options(call, options, to_c(TranslateOptions{}));
-    TranslateOptions wanted = to_options(call, o, subwords);
-    cancel_with(call, cancel, wanted.decode);
-    const Translator translator(*m.context, *m.model, subwords, m.packed);
-    *out = new_handle<trafo_translations>(
-        translator.translate(views_argument(call, lines, count, "lines"), wanted));
+    work_on(call, model, tokenizer, options, cancel, out,
+            [&](const Translator& translator, const TranslateOptions& wanted) {
+              return translator.translate(views_argument(call, lines, count, "lines"), wanted);
+            });
+  });
+}
+
+trafo_error* trafo_translate_with_prefixes(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                           const trafo_string_view* lines,
+                                           const trafo_string_view* prefixes, size_t count,
+                                           const trafo_translate_options* options,
+                                           const trafo_cancel* cancel, trafo_translations** out) {
+  return api(__func__, [&](const Call& call) {
+    work_on(call, model, tokenizer, options, cancel, out,
+            [&](const Translator& translator, const TranslateOptions& wanted) {
+              return translator.translate(views_argument(call, lines, count, "lines"), wanted,
+                                          views_argument(call, prefixes, count, "prefixes"));
+            });
   });
 }
 
@@ -245,16 +269,22 @@ trafo_error* trafo_force_decode(trafo_model* model, const trafo_tokenizer* token
                                 size_t count, const trafo_translate_options* options,
                                 const trafo_cancel* cancel, trafo_translations** out) {
   return api(__func__, [&](const Call& call) {
-    call.out(out);
-    const ModelObject& m = call.handle(model, "model");
-    call.use(m.context);
-    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    TranslateOptions wanted =
-        to_options(call, read_options(call, options, to_c(TranslateOptions{})), subwords);
-    cancel_with(call, cancel, wanted.decode);
-    const Translator translator(*m.context, *m.model, subwords);
-    *out = new_handle<trafo_translations>(
-        translator.force_decode(views_argument(call, source, count, "source"),
-                                views_argument(call, target, count, "target"), wanted));
+    work_on(call, model, tokenizer, options, cancel, out,
+            [&](const Translator& translator, const TranslateOptions& wanted) {
+              return translator.force_decode(views_argument(call, source, count, "source"),
+                                             views_argument(call, target, count, "target"), wanted);
+            });
+  });
+}
+
+trafo_error* trafo_score_text(trafo_model* model, const trafo_tokenizer* tokenizer,
+                              const trafo_string_view* lines, size_t count,
+                              const trafo_translate_options* options, const trafo_cancel* cancel,
+                              trafo_translations** out) {
+  return api(__func__, [&](const Call& call) {
+    work_on(call, model, tokenizer, options, cancel, out,
+            [&](const Translator& translator, const TranslateOptions& wanted) {
+              return translator.score_text(views_argument(call, lines, count, "lines"), wanted);
+            });
   });
 }

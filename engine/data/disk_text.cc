@@ -154,6 +154,7 @@ class ParallelFiles final : public PairText {
       if (scans[0].blank[i] || scans[1].blank[i]) continue;
       sides_[0].lines[kept] = sides_[0].lines[i];
       sides_[1].lines[kept] = sides_[1].lines[i];
+      add_line(static_cast<int64_t>(kept), static_cast<int64_t>(i));
       ++kept;
     }
     for (Side& side : sides_) {
@@ -222,6 +223,7 @@ class OneFile final : public PairText {
         ++report_.dropped_empty;
         continue;
       }
+      add_line(report_.pairs, report_.lines - 1);
       ++report_.pairs;
       side_.add(reader->offset(), line.size());
       bytes += static_cast<int64_t>(line.size());

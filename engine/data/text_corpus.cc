@@ -24,6 +24,8 @@ class MemoryText final : public PairText {
     report_ = corpus_.report;
     fingerprint_ = corpus_.fingerprint;
     monolingual_ = corpus_.monolingual;
+    for (size_t i = 0; i < corpus_.line.size(); ++i)
+      add_line(static_cast<int64_t>(i), corpus_.line[i] - 1);
   }
   int64_t size() const noexcept override { return static_cast<int64_t>(corpus_.source.size()); }
   PairView view(int64_t pair, PairBuffers&) const override {
@@ -71,6 +73,18 @@ bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& 
 }
 
 }  // namespace
+
+int64_t PairText::line(int64_t pair) const noexcept {
+  const auto after = std::upper_bound(
+      dropped_.begin(), dropped_.end(), pair,
+      [](int64_t wanted, const Dropped& dropped) { return wanted < dropped.pair; });
+  return after == dropped_.begin() ? pair : pair + std::prev(after)->lines;
+}
+
+void PairText::add_line(int64_t pair, int64_t line) {
+  const int64_t lines = line - pair;
+  if (lines != (dropped_.empty() ? 0 : dropped_.back().lines)) dropped_.push_back({pair, lines});
+}
 
 // --- epochs ---
 
@@ -174,6 +188,27 @@ PairView TextCorpus::view(int64_t pair, PairBuffers& buffers) const {
     pair -= part.size();
   }
   fail(ErrorCode::internal, kTextCorpusOrigin, "pair out of range");
+}
+
+int64_t TextCorpus::Part::lines() const noexcept {
+  if (selection || size() == 0) return size();
+  return std::max(text->report().lines, text->line(size() - 1) + 1);
+}
+
+int64_t TextCorpus::line(int64_t pair) const {
+  int64_t before = 0;
+  for (const Part& part : parts_) {
+    if (pair < part.size()) return before + (part.selection ? pair : part.text->line(pair));
+    pair -= part.size();
+    before += part.lines();
+  }
+  fail(ErrorCode::internal, kTextCorpusOrigin, "pair out of range");
+}
+
+int64_t TextCorpus::lines() const noexcept {
+  int64_t sum = 0;
+  for (const Part& part : parts_) sum += part.lines();
+  return sum;
 }
 
 CorpusReport TextCorpus::report() const {

@@ -30,6 +30,8 @@ class PairText {
   // cannot be read or has changed.
   virtual PairView view(int64_t pair, PairBuffers& buffers) const = 0;
 
+  // The line of a pair in its file, counted from 0. Lines with an empty side are no pairs.
+  int64_t line(int64_t pair) const noexcept;
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
   bool monolingual() const noexcept { return monolingual_; }
@@ -37,10 +39,21 @@ class PairText {
   bool is_large() const noexcept { return large_; }
 
  protected:
+  // The next pair that is added is `pair`, in line `line`.
+  void add_line(int64_t pair, int64_t line);
+
   CorpusReport report_;
   uint64_t fingerprint_ = 0;
   bool monolingual_ = false;
   bool large_ = false;
+
+ private:
+  // From `pair` on, so many lines before a pair are no pairs. Ascending, where that number changes:
+  // less memory than the pairs themselves take.
+  struct Dropped {
+    int64_t pair, lines;
+  };
+  std::vector<Dropped> dropped_;
 };
 
 // The pairs that an epoch of a mixture draws. A corpus with n pairs and weight w gives w n draws to
@@ -80,6 +93,10 @@ class TextCorpus {
   int64_t size() const noexcept { return size_; }  // pairs of all corpora, without weights
   PairView view(int64_t pair, PairBuffers& buffers) const;
   CorpusReport report() const;
+  // The line of a pair, counted from 0 through all files one after the other; pairs that are held
+  // out are counted as if they were a file of their own without other lines.
+  int64_t line(int64_t pair) const;
+  int64_t lines() const noexcept;  // of all files, counted so
   // Depends on texts, weights and selections.
   uint64_t fingerprint() const;
   bool is_large() const noexcept;  // whether one of them is
@@ -99,6 +116,7 @@ class TextCorpus {
     uint64_t fingerprint = 0;
     bool held_out = false;  // the dropped lines of `text` belong to the part that it was taken from
     int64_t size() const noexcept;
+    int64_t lines() const noexcept;
   };
   explicit TextCorpus(std::vector<Part> parts);
 

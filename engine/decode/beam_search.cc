@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 namespace trafo {
 
-BeamSearch::BeamSearch(const DecodeOptions& options, int64_t max_steps)
+BeamSearch::BeamSearch(const DecodeOptions& options, int64_t max_steps, int64_t min_steps)
     : beam_(options.beam),
-      n_best_(options.n_best),
-      min_length_(options.min_length),
+      n_best_(options.all_hypotheses ? std::numeric_limits<int64_t>::max() : options.n_best),
+      min_length_(min_steps),
       max_steps_(max_steps),
       length_penalty_(options.length_penalty),
       word_scores_(options.word_scores),

@@ -34,8 +34,11 @@ class BeamSearch {
     int32_t token;
   };
 
-  // max_steps >= 1: tokens of the longest hypothesis, eos counted.
-  BeamSearch(const DecodeOptions& options, int64_t max_steps);
+  // max_steps >= 1: tokens of the longest hypothesis, eos counted. No hypothesis ends before
+  // min_steps tokens.
+  BeamSearch(const DecodeOptions& options, int64_t max_steps, int64_t min_steps);
+  BeamSearch(const DecodeOptions& options, int64_t max_steps)
+      : BeamSearch(options, max_steps, options.min_length) {}
 
   // In order of falling log-probability. At the start, one hypothesis without tokens.
   const std::vector<Live>& live() const { return live_; }

@@ -15,6 +15,8 @@ void for_each_field_of_decoding(Options& o, Visit visit) {
   visit(OptionField{.name = "length_penalty", .low = 0, .high = kNoLimit, .high_inside = false, .zero = "no normalisation"}, o.length_penalty);
   visit(OptionField{.name = "min_length", .low = 0, .high = kNoLimit, .high_inside = false}, o.min_length);
   visit(OptionField{.name = "batch_tokens", .low = 1, .high = kNoLimit, .high_inside = false}, o.batch_tokens);
+  visit(OptionField{.name = "repetition_penalty", .low = 0, .high = kNoLimit, .low_inside = false, .high_inside = false}, o.repetition_penalty);
+  visit(OptionField{.name = "no_repeat_ngram_size", .low = 0, .high = kNoLimit, .high_inside = false, .zero = "any may repeat"}, o.no_repeat_ngram_size);
   visit(OptionField{.name = "word_scores"}, o.word_scores);
   visit(OptionField{.name = "alignment"}, o.alignment);
   visit(OptionField{.name = "alignment_layer", .low = 0, .high = 1024, .zero = "the last but one"}, o.alignment_layer);

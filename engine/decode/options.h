@@ -43,9 +43,17 @@ struct DecodeOptions {
   // The score of a hypothesis is log-probability / tokens^length_penalty, its end counted
   // (Marian's --normalize). 0: no normalisation.
   double length_penalty = 1;
-  int64_t min_length = 0;  // Tokens before a translation may end.
+  int64_t min_length = 0;  // Tokens before a translation may end; a given beginning is not counted.
   // Source tokens times beam of the sentences that are decoded together.
   int64_t batch_tokens = 4096;
+  // The logit of each token that the translation already has is divided by it if it is positive,
+  // and multiplied otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm
+  // continues a text (no end_source), tokens of that text count as well.
+  double repetition_penalty = 1;
+  // No token completes an n-gram of this many tokens that the translation already has. Where a
+  // decoder-lm continues a text (no end_source), n-grams of that text count as well. 0: any may
+  // repeat.
+  int64_t no_repeat_ngram_size = 0;
   // Whether every hypothesis has the log-probability of each of its tokens.
   bool word_scores = false;
   // Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the
@@ -67,6 +75,11 @@ struct DecodeOptions {
   bool allow_bos = false;          // bos is a subword of texts as well and may be generated
   bool end_source = true;          // false: a source need not end with eos
   DrawOptions sampling;            // if `on`, replaces the search; beam is not used
+  // The first tokens of the translation of each source, without eos; borrowed for the call. Length
+  // limits count from their end. Scores and word scores include them, as the model gives them; the
+  // rules for repetition do not apply to them. Empty: none.
+  std::span<const std::vector<int32_t>> prefixes;
+  bool all_hypotheses = false;  // true: all that the search has, not only n_best
   // Returns the tokens that translations may consist of, given the source tokens of a batch; eos is
   // always allowed. Probabilities are over these tokens alone. Empty: the whole vocabulary.
   std::function<std::vector<int32_t>(std::span<const int32_t> sources)> shortlist;
@@ -74,7 +87,8 @@ struct DecodeOptions {
   // translate_tokens packs them for the call if that is faster.
   std::shared_ptr<const PackedWeights> weights;
   // Captured steps of greedy search with this context and model, whose shortlist is empty;
-  // borrowed. Null, or with any other search: steps are launched kernel by kernel.
+  // borrowed. Null, or with any other search, repetition rules or prefixes: steps are launched
+  // kernel by kernel.
   StepGraphs* step_graphs = nullptr;
   // Whether an encoder_decoder decodes in a number of rows out of few, of which some may be unused.
   // No value: on an accelerator.

@@ -47,6 +47,7 @@ double Sampler::uniform(const Place& place) const {
 // times e^scale.
 Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place,
                               double scale) const {
+  if (tokens.empty()) return {-1, scale};
   double total = 0;
   for (const Token& token : tokens) total += token.probability;
   if (!std::isfinite(total) || total <= 0) fail_non_finite(place);
@@ -64,7 +65,8 @@ Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place,
 
 // The allowed tokens if the others have nearly all of the probability, as happens at a low
 // temperature. Their probabilities are relative to the largest allowed logit, so that none
-// underflows. Returns the logarithm of the factor to the true probabilities.
+// underflows. Returns the logarithm of the factor to the true probabilities. There are none if the
+// logits of all allowed tokens are -infinity.
 double Sampler::unlikely_tokens(std::span<const double> logits, const Place& place,
                                 std::vector<Token>& tokens) const {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
@@ -74,8 +76,9 @@ double Sampler::unlikely_tokens(std::span<const double> logits, const Place& pla
     most = std::max(most, value);
     if (allowed(static_cast<int32_t>(i), place)) most_allowed = std::max(most_allowed, value);
   }
-  if (!std::isfinite(most_allowed)) fail_non_finite(place);
   tokens.clear();
+  if (most_allowed == kNothing && std::isfinite(most)) return kNothing;
+  if (!std::isfinite(most_allowed)) fail_non_finite(place);
   for (size_t i = 0; i < logits.size(); ++i) {
     const double value = logits[i] / options_.temperature;
     const auto id = static_cast<int32_t>(i);
@@ -125,8 +128,9 @@ std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tenso
     for (int64_t i = 0; i < k && static_cast<int64_t>(tokens.size()) < options_.top_k; ++i) {
       const auto at = static_cast<size_t>(place.row * k + i);
       if (std::isnan(values[at])) fail_non_finite(place);
+      if (values[at] == -std::numeric_limits<double>::infinity()) break;  // values are sorted
       if (!allowed(ids[at], place)) continue;
-      if (tokens.empty()) best = values[at];  // the largest: values are sorted
+      if (tokens.empty()) best = values[at];  // the largest
       tokens.push_back({std::exp(values[at] - best), ids[at]});
       total += tokens.back().probability;
     }

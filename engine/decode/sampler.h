@@ -21,7 +21,7 @@ class Sampler {
     bool may_end = true;   // false: no end is drawn
   };
   struct Draw {
-    int32_t token = 0;
+    int32_t token = 0;  // negative: no token may follow
     // Natural logarithm, under softmax(logits / temperature) over all tokens.
     double log_probability = 0;
   };

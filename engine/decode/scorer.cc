@@ -17,9 +17,9 @@ int64_t decoder_tokens(const ModelConfig& config, const SentencePair& pair) {
 }
 
 void check_side(const char* origin, const ModelConfig& config, int32_t eos,
-                const std::vector<int32_t>& side, const char* name, size_t number) {
-  require(!side.empty() && side.back() == eos, ErrorCode::invalid_argument, origin, "the ", name,
-          " of pair ", number, " must end with eos, token ", eos);
+                const std::vector<int32_t>& side, const char* name, size_t number, bool ended) {
+  require(!side.empty() && (!ended || side.back() == eos), ErrorCode::invalid_argument, origin,
+          "the ", name, " of pair ", number, " must end with eos, token ", eos);
   for (const int32_t id : side)
     require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, origin, "the ", name,
             " of pair ", number, " has token ", id, ", the vocabulary has 0 to ",
@@ -32,10 +32,10 @@ void check_side(const char* origin, const ModelConfig& config, int32_t eos,
 }  // namespace
 
 void check_pairs(const char* origin, const ModelConfig& config, const SpecialTokens& tokens,
-                 std::span<const SentencePair> pairs) {
+                 std::span<const SentencePair> pairs, bool ended) {
   for (size_t i = 0; i < pairs.size(); ++i) {
-    check_side(origin, config, tokens.eos, pairs[i].source, "source", i + 1);
-    check_side(origin, config, tokens.eos, pairs[i].target, "target", i + 1);
+    check_side(origin, config, tokens.eos, pairs[i].source, "source", i + 1, ended);
+    check_side(origin, config, tokens.eos, pairs[i].target, "target", i + 1, ended);
     require(decoder_tokens(config, pairs[i]) <= config.max_positions, ErrorCode::invalid_argument,
             origin, "pair ", i + 1, " has ", decoder_tokens(config, pairs[i]),
             " tokens in one stream, the model takes at most ", config.max_positions);
@@ -47,7 +47,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
   const ModelConfig& config = model.config();
   require_argument(options.batch_tokens >= 1, kScorerOrigin, "batch_tokens",
                    " must be 1 or more, got ", options.batch_tokens);
-  check_pairs(kScorerOrigin, config, options.tokens, pairs);
+  check_pairs(kScorerOrigin, config, options.tokens, pairs, options.ended);
 
   const NoGrad no_grad(context);
   std::vector<PairScore> scores(pairs.size());

@@ -15,6 +15,7 @@ namespace trafo {
 struct ScoreOptions {
   int64_t batch_tokens = 4096;  // decoder tokens of the pairs of a batch
   SpecialTokens tokens;
+  bool ended = true;  // false: sides need not end with eos; a decoder_lm scores plain text so
   std::function<bool()> cancelled;  // called before every batch; true: CANCELLED
 };
 
@@ -26,9 +27,9 @@ struct PairScore {
 };
 
 // INVALID_ARGUMENT, naming the pair (counted from 1): a side is empty, does not end with eos, has a
-// token outside the vocabulary, or is too long.
+// token outside the vocabulary, or is too long. `ended`: as in ScoreOptions.
 void check_pairs(const char* origin, const ModelConfig& config, const SpecialTokens& tokens,
-                 std::span<const SentencePair> pairs);
+                 std::span<const SentencePair> pairs, bool ended = true);
 
 // The scores of the pairs, in their order. The model is only read and nothing is recorded.
 // INVALID_ARGUMENT: of check_pairs. NON_FINITE: a log-probability is not finite. CANCELLED.

@@ -38,9 +38,10 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
 // finished. The other sentences of a batch change a score by rounding at most; with `weights` they
 // do not change a bit.
 //
-// INVALID_ARGUMENT: options out of range, or a source that is too long (see longest_source) or does
-// not end with eos; the message has its number, counted from 1. NON_FINITE: the logits of a
-// sentence are NaN or infinite. CANCELLED. With options.alignment, also the errors of align().
+// INVALID_ARGUMENT: options out of range, a source that is too long (see longest_source) or does
+// not end with eos, or a prefix that has an end or leaves no position for another token; the
+// message has its number, counted from 1. NON_FINITE: the logits of a sentence are NaN or infinite.
+// CANCELLED. With options.alignment, also the errors of align().
 std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Model& model,
                                                       std::span<const std::vector<int32_t>> sources,
                                                       const DecodeOptions& options = {});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/core/argument_error.h"
@@ -47,13 +48,18 @@ Translator::Translator(Context& context, const Model& model, Tokenizer tokenizer
 }
 
 std::vector<Translation> Translator::translate(std::span<const std::string_view> lines,
-                                               const TranslateOptions& options) const {
+                                               const TranslateOptions& options,
+                                               std::span<const std::string_view> prefixes) const {
+  require(prefixes.empty() || prefixes.size() == lines.size(), ErrorCode::invalid_argument,
+          kTranslatorOrigin, "there are ", prefixes.size(), " prefixes for ", lines.size(),
+          " lines");
   DecodeOptions decode = options.decode;
   decode.tokens = tokenizer_.special_tokens();
   decode.more_ends = tokenizer_.further_end_ids();
   decode.allow_bos = tokenizer_.bos_is_subword();
   decode.end_source = options.end_source;
   decode.weights = weights_;
+  decode.all_hypotheses = options.distinct && !decode.sampling.on;
   const Shortlist& list = options.shortlist;
   check_shortlist(list);
   if (list.table != nullptr) {
@@ -69,7 +75,7 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
                    " is for a decoder-lm whose vocabulary has bos");
   const int64_t limit = longest_source(model_.config(), decode.max_length);
   std::vector<Translation> translations(lines.size());
-  std::vector<std::vector<int32_t>> sources(lines.size());
+  std::vector<std::vector<int32_t>> sources(lines.size()), begun(prefixes.size());
   // A thread of its own pays for some dozens of lines.
   constexpr int64_t kChunk = 64;
   const int threads = threads_for_lines(context_);
@@ -88,7 +94,11 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
     translations[i].source_tokens = static_cast<int64_t>(ids.size());
     if (options.truncate) truncate(ids, limit, options);
     translations[i].used_tokens = static_cast<int64_t>(ids.size());
+    if (prefixes.empty()) return;
+    begun[i] = encode(prefixes[i], "prefix, ", i + 1);
+    begun[i].pop_back();
   });
+  decode.prefixes = begun;
   std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, sources, decode);
   for_lines([&](size_t i) {
     for (Hypothesis& hypothesis : found[i]) {
@@ -96,8 +106,18 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
                                             : continuation(sources[i], hypothesis.tokens);
       translations[i].hypotheses.push_back({std::move(hypothesis), std::move(text)});
     }
+    if (options.distinct) keep_distinct(translations[i], decode.n_best);
   });
   return translations;
+}
+
+// Keeps the first hypothesis of each text: of a search the best one. Subwords can spell a text in
+// several ways.
+void Translator::keep_distinct(Translation& translation, int64_t most) const {
+  std::unordered_set<std::string> seen;
+  std::erase_if(translation.hypotheses, [&](const TextHypothesis& hypothesis) {
+    return static_cast<int64_t>(seen.size()) >= most || !seen.insert(hypothesis.text).second;
+  });
 }
 
 std::vector<PairScore> Translator::score(std::span<const std::string_view> sources,
@@ -107,17 +127,78 @@ std::vector<PairScore> Translator::score(std::span<const std::string_view> sourc
   return trafo::score(context_, model_, encode_pairs(sources, targets), options);
 }
 
-std::vector<Translation> Translator::force_decode(std::span<const std::string_view> sources,
-                                                  std::span<const std::string_view> targets,
-                                                  const TranslateOptions& given) const {
+DecodeOptions Translator::forced_options(const TranslateOptions& given) const {
   DecodeOptions options = given.decode;
   options.tokens = tokenizer_.special_tokens();
   check_options(model_.config(), options);
   check_shortlist(given.shortlist);
-  const std::vector<SentencePair> pairs = encode_pairs(sources, targets);
+  return options;
+}
+
+std::vector<Translation> Translator::force_decode(std::span<const std::string_view> sources,
+                                                  std::span<const std::string_view> targets,
+                                                  const TranslateOptions& given) const {
+  const DecodeOptions options = forced_options(given);
+  std::vector<SentencePair> pairs = encode_pairs(sources, targets);
+  std::vector<int64_t> tokens;
+  for (SentencePair& pair : pairs) {
+    tokens.push_back(static_cast<int64_t>(pair.source.size() + pair.target.size()));
+    if (given.truncate) truncate(pair);
+  }
+  std::vector<Translation> result = forced(std::move(pairs), options, true);
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i].source_tokens = tokens[i];
+    result[i].hypotheses[0].text = targets[i];
+  }
+  return result;
+}
+
+std::vector<Translation> Translator::score_text(std::span<const std::string_view> lines,
+                                                const TranslateOptions& given) const {
+  constexpr const char* kOrigin = "score_text";
+  const ModelConfig& config = model_.config();
+  DecodeOptions options = forced_options(given);
+  require(!config.has_encoder(), ErrorCode::unsupported, kOrigin,
+          "a model with an encoder scores pairs, not plain text");
+  require(!given.begin_source || options.tokens.bos >= 0, ErrorCode::invalid_argument, kOrigin,
+          "begin_source needs a vocabulary with bos");
+  std::vector<Translation> result(lines.size());
+  std::vector<SentencePair> pairs;
+  std::vector<size_t> scored;  // lines with a token to score
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t> ids = encode(lines[i], "", i + 1);
+    if (!given.end_source) ids.pop_back();
+    result[i].source_tokens = static_cast<int64_t>(ids.size());
+    // The last token is predicted, but not read; the one in front of the line is read.
+    const auto most = static_cast<size_t>(config.max_positions);
+    if (given.truncate && ids.size() > most) {
+      size_t kept = most;
+      while (kept > 0 && continues_character(tokenizer_, ids[kept])) --kept;
+      ids.resize(kept);
+    }
+    result[i].used_tokens = static_cast<int64_t>(ids.size());
+    result[i].hypotheses.emplace_back().text = lines[i];
+    if (ids.empty()) continue;
+    const int32_t front = given.begin_source ? options.tokens.bos : options.tokens.eos;
+    pairs.push_back({{front}, std::move(ids)});
+    scored.push_back(i);
+  }
+  std::vector<Translation> found = forced(std::move(pairs), options, false);
+  for (size_t i = 0; i < scored.size(); ++i) {
+    TextHypothesis& hypothesis = found[i].hypotheses[0];
+    hypothesis.text = lines[scored[i]];
+    result[scored[i]].hypotheses[0] = std::move(hypothesis);
+  }
+  return result;
+}
+
+// Each target as the one hypothesis of its source, without text. `ended`: the targets end with eos.
+std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
+                                            const DecodeOptions& options, bool ended) const {
   ScoreOptions score_options;
   score_options.batch_tokens = options.batch_tokens;
   score_options.tokens = options.tokens;
+  score_options.ended = ended;
   score_options.cancelled = options.cancelled;
   std::vector<PairScore> scores = trafo::score(context_, model_, pairs, score_options);
   std::vector<Alignment> alignments(pairs.size());
@@ -133,14 +214,14 @@ std::vector<Translation> Translator::force_decode(std::span<const std::string_vi
   for (size_t i = 0; i < pairs.size(); ++i) {
     const std::vector<int32_t>& target = pairs[i].target;
     TextHypothesis hypothesis;
-    hypothesis.text = targets[i];
-    hypothesis.tokens.assign(target.begin(), target.end() - 1);
+    hypothesis.tokens.assign(target.begin(), target.end() - (ended ? 1 : 0));
+    hypothesis.finished = ended;
     hypothesis.log_probability = scores[i].log_probability;
     hypothesis.score = scores[i].log_probability /
                        std::pow(static_cast<double>(target.size()), options.length_penalty);
     if (options.word_scores) hypothesis.word_scores = std::move(scores[i].word_scores);
     hypothesis.alignment = std::move(alignments[i]);
-    result[i].source_tokens = result[i].used_tokens = static_cast<int64_t>(pairs[i].source.size());
+    result[i].used_tokens = static_cast<int64_t>(pairs[i].source.size() + target.size());
     result[i].hypotheses.push_back(std::move(hypothesis));
   }
   return result;
@@ -224,6 +305,22 @@ void Translator::truncate(std::vector<int32_t>& ids, int64_t limit,
   while (first < ids.size() && continues_character(tokenizer_, ids[first])) ++first;
   ids.erase(ids.begin() + (options.begin_source ? 1 : 0),
             ids.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+// Cuts a pair to the positions of the model. In a decoder_lm both sides share them: the source
+// keeps those that the target leaves, and half of them at least.
+void Translator::truncate(SentencePair& pair) const {
+  const ModelConfig& config = model_.config();
+  int64_t source = config.max_positions, target = config.max_positions;
+  if (!config.has_encoder()) {
+    const int64_t both = config.max_positions + 1;  // the last token is predicted, but not read
+    const auto needed = static_cast<int64_t>(pair.target.size());
+    source = std::max<int64_t>(std::max<int64_t>(1, both / 2), both - std::min(needed, both));
+    target = both - std::min(source, static_cast<int64_t>(pair.source.size()));
+  }
+  const TranslateOptions ended;
+  truncate(pair.source, std::min(source, config.max_positions), ended);
+  truncate(pair.target, std::min(target, config.max_positions), ended);
 }
 
 // The text that `tokens` add to that of `source`: alone they would lose a space in front.

@@ -34,6 +34,9 @@ struct TranslateOptions {
   // The limit of a source is longest_source().
   // options: begin TranslateOptions (scripts/generate_options.py)
   // clang-format off
+  // Whether equal texts of a line are returned once, with the best score. A line then has fewer
+  // than n_best hypotheses if the search or the samples have no more texts.
+  bool distinct = false;
   // Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT.
   bool truncate = true;
   // Whether eos follows a source. Without it a decoder-lm continues the text, as base models do;
@@ -52,8 +55,8 @@ struct TextHypothesis : Hypothesis {
 
 struct Translation {
   std::vector<TextHypothesis> hypotheses;  // best first; of sampling, in the order of the samples
-  int64_t source_tokens = 0;               // of the line, eos counted
-  int64_t used_tokens = 0;                 // of them translated; fewer where the line was cut
+  int64_t source_tokens = 0;               // of the line, eos counted; of a pair, of both sides
+  int64_t used_tokens = 0;                 // fewer where the line or the pair was cut
 
   bool truncated() const { return used_tokens < source_tokens; }
 };
@@ -82,10 +85,13 @@ class Translator {
              std::shared_ptr<const PackedWeights> weights = nullptr);
 
   // One result a line, in the order of the lines. An empty line has an empty translation.
-  // INVALID_ARGUMENT: text that cannot be tokenised (the message names the line, counted from 1)
-  // and everything that translate_tokens refuses. NON_FINITE, CANCELLED: as there.
+  // `prefixes`: the beginning of each translation, one a line, of which an empty one gives nothing;
+  // no prefixes at all are as many empty ones. INVALID_ARGUMENT: text that cannot be tokenised (the
+  // message names the line, counted from 1), another number of prefixes than lines, and everything
+  // that translate_tokens refuses. NON_FINITE, CANCELLED: as there.
   std::vector<Translation> translate(std::span<const std::string_view> lines,
-                                     const TranslateOptions& options = {}) const;
+                                     const TranslateOptions& options = {},
+                                     std::span<const std::string_view> prefixes = {}) const;
 
   // The log-probability of each target line as the translation of the source line beside it.
   // `options.tokens` is set by the Translator. INVALID_ARGUMENT: text that cannot be tokenised, a
@@ -96,11 +102,21 @@ class Translator {
 
   // Forced decoding: each target line as the one hypothesis of the source line beside it. Its score
   // follows decode.length_penalty; it has word scores and an alignment where options ask for them.
-  // Beyond that, only batch_tokens and cancelled of the options are used, but all must be valid. No
-  // line is cut. Errors of score() and align().
+  // With options.truncate, a pair that is too long is cut: both sides keep their first tokens and
+  // eos, and source_tokens and used_tokens, which count both sides here, differ. Beyond that, only
+  // batch_tokens and cancelled of the options are used, but all must be valid. Errors of score()
+  // and align().
   std::vector<Translation> force_decode(std::span<const std::string_view> sources,
                                         std::span<const std::string_view> targets,
                                         const TranslateOptions& options = {}) const;
+
+  // The log-probabilities of plain text under a decoder_lm, each line as the one hypothesis of
+  // itself: of every token, given the tokens before it and eos in front of the line, as in training
+  // on monolingual text. With options.begin_source bos is in front instead. With options.end_source
+  // the line ends with eos, which is scored as well. A line without a token to score has
+  // log-probability 0. Other options, and lines that are too long, as in force_decode.
+  std::vector<Translation> score_text(std::span<const std::string_view> lines,
+                                      const TranslateOptions& options = {}) const;
 
   // The states that the encoder computes of each token of the lines and of the eos behind each
   // line; of a decoder_lm the last layer's, before the output projection. One pass over all lines,
@@ -115,6 +131,11 @@ class Translator {
                       std::span<const std::string_view> targets) const;
 
  private:
+  std::vector<Translation> forced(std::vector<SentencePair> pairs, const DecodeOptions& options,
+                                  bool ended) const;
+  void truncate(SentencePair& pair) const;
+  void keep_distinct(Translation& translation, int64_t most) const;
+  DecodeOptions forced_options(const TranslateOptions& given) const;
   std::vector<SentencePair> encode_pairs(std::span<const std::string_view> sources,
                                          std::span<const std::string_view> targets) const;
   std::vector<int32_t> encode(std::string_view line, const char* side, size_t number) const;

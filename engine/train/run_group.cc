@@ -262,8 +262,15 @@ std::optional<ValidationResult> TrainingRun::validate_together() {
 
 void TrainingRun::write_hypotheses(const ValidationResult& result, TrainEvent& event) {
   const auto write = [&] {
-    if (directory_ && !result.hypotheses.empty())
-      event.path = directory_->write_hypotheses(state_.trainer.update, result.hypotheses).string();
+    if (!directory_ || result.hypotheses.empty()) return;
+    // A line for each line of the validation set: those with an empty side have no hypothesis.
+    std::vector<std::string> lines = result.hypotheses;
+    if (!data_.valid_lines.empty()) {
+      lines.assign(static_cast<size_t>(data_.valid_line_count), {});
+      for (size_t pair = 0; pair < result.hypotheses.size(); ++pair)
+        lines[static_cast<size_t>(data_.valid_lines[pair])] = result.hypotheses[pair];
+    }
+    event.path = directory_->write_hypotheses(state_.trainer.update, lines).string();
   };
   if (group_.has_peers())
     agree_after(*group_.communicator, write);

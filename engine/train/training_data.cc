@@ -66,7 +66,9 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
       const PairView pair = valid->view(i, buffers);
       data.valid_sources.emplace_back(pair.source);
       data.valid_references.emplace_back(pair.target);
+      data.valid_lines.push_back(valid->line(i));
     }
+    data.valid_line_count = valid->lines();
   }
   check_data(data, config, options);
   return data;

@@ -22,6 +22,10 @@ struct TrainingData {
   // `valid` are included, with truncated sources.
   std::optional<Tokenizer> tokenizer;
   std::vector<std::string> valid_sources, valid_references;
+  // The line of each validation pair in its file, counted from 0, and the number of lines there.
+  // Lines with an empty side are no pairs. No lines: pair i is line i.
+  std::vector<int64_t> valid_lines;
+  int64_t valid_line_count = 0;
 };
 
 // Tokenises text for a model of `config`, with the length limits of `options`. `valid` may be null.

@@ -411,6 +411,30 @@ static void test_word_scores(trafo_model* model, trafo_tokenizer* tokenizer) {
   options.alignment_layer = 2;
   FAILS(trafo_translate(model, tokenizer, source, 1, &options, NULL, &found),
         TRAFO_INVALID_ARGUMENT, "alignment_layer is 2, the model has decoder layers 1 to 1");
+
+  // Given beginnings, rules and distinct texts.
+  OK(trafo_translate_options_init(&options, sizeof options));
+  CHECK(options.repetition_penalty == 1 && options.no_repeat_ngram_size == 0 &&
+        options.distinct == 0);
+  options.max_length = 12;
+  options.repetition_penalty = 1.5;
+  options.no_repeat_ngram_size = 2;
+  options.distinct = 1;
+  const trafo_string_view none = {"", 0};
+  const trafo_string_view prefixes[] = {target[0], none, target[2]};
+  OK(trafo_translate_with_prefixes(model, tokenizer, source, prefixes, 3, &options, NULL, &found));
+  for (size_t line = 0; line < 3; ++line) {
+    trafo_string_view text;
+    OK(trafo_translations_get(found, line, 0, &text, NULL));
+    CHECK(text.length >= prefixes[line].length &&
+          memcmp(text.data, prefixes[line].data, prefixes[line].length) == 0);
+  }
+  trafo_translations_free(found);
+  options.repetition_penalty = 0;
+  FAILS(trafo_translate(model, tokenizer, source, 1, &options, NULL, &found),
+        TRAFO_INVALID_ARGUMENT, "repetition_penalty");
+  FAILS(trafo_score_text(model, tokenizer, target, 3, NULL, NULL, &found), TRAFO_UNSUPPORTED,
+        "scores pairs, not plain text");
 }
 
 // Signs that the vocabulary spells in three bytes each: what is too long is cut between signs.

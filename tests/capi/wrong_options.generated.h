@@ -136,9 +136,13 @@
   wrong("max_length", max_length, -1) \
   wrong("min_length", min_length, -1) \
   wrong("batch_tokens", batch_tokens, -1) \
+  wrong("repetition_penalty", repetition_penalty, -1) \
+  wrong("repetition_penalty", repetition_penalty, NAN) \
+  wrong("no_repeat_ngram_size", no_repeat_ngram_size, -1) \
   wrong("word_scores", word_scores, 2) \
   wrong("alignment", alignment, 2) \
   wrong("alignment_layer", alignment_layer, -1) \
+  wrong("distinct", distinct, 2) \
   wrong("truncate", truncate, 2) \
   wrong("sampling", sampling, 2) \
   wrong("temperature", temperature, -1) \

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <tuple>
 
 #include "tests/cli/cli_fixture.h"
 
@@ -56,6 +57,49 @@ TEST_F(Cli, TrainingFillsTheRunDirectory) {
               trained_->err.find("| cuda:0 ") != std::string::npos)
       << trained_->err;
   EXPECT_EQ(trained_->err.find('\r'), std::string::npos);
+}
+
+TEST_F(Cli, TranslationsOfAValidationHaveTheLinesOfItsFile) {
+  std::vector<std::string> expected = lines_of(read_file(file("run/valid/10.hyp")));
+  std::vector<std::string> de = lines_of(read_file(file("v.de"))),
+                           en = lines_of(read_file(file("v.en")));
+  // Pairs with an empty side, at the beginning, one after the other, and at the end.
+  for (const auto& [line, german, english] : {std::tuple(0, "", "Yes."), std::tuple(7, "Ja.", ""),
+                                              std::tuple(8, "", ""), std::tuple(43, "", "No.")}) {
+    de.insert(de.begin() + line, german);
+    en.insert(en.begin() + line, english);
+    expected.insert(expected.begin() + line, "");
+  }
+  const auto text_of = [](const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    return text;
+  };
+  write_file(file("gaps.de"), text_of(de));
+  write_file(file("gaps.en"), text_of(en));
+  for (const char* memory : {"256MiB", "0"}) {
+    Arguments arguments = small(std::string("gaps") + memory, "10u");
+    std::ranges::replace(arguments, "v.de", "gaps.de");
+    std::ranges::replace(arguments, "v.en", "gaps.en");
+    const Outcome outcome = run(arguments + Arguments{"--data-in-memory", memory});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const std::string folder = std::string("gaps") + memory;
+    const auto hypotheses = lines_of(read_file(file(folder + "/valid/10.hyp")));
+    EXPECT_EQ(hypotheses, expected);
+    std::vector<size_t> lines;
+    for (const std::string& line : lines_of(read_file(file(folder + "/metrics.jsonl")))) {
+      const auto record = nlohmann::json::parse(line);
+      if (record.at("type") == "samples") {
+        lines = record.at("lines").get<std::vector<size_t>>();
+        for (size_t i = 0; i < lines.size(); ++i)
+          EXPECT_EQ(record.at("sources")[i], de.at(lines[i])) << i;
+      }
+      if (record.at("type") != "valid") continue;
+      ASSERT_EQ(lines.size(), 6u);
+      for (size_t i = 0; i < lines.size(); ++i)
+        EXPECT_EQ(record.at("samples")[i], hypotheses.at(lines[i])) << i;
+    }
+  }
 }
 
 TEST_F(Cli, ProfileWritesATraceAndChangesNoByte) {

@@ -272,6 +272,84 @@ TEST_F(Translate, WordScoresAndAlignmentsAreWrittenAsMarianDoes) {
   EXPECT_NE(wrong.err.find("--alignment-layer is 7"), std::string::npos) << wrong.err;
 }
 
+// A reader that splits at " ||| " finds the same columns in every line.
+TEST_F(Translate, EmptyFieldsKeepTheirColumns) {
+  EXPECT_EQ(translated({"--n-best", "1", "--alignment"}, "\n"),
+            "0 |||  |||  ||| Score= 0.000000 ||| 0.000000\n");
+  EXPECT_EQ(translated({"--n-best", "1", "--alignment", "soft", "--word-scores"}, "\n"),
+            "0 |||  |||  ||| WordScores= ||| Score= 0.000000 ||| 0.000000\n");
+  EXPECT_EQ(translated({"--alignment"}, "\n"), " ||| \n");
+}
+
+TEST_F(Translate, ANBestListIsFullAtTheLengthLimit) {
+  for (const char* limit : {"1", "3", "6"})
+    EXPECT_EQ(lines_of(translated({"--n-best", "5", "--max-length", limit})).size(), 100u);
+}
+
+TEST_F(Translate, BeginningsAndRulesOfTranslations) {
+  std::string prefixes;
+  for (size_t i = 0; i < lines_of(*german_).size(); ++i) prefixes += i % 2 ? "The dog\n" : "\n";
+  write_file(folder_->file("prefixes"), prefixes);
+  const Arguments search = {"--max-length", "9", "--beam-size", "2"};
+  const auto begun = lines_of(translated(search + Arguments{"--prefixes", "prefixes"}));
+  const auto free = lines_of(translated(search));
+  ASSERT_EQ(begun.size(), 20u);
+  for (size_t i = 0; i < begun.size(); ++i) {
+    EXPECT_TRUE(i % 2 == 0 || begun[i].starts_with("The dog")) << begun[i];
+    if (i % 2 == 0) EXPECT_EQ(begun[i], free[i]);
+  }
+  EXPECT_EQ(lines_of(translated(search + Arguments{"--prefixes", "prefixes", "--maxi-batch", "3"})),
+            begun);
+  for (const auto& [text, why] : {std::pair("The\n", "prefixes: ends before line 2"),
+                                  std::pair("", "prefixes: ends before line 1")}) {
+    write_file(folder_->file("prefixes"), text);
+    const Outcome outcome = run(search + Arguments{"--prefixes", "prefixes"}, *german_);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
+  }
+  write_file(folder_->file("prefixes"), "\n\n");
+  const Outcome more = run(search + Arguments{"--prefixes", "prefixes"}, "Ja.\n");
+  EXPECT_EQ(more.exit_code, 2);
+  EXPECT_EQ(lines_of(more.out).size(), 1u);
+  EXPECT_NE(more.err.find("prefixes: has more lines than the input"), std::string::npos)
+      << more.err;
+
+  // A model that has hardly learnt repeats itself.
+  const Arguments longer = {"--max-length", "40", "--min-length", "30", "--beam-size", "1"};
+  const auto repeats = [&](const Arguments& more) {
+    size_t count = 0;
+    for (const std::string& line : lines_of(translated(longer + more))) {
+      const std::vector<std::string> words = words_of(line);
+      for (size_t i = 3; i < words.size(); ++i)
+        count += words[i] == words[i - 1] && words[i] == words[i - 2] && words[i] == words[i - 3];
+    }
+    return count;
+  };
+  EXPECT_GT(repeats({}), 0u);
+  EXPECT_EQ(repeats({"--no-repeat-ngram-size", "2"}), 0u);
+  EXPECT_EQ(repeats({"--repetition-penalty", "50"}), 0u);
+  const Outcome wrong = run({"--repetition-penalty", "0"}, "Ja.\n");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("--repetition-penalty"), std::string::npos) << wrong.err;
+}
+
+TEST_F(Translate, DistinctNBestTextsDiffer) {
+  const Arguments draw = {"--output-sampling", "topk", "3", "--max-length", "3", "--n-best", "20"};
+  const auto texts = [&](const Arguments& more) {
+    std::vector<std::string> all;
+    for (const std::string& line : lines_of(translated(draw + more)))
+      all.push_back(line.substr(0, line.find(" ||| Score=")));
+    std::sort(all.begin(), all.end());
+    const size_t count = all.size();
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return std::pair(count, all.size());
+  };
+  const auto [all, different] = texts({});
+  EXPECT_EQ(all, 400u);
+  EXPECT_LT(different, all);
+  EXPECT_EQ(texts({"--distinct"}), std::pair(different, different));
+}
+
 TEST_F(Translate, ScoreWritesTheWordScoresOfGivenTranslations) {
   write_file(folder_->file("s"), *german_);
   write_file(folder_->file("t"), *german_);

@@ -272,6 +272,33 @@ TEST_F(TextCorpusTest, ALargeTextOfANamedPipeStaysOnDisk) {
   EXPECT_EQ(corpus.report().dropped_empty, 1);
 }
 
+TEST_F(TextCorpusTest, PairsKnowTheirLines) {
+  const std::string source = write("a.src", "\nb\n\n\ne\nf\ng\n"),
+                    target = write("a.trg", "A\nB\n\nD\nE\n \nG\n"),
+                    tsv = write("a.tsv", "\tA\nb\tB\n\t\n\tD\ne\tE\nf\t \ng\tG\n");
+  const TextCorpus forms[] = {load_parallel(source, target),
+                              load_parallel(source, target, on_disk()), load_tsv(tsv),
+                              load_tsv(tsv, on_disk())};
+  for (const TextCorpus& corpus : forms) {
+    ASSERT_EQ(corpus.size(), 3);
+    EXPECT_EQ(corpus.lines(), 7);
+    EXPECT_EQ(corpus.line(0), 1);
+    EXPECT_EQ(corpus.line(1), 4);
+    EXPECT_EQ(corpus.line(2), 6);
+    const TextCorpus mix = TextCorpus::mix({{corpus, 1}, {corpus, 2}});
+    EXPECT_EQ(mix.lines(), 14);
+    EXPECT_EQ(mix.line(2), 6);
+    EXPECT_EQ(mix.line(3), 8);
+    EXPECT_EQ(mix.line(5), 13);
+    const TextCorpus held = mix.hold_out(2).second;
+    EXPECT_EQ(held.lines(), held.size());
+    EXPECT_EQ(held.line(held.size() - 1), held.size() - 1);
+  }
+  const TextCorpus all = load_monolingual(write("a", "one\ntwo\n"));
+  EXPECT_EQ(all.line(1), 1);
+  EXPECT_EQ(all.lines(), 2);
+}
+
 TEST_F(TextCorpusTest, FingerprintsNoticeAnyEdit) {
   const PairFiles lines = random_lines(50);
   std::set<uint64_t> prints;

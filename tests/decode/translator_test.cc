@@ -182,6 +182,138 @@ TEST_P(TranslatorTest, ScoresAsTheTokensOfEachPair) {
   }
 }
 
+TEST_P(TranslatorTest, TranslationsBeginAsGiven) {
+  const Lines lines = {"der hund sieht", "die katze", "das haus"},
+              prefixes = {"ein altes", "", "die  katze und"};
+  TranslateOptions options;
+  options.decode.beam = options.decode.n_best = 3;
+  const auto found = translator().translate(lines, options, prefixes);
+  for (const TextHypothesis& hypothesis : found[0].hypotheses)
+    EXPECT_TRUE(hypothesis.text.starts_with("ein altes")) << hypothesis.text;
+  for (const TextHypothesis& hypothesis : found[2].hypotheses)  // white space is normalised
+    EXPECT_TRUE(hypothesis.text.starts_with("die katze und")) << hypothesis.text;
+  EXPECT_EQ(found[1].hypotheses[0].text,
+            translator().translate(lines, options)[1].hypotheses[0].text);
+  EXPECT_TRUE(contains(error_text([&] { translator().translate(lines, options, Lines{""}); }),
+                       "1 prefixes for 3 lines"));
+  EXPECT_TRUE(
+      contains(error_text([&] { translator().translate(Lines{"gut"}, options, Lines{"\xc3("}); }),
+               "prefix, line 1: "));
+}
+
+TEST_P(TranslatorTest, DistinctTextsAreTheBestOfEach) {
+  set_output_bias(*context_, *model_, tokenizer_->eos_id(), 0);
+  const Lines lines = {"der hund", "die katze sieht", ""};
+  TranslateOptions options;
+  options.decode.beam = 24;
+  options.decode.n_best = 24;
+  options.decode.max_length_extra = 3;
+  options.decode.max_length_factor = 0;
+  size_t repeated = 0;
+  for (const bool sampling : {false, true}) {
+    options.decode.sampling.on = sampling;
+    options.decode.sampling.temperature = 0.5;
+    options.distinct = false;
+    const auto all = translator().translate(lines, options);
+    options.distinct = true;
+    const auto found = translator().translate(lines, options);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      std::vector<std::string> expected, texts;
+      for (const TextHypothesis& hypothesis : all[i].hypotheses)
+        if (std::find(expected.begin(), expected.end(), hypothesis.text) == expected.end())
+          expected.push_back(hypothesis.text);
+      for (const TextHypothesis& hypothesis : found[i].hypotheses) texts.push_back(hypothesis.text);
+      repeated += all[i].hypotheses.size() - expected.size();
+      ASSERT_GE(texts.size(), expected.size());
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), texts.begin()));
+      std::sort(texts.begin(), texts.end());
+      EXPECT_EQ(std::unique(texts.begin(), texts.end()), texts.end());
+    }
+  }
+  EXPECT_GT(repeated, 0u);  // else the test would show nothing
+}
+
+TEST_P(TranslatorTest, ForcedPairsThatAreTooLongAreCutOrErrors) {
+  const std::string line = long_line();
+  const Lines sources = {"der hund", line, "der hund"}, targets = {line, "die katze", "das haus"};
+  TranslateOptions options;
+  options.decode.word_scores = true;
+  options.truncate = false;
+  EXPECT_TRUE(
+      contains(error_text([&] { translator().force_decode(sources, targets, options); }), "pair "));
+  options.truncate = true;
+  const auto found = translator().force_decode(sources, targets, options);
+  EXPECT_TRUE(found[0].truncated());
+  EXPECT_TRUE(found[1].truncated());
+  EXPECT_FALSE(found[2].truncated());
+  const int64_t positions = model_->config().max_positions;
+  const bool stream = GetParam() == Architecture::decoder_lm;
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const auto whole = encoded(i == 0 ? sources[0] : targets[1]);
+    EXPECT_EQ(found[i].used_tokens,
+              stream ? positions + 1 : positions + static_cast<int64_t>(whole.size()));
+    EXPECT_EQ(found[i].source_tokens,
+              static_cast<int64_t>(encoded(sources[i]).size() + encoded(targets[i]).size()));
+    EXPECT_EQ(found[i].hypotheses[0].text, targets[i]);
+    EXPECT_TRUE(std::isfinite(found[i].hypotheses[0].score));
+  }
+  std::vector<int32_t> kept(encoded(line));
+  kept.resize(found[0].hypotheses[0].tokens.size());
+  EXPECT_EQ(found[0].hypotheses[0].tokens, kept);
+  EXPECT_EQ(found[0].hypotheses[0].word_scores.size(), kept.size() + 1);
+  // Both sides: a decoder-lm shares its positions among them.
+  const auto both = translator().force_decode(Lines{line}, Lines{line}, options);
+  EXPECT_EQ(both[0].used_tokens, stream ? positions + 1 : 2 * positions);
+}
+
+TEST_P(TranslatorTest, PlainTextIsScoredTokenByToken) {
+  const std::string line = long_line();
+  const Lines lines = {"der hund sieht die katze", "", line};
+  TranslateOptions options;
+  options.decode.word_scores = true;
+  if (GetParam() == Architecture::encoder_decoder) {
+    EXPECT_TRUE(
+        contains(error_text([&] { translator().score_text(lines, options); }), "UNSUPPORTED"));
+    return;
+  }
+  const auto log_probability = [&](const std::vector<int32_t>& ids) {
+    double sum = 0;
+    for (size_t i = 1; i < ids.size(); ++i) {
+      const std::vector<int32_t> first(ids.begin(), ids.begin() + 1),
+          before(ids.begin() + 1, ids.begin() + static_cast<int64_t>(i));
+      sum += next_log_probabilities(*context_, *model_, first, before)[static_cast<size_t>(ids[i])];
+    }
+    return sum;
+  };
+  for (const bool begin : {false, true})
+    for (const bool end : {false, true}) {
+      options.begin_source = begin;
+      options.end_source = end;
+      const auto found = translator().score_text(lines, options);
+      for (const size_t i : {size_t{0}, size_t{1}}) {
+        std::vector<int32_t> ids = tokenizer_->encode(lines[i]);
+        ids.insert(ids.begin(), begin ? tokenizer_->bos_id() : tokenizer_->eos_id());
+        if (end) ids.push_back(tokenizer_->eos_id());
+        const TextHypothesis& hypothesis = found[i].hypotheses[0];
+        EXPECT_NEAR(hypothesis.log_probability, log_probability(ids), 1e-9) << i << begin << end;
+        EXPECT_EQ(hypothesis.tokens.size(), ids.size() - 1);
+        EXPECT_EQ(hypothesis.word_scores.size(), hypothesis.tokens.size());
+        EXPECT_EQ(hypothesis.text, lines[i]);
+        EXPECT_FALSE(found[i].truncated());
+      }
+      EXPECT_TRUE(found[2].truncated());
+      EXPECT_EQ(found[2].used_tokens, model_->config().max_positions);
+    }
+  // A pair without a source is the same text.
+  options.begin_source = false;
+  options.end_source = true;
+  EXPECT_NEAR(translator().score_text(Lines{lines[0]}, options)[0].hypotheses[0].log_probability,
+              translator().score(Lines{""}, Lines{lines[0]})[0].log_probability, 1e-9);
+  options.truncate = false;
+  EXPECT_TRUE(
+      contains(error_text([&] { translator().score_text(lines, options); }), "INVALID_ARGUMENT"));
+}
+
 TEST_P(TranslatorTest, NamesWhatIsWrong) {
   const std::string bad = "\xc3(";
   EXPECT_TRUE(contains(error_for({"gut", bad}), "line 2: "));

@@ -17,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 
-from export_parity import LONGEST, PACKAGES, Checks, Program, argument_parser, batches, enter, read_lines
+from export_parity import LONGEST, PACKAGES, Checks, Program, argument_parser, batches, enter, read_lines, write_lines
 
 LIMITS = {False: (8, 12), True: (6, 8, 10, 12, 20)}
 BEAMS = {False: (1, 5, 20), True: (1, 2, 5, 10, 20)}
 BLEU_GAP = 0.5
-PENALTY_SAME = 0.98  # penalties multiply logits: two near-equal candidates may change places by rounding
+GREEDY_SAME = 0.98  # two near-equal candidates may change places by rounding
+BEAM_SAME = 0.95  # CTranslate2 ends a search when so many hypotheses are finished, ours when none can be better
 
 
 def demo_corpus(program, arguments):
@@ -84,6 +85,39 @@ def check_limits(checks, program, ours, theirs, test, reference, long):
             before = mean
 
 
+def transformers_greedy(program, run, lines, **options):
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    folder = os.path.join(program.folder, run + "-hf")
+    program.run("export", "-m", run, "--to", "hf-marian", "-o", folder, "--quiet")
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    texts = []
+    for some in batches(lines):
+        with torch.no_grad():
+            output = model.generate(**tokenizer(some, return_tensors="pt", padding=True), max_new_tokens=LONGEST, max_length=None,
+                                    num_beams=1, do_sample=False, **options)
+        texts += tokenizer.batch_decode(output, skip_special_tokens=True)
+    return texts
+
+
+def check_rules(checks, program, run, theirs, test, reference):
+    for penalty, ngram in (1.3, 0), (1.0, 2), (1.2, 3):
+        flags = ["--repetition-penalty", str(penalty), "--no-repeat-ngram-size", str(ngram)]
+        options = {"repetition_penalty": penalty, "no_repeat_ngram_size": ngram}
+        what = f"repetition penalty {penalty}, n-grams of {ngram}"
+        greedy = program.translated(run, test, "--beam-size", "1", *flags)
+        checks.translations(f"{what}: transformers, greedy", greedy, transformers_greedy(program, run, test, **options), GREEDY_SAME)
+        checks.translations(f"{what}: CTranslate2, greedy", greedy, theirs.best(test, 1, LONGEST, **options), GREEDY_SAME)
+        checks.translations(f"{what}: CTranslate2, beam 5", program.translated(run, test, "--beam-size", "5", *flags),
+                            theirs.best(test, 5, LONGEST, **options), BEAM_SAME)
+    prefixes = [" ".join(line.split()[:i % 4]) for i, line in enumerate(reference)]
+    write_lines(os.path.join(program.folder, "prefixes"), prefixes)
+    for beam, same in (1, GREEDY_SAME), (5, BEAM_SAME):
+        texts = program.translated(run, test, "--beam-size", str(beam), "--prefixes", "prefixes")
+        checks.say(all(text.startswith(prefix) for text, prefix in zip(texts, prefixes)), f"beam {beam}: translations begin as given")
+        checks.translations(f"given beginnings: CTranslate2, beam {beam}", texts, theirs.best(test, beam, LONGEST, prefixes), same)
+
+
 def main():
     parser = argument_parser(__doc__)
     parser.add_argument("--long", action="store_true")
@@ -98,6 +132,7 @@ def main():
         run = program.train("run", arguments.updates, "--enc-depth", "2")
         ours, theirs = Ours(program, run), CTranslate2(program, run)
         check_limits(checks, program, ours, theirs, test, reference, arguments.long)
+        check_rules(checks, program, run, theirs, test, reference)
     return 1 if checks.failed else 0
 
 

@@ -97,6 +97,17 @@ func (c *Corpus) Pair(index int64) (source, target string, err error) {
 	return source, target, err
 }
 
+// Line gives the line of a pair in its file, counted from 0, through all files one after the other where the
+// corpus is a mix. Lines with an empty side are no pairs. Of held-out pairs and of pairs from a function it is
+// the index.
+func (c *Corpus) Line(index int64) (int64, error) {
+	var line C.int64_t
+	err := c.in("Corpus.Line", func(ptr *C.trafo_corpus) *C.trafo_error {
+		return C.trafo_corpus_get_line(ptr, C.int64_t(index), &line)
+	})
+	return int64(line), err
+}
+
 // TrainTokenizer trains one tokenizer on both sides. options may be nil.
 func (c *Corpus) TrainTokenizer(options *TokenizerOptions) (*Tokenizer, error) {
 	ptr, err := c.hold("Corpus.TrainTokenizer")

@@ -264,4 +264,15 @@ func TestWordScoresAndAlignments(t *testing.T) {
 	}
 	_, err := l.model.ForceDecode(t.Context(), l.tokenizer, source, target[:1], nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
+	rules := trafo.TranslateOptions{MaxLength: 9, RepetitionPenalty: 1.5, NoRepeatNgramSize: 2, Distinct: true}
+	begun := must[*trafo.Translations](t)(l.model.TranslateWithPrefixes(t.Context(), l.tokenizer, source, target, &rules))
+	for i, text := range begun.Best() {
+		if !strings.HasPrefix(text, target[i]) {
+			t.Errorf("%q does not begin with %q", text, target[i])
+		}
+	}
+	_, err = l.model.TranslateWithPrefixes(t.Context(), l.tokenizer, source, target[:1], nil)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, err = l.model.ScoreText(t.Context(), l.tokenizer, target, nil)
+	wantError(t, err, trafo.ErrUnsupported)
 }

@@ -575,9 +575,12 @@ func (o *TranslateOptions) fromC(c *C.trafo_translate_options) {
 	o.MaxLength = int64(c.max_length)
 	o.MinLength = int64(c.min_length)
 	o.BatchTokens = int64(c.batch_tokens)
+	o.RepetitionPenalty = float64(c.repetition_penalty)
+	o.NoRepeatNgramSize = int64(c.no_repeat_ngram_size)
 	o.WordScores = c.word_scores != 0
 	o.Alignment = c.alignment != 0
 	o.AlignmentLayer = int64(c.alignment_layer)
+	o.Distinct = c.distinct != 0
 	o.Truncate = c.truncate != 0
 	o.ShortlistFirst = int64(c.shortlist_first)
 	o.ShortlistBest = int64(c.shortlist_best)
@@ -604,6 +607,12 @@ func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
 	if o.explicit || o.BatchTokens != 0 {
 		c.batch_tokens = C.int64_t(o.BatchTokens)
 	}
+	if o.explicit || o.RepetitionPenalty != 0 {
+		c.repetition_penalty = C.double(o.RepetitionPenalty)
+	}
+	if o.explicit || o.NoRepeatNgramSize != 0 {
+		c.no_repeat_ngram_size = C.int64_t(o.NoRepeatNgramSize)
+	}
 	if o.explicit || o.WordScores {
 		c.word_scores = cBool(o.WordScores)
 	}
@@ -612,6 +621,9 @@ func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
 	}
 	if o.explicit || o.AlignmentLayer != 0 {
 		c.alignment_layer = C.int64_t(o.AlignmentLayer)
+	}
+	if o.explicit || o.Distinct {
+		c.distinct = cBool(o.Distinct)
 	}
 	if o.explicit || o.Truncate {
 		c.truncate = cBool(o.Truncate)

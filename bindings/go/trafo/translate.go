@@ -48,12 +48,20 @@ type TranslateOptions struct {
 	// The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's
 	// --normalize). 0: no normalisation. Default 1.
 	LengthPenalty float64
-	// Longest translation in tokens. Default 0: twice the source plus 10, at most 200.
+	// Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus
+	// 10, at most 200.
 	MaxLength int64
-	// Tokens before a translation may end. Default 0.
+	// Tokens before a translation may end; a given beginning is not counted. Default 0.
 	MinLength int64
 	// Source tokens times Beam of the sentences that are decoded together. Default 4096.
 	BatchTokens int64
+	// The logit of each token that the translation already has is divided by it if it is positive, and
+	// multiplied otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text
+	// (no EndSource), tokens of that text count as well. Default 1.
+	RepetitionPenalty float64
+	// No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm
+	// continues a text (no EndSource), n-grams of that text count as well. Default 0: any may repeat.
+	NoRepeatNgramSize int64
 	// Whether every hypothesis has the log-probability of each of its tokens. Default false.
 	WordScores bool
 	// Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the source
@@ -62,6 +70,9 @@ type TranslateOptions struct {
 	// Decoder layer whose cross-attention, the mean over its heads, is the Alignment; counted from 1. Default 0:
 	// the last but one.
 	AlignmentLayer int64
+	// Whether equal texts of a line are returned once, with the best score. A line then has fewer than NBest
+	// hypotheses if the search or the samples have no more texts. Default false.
+	Distinct bool
 	// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
 	Truncate bool
 	// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
@@ -139,8 +150,8 @@ func (h *Hypothesis) HardAlignment() []int {
 
 // Source is a line as the model read it, in tokens, its end included.
 type Source struct {
-	Tokens int64 // of the line
-	Used   int64 // of them, those that were translated: fewer where it was cut
+	Tokens int64 // of the line; of a pair of ForceDecode, of both sides
+	Used   int64 // of them, those that were used: fewer where it was cut
 }
 
 // Translations are the hypotheses of every line, in the order of the lines.
@@ -164,7 +175,33 @@ func (t *Translations) Best() []string {
 // Translate translates lines, batched by length. An empty line gives an empty translation. options
 // may be nil. When ctx ends the error is ErrCancelled and the error of ctx.
 func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []string, options *TranslateOptions) (*Translations, error) {
-	const origin = "Model.Translate"
+	array, free := views(lines)
+	defer free()
+	return m.decode(ctx, "Model.Translate", tokenizer, len(lines), options, func(handle *C.trafo_tokenizer, settings *C.trafo_translate_options, cancel *C.trafo_cancel, out **C.trafo_translations) *C.trafo_error {
+		return C.trafo_translate(m.ptr, handle, array, C.size_t(len(lines)), settings, cancel, out)
+	})
+}
+
+// TranslateWithPrefixes translates lines whose translations begin as given: prefixes[i], which may be
+// empty, belongs to lines[i]. A hypothesis contains its prefix, in text, tokens and scores. An empty line
+// with a prefix, and a prefix that leaves no position of the model for another token, are
+// ErrInvalidArgument. Otherwise as Translate.
+func (m *Model) TranslateWithPrefixes(ctx context.Context, tokenizer *Tokenizer, lines, prefixes []string, options *TranslateOptions) (*Translations, error) {
+	const origin = "Model.TranslateWithPrefixes"
+	if len(lines) != len(prefixes) {
+		return nil, refuse(origin, "%d lines, %d prefixes: each line has one, which may be empty", len(lines), len(prefixes))
+	}
+	array, free := views(lines)
+	defer free()
+	begins, freeBegins := views(prefixes)
+	defer freeBegins()
+	return m.decode(ctx, origin, tokenizer, len(lines), options, func(handle *C.trafo_tokenizer, settings *C.trafo_translate_options, cancel *C.trafo_cancel, out **C.trafo_translations) *C.trafo_error {
+		return C.trafo_translate_with_prefixes(m.ptr, handle, array, begins, C.size_t(len(lines)), settings, cancel, out)
+	})
+}
+
+// decode reads what call makes of so many lines.
+func (m *Model) decode(ctx context.Context, origin string, tokenizer *Tokenizer, lines int, options *TranslateOptions, call func(*C.trafo_tokenizer, *C.trafo_translate_options, *C.trafo_cancel, **C.trafo_translations) *C.trafo_error) (*Translations, error) {
 	var result *Translations
 	err := m.within(ctx, origin, func() error {
 		handle, err := tokenizer.hold(origin)
@@ -179,11 +216,9 @@ func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []str
 			}
 			defer options.Shortlist.shared.release()
 		}
-		array, free := views(lines)
-		defer free()
 		var out *C.trafo_translations
 		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
-			return C.trafo_translate(m.ptr, handle, array, C.size_t(len(lines)), settings, cancel, &out)
+			return call(handle, settings, cancel, &out)
 		})
 		if err != nil {
 			return err
@@ -192,7 +227,7 @@ func (m *Model) Translate(ctx context.Context, tokenizer *Tokenizer, lines []str
 			return withContext(ctx, err, false)
 		}
 		defer C.trafo_translations_free(out)
-		result, err = newTranslations(out, len(lines))
+		result, err = newTranslations(out, lines)
 		return err
 	})
 	return result, err
@@ -299,8 +334,9 @@ func (m *Model) Score(tokenizer *Tokenizer, source, target []string) ([]Score, e
 }
 
 // ForceDecode gives each target as the one hypothesis of the source beside it, with its score, and with
-// word scores and an alignment if the options ask for them. LengthPenalty and BatchTokens are used as
-// well; options may be nil. No line is cut. When ctx ends the error is ErrCancelled and the error of ctx.
+// word scores and an alignment if the options ask for them. LengthPenalty, BatchTokens and Truncate are
+// used as well: with Truncate, a pair that is too long is cut, and Sources, which counts both sides here,
+// tells it. options may be nil. When ctx ends the error is ErrCancelled and the error of ctx.
 func (m *Model) ForceDecode(ctx context.Context, tokenizer *Tokenizer, source, target []string, options *TranslateOptions) (*Translations, error) {
 	const origin = "Model.ForceDecode"
 	if len(source) != len(target) {
@@ -310,26 +346,20 @@ func (m *Model) ForceDecode(ctx context.Context, tokenizer *Tokenizer, source, t
 	defer freeSources()
 	targets, freeTargets := views(target)
 	defer freeTargets()
-	var result *Translations
-	err := m.within(ctx, origin, func() error {
-		handle, err := tokenizer.hold(origin)
-		if err != nil {
-			return err
-		}
-		defer tokenizer.shared.release()
-		var out *C.trafo_translations
-		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
-			return C.trafo_force_decode(m.ptr, handle, sources, targets, C.size_t(len(source)), options.c(), cancel, &out)
-		})
-		if err != nil {
-			return err
-		}
-		if err := m.c.core.finish(failure); err != nil {
-			return withContext(ctx, err, false)
-		}
-		defer C.trafo_translations_free(out)
-		result, err = newTranslations(out, len(source))
-		return err
+	return m.decode(ctx, origin, tokenizer, len(source), options, func(handle *C.trafo_tokenizer, settings *C.trafo_translate_options, cancel *C.trafo_cancel, out **C.trafo_translations) *C.trafo_error {
+		return C.trafo_force_decode(m.ptr, handle, sources, targets, C.size_t(len(source)), settings, cancel, out)
 	})
-	return result, err
+}
+
+// ScoreText gives each line of plain text as the one hypothesis of itself, with the log-probability that a
+// decoder-only model gives to each of its tokens and to its end, given </s> and the tokens before it.
+// Tokens has the end, too. BeginSource (<s> in place of the first </s>), EndSource (false: the end is not
+// scored), LengthPenalty, WordScores, BatchTokens and Truncate are used; options may be nil. When ctx ends
+// the error is ErrCancelled and the error of ctx.
+func (m *Model) ScoreText(ctx context.Context, tokenizer *Tokenizer, lines []string, options *TranslateOptions) (*Translations, error) {
+	array, free := views(lines)
+	defer free()
+	return m.decode(ctx, "Model.ScoreText", tokenizer, len(lines), options, func(handle *C.trafo_tokenizer, settings *C.trafo_translate_options, cancel *C.trafo_cancel, out **C.trafo_translations) *C.trafo_error {
+		return C.trafo_score_text(m.ptr, handle, array, C.size_t(len(lines)), settings, cancel, out)
+	})
 }

@@ -1926,6 +1926,15 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The line of pair `index` in its file, counted from 0, through all files one after the other where the corpus is a mix. Lines with an\n empty side are no pairs. Of held-out pairs and of pairs from a function it is the index. since 0.1"]
+    pub fn trafo_corpus_get_line(
+        corpus: *const trafo_corpus,
+        index: i64,
+        out_line: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1"]
     pub fn trafo_corpus_train_tokenizer(
         corpus: *const trafo_corpus,
@@ -3345,22 +3354,18 @@ pub struct trafo_translate_options {
     pub n_best: i64,
     #[doc = " The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no\n normalisation. Default 1."]
     pub length_penalty: f64,
-    #[doc = " Longest translation in tokens. Default 0: twice the source plus 10, at most 200."]
+    #[doc = " Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus 10, at most 200."]
     pub max_length: i64,
-    #[doc = " Tokens before a translation may end. Default 0."]
+    #[doc = " Tokens before a translation may end; a given beginning is not counted. Default 0."]
     pub min_length: i64,
     #[doc = " Source tokens times beam of the sentences that are decoded together. Default 4096."]
     pub batch_tokens: i64,
-    #[doc = " 1: every hypothesis has the log-probability of each of its tokens. Default 0."]
-    pub word_scores: i32,
-    #[doc = " 1: every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A decoder-lm has\n none: UNSUPPORTED. Default 0."]
-    pub alignment: i32,
+    #[doc = " The logit of each token that the translation already has is divided by it if it is positive, and multiplied otherwise\n (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no end_source), tokens of that text\n count as well. Default 1."]
+    pub repetition_penalty: f64,
+    #[doc = " No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues a text (no\n end_source), n-grams of that text count as well. Default 0: any may repeat."]
+    pub no_repeat_ngram_size: i64,
     #[doc = " Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but\n one."]
     pub alignment_layer: i64,
-    #[doc = " 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1."]
-    pub truncate: i32,
-    #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the\n model's probabilities, the seed, and the numbers of the line, the sample and the token."]
-    pub sampling: i32,
     #[doc = " Sampling: logits are divided by it. Default 1."]
     pub temperature: f64,
     #[doc = " Sampling: only this many of the most probable tokens. Default 0: all."]
@@ -3377,15 +3382,27 @@ pub struct trafo_translate_options {
     pub shortlist_first: i64,
     #[doc = " With a shortlist: this many of the best translations of each source token are chosen among. Default 100."]
     pub shortlist_best: i64,
+    #[doc = " 1: every hypothesis has the log-probability of each of its tokens. Default 0."]
+    pub word_scores: i32,
+    #[doc = " 1: every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A decoder-lm has\n none: UNSUPPORTED. Default 0."]
+    pub alignment: i32,
+    #[doc = " 1: equal texts of a line are returned once, with the best score. A line then has fewer than n_best hypotheses if the search\n or the samples have no more texts. Default 0."]
+    pub distinct: i32,
+    #[doc = " 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1."]
+    pub truncate: i32,
+    #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the\n model's probabilities, the seed, and the numbers of the line, the sample and the token."]
+    pub sampling: i32,
     #[doc = " 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then\n loses its beginning. Default 1."]
     pub end_source: i32,
     #[doc = " 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.\n Default 0."]
     pub begin_source: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 152usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 176usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -3402,16 +3419,12 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, min_length) - 40usize];
     ["Offset of field: trafo_translate_options::batch_tokens"]
         [::core::mem::offset_of!(trafo_translate_options, batch_tokens) - 48usize];
-    ["Offset of field: trafo_translate_options::word_scores"]
-        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 56usize];
-    ["Offset of field: trafo_translate_options::alignment"]
-        [::core::mem::offset_of!(trafo_translate_options, alignment) - 60usize];
+    ["Offset of field: trafo_translate_options::repetition_penalty"]
+        [::core::mem::offset_of!(trafo_translate_options, repetition_penalty) - 56usize];
+    ["Offset of field: trafo_translate_options::no_repeat_ngram_size"]
+        [::core::mem::offset_of!(trafo_translate_options, no_repeat_ngram_size) - 64usize];
     ["Offset of field: trafo_translate_options::alignment_layer"]
-        [::core::mem::offset_of!(trafo_translate_options, alignment_layer) - 64usize];
-    ["Offset of field: trafo_translate_options::truncate"]
-        [::core::mem::offset_of!(trafo_translate_options, truncate) - 72usize];
-    ["Offset of field: trafo_translate_options::sampling"]
-        [::core::mem::offset_of!(trafo_translate_options, sampling) - 76usize];
+        [::core::mem::offset_of!(trafo_translate_options, alignment_layer) - 72usize];
     ["Offset of field: trafo_translate_options::temperature"]
         [::core::mem::offset_of!(trafo_translate_options, temperature) - 80usize];
     ["Offset of field: trafo_translate_options::top_k"]
@@ -3428,10 +3441,22 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 128usize];
     ["Offset of field: trafo_translate_options::shortlist_best"]
         [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 136usize];
+    ["Offset of field: trafo_translate_options::word_scores"]
+        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 144usize];
+    ["Offset of field: trafo_translate_options::alignment"]
+        [::core::mem::offset_of!(trafo_translate_options, alignment) - 148usize];
+    ["Offset of field: trafo_translate_options::distinct"]
+        [::core::mem::offset_of!(trafo_translate_options, distinct) - 152usize];
+    ["Offset of field: trafo_translate_options::truncate"]
+        [::core::mem::offset_of!(trafo_translate_options, truncate) - 156usize];
+    ["Offset of field: trafo_translate_options::sampling"]
+        [::core::mem::offset_of!(trafo_translate_options, sampling) - 160usize];
     ["Offset of field: trafo_translate_options::end_source"]
-        [::core::mem::offset_of!(trafo_translate_options, end_source) - 144usize];
+        [::core::mem::offset_of!(trafo_translate_options, end_source) - 164usize];
     ["Offset of field: trafo_translate_options::begin_source"]
-        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 148usize];
+        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 168usize];
+    ["Offset of field: trafo_translate_options::reserved"]
+        [::core::mem::offset_of!(trafo_translate_options, reserved) - 172usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3458,6 +3483,20 @@ unsafe extern "C" {
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
         lines: *const trafo_string_view,
+        count: usize,
+        options: *const trafo_translate_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_translations,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. A hypothesis contains it,\n in text, tokens, scores, word scores and alignment; the search chooses what follows. INVALID_ARGUMENT also: an empty line has a\n prefix, or a prefix leaves no position of the model for another token. since 0.1"]
+    pub fn trafo_translate_with_prefixes(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        lines: *const trafo_string_view,
+        prefixes: *const trafo_string_view,
         count: usize,
         options: *const trafo_translate_options,
         cancel: *const trafo_cancel,
@@ -3520,7 +3559,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The tokens of source line `index`, and how many of them were translated: fewer if the line was cut. out_tokens and out_used may be\n NULL. since 0.1"]
+    #[doc = " The tokens of source line `index`, and how many of them were used: fewer if the line was cut. Of a pair of trafo_force_decode, those of\n both sides. out_tokens and out_used may be NULL. since 0.1"]
     pub fn trafo_translations_get_source(
         translations: *const trafo_translations,
         index: usize,
@@ -3555,12 +3594,25 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if\n the options ask for them. length_penalty, batch_tokens, word_scores, alignment and alignment_layer of the options are used; options\n and cancel may be NULL. No line is cut. Errors as for trafo_score; UNSUPPORTED: an alignment of a decoder-lm; CANCELLED. since 0.1"]
+    #[doc = " Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if\n the options ask for them. length_penalty, batch_tokens, word_scores, alignment, alignment_layer and truncate of the options are used;\n options and cancel may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and its end, and\n trafo_translations_get_source, which counts the tokens of both sides here, tells it. Errors as for trafo_score; UNSUPPORTED: an\n alignment of a decoder-lm; CANCELLED. since 0.1"]
     pub fn trafo_force_decode(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
         target: *const trafo_string_view,
+        count: usize,
+        options: *const trafo_translate_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_translations,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not scored), length_penalty, batch_tokens,\n word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as\n for trafo_force_decode. since 0.1"]
+    pub fn trafo_score_text(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        lines: *const trafo_string_view,
         count: usize,
         options: *const trafo_translate_options,
         cancel: *const trafo_cancel,

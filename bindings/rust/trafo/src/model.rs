@@ -527,6 +527,36 @@ impl Model {
         Ok((translations, truncated))
     }
 
+    /// Translates lines whose translations begin as given: `prefixes[i]`, which may be empty, belongs to `lines[i]`. A
+    /// hypothesis contains its prefix, in text, tokens and scores. An empty line with a prefix, and a prefix that leaves no
+    /// position of the model for another token, are [`InvalidArgument`](crate::ErrorCode::InvalidArgument).
+    pub fn translate_with_prefixes<S: AsRef<str>, P: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        lines: &[S],
+        prefixes: &[P],
+        options: &TranslateOptions,
+    ) -> Result<Vec<Translation>> {
+        const ORIGIN: &str = "Model::translate_with_prefixes";
+        expect_equal(ORIGIN, "lines", lines.len(), "prefixes", prefixes.len())?;
+        let (lines, prefixes) = (views(lines), views(prefixes));
+        let cancel = options.cancel.as_ref().map_or(ptr::null(), CancelToken::as_ptr);
+        // SAFETY: the handles are live; views, which are equally many, and options are valid during the call.
+        let result = RawTranslations::make(|out| unsafe {
+            sys::trafo_translate_with_prefixes(
+                self.as_ptr(),
+                tokenizer.as_ptr(),
+                lines.as_ptr(),
+                prefixes.as_ptr(),
+                lines.len(),
+                &options.raw,
+                cancel,
+                out,
+            )
+        })?;
+        read_lines(&result, lines.len())
+    }
+
     /// How probable the model holds each target.
     pub fn score<S: AsRef<str>, T: AsRef<str>>(
         &self,
@@ -557,8 +587,8 @@ impl Model {
     }
 
     /// Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and
-    /// an alignment if the options ask for them. `length_penalty`, `batch_tokens` and `cancel` are used as well. No line is
-    /// cut.
+    /// an alignment if the options ask for them. `length_penalty`, `batch_tokens`, `truncate` and `cancel` are used as well:
+    /// with `truncate`, a pair that is too long is cut.
     pub fn force_decode<S: AsRef<str>, T: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,
@@ -583,6 +613,33 @@ impl Model {
             )
         })?;
         read_lines(&result, sources.len())
+    }
+
+    /// Plain text under a decoder-only model: each line as the one hypothesis of itself, with the log-probability of each of
+    /// its tokens and of its end, given `</s>` and the tokens before it. `tokens` has the end, too. `begin_source` (`<s>` in
+    /// place of the first `</s>`), `end_source` (false: the end is not scored), `length_penalty`, `word_scores`,
+    /// `batch_tokens`, `truncate` and `cancel` of the options are used.
+    pub fn score_text<S: AsRef<str>>(
+        &self,
+        tokenizer: &Tokenizer,
+        lines: &[S],
+        options: &TranslateOptions,
+    ) -> Result<Vec<Translation>> {
+        let lines = views(lines);
+        let cancel = options.cancel.as_ref().map_or(ptr::null(), CancelToken::as_ptr);
+        // SAFETY: the handles are live; views and options are valid during the call.
+        let result = RawTranslations::make(|out| unsafe {
+            sys::trafo_score_text(
+                self.as_ptr(),
+                tokenizer.as_ptr(),
+                lines.as_ptr(),
+                lines.len(),
+                &options.raw,
+                cancel,
+                out,
+            )
+        })?;
+        read_lines(&result, lines.len())
     }
 
     pub(crate) fn context_ptr(&self) -> *mut sys::trafo_context {

@@ -371,6 +371,15 @@ impl Corpus {
             Ok((view_to_string(&source), view_to_string(&target)))
         }
     }
+    /// The line of a pair in its file, counted from 0, through all files one after the other where the corpus is a mix.
+    /// Lines with an empty side are no pairs. Of held-out pairs and of pairs from a function it is the index.
+    pub fn line(&self, index: usize) -> Result<usize> {
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        let mut line = 0;
+        // SAFETY: the handle is live, the output is valid.
+        check(unsafe { sys::trafo_corpus_get_line(self.as_ptr(), index, &mut line) })?;
+        Ok(line as usize)
+    }
     /// Trains one tokenizer on both sides together.
     pub fn train_tokenizer(&self, options: &TokenizerOptions) -> Result<Tokenizer> {
         let symbols = views(&options.user_symbols);

@@ -8,12 +8,20 @@ setters! {
     /// The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0:
     /// no normalisation. Default 1.
     length_penalty: f64 = same;
-    /// Longest translation in tokens. Default 0: twice the source plus 10, at most 200.
+    /// Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus 10,
+    /// at most 200.
     max_length: usize = to_i64;
-    /// Tokens before a translation may end. Default 0.
+    /// Tokens before a translation may end; a given beginning is not counted. Default 0.
     min_length: usize = to_i64;
     /// Source tokens times `beam` of the sentences that are decoded together. Default 4096.
     batch_tokens: usize = to_i64;
+    /// The logit of each token that the translation already has is divided by it if it is positive, and multiplied
+    /// otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no
+    /// `end_source`), tokens of that text count as well. Default 1.
+    repetition_penalty: f64 = same;
+    /// No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues
+    /// a text (no `end_source`), n-grams of that text count as well. Default 0: any may repeat.
+    no_repeat_ngram_size: usize = to_i64;
     /// Whether every hypothesis has the log-probability of each of its tokens. Default false.
     word_scores: bool = i32::from;
     /// Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A
@@ -22,6 +30,9 @@ setters! {
     /// Decoder layer whose cross-attention, the mean over its heads, is the `alignment`; counted from 1. Default 0: the
     /// last but one.
     alignment_layer: usize = to_i64;
+    /// Whether equal texts of a line are returned once, with the best score. A line then has fewer than `n_best`
+    /// hypotheses if the search or the samples have no more texts. Default false.
+    distinct: bool = i32::from;
     /// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
     truncate: bool = i32::from;
     /// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the

@@ -707,6 +707,17 @@ fn word_scores_and_alignments() -> Result<()> {
         assert!((hypothesis.score - score.log_probability).abs() < 1e-9);
         assert_eq!(hypothesis.alignment.as_ref().unwrap().rows().len(), score.tokens);
     }
+    let options =
+        TranslateOptions::new().max_length(6).repetition_penalty(1.5).no_repeat_ngram_size(2);
+    let prefixes = ["the dog", ""];
+    let begun =
+        model.translate_with_prefixes(&tokenizer, &source, &prefixes, &options.distinct(true))?;
+    assert!(begun[0].hypotheses[0].text.starts_with("the dog"), "{begun:?}");
+    let one =
+        model.translate_with_prefixes(&tokenizer, &source, &["the"], &TranslateOptions::new());
+    assert_eq!(one.unwrap_err().code(), ErrorCode::InvalidArgument);
+    let text = model.score_text(&tokenizer, &target, &TranslateOptions::new());
+    assert_eq!(text.unwrap_err().code(), ErrorCode::Unsupported);
     let uneven = model.force_decode(&tokenizer, &source, &["one"], &TranslateOptions::new());
     assert_eq!(uneven.unwrap_err().code(), ErrorCode::InvalidArgument);
     Ok(())
