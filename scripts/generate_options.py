@@ -31,11 +31,11 @@ def targets(schema):
     yield "engine/metrics/metrics.generated.def", None, engine.metrics(schema)
     yield header, "metrics", c_abi.metrics(schema)
     yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
-    yield "engine/train/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
+    yield "engine/train/run/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
     yield ("engine/models/model_config_fields.generated.h", None,
            engine.fields_header(schema, model, "engine/models/model_config.h", model.engine_rows, model.engine))
-    yield ("engine/train/train_options_fields.generated.h", None,
-           engine.fields_header(schema, training, "engine/train/options.h", training.engine_rows, training.engine))
+    yield ("engine/train/run/train_options_fields.generated.h", None,
+           engine.fields_header(schema, training, "engine/train/run/options.h", training.engine_rows, training.engine))
     rows = [row for row in decoding.engine_rows if row.part in (None, "sampling")]
     yield "engine/decode/options.h", "DrawOptions", engine.struct_fields(decoding.part("sampling"))
     yield "engine/decode/options.h", "DecodeOptions", engine.struct_fields([row for row in rows if row.part is None])
@@ -55,7 +55,7 @@ def targets(schema):
     yield translation, decoding.c, c_abi.struct_fields(decoding)
     yield "capi/src/options.generated.cc", None, c_abi.source(schema)
     yield "tests/capi/wrong_options.generated.h", None, c_abi.wrong_options([model, training, decoding, evaluation])
-    yield "apps/translate-train/settings.generated.cc", None, cli.source(schema)
+    yield "apps/translate-train/settings/settings.generated.cc", None, cli.source(schema)
     yield "bindings/rust/trafo/src/model_config.generated.rs", None, rust.file(model.source, rust.model(schema))
     yield "bindings/rust/trafo/src/trainer_options.generated.rs", None, rust.file(training.source, rust.training(schema))
     yield "bindings/rust/trafo/src/translation.generated.rs", None, rust.file(decoding.source, rust.decoding(schema))

@@ -10,12 +10,12 @@
 #include <new>
 #include <span>
 
-#include "commands.h"
+#include "commands/commands.h"
 #include "engine/io/atomic_file.h"
-#include "foreign_flags.h"
-#include "setting_types.h"
-#include "settings.h"
-#include "terminal_text.h"
+#include "settings/foreign_flags.h"
+#include "settings/setting_types.h"
+#include "settings/settings.h"
+#include "text/terminal_text.h"
 
 namespace translate_train {
 namespace {

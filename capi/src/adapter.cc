@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "capi/src/model_handles.h"
-#include "engine/interop/peft.h"
+#include "engine/formats/peft/peft.h"
 
 using namespace trafo;
 using namespace trafo::capi;

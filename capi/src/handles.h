@@ -29,7 +29,7 @@
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/trace.h"
-#include "engine/train/cancel.h"
+#include "engine/train/run/cancel.h"
 
 namespace trafo::capi {
 

@@ -1,4 +1,4 @@
-#include "engine/interop/interop.h"
+#include "engine/formats/interop.h"
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"

@@ -6,9 +6,9 @@
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
 #include "engine/models/model_io.h"
-#include "engine/train/average.h"
-#include "engine/train/run_directory.h"
-#include "engine/train/run_models.h"
+#include "engine/train/checkpoint/average.h"
+#include "engine/train/checkpoint/run_directory.h"
+#include "engine/train/checkpoint/run_models.h"
 
 using namespace trafo;
 using namespace trafo::capi;

@@ -6,7 +6,7 @@
 
 #include "capi/include/trafo.h"
 #include "capi/src/handles.h"
-#include "engine/train/period.h"
+#include "engine/train/run/period.h"
 
 namespace trafo::capi {
 

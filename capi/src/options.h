@@ -12,7 +12,7 @@
 #include "engine/decode/translator.h"
 #include "engine/metrics/evaluation.h"
 #include "engine/models/model_config.h"
-#include "engine/train/options.h"
+#include "engine/train/run/options.h"
 
 namespace trafo::capi {
 

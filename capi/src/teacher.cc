@@ -1,7 +1,7 @@
 #include "engine/models/teacher.h"
 
 #include "capi/src/model_handles.h"
-#include "engine/train/run_models.h"
+#include "engine/train/checkpoint/run_models.h"
 
 using namespace trafo;
 using namespace trafo::capi;

@@ -8,8 +8,8 @@
 #include "capi/src/text_handles.h"
 #include "capi/src/trainer_handles.h"
 #include "engine/models/model_io.h"
-#include "engine/train/memory_plan.h"
-#include "engine/train/run_models.h"
+#include "engine/train/checkpoint/run_models.h"
+#include "engine/train/plan/memory_plan.h"
 
 using namespace trafo;
 using namespace trafo::capi;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "capi/src/model_handles.h"
-#include "engine/train/run.h"
+#include "engine/train/run/run.h"
 
 namespace trafo::capi {
 

@@ -11,8 +11,8 @@
 #include "engine/data/batch_packer.h"
 #include "engine/models/objective.h"
 #include "engine/models/upload.h"
-#include "engine/train/micro_batch.h"
-#include "engine/train/validation.h"
+#include "engine/train/run/validation.h"
+#include "engine/train/step/micro_batch.h"
 
 namespace trafo {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "engine/data/tokenized_corpus.h"
 #include "engine/models/model.h"
-#include "engine/train/cancel.h"
+#include "engine/train/run/cancel.h"
 
 namespace trafo {
 

@@ -1,4 +1,4 @@
-// LoRA adapters of a model: adding, merging, removing. interop/peft.h has their files.
+// LoRA adapters of a model: adding, merging, removing. formats/peft/peft.h has their files.
 #pragma once
 
 #include <cstddef>

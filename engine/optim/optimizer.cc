@@ -185,7 +185,7 @@ void validate(const OptimizerOptions& options) {
   require_argument(
       options.kind == OptimizerKind::adamw || options.states == OptimizerStates::float32,
       "optimizer", "optimizer_states", ": ", enum_name(options.kind),
-          " keeps float32 states, only adamw can keep ", enum_name(options.states), " ones");
+      " keeps float32 states, only adamw can keep ", enum_name(options.states), " ones");
 }
 
 }  // namespace trafo

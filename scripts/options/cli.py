@@ -114,7 +114,7 @@ def source(schema):
     tables = [schema.tables["training"], schema.tables["model"]]
     rows = sorted((row for table in tables for row in table.flags), key=lambda row: GROUPS.index(row.group))
     lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off",
-             '#include <fmt/format.h>', "", "#include <cmath>", "", '#include "setting_types.h"', "", "namespace translate_train {", "namespace {", "",
+             '#include <fmt/format.h>', "", "#include <cmath>", "", '#include "settings/setting_types.h"', "", "namespace translate_train {", "namespace {", "",
              "constexpr SettingSpec kSpecs[] = {"]
     lines += [spec(schema, row) for row in rows] + ["};", ""]
     decoding = schema.tables["decoding"]

@@ -45,8 +45,8 @@
 #include "engine/models/upload.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/runtime/trace_report.h"
-#include "engine/train/gemm_tuning.h"
-#include "engine/train/trainer.h"
+#include "engine/train/step/gemm_tuning.h"
+#include "engine/train/step/trainer.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/card_state.h"
 

@@ -30,7 +30,8 @@ static trafo_model* new_model(trafo_context* context, int32_t architecture, int6
 // Sum of the losses of all targets by logits, without the sources of a decoder-lm.
 static trafo_tensor* loss_of(Fixture* f, trafo_tensor** out_labels) {
   trafo_tensor *logits = NULL, *loss = NULL;
-  OK(trafo_model_logits(f->model, f->tokenizer, f->source, f->target, kLines, 1, &logits, out_labels));
+  OK(trafo_model_logits(f->model, f->tokenizer, f->source, f->target, kLines, 1, &logits,
+                        out_labels));
   trafo_cross_entropy_options options;
   OK(trafo_cross_entropy_options_init(&options, sizeof options));
   options.reduction = TRAFO_REDUCE_SUM;
@@ -126,8 +127,8 @@ static void test_errors(Fixture* f, int is_lm) {
   FAILS(trafo_model_logits(f->model, f->tokenizer, f->source, f->target, 0, 1, &a, &b),
         TRAFO_INVALID_ARGUMENT, "there are no lines");
   const trafo_string_view lines[2] = {f->source[0], view("a\xff")};
-  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, lines, 2, 1, &a, &b), TRAFO_INVALID_ARGUMENT,
-        "line 2");
+  FAILS(trafo_model_hidden_states(f->model, f->tokenizer, lines, 2, 1, &a, &b),
+        TRAFO_INVALID_ARGUMENT, "line 2");
   char text[400];
   for (size_t i = 0; i < sizeof text; ++i) text[i] = i % 2 ? ' ' : 'a';
   const trafo_string_view longer = {text, sizeof text};

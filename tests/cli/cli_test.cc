@@ -5,7 +5,7 @@
 #include <cctype>
 #include <map>
 
-#include "apps/translate-train/foreign_flags.h"
+#include "apps/translate-train/settings/foreign_flags.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace translate_train::testing {

@@ -2,7 +2,7 @@
 #include <csignal>
 #include <thread>
 
-#include "apps/translate-train/ranks.h"
+#include "apps/translate-train/launch/ranks.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace translate_train::testing {

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <thread>
 
-#include "apps/translate-train/pair_filter.h"
-#include "apps/translate-train/text_io.h"
+#include "apps/translate-train/commands/pair_filter.h"
+#include "apps/translate-train/text/text_io.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace translate_train::testing {

@@ -9,8 +9,8 @@
 #include <limits>
 #include <map>
 
-#include "apps/translate-train/cli_error.h"
-#include "apps/translate-train/tfevents.h"
+#include "apps/translate-train/commands/cli_error.h"
+#include "apps/translate-train/report/tfevents.h"
 #include "tests/cli/program.h"
 
 namespace translate_train::testing {

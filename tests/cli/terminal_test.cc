@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "apps/translate-train/terminal_text.h"
+#include "apps/translate-train/text/terminal_text.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace translate_train::testing {

@@ -12,7 +12,7 @@
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
-#include "engine/train/validation.h"
+#include "engine/train/run/validation.h"
 #include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"

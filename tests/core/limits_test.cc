@@ -21,8 +21,8 @@
 #include "engine/io/safetensors.h"
 #include "engine/models/model_config.h"
 #include "engine/tokenizer/spm_model.h"
-#include "engine/train/checkpoint_files.h"
-#include "engine/train/state.h"
+#include "engine/train/checkpoint/checkpoint_files.h"
+#include "engine/train/checkpoint/state.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trafo {

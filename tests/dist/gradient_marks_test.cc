@@ -1,5 +1,5 @@
 // Marks of gradients that are complete while a backward pass runs.
-#include "engine/train/gradient_marks.h"
+#include "engine/train/parallel/gradient_marks.h"
 
 #include "engine/models/upload.h"
 #include "tests/dist/group_support.h"

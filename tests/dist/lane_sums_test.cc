@@ -1,5 +1,5 @@
 // The sum of an update's lanes: its bits, and the bytes that ranks send for it.
-#include "engine/train/lane_sums.h"
+#include "engine/train/parallel/lane_sums.h"
 
 #include <cmath>
 

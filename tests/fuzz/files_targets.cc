@@ -3,7 +3,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/json.h"
-#include "engine/interop/directory.h"
+#include "engine/formats/hf/directory.h"
 #include "engine/io/checkpoint_directory.h"
 #include "engine/io/checksum.h"
 #include "engine/io/manifest.h"
@@ -13,9 +13,9 @@
 #include "engine/models/model_config.h"
 #include "engine/models/model_io.h"
 #include "engine/runtime/context.h"
-#include "engine/train/checkpoint_files.h"
-#include "engine/train/gemm_cache.h"
-#include "engine/train/state.h"
+#include "engine/train/checkpoint/checkpoint_files.h"
+#include "engine/train/checkpoint/state.h"
+#include "engine/train/step/gemm_cache.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
 

@@ -1,10 +1,10 @@
 // Model and adapter directories of other programs: one file of a good directory is the input; none
 // at all: it is missing.
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/interop/directory.h"
-#include "engine/interop/formats.h"
-#include "engine/interop/interop.h"
-#include "engine/interop/peft.h"
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/interop.h"
+#include "engine/formats/peft/peft.h"
 #include "engine/models/adapter.h"
 #include "engine/runtime/context.h"
 #include "engine/tokenizer/tokenizer.h"

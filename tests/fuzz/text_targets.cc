@@ -7,7 +7,7 @@
 #include "engine/data/text_pairs.h"
 #include "engine/data/tokenized_corpus.h"
 #include "engine/decode/lexical_table.h"
-#include "engine/interop/spm_subwords.h"
+#include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/tokenizer/subword_sampler.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/fuzz/support.h"

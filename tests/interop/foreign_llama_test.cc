@@ -6,8 +6,8 @@
 #include <map>
 
 #include "engine/decode/packing.h"
-#include "engine/interop/formats.h"
-#include "engine/interop/peft.h"
+#include "engine/formats/formats.h"
+#include "engine/formats/peft/peft.h"
 #include "engine/models/adapter.h"
 #include "tests/interop/interop_support.h"
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <set>
 
-#include "engine/interop/directory.h"
-#include "engine/interop/formats.h"
-#include "engine/interop/tensor_map.h"
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/tensor_map.h"
 #include "engine/models/model_config_fields.generated.h"
 #include "tests/interop/interop_support.h"
 

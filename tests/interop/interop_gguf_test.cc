@@ -1,9 +1,9 @@
 // GGUF files: the bytes of the container, the order of rows, types, and what the format cannot
 // hold.
-#include "engine/interop/formats.h"
-#include "engine/interop/gguf_file.h"
-#include "engine/interop/stored_weights.h"
-#include "engine/interop/tensor_map.h"
+#include "engine/formats/formats.h"
+#include "engine/formats/gguf/gguf_file.h"
+#include "engine/formats/stored_weights.h"
+#include "engine/formats/tensor_map.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo {

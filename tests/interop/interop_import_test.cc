@@ -1,7 +1,7 @@
 // Directories as people have them: weights in several files, tokenizers that transformers saved
 // again, padded vocabularies, several ends, and the settings of Llama's relatives.
 #include "engine/decode/translator.h"
-#include "engine/interop/spm_subwords.h"
+#include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/ops/embedding/embedding.h"
 #include "tests/interop/interop_support.h"
 

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "engine/core/wire_format.h"
-#include "engine/interop/formats.h"
-#include "engine/interop/onnx_graph.h"
-#include "engine/interop/onnx_int8.h"
-#include "engine/interop/onnx_read.h"
+#include "engine/formats/formats.h"
+#include "engine/formats/onnx/onnx_graph.h"
+#include "engine/formats/onnx/onnx_int8.h"
+#include "engine/formats/onnx/onnx_read.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo {

@@ -1,7 +1,7 @@
 // Directories of other programs for tests: written, changed, refused.
 #pragma once
 
-#include "engine/interop/interop.h"
+#include "engine/formats/interop.h"
 
 #include <cmath>
 #include <functional>

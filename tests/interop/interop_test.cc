@@ -3,8 +3,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "engine/interop/host_model.h"
-#include "engine/interop/tensor_map.h"
+#include "engine/formats/host_model.h"
+#include "engine/formats/tensor_map.h"
 #include "tests/interop/interop_support.h"
 #include "tests/support/errors.h"
 

@@ -1,6 +1,6 @@
 // Models whose layers share parameters, for other programs: each format gets what the untied copy
 // of the model gives.
-#include "engine/interop/peft.h"
+#include "engine/formats/peft/peft.h"
 
 #include <map>
 

@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "engine/decode/translator.h"
-#include "engine/interop/spm_subwords.h"
+#include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/tokenizer/character_map_entries.h"
 #include "engine/tokenizer/spm_fields.h"
 #include "tests/interop/interop_support.h"

@@ -1,5 +1,5 @@
 // Weights in fewer bits: bytes worked out by hand, bounds, and values that no type has.
-#include "engine/interop/stored_weights.h"
+#include "engine/formats/stored_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // and what the format cannot hold.
 #include <bit>
 
-#include "engine/interop/formats.h"
-#include "engine/interop/tensor_map.h"
+#include "engine/formats/formats.h"
+#include "engine/formats/tensor_map.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo {

@@ -4,7 +4,7 @@
 #include "engine/models/model_io.h"
 #include "engine/models/objective.h"
 #include "engine/models/upload.h"
-#include "engine/train/memory_plan.h"
+#include "engine/train/plan/memory_plan.h"
 #include "tests/models/llama_models.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"

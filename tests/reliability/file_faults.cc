@@ -8,7 +8,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/checkpoint_directory.h"
 #include "engine/models/model_io.h"
-#include "engine/train/average.h"
+#include "engine/train/checkpoint/average.h"
 #include "tests/interop/interop_support.h"
 #include "tests/reliability/io_faults.h"
 #include "tests/reliability/jobs.h"

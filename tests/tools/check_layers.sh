@@ -26,8 +26,8 @@ allowed() {
     engine/dist) echo "$core $backend" ;;
     engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist" ;;
     engine/compress) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train" ;;
-    engine/interop) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
-    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/interop" ;;
+    engine/formats) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
+    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/formats" ;;
     apps | bindings) echo "capi/include" ;;
     *) return 1 ;;
   esac

@@ -4,7 +4,7 @@
 #include "engine/decode/search.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
-#include "engine/train/trainer.h"
+#include "engine/train/step/trainer.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "engine/models/model_io.h"
-#include "engine/train/average.h"
-#include "engine/train/run_directory.h"
+#include "engine/train/checkpoint/average.h"
+#include "engine/train/checkpoint/run_directory.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

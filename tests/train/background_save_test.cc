@@ -1,5 +1,5 @@
 // Checkpoints that are written while training continues.
-#include "engine/train/background_save.h"
+#include "engine/train/checkpoint/background_save.h"
 
 #include <algorithm>
 #include <map>

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/io/byte_sink.h"
-#include "engine/train/checkpoint_files.h"
+#include "engine/train/checkpoint/checkpoint_files.h"
 
 namespace trafo {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "engine/io/byte_sink.h"
 #include "engine/memory/cached_blocks.h"
-#include "engine/train/device_step.h"
-#include "engine/train/memory_plan.h"
+#include "engine/train/plan/memory_plan.h"
+#include "engine/train/step/device_step.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/recompute_case.h"

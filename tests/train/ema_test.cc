@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "engine/models/model_io.h"
-#include "engine/train/memory_plan.h"
+#include "engine/train/plan/memory_plan.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"

@@ -1,5 +1,5 @@
 // The file of GEMM autotuning.
-#include "engine/train/gemm_cache.h"
+#include "engine/train/step/gemm_cache.h"
 
 #include <gtest/gtest.h>
 

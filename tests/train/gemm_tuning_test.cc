@@ -1,14 +1,14 @@
 // GEMM autotuning of runs: its bound, the user's cache, and runs that resume with the same bits. On
 // a stand-in whose kernels differ in their last digits, and partly on a GPU with
 // TRAFO_TEST_DEVICE=cuda.
-#include "engine/train/gemm_tuning.h"
+#include "engine/train/step/gemm_tuning.h"
 
 #include <array>
 #include <cstdlib>
 #include <map>
 
 #include "engine/io/byte_sink.h"
-#include "engine/train/user_gemm_cache.h"
+#include "engine/train/step/user_gemm_cache.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "engine/models/upload.h"
-#include "engine/train/memory_plan.h"
-#include "engine/train/micro_batch.h"
+#include "engine/train/plan/memory_plan.h"
+#include "engine/train/step/micro_batch.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

@@ -1,11 +1,11 @@
 // Memory that a layer keeps for backward, measured by plans of models that differ by one layer.
-#include "engine/train/memory_plan.h"
+#include "engine/train/plan/memory_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <iostream>
 
-#include "engine/train/trainer.h"
+#include "engine/train/step/trainer.h"
 #include "tests/models/llama_models.h"
 
 namespace trafo {

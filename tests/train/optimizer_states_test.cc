@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "engine/optim/state_code.h"
-#include "engine/train/optimizer_io.h"
+#include "engine/train/checkpoint/optimizer_io.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

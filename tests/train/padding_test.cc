@@ -1,7 +1,7 @@
 // Padding tokens are masked twice in the loss, by their label and by their weight. One would do, so
 // no result shows whether both are there. This test looks at the kernel's parameters.
 #include "engine/ops/cross_entropy/cross_entropy.h"
-#include "engine/train/trainer.h"
+#include "engine/train/step/trainer.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 

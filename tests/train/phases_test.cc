@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/models/model_io.h"
-#include "engine/train/run_models.h"
+#include "engine/train/checkpoint/run_models.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "engine/train/trainer.h"
+#include "engine/train/step/trainer.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/train/memory_plan.h"
-#include "engine/train/prune_schedule.h"
+#include "engine/train/plan/memory_plan.h"
+#include "engine/train/step/prune_schedule.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"

@@ -9,7 +9,7 @@
 #include "engine/models/quantize.h"
 #include "engine/models/upload.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
-#include "engine/train/memory_plan.h"
+#include "engine/train/plan/memory_plan.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"

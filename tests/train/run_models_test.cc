@@ -1,10 +1,10 @@
 // The models of a run directory: best, last, averaged.
-#include "engine/train/run_models.h"
+#include "engine/train/checkpoint/run_models.h"
 
 #include <fstream>
 
 #include "engine/models/model_io.h"
-#include "engine/train/run_directory.h"
+#include "engine/train/checkpoint/run_directory.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

@@ -1,12 +1,12 @@
 // Files that are read beside the weights of a run: its state, its GEMM cache, the models of a mean.
-#include "engine/train/state.h"
+#include "engine/train/checkpoint/state.h"
 
 #include <nlohmann/json.hpp>
 
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
-#include "engine/train/average.h"
-#include "engine/train/gemm_cache.h"
+#include "engine/train/checkpoint/average.h"
+#include "engine/train/step/gemm_cache.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

@@ -1,7 +1,7 @@
 // TF32 as an option of training: who may have it, where it is on, and that a run keeps it.
 #include "engine/backend/tf32.h"
 
-#include "engine/train/memory_plan.h"
+#include "engine/train/plan/memory_plan.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"

@@ -9,8 +9,8 @@
 #include "engine/models/quantize.h"
 #include "engine/models/upload.h"
 #include "engine/ops/view/view.h"
-#include "engine/train/memory_plan.h"
-#include "engine/train/micro_batch.h"
+#include "engine/train/plan/memory_plan.h"
+#include "engine/train/step/micro_batch.h"
 #include "tests/models/tied_models.h"
 #include "tests/support/errors.h"
 

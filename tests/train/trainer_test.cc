@@ -1,12 +1,12 @@
 // The step level: loss, accumulation, bad updates, errors.
-#include "engine/train/trainer.h"
+#include "engine/train/step/trainer.h"
 
 #include <cmath>
 #include <limits>
 
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
-#include "engine/train/validation.h"
+#include "engine/train/run/validation.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

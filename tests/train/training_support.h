@@ -12,7 +12,7 @@
 
 #include "engine/core/philox.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/train/run.h"
+#include "engine/train/run/run.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trafo::testing {

@@ -1,0 +1,86 @@
+#include "commands/adapters.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "commands/device.h"
+#include "engine/io/atomic_file.h"
+#include "report/reporter.h"
+#include "run_dir/run_files.h"
+
+namespace translate_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolder = "adapter";
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr Bounds kRanks = {"at least 1", 1, 1 << 20};
+constexpr Bounds kAlphas = {"above 0", 0, 1e9, false};
+
+}  // namespace
+
+std::optional<AdapterSettings> adapter_settings(const Settings& settings) {
+  if (!settings.has("lora-rank")) {
+    for (const char* name : {"lora-alpha", "lora-targets"})
+      if (settings.has(name)) settings.refuse(name, "is for an adapter: give --lora-rank");
+    return std::nullopt;
+  }
+  AdapterSettings adapter{settings.integer("lora-rank", kRanks), 0, {}};
+  adapter.alpha = settings.has("lora-alpha") ? settings.real("lora-alpha", kAlphas)
+                                             : 2 * static_cast<double>(adapter.rank);
+  if (!settings.has("pretrained-model"))
+    settings.refuse("lora-rank",
+                    "an adapter is for a model that is trained already: give "
+                    "--pretrained-model");
+  if (settings.has("freeze"))
+    settings.refuse("freeze", "--lora-rank freezes the whole pretrained model");
+  if (settings.has("lora-targets"))
+    for (const std::string& target : settings.list("lora-targets"))
+      adapter.targets += (adapter.targets.empty() ? "" : ",") + target;
+  return adapter;
+}
+
+std::string add_adapter(trafo_model* model, const AdapterSettings& adapter, uint64_t seed) {
+  check(trafo_model_add_adapter(model, adapter.rank, adapter.alpha, adapter.targets.data(),
+                                adapter.targets.size(), seed));
+  int64_t tensors = 0, all = 0, trained = 0;
+  check(trafo_model_get_parameter_count(model, &tensors, &all));
+  for (int64_t i = 0; i < tensors; ++i) {
+    trafo_parameter_info info{};
+    check(trafo_model_get_parameter_info(model, i, &info, sizeof info));
+    if (info.trainable != 0) trained += info.elements;
+  }
+  return fmt::format("adapter: rank {}, alpha {:g}, {}; {} of {} parameters are trained",
+                     adapter.rank, adapter.alpha,
+                     adapter.targets.empty() ? "all targets" : adapter.targets, grouped(trained),
+                     grouped(all));
+}
+
+void load_adapter(trafo_model* model, const std::string& path) {
+  fs::path folder = path;
+  if (!fs::is_directory(folder)) usage_error("--adapter: " + path + ": no such directory");
+  if (!fs::exists(folder / kConfigFile)) folder /= kFolder;
+  if (!fs::exists(folder / kConfigFile))
+    usage_error(fmt::format("--adapter: {} has no {}, nor a folder {} with one", path, kConfigFile,
+                            kFolder));
+  const std::string name = folder.string();
+  check(trafo_model_load_adapter(model, name.data(), name.size()));
+}
+
+std::string write_run_adapter(const std::string& run) {
+  const std::string file = usual_model(run);
+  if (file.empty()) return run + ": no checkpoint, and so no adapter";
+  const trafo_context_options cpu = context_options("cpu", 1, true);
+  const auto context = make<Context>(trafo_context_new, &cpu);
+  const auto model = make<Model>(trafo_model_load, context.get(), file.data(), file.size());
+  const std::string folder = run + "/" + kFolder;
+  trafo::MadeDirectory output(folder);
+  make_own_folder(folder);
+  check(trafo_model_save_adapter(model.get(), folder.data(), folder.size()));
+  output.keep();
+  return fmt::format("{}: the adapter of {}", folder, file);
+}
+
+}  // namespace translate_train

@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "commands/command_flags.h"
+#include "commands/commands.h"
+#include "run_dir/model_card.h"
+#include "run_dir/run_files.h"
+
+namespace translate_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int32_t kPeft = -1;  // no format of trafo_model_export: the adapter alone
+
+struct Choice {
+  const char* name;
+  int32_t value;
+  const char* alias = "";
+};
+constexpr Choice kFormats[] = {{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
+                               {"hf-pegasus", TRAFO_EXPORT_HF_PEGASUS},
+                               {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
+                               {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
+                               {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
+                               {"onnx", TRAFO_EXPORT_ONNX},
+                               {"gguf", TRAFO_EXPORT_GGUF},
+                               {"hf-compressed", TRAFO_EXPORT_HF_COMPRESSED},
+                               {"peft", kPeft}};
+constexpr Choice kWeights[] = {{"float32", TRAFO_EXPORT_WEIGHTS_FLOAT32, "f32"},
+                               {"float16", TRAFO_EXPORT_WEIGHTS_FLOAT16, "f16"},
+                               {"bfloat16", TRAFO_EXPORT_WEIGHTS_BFLOAT16, "bf16"},
+                               {"int16", TRAFO_EXPORT_WEIGHTS_INT16},
+                               {"int8", TRAFO_EXPORT_WEIGHTS_INT8},
+                               {"q8_0", TRAFO_EXPORT_WEIGHTS_Q8_0},
+                               {"q4_0", TRAFO_EXPORT_WEIGHTS_Q4_0},
+                               {"int4", TRAFO_EXPORT_WEIGHTS_INT4}};
+
+std::string names_of(std::span<const Choice> choices) {
+  std::string names;
+  for (const Choice& each : choices)
+    names.append(names.empty() ? "" : ", ")
+        .append(each.name)
+        .append(*each.alias != '\0' ? std::string(" (") + each.alias + ")" : "");
+  return names;
+}
+
+// How the help and shells name them: NAME:{one,two}.
+std::string type_of(const char* name, std::span<const Choice> choices) {
+  std::vector<std::string> names;
+  for (const Choice& each : choices) names.emplace_back(each.name);
+  return fmt::format("{}:{{{}}}", name, joined(names, ","));
+}
+
+const Choice& choice_of(const char* flag, const std::string& name,
+                        std::span<const Choice> choices) {
+  for (const Choice& each : choices)
+    if (name == each.name || (*each.alias != '\0' && name == each.alias)) return each;
+  usage_error(
+      fmt::format("{} {}: there is no such choice; there are {}", flag, name, names_of(choices)));
+}
+
+struct ExportArguments {
+  ModelArguments model;
+  std::string format, weights, output;
+  bool quiet = false;
+};
+
+int export_to(const ExportArguments& arguments) {
+  const Choice& format = choice_of("--to", arguments.format, kFormats);
+  const int32_t weights = arguments.weights.empty()
+                              ? TRAFO_EXPORT_WEIGHTS_BY_FORMAT
+                              : choice_of("--weights", arguments.weights, kWeights).value;
+  Reporter reporter({.quiet = arguments.quiet});
+  const LoadedModel loaded = load_model(arguments.model, reporter);
+  double difference = 0;
+  const Reporter::Phase phase(reporter, "exporting");
+  if (format.value == kPeft) {
+    if (!arguments.weights.empty()) usage_error("--weights: the adapter of --to peft is float32");
+    check(trafo_model_save_adapter(loaded.model.get(), arguments.output.data(),
+                                   arguments.output.size()));
+    reporter.info(fmt::format("{}: the adapter, as a directory of PEFT", arguments.output));
+    return kDone;
+  }
+  const std::string card = model_card(
+      {loaded.model.get(), find_model(arguments.model).model, format.name, arguments.weights});
+  check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
+                           arguments.output.data(), arguments.output.size(), &difference));
+  try {
+    write_file((fs::path(arguments.output) / "README.md").string(), card);
+  } catch (const CliError&) {
+    std::error_code ignored;
+    fs::remove_all(arguments.output, ignored);  // export has made it, or found it empty
+    throw;
+  }
+  reporter.info(fmt::format(
+      "{}: {}, read back and checked, logits differ by at most {:.1e} from the model's in {:.1f} s",
+      arguments.output, format.name, difference, phase.seconds()));
+  return kDone;
+}
+
+struct ImportArguments {
+  std::string from, output = "imported";
+  bool quiet = false;
+};
+
+int import_from(const ImportArguments& arguments) {
+  if (!fs::is_directory(arguments.from)) usage_error(arguments.from + ": no such directory");
+  require_no_model_in(arguments.output);
+  Reporter reporter({.quiet = arguments.quiet});
+  const auto context =
+      make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));
+  trafo_model* model = nullptr;
+  trafo_tokenizer* tokenizer = nullptr;
+  char* note = nullptr;
+  const Reporter::Phase phase(reporter, "importing");
+  check(trafo_model_import(context.get(), arguments.from.data(), arguments.from.size(), &model,
+                           &tokenizer, &note));
+  const Model owned_model(model);
+  const Tokenizer owned_tokenizer(tokenizer);
+  const Handle<char, trafo_string_free> owned_note(note);
+  const std::string model_path = write_model_folder(arguments.output, model, tokenizer);
+  if (*note != '\0') reporter.warn(note);
+  int64_t tensors = 0, elements = 0;
+  check(trafo_model_get_parameter_count(model, &tensors, &elements));
+  reporter.info(fmt::format("{}: {} weights{} in {:.1f} s", model_path, elements,
+                            tokenizer != nullptr ? ", with vocab.spm" : "", phase.seconds()));
+  return kDone;
+}
+
+}  // namespace
+
+Action add_export(CLI::App& app) {
+  auto arguments = std::make_shared<ExportArguments>();
+  arguments->model.device = "cpu";
+  arguments->model.precision = "fp32";
+  app.add_option("--to", arguments->format, "the program that is to read it")
+      ->required()
+      ->type_name(type_of("FORMAT", kFormats));
+  app.add_option("--weights", arguments->weights,
+                 "how matrices are stored; ctranslate2 has the first five, onnx float32 and int8, "
+                 "gguf float32, "
+                 "float16, q8_0 and q4_0, hf-compressed int8 and int4, the others float32 "
+                 "(default: float16 for gguf, int8 for hf-compressed, otherwise float32)")
+      ->type_name(type_of("TYPE", kWeights));
+  app.add_option("-o,--output", arguments->output, "a directory that is new or empty")
+      ->required()
+      ->type_name("DIR");
+  add_model_paths(app, arguments->model);
+  add_adapter_argument(app, arguments->model);
+  app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
+  app.footer(
+      "A model with a LoRA adapter is exported with the adapter merged; peft writes the adapter "
+      "alone. What is written is read back before it appears: its logits must be the model's, and "
+      "with "
+      "weights in fewer bits than float32 every weight must be within the rounding of its type.");
+  return [arguments] { return export_to(*arguments); };
+}
+
+Action add_import(CLI::App& app) {
+  auto arguments = std::make_shared<ImportArguments>();
+  app.add_option(
+         "--from", arguments->from,
+         "MarianMT, Pegasus, GPT-2 or Llama directory of transformers, with model.safetensors")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("-o,--output", arguments->output,
+                 "directory for model.safetensors and vocab.spm (default imported)")
+      ->type_name("DIR");
+  app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
+  return [arguments] { return import_from(*arguments); };
+}
+
+}  // namespace translate_train

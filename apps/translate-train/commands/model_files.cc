@@ -1,0 +1,212 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "commands/adapters.h"
+#include "commands/cli_error.h"
+#include "commands/commands.h"
+#include "commands/device.h"
+#include "engine/io/atomic_file.h"
+#include "run_dir/run_files.h"
+#include "run_dir/run_origin.h"
+#include "settings/setting_types.h"
+
+namespace translate_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kVocabularyFile = "vocab.spm";
+
+std::string vocabulary_of_run(const fs::path& run) {
+  const fs::path path = run / kVocabularyFile;
+  return fs::exists(path) ? path.string() : "";
+}
+
+}  // namespace
+
+std::string one_vocabulary(const std::vector<std::string>& files) {
+  if (files.front() != files.back() && !same_content(files.front(), files.back()))
+    usage_error(
+        fmt::format("--vocabs {} {}: a model has one vocabulary for both sides; join the two "
+                    "texts and train one (translate-train vocab -t SRC TRG)",
+                    files.front(), files.back()));
+  return files.front();
+}
+
+void add_model_paths(CLI::App& app, ModelArguments& arguments) {
+  app.add_option("-m,--model", arguments.model,
+                 "run directory (its best checkpoint by the metric that decided, or its latest if "
+                 "none was judged) or model.safetensors (default run)")
+      ->type_name("DIR|FILE");
+  app.add_option_function<std::vector<std::string>>(
+         "-v,--vocab,--vocabs",
+         [&arguments](const std::vector<std::string>& files) {
+           arguments.vocabulary = one_vocabulary(files);
+         },
+         "SentencePiece model (default: the run directory's)")
+      ->expected(1, 2)
+      ->type_name("FILE.spm");
+  app.add_option("--checkpoint", arguments.checkpoint,
+                 "of the run directory: latest, averaged, an update, or best-NAME, NAME being one "
+                 "of " +
+                     known_metrics())
+      ->type_name("NAME");
+}
+
+void add_adapter_argument(CLI::App& app, ModelArguments& arguments) {
+  app.add_option(
+         "--adapter", arguments.adapter,
+         "LoRA adapter of the model: a run directory of train --lora-rank, its adapter/, or "
+         "a directory of PEFT")
+      ->type_name("DIR");
+}
+
+void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
+  add_model_paths(app, arguments);
+  add_adapter_argument(app, arguments);
+  app.add_option("--device", arguments.device,
+                 "auto, cpu, cuda or cuda:N (default auto: CUDA where there is one, else the CPU)")
+      ->type_name("NAME");
+  app.add_option("--precision", arguments.precision,
+                 "auto, fp32 or bf16: what the model computes in (default auto: bf16 on CUDA, else "
+                 "fp32)")
+      ->type_name("NAME");
+  app.add_option("--weights", arguments.weights,
+                 "stored or int8: int8 quantizes the weights while they are loaded, for the CPU "
+                 "(default stored: as in the file)")
+      ->check(CLI::IsMember({"stored", "int8"}))
+      ->type_name("NAME");
+  app.add_option("--cpu-threads", arguments.threads, "(default 0: every core)")->type_name("N");
+}
+
+ModelPaths find_model(const ModelArguments& arguments) {
+  ModelPaths paths;
+  const fs::path given = arguments.model;
+  if (!fs::exists(given)) usage_error(arguments.model + ": no such file or directory");
+  if (!fs::is_directory(given)) {
+    if (!arguments.checkpoint.empty())
+      usage_error("--checkpoint: " + arguments.model + " is a file, not a run directory");
+    paths.model = arguments.model;
+    // RUN/ckpt/UPDATE/model.safetensors or a vocabulary next to the file.
+    const fs::path folder = fs::absolute(given).parent_path();
+    paths.vocabulary = vocabulary_of_run(folder);
+    if (paths.vocabulary.empty())
+      paths.vocabulary = vocabulary_of_run(folder.parent_path().parent_path());
+  } else if (fs::exists(given / kModelFile)) {  // a checkpoint directory
+    paths.model = (given / kModelFile).string();
+    paths.vocabulary =
+        vocabulary_of_run(fs::absolute(given).lexically_normal().parent_path().parent_path());
+    if (paths.vocabulary.empty()) paths.vocabulary = vocabulary_of_run(given);
+  } else {
+    if (arguments.checkpoint.empty()) {
+      paths.model = usual_model(arguments.model);
+    } else {
+      std::string checkpoint = pointed_checkpoint(arguments.model, arguments.checkpoint);
+      const fs::path numbered = given / "ckpt" / arguments.checkpoint;
+      if (checkpoint.empty() && fs::exists(numbered / kModelFile)) checkpoint = numbered.string();
+      if (!checkpoint.empty()) paths.model = checkpoint + "/" + kModelFile;
+    }
+    if (paths.model.empty())
+      usage_error(arguments.model + ": has no checkpoint" +
+                  (arguments.checkpoint.empty() ? "" : " " + arguments.checkpoint));
+    paths.vocabulary = vocabulary_of_run(given);
+  }
+  if (!arguments.vocabulary.empty()) paths.vocabulary = arguments.vocabulary;
+  if (paths.vocabulary.empty())
+    usage_error(arguments.model + ": no vocab.spm belongs to it, give --vocab FILE.spm");
+  return paths;
+}
+
+trafo_model_config config_of_file(const std::string& path) {
+  const trafo_context_options cpu = context_options("cpu", 1, true);
+  const auto context = make<Context>(trafo_context_new, &cpu);
+  const auto model = make<Model>(trafo_model_load, context.get(), path.data(), path.size());
+  trafo_model_config config{};
+  check(trafo_model_get_config(model.get(), &config, sizeof config));
+  return config;
+}
+
+void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer) {
+  // Translating no lines compares the two and does nothing else.
+  make<Translations>(trafo_translate, model, tokenizer,
+                     static_cast<const trafo_string_view*>(nullptr), size_t{0},
+                     static_cast<const trafo_translate_options*>(nullptr),
+                     static_cast<const trafo_cancel*>(nullptr));
+}
+
+LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
+  const ModelPaths paths = find_model(arguments);
+  const Reporter::Phase phase(reporter, "loading the model");
+  const bool int8 = arguments.weights == "int8";
+  if (int8 && arguments.precision != "auto" && arguments.precision != "fp32")
+    usage_error("--weights int8: computes in fp32, not with --precision " + arguments.precision);
+  const std::string device = int8 && arguments.device == "auto" ? "cpu" : arguments.device;
+  const trafo_context_options options = context_options(device, arguments.threads, true);
+  LoadedModel loaded;
+  loaded.tokenizer =
+      make<Tokenizer>(trafo_tokenizer_load, paths.vocabulary.data(), paths.vocabulary.size());
+  loaded.context = make<Context>(trafo_context_new, &options);
+  loaded.model = int8 ? make<Model>(trafo_model_load_int8, loaded.context.get(), paths.model.data(),
+                                    paths.model.size())
+                      : make<Model>(trafo_model_load_as, loaded.context.get(), paths.model.data(),
+                                    paths.model.size(),
+                                    precision_on(loaded.context.get(), arguments.precision));
+  if (!arguments.adapter.empty()) load_adapter(loaded.model.get(), arguments.adapter);
+  check_vocabulary(loaded.model.get(), loaded.tokenizer.get());
+  return loaded;
+}
+
+std::string ZeroCounts::text() const {
+  const double share =
+      elements > 0 ? static_cast<double>(zeros) / static_cast<double>(elements) : 0;
+  return fmt::format("{} of {} weights of matrices are zero ({:.1f} %)", grouped(zeros),
+                     grouped(elements), 100 * share);
+}
+
+ZeroCounts count_zeros(const trafo_model* model) {
+  ZeroCounts counts;
+  int64_t tensors = 0, elements = 0;
+  check(trafo_model_get_parameter_count(model, &tensors, &elements));
+  for (int64_t i = 0; i < tensors; ++i) {
+    trafo_parameter_info info{};
+    check(trafo_model_get_parameter_info(model, i, &info, sizeof info));
+    int64_t zeros = 0;
+    check(trafo_model_get_zeros(model, i, &zeros));
+    counts.by_parameter.push_back(zeros);
+    if (info.rows < 2) continue;
+    counts.zeros += zeros;
+    counts.elements += info.elements;
+  }
+  return counts;
+}
+
+bool is_outer_factor(std::string_view parameter) {
+  return parameter.ends_with(".weight.u");
+}
+
+std::string matrix_of_factor(std::string_view parameter) {
+  return std::string(parameter.substr(0, parameter.rfind('.')));
+}
+
+void require_no_model_in(const std::string& folder) {
+  for (const char* name : {kModelFile, kVocabularyFile}) {
+    const fs::path path = fs::path(folder) / name;
+    if (fs::exists(path)) usage_error(path.string() + ": exists already");
+  }
+}
+
+std::string write_model_folder(const std::string& folder, const trafo_model* model,
+                               const trafo_tokenizer* tokenizer) {
+  trafo::MadeDirectory output(folder);
+  if (tokenizer != nullptr) {
+    const std::string vocabulary = output.file(kVocabularyFile).string();
+    check(trafo_tokenizer_save(tokenizer, vocabulary.data(), vocabulary.size()));
+  }
+  std::string path = output.file(kModelFile).string();
+  check(trafo_model_save(model, path.data(), path.size()));
+  output.keep();
+  return path;
+}
+
+}  // namespace translate_train

@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/report_chart.h"
+#include "report/report_page.h"
+#include "report/report_text.h"
+#include "settings/setting_types.h"
+
+namespace translate_train {
+namespace {
+
+struct Curve {
+  const char* label;
+  double TrainPoint::*value;
+};
+struct Measure {
+  const char* label;
+  size_t metric;  // in metric_specs()
+};
+
+bool has_values(const Series& series) {
+  return std::any_of(series.y.begin(), series.y.end(), [](double y) { return std::isfinite(y); });
+}
+
+class Charts {
+ public:
+  explicit Charts(const std::vector<RunLog>& runs) : runs_(runs) {
+    double end[kAxes] = {};
+    for (const RunLog& run : runs_) {
+      const auto consider = [&](const auto& points) {
+        for (const auto& point : points) {
+          end[0] = std::max(end[0], static_cast<double>(point.update));
+          end[1] = std::max(end[1], std::isnan(point.tokens) ? 0 : point.tokens);
+          end[2] = std::max(end[2], std::isnan(point.seconds) ? 0 : point.seconds);
+        }
+      };
+      consider(run.train);
+      consider(run.valid);
+    }
+    const double unit = end[2] > 3 * 3600 ? 3600 : end[2] > 3 * 60 ? 60 : 1;
+    const char* time = unit == 3600 ? "hours of training"
+                       : unit == 60 ? "minutes of training"
+                                    : "seconds of training";
+    axes_ = {Axis{"u", "updates", 1, end[0]}, Axis{"t", "target tokens", 1, end[1]},
+             Axis{"s", time, unit, end[2]}};
+    for (Axis& axis : axes_)
+      if (axis.end <= 0) axis.end = axis.unit;
+    if (runs_.size() == 1) find_marks();
+  }
+
+  void add(const Chart& empty, const std::vector<Curve>& curves,
+           const std::vector<Measure>& measures) {
+    Chart chart = empty;
+    const bool one_run = runs_.size() == 1;
+    for (size_t r = 0; r < runs_.size(); ++r) {
+      size_t in_run = 0;
+      const auto take = [&](Series series, const char* label) {
+        if (!has_values(series)) return;
+        series.run = r;
+        series.color = one_run ? in_run : r;
+        series.secondary = in_run > 0;
+        series.label = one_run                               ? label
+                       : curves.size() + measures.size() > 1 ? runs_[r].name + ", " + label
+                                                             : runs_[r].name;
+        chart.series.push_back(std::move(series));
+        ++in_run;
+      };
+      for (const Curve& curve : curves)
+        take(make_series(runs_[r].train,
+                         [&](const TrainPoint& p) { return p.*curve.value / chart.unit_size; }),
+             curve.label);
+      for (const Measure& measure : measures) {
+        Series series = make_series(runs_[r].valid,
+                                    [&](const ValidPoint& p) { return p.metrics[measure.metric]; });
+        series.markers = true;
+        mark_best(series, metric_specs()[measure.metric]);
+        take(std::move(series), measure.label);
+      }
+    }
+    if (chart.series.empty()) return;
+    html_ += fmt::format(
+        "<figure data-chart=\"{}\"><figcaption><h3>{}</h3><span class=\"unit\">{}</span>{}"
+        "</figcaption>\n",
+        chart.id, chart.title, chart.unit, key(curves, measures));
+    for (size_t axis = 0; axis < kAxes; ++axis)
+      html_ += chart_svg(chart, axis, axes_[axis], marks_);
+    html_ += "</figure>\n";
+    json_ += fmt::format("{}\"{}\":{}", json_.empty() ? "" : ",\n", chart.id, chart_json(chart));
+  }
+
+  std::string section() const {
+    if (html_.empty())
+      return "<section><h2>Curves</h2><p class=\"note\">Nothing has been displayed yet. Come back "
+             "after the first updates.</p></section>\n";
+    std::string names;
+    for (const RunLog& run : runs_) {
+      if (!names.empty()) names += ',';
+      names += json_string(run.name);
+    }
+    return fmt::format(
+        "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2>\n{}"
+        "<div class=\"charts\">\n{}</div></section>\n<script type=\"application/json\" "
+        "id=\"data\">{{\"runs\":[{}],\"charts\":{{{}}}}}</script>\n",
+        controls(), html_, names, json_);
+  }
+
+ private:
+  static void mark_best(Series& series, const MetricSpec& metric) {
+    for (size_t i = 0; i < series.y.size(); ++i)
+      if (std::isfinite(series.y[i]) &&
+          (series.marked < 0 ||
+           metric.is_better(series.y[i], series.y[static_cast<size_t>(series.marked)])))
+        series.marked = static_cast<int>(i);
+  }
+
+  // Which line is which, where a run has two.
+  std::string key(const std::vector<Curve>& curves, const std::vector<Measure>& measures) const {
+    if (curves.size() + measures.size() < 2) return {};
+    std::string key = "<span class=\"key\">";
+    size_t index = 0;
+    const auto add = [&](const char* label) {
+      key += fmt::format(
+          "<span class=\"c{}\"><svg class=\"sample{}\" viewBox=\"0 0 26 8\" aria-hidden=\"true\">"
+          "<path d=\"M1 4H25\"/></svg>{}</span>",
+          runs_.size() == 1 ? std::to_string(index) : "-any", index > 0 ? " second" : "", label);
+      ++index;
+    };
+    for (const Curve& curve : curves) add(curve.label);
+    for (const Measure& measure : measures) add(measure.label);
+    return key + "</span>";
+  }
+
+  std::string controls() const {
+    std::string html = "<div class=\"controls\">";
+    if (runs_.size() > 1) {
+      html += "<fieldset><legend>Runs</legend>";
+      for (size_t r = 0; r < runs_.size(); ++r)
+        html += fmt::format(
+            "<label><input type=\"checkbox\" id=\"run-{0}\" checked autocomplete=\"off\">{1}"
+            "</label>",
+            r, run_label(runs_, r));
+      html += "</fieldset>";
+    }
+    html += "<fieldset class=\"axes\"><legend>Along</legend>";
+    static constexpr const char* kNames[kAxes] = {"updates", "target tokens", "time"};
+    for (size_t axis = 0; axis < kAxes; ++axis)
+      html += fmt::format(
+          "<label><input type=\"radio\" name=\"axis\" id=\"axis-{}\"{} "
+          "autocomplete=\"off\">{}</label>",
+          axes_[axis].id, axis == 0 ? " checked" : "", kNames[axis]);
+    return html + "</fieldset></div>\n";
+  }
+
+  void find_marks() {
+    for (const int64_t update : runs_[0].resumed_after) {
+      AxisMark mark{{static_cast<double>(update), NAN, NAN},
+                    "continued after update " + compact(static_cast<double>(update))};
+      for (const TrainPoint& point : runs_[0].train)
+        if (point.update <= update) mark.x[1] = point.tokens, mark.x[2] = point.seconds;
+      marks_.push_back(mark);
+    }
+  }
+
+  const std::vector<RunLog>& runs_;
+  std::array<Axis, kAxes> axes_;
+  std::vector<AxisMark> marks_;
+  std::string html_, json_;
+};
+
+}  // namespace
+
+std::string charts_section(const std::vector<RunLog>& runs) {
+  Charts charts(runs);
+  charts.add(
+      {"loss", "Loss", "cross-entropy, nats per target token", true, false, {}},
+      {{"training", &TrainPoint::nll}},
+      {{"validation", static_cast<size_t>(metric_of(TRAFO_METRIC_CE) - &metric_specs()[0])}});
+  for (size_t m = 0; m < metric_specs().size(); ++m) {
+    const MetricSpec& metric = metric_specs()[m];
+    if (metric.bit == TRAFO_METRIC_CE) continue;  // beside the training loss
+    charts.add(
+        {metric.name,
+         metric.title,
+         metric.lower_is_better ? "validation, lower is better" : "validation, higher is better",
+         false,
+         true,
+         {}},
+        {}, {{metric.title, m}});
+  }
+  charts.add({"rate", "Learning rate", "per update", false, true, {}},
+             {{"learning rate", &TrainPoint::learning_rate}}, {});
+  charts.add({"norm", "Gradient norm", "before clipping", true, false, {}},
+             {{"gradient norm", &TrainPoint::grad_norm}}, {});
+  charts.add({"speed", "Speed", "target tokens per second", false, true, {}},
+             {{"speed", &TrainPoint::speed}}, {});
+  double memory = 0;
+  for (const RunLog& run : runs)
+    for (const TrainPoint& point : run.train) memory = std::fmax(memory, point.peak_memory);
+  const bool small = memory < 1e9;
+  charts.add({"memory", "Memory", small ? "MB" : "GB", false, true, {}, small ? 1e6 : 1e9},
+             {{"peak", &TrainPoint::peak_memory}, {"between updates", &TrainPoint::memory}}, {});
+  return charts.section();
+}
+
+}  // namespace translate_train

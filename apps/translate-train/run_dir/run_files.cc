@@ -1,0 +1,167 @@
+#include "run_dir/run_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "commands/cli_error.h"
+#include "engine/io/atomic_file.h"
+#include "settings/setting_types.h"
+
+namespace translate_train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// An update as the library writes it: its pointers and its folders have no other form.
+bool is_update(const std::string& text) {
+  return !text.empty() && text.size() < 18 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
+std::vector<int64_t> checkpoints_of(const std::string& run) {
+  std::vector<int64_t> updates;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none)) {
+    const std::string name = entry.path().filename().string();
+    if (is_update(name) && fs::exists(entry.path() / kModelFile))
+      updates.push_back(std::stoll(name));
+  }
+  std::sort(updates.begin(), updates.end());
+  return updates;
+}
+
+bool has_checkpoint(const std::string& run) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none))
+    if (is_update(entry.path().filename().string()) && fs::exists(entry.path() / "manifest.json"))
+      return true;
+  return false;
+}
+
+std::string pointed_checkpoint(const std::string& run, const std::string& name) {
+  check_run_files(run);
+  if (name.find('/') != std::string::npos) return "";
+  std::ifstream in = open_run_file((fs::path(run) / name).string());
+  if (!in) return "";
+  char text[64] = "";
+  in.read(text, sizeof text - 1);
+  std::string update(text);
+  if (update.ends_with('\n')) update.pop_back();
+  if (!is_update(update)) return "";
+  const fs::path path = fs::path(run) / "ckpt" / update;
+  return fs::exists(path / kModelFile) ? path.string() : "";
+}
+
+std::string usual_model(const std::string& run) {
+  check_run_files(run);
+  if (checkpoints_of(run).empty()) return "";
+  char* path = nullptr;
+  check(trafo_find_model(run.data(), run.size(), &path));
+  const std::string found = path;
+  trafo_string_free(path);
+  return found;
+}
+
+namespace {
+
+void refuse_special_file(const std::string& path) {
+  std::error_code none;
+  const fs::file_status status = fs::status(path, none);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    usage_error(path + ": is no regular file");
+}
+
+}  // namespace
+
+void check_run_files(const std::string& run) {
+  for (const char* name : {"config.yml", "vocab.spm", "metrics.jsonl", "train.log", "latest"})
+    refuse_special_file((fs::path(run) / name).string());
+  for (const MetricSpec& metric : metric_specs())
+    refuse_special_file((fs::path(run) / "best-").string() + metric.name);
+}
+
+void check_run_directory(const std::string& run) {
+  fs::path nearest = fs::absolute(run).lexically_normal();
+  if (!nearest.has_filename()) nearest = nearest.parent_path();  // RUN/
+  std::error_code ignored;
+  while (!fs::exists(nearest, ignored) && nearest.has_relative_path())
+    nearest = nearest.parent_path();
+  if (!fs::is_directory(nearest, ignored))
+    usage_error(fmt::format("--model {}: {} is no directory", run, nearest.string()));
+  // Whether a folder can be made there is known for sure only when it was: rights, a read-only
+  // disk.
+  std::string probe = (nearest / ".trafo-XXXXXX").string();
+  if (mkdtemp(probe.data()) == nullptr)
+    throw CliError(kFailed, fmt::format("--model {}: cannot be made in {}: {}", run,
+                                        nearest.string(), std::strerror(errno)));
+  rmdir(probe.c_str());
+}
+
+std::ifstream open_run_file(const std::string& path) {
+  refuse_special_file(path);
+  return std::ifstream(path, std::ios::binary);
+}
+
+OutputFile::OutputFile(const std::string& path, Mode mode) {
+  // O_NONBLOCK: opening a FIFO must not wait for its reader.
+  file_ = open(path.c_str(),
+               O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
+                   (mode == Mode::create ? O_EXCL : O_APPEND),
+               0666);
+  struct stat info {};
+  if (file_ < 0 || (fstat(file_, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1))
+    return;
+  close(file_);
+  file_ = -1;
+  errno = EPERM;
+}
+
+OutputFile::~OutputFile() {
+  if (file_ >= 0) close(file_);
+}
+
+bool OutputFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(file_, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    text.remove_prefix(static_cast<size_t>(count));
+  }
+  return is_open();
+}
+
+void make_own_folder(const std::string& path) {
+  struct stat info {};
+  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    throw CliError(kFailed, path + ": " + std::strerror(errno));
+  if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+    throw CliError(kFailed, path + ": is a symbolic link or no directory");
+}
+
+bool replace_file(const std::string& path, std::string_view text) {
+  try {
+    trafo::write_file_atomically(path, text);
+    return true;
+  } catch (const trafo::Error&) {
+    return false;
+  }
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  if (!replace_file(path, text)) throw CliError(kFailed, path + ": cannot be written");
+}
+
+}  // namespace translate_train

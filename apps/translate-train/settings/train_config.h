@@ -1,0 +1,41 @@
+// From settings by name to the library's options, and the defaults of each task.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "commands/trafo_handles.h"
+#include "settings/settings.h"
+
+namespace translate_train {
+
+// A model that training begins with instead of random weights.
+struct Pretrained {
+  std::string model, vocabulary;  // files
+  trafo_model_config config{};
+};
+// Its shape, where nothing else has been asked for.
+void fill_shape(Settings& settings, const Pretrained& pretrained);
+
+struct TrainConfig {
+  trafo_model_config model;  // vocabulary and precision still to be set
+  trafo_trainer_options trainer;
+  uint64_t seed = 1;
+};
+
+// False: one sequence holds source and target.
+bool has_encoder(const trafo_model_config& config);
+// The task of a corpus of this many pairs.
+const char* task_for(int64_t pairs, bool decoder_only);
+// Text without a source: --train-sets has one file.
+bool is_monolingual(const Settings& settings);
+// Everything that has not been set.
+void fill_defaults(Settings& settings, int64_t pairs);
+// The settings are complete. `pretrained`, if there is one, decides what no setting does, and is
+// what it is in all that decides its weights. Throws usage errors.
+TrainConfig resolve(const Settings& settings, const Pretrained* pretrained = nullptr);
+// Throws what the library has against these values together, before there are a corpus, a
+// vocabulary and a model: it plans an update of one pair.
+void check_together(const TrainConfig& config);
+
+}  // namespace translate_train

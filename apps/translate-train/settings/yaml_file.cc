@@ -1,0 +1,23 @@
+#include "settings/yaml_file.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+namespace translate_train {
+
+YAML::Node load_yaml(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw YAML::BadFile(path);
+  std::string text(kLargestYaml + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) throw YAML::BadFile(path);
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kLargestYaml)
+    throw YAML::ParserException(
+        YAML::Mark(),
+        fmt::format("the file has more than {} bytes, which settings never have", kLargestYaml));
+  return YAML::Load(text);
+}
+
+}  // namespace translate_train

@@ -1,0 +1,487 @@
+// The directory of a CTranslate2 model, binary version 6, TransformerSpec revision 7 and
+// TransformerDecoderSpec revision 8. All numbers are little-endian:
+//
+//   u32 version   string spec   u32 revision
+//   u32 count     { string name   u8 rank   u32 dims[rank]   u8 type   u32 bytes   data }
+//   u32 count     { string alias   string name }
+//
+// A string is a u16 length, which counts a final NUL, and the bytes.
+//
+// Embeddings and matrices of linear layers are stored as --weights says, as by CTranslate2's
+// converter; int8 and int16 ones are followed by the variable NAME_scale. Everything else is
+// float32, and float16 or bfloat16 beside such matrices.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "engine/formats/binary_file.h"
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/stored_weights.h"
+#include "engine/io/atomic_file.h"
+#include "engine/ops/embedding/embedding.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCtranslate2Format = "CTranslate2";
+constexpr uint32_t kBinaryVersion = 6;
+constexpr const char* kPositions = "decoder/position_encodings/encodings";
+enum TypeId : uint8_t {
+  kFloat32 = 0,
+  kInt8 = 1,
+  kInt16 = 2,
+  kInt32 = 3,
+  kFloat16 = 4,
+  kBFloat16 = 5
+};
+
+struct Spec {
+  const char* name;
+  uint32_t revision;
+};
+Spec spec_of(const ModelConfig& config) {
+  return !config.has_encoder() ? Spec{"TransformerDecoderSpec", 8} : Spec{"TransformerSpec", 7};
+}
+
+int8_t activation_id(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return 0;
+    case Activation::gelu:
+      return 1;  // GELUTanh
+    case Activation::silu:
+      return 2;
+    case Activation::gelu_erf:
+      return 3;  // GELU
+  }
+  return 0;
+}
+
+TypeId type_of(ExportWeights weights) {
+  switch (weights) {
+    case ExportWeights::int8:
+      return kInt8;
+    case ExportWeights::int16:
+      return kInt16;
+    case ExportWeights::float16:
+      return kFloat16;
+    case ExportWeights::bfloat16:
+      return kBFloat16;
+    default:
+      return kFloat32;
+  }
+}
+
+int64_t size_of(TypeId type) {
+  return type == kInt8 ? 1 : type == kFloat32 || type == kInt32 ? 4 : 2;
+}
+
+bool has_scale(TypeId type) {
+  return type == kInt8 || type == kInt16;
+}
+
+struct Scalar {
+  std::string name;
+  TypeId type;
+  double value;
+};
+
+template <class Put>
+void put_scalar(const Scalar& scalar, const Put& put) {
+  switch (scalar.type) {
+    case kInt8:
+      return put(static_cast<int8_t>(scalar.value));
+    case kInt16:
+      return put(static_cast<int16_t>(scalar.value));
+    case kInt32:
+      return put(static_cast<int32_t>(scalar.value));
+    default:
+      return put(static_cast<float>(scalar.value));
+  }
+}
+
+std::vector<Scalar> scalars_of(const ModelConfig& config) {
+  const bool lm = !config.has_encoder();
+  std::vector<Scalar> scalars;
+  const auto side = [&](const std::string& name) {
+    scalars.push_back({name + "/num_heads", kInt16, static_cast<double>(config.heads)});
+    scalars.push_back({name + "/pre_norm", kInt8, static_cast<double>(config.pre_norm)});
+    scalars.push_back(
+        {name + "/activation", kInt8, static_cast<double>(activation_id(config.activation))});
+    scalars.push_back({name + "/scale_embeddings", kInt8, static_cast<double>(!lm)});
+  };
+  if (!lm) {
+    side("encoder");
+    scalars.push_back({"encoder/embeddings_merge", kInt8, 0});
+  }
+  side("decoder");
+  scalars.push_back({"decoder/alignment_layer", kInt16, -1});
+  scalars.push_back({"decoder/alignment_heads", kInt16, 1});
+  scalars.push_back({"decoder/alibi", kInt8, 0});
+  scalars.push_back({"decoder/alibi_use_positive_positions", kInt8, 0});
+  scalars.push_back({"decoder/scale_alibi", kInt8, 0});
+  scalars.push_back({"decoder/start_from_zero_embedding", kInt8, 0});
+  if (config.positions != Positions::rotary) return scalars;
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const std::string name = concat("decoder/layer_", i, "/self_attention/");
+    scalars.push_back({name + "rotary_dim", kInt32, 0});  // whole heads
+    scalars.push_back({name + "rotary_interleave", kInt8, 0});
+    scalars.push_back({name + "rotary_base", kFloat32, static_cast<float>(config.rope_theta)});
+    if (config.key_heads() != config.heads)
+      scalars.push_back({name + "num_heads_kv", kInt32, static_cast<double>(config.key_heads())});
+  }
+  return scalars;
+}
+
+// Names of one matrix after the first, which holds it. CTranslate2 gives the scale of a matrix the
+// same aliases.
+std::map<std::string, std::string> aliases_of(const ModelConfig& config) {
+  std::map<std::string, std::string> aliases;
+  if (config.tied_embeddings) {
+    aliases["decoder/projection/weight"] = "decoder/embeddings/weight";
+    if (config.has_encoder()) aliases["encoder/embeddings_0/weight"] = "decoder/embeddings/weight";
+  }
+  if (config.has_encoder()) aliases["encoder/position_encodings/encodings"] = kPositions;
+  return aliases;
+}
+
+// A tensor of model.bin, without aliases. The table of positions is a parameter of no model.
+struct StoredTensor {
+  MappedTensor tensor;
+  TypeId type;
+  bool computed() const { return tensor.parameter.empty(); }
+};
+
+std::vector<StoredTensor> stored_tensors(const ModelConfig& config, ExportWeights weights) {
+  const TypeId type = type_of(weights), other = has_scale(type) ? kFloat32 : type;
+  const auto aliases = aliases_of(config);
+  std::vector<StoredTensor> stored;
+  for (MappedTensor& tensor : ctranslate2_tensors(config)) {
+    if (aliases.contains(tensor.name)) continue;
+    const bool quantizable = tensor.shape.size() == 2 && tensor.name != kPositions;
+    stored.push_back({std::move(tensor), quantizable ? type : other});
+  }
+  // Without one CTranslate2 would compute positions by another formula.
+  if (config.has_encoder())
+    stored.push_back({{kPositions, {config.max_positions, config.width}, "", 0, 0, false}, other});
+  return stored;
+}
+
+std::vector<float> values_of(const HostModel& host, const StoredTensor& stored) {
+  const ModelConfig& config = host.config();
+  if (!stored.computed()) return gather(host.parameters(), stored.tensor);
+  return host.context->values<float>(
+      sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32));
+}
+
+void check_ctranslate2(const ModelConfig& config, ExportWeights weights) {
+  require_architecture(kCtranslate2Format, config,
+                       {Architecture::encoder_decoder, Architecture::decoder_lm});
+  refuse_llama_variants(kCtranslate2Format, config);
+  if (config.norm == Norm::rms)
+    require_llama_form(kCtranslate2Format, config);
+  else
+    refuse_llama_form(kCtranslate2Format, config);
+  allow_settings(kCtranslate2Format, config,
+                 {"activation", "pre_norm", "tied_embeddings", "norm_epsilon", "norm", "positions",
+                  "ffn", "biases", "kv_heads", "rope_theta", "output_bias", "encoder_ffn_width"});
+  for (const StoredTensor& stored : stored_tensors(config, weights))
+    if (stored.tensor.elements() > int64_t{UINT32_MAX} / size_of(stored.type))
+      cannot_express(kCtranslate2Format, concat(stored.tensor.name, ", which is 4 GiB or more"));
+  if (config.heads > INT16_MAX)
+    cannot_express(kCtranslate2Format, concat(config.heads, " heads (--transformer-heads)"));
+}
+
+class ModelWriter : public BinaryWriter {
+ public:
+  using BinaryWriter::BinaryWriter;
+
+  void name(const std::string& value) {
+    number(static_cast<uint16_t>(value.size() + 1));
+    text({value.c_str(), value.size() + 1});
+  }
+  void variable(const std::string& variable, const std::vector<int64_t>& shape, TypeId type,
+                std::span<const std::byte> data) {
+    name(variable);
+    number(static_cast<uint8_t>(shape.size()));
+    for (const int64_t size : shape) number(static_cast<uint32_t>(size));
+    number(type);
+    number(static_cast<uint32_t>(data.size()));
+    bytes(data);
+  }
+  template <class Code>
+  void scaled(const MappedTensor& tensor, TypeId type, const Scaled<Code>& scaled) {
+    variable(tensor.name, tensor.shape, type, std::as_bytes(std::span(scaled.codes)));
+    const bool rows = type == kInt8;
+    variable(tensor.name + "_scale", rows ? std::vector{tensor.shape[0]} : std::vector<int64_t>{},
+             kFloat32, std::as_bytes(std::span(scaled.scales)));
+  }
+};
+
+void write_tensor(ModelWriter& out, const StoredTensor& stored, const std::vector<float>& values) {
+  const MappedTensor& tensor = stored.tensor;
+  switch (stored.type) {
+    case kInt8:
+      return out.scaled(tensor, kInt8, to_int8(values, tensor.shape[1]));
+    case kInt16:
+      return out.scaled(tensor, kInt16, to_int16(values));
+    case kFloat16:
+      return out.variable(tensor.name, tensor.shape, kFloat16, to_float16(tensor.name, values));
+    case kBFloat16:
+      return out.variable(tensor.name, tensor.shape, kBFloat16, to_bfloat16(tensor.name, values));
+    default:
+      return out.variable(tensor.name, tensor.shape, kFloat32, std::as_bytes(std::span(values)));
+  }
+}
+
+void write_binary(const HostModel& host, ExportWeights weights, const fs::path& file) {
+  const ModelConfig& config = host.config();
+  const Spec spec = spec_of(config);
+  const std::vector<StoredTensor> tensors = stored_tensors(config, weights);
+  const std::vector<Scalar> scalars = scalars_of(config);
+  const auto scales = std::count_if(tensors.begin(), tensors.end(),
+                                    [](const StoredTensor& each) { return has_scale(each.type); });
+  AtomicFile sink(file);
+  ModelWriter out(sink);
+  out.number(kBinaryVersion);
+  out.name(spec.name);
+  out.number(spec.revision);
+  out.number(static_cast<uint32_t>(tensors.size() + scalars.size() + static_cast<size_t>(scales)));
+  for (const StoredTensor& stored : tensors) write_tensor(out, stored, values_of(host, stored));
+  for (const Scalar& scalar : scalars)
+    put_scalar(scalar, [&](auto value) {
+      out.variable(scalar.name, {}, scalar.type, std::as_bytes(std::span(&value, 1)));
+    });
+  const auto aliases = aliases_of(config);
+  out.number(static_cast<uint32_t>(aliases.size()));
+  for (const auto& [alias, name] : aliases) {
+    out.name(alias);
+    out.name(name);
+  }
+  sink.commit();
+}
+
+Json ctranslate2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
+  Json json;
+  if (config.has_encoder()) {
+    json["add_source_bos"] = false;
+    json["add_source_eos"] = true;
+    json["decoder_start_token"] = tokenizer.token(tokenizer.special_tokens().start());
+  }
+  json["bos_token"] = tokenizer.token(tokenizer.special_tokens().start());
+  json["eos_token"] = tokenizer.token(tokenizer.eos_id());
+  json["unk_token"] = tokenizer.token(tokenizer.unk_id());
+  json["layer_norm_epsilon"] = config.norm_epsilon;
+  if (config.norm == Norm::rms) {  // what the converter writes of Llama models
+    json["multi_query_attention"] = true;
+    json["quantization_type"] = 0;
+    json["quantization_bits"] = nullptr;
+    json["quantization_group_size"] = nullptr;
+  }
+  return json;
+}
+
+class Reader : public BinaryReader {
+ public:
+  using BinaryReader::BinaryReader;
+
+  template <class... Parts>
+  void check(bool condition, const Parts&... message) const {
+    require(condition, ErrorCode::corrupt_file, kOrigin, label(), ": ", message...);
+  }
+  std::string name() {
+    std::string value = text(number<uint16_t>());
+    check(!value.empty() && value.back() == '\0', "a string has no end");
+    value.pop_back();
+    return value;
+  }
+  struct Variable {
+    std::string name;
+    std::vector<int64_t> shape;
+    uint8_t type;
+    std::vector<std::byte> data;
+  };
+  Variable variable() {
+    Variable variable{name(), std::vector<int64_t>(number<uint8_t>()), 0, {}};
+    for (int64_t& size : variable.shape) size = number<uint32_t>();
+    variable.type = number<uint8_t>();
+    variable.data = bytes(number<uint32_t>());
+    return variable;
+  }
+};
+
+template <class T>
+std::span<const T> as(const std::vector<std::byte>& data) {
+  return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
+}
+
+// The values of a variable, whose scale is the next one.
+std::vector<float> read_values(Reader& in, const Reader::Variable& variable) {
+  if (variable.type == kFloat16) return from_float16(variable.data);
+  if (variable.type == kBFloat16) return from_bfloat16(variable.data);
+  if (variable.type == kFloat32) {
+    const auto values = as<float>(variable.data);
+    return {values.begin(), values.end()};
+  }
+  const Reader::Variable scale = in.variable();
+  const bool rows = variable.type == kInt8;
+  const std::vector<int64_t> shape =
+      rows ? std::vector{variable.shape.front()} : std::vector<int64_t>{};
+  in.check(scale.name == variable.name + "_scale" && scale.type == kFloat32 &&
+               scale.shape == shape &&
+               std::cmp_equal(as<float>(scale.data).size(), rows ? shape.front() : 1),
+           variable.name, " has no scale");
+  return rows ? from_scaled(as<int8_t>(variable.data), as<float>(scale.data))
+              : from_scaled(as<int16_t>(variable.data), as<float>(scale.data));
+}
+
+double scalar_in(const Reader::Variable& variable) {
+  const auto value = [&]<class T>(T) { return static_cast<double>(as<T>(variable.data).front()); };
+  switch (variable.type) {
+    case kInt8:
+      return value(int8_t{});
+    case kInt16:
+      return value(int16_t{});
+    case kInt32:
+      return value(int32_t{});
+    default:
+      return value(float{});
+  }
+}
+
+void check_scalar(const Reader& in, const Reader::Variable& variable, const Scalar& wanted) {
+  put_scalar(wanted, [&]<class T>(T expected) {
+    T value{};
+    const bool fits = variable.type == wanted.type && variable.data.size() == sizeof value;
+    if (fits) std::memcpy(&value, variable.data.data(), sizeof value);
+    in.check(fits && variable.shape.empty() && value == expected, variable.name, " is ", +value);
+  });
+}
+
+// The model that a directory describes, by what CTranslate2 reads: scalars, names and shapes of
+// variables, and config.json.
+struct Described {
+  std::map<std::string, double> scalars;
+  std::map<std::string, std::vector<int64_t>> shapes;  // of the others
+  std::map<std::string, std::string> aliases;
+
+  bool has(const std::string& name) const { return shapes.contains(name); }
+  double scalar(const std::string& name) const {
+    const auto found = scalars.find(name);
+    return found == scalars.end() ? 0 : found->second;
+  }
+  int64_t rows(const std::string& name) const { return shapes.at(name).front(); }
+  int64_t layers(const char* side) const {
+    int64_t count = 0;
+    while (has(concat(side, "/layer_", count, "/self_attention/linear_0/weight"))) ++count;
+    return count;
+  }
+  // Rotary positions have no end in the files: rotary_positions is that of the model.
+  ModelConfig config(const fs::path& directory, int64_t rotary_positions) const;
+};
+
+ModelConfig Described::config(const fs::path& directory, int64_t rotary_positions) const {
+  const std::string first = "decoder/layer_0/", attention = first + "self_attention/";
+  ModelConfig config;
+  config.encoder_layers = layers("encoder");
+  config.decoder_layers = layers("decoder");
+  config.architecture =
+      config.encoder_layers > 0 ? Architecture::encoder_decoder : Architecture::decoder_lm;
+  if (!config.has_encoder()) config.encoder_layers = ModelConfig{}.encoder_layers;
+  config.vocabulary = rows("decoder/embeddings/weight");
+  config.width = shapes.at("decoder/embeddings/weight").back();
+  config.ffn_width = rows(first + "ffn/linear_0/weight");
+  if (const std::string encoder = "encoder/layer_0/ffn/linear_0/weight";
+      has(encoder) && rows(encoder) != config.ffn_width)
+    config.encoder_ffn_width = rows(encoder);
+  config.heads = static_cast<int64_t>(scalar("decoder/num_heads"));
+  config.kv_heads = static_cast<int64_t>(scalar(attention + "num_heads_kv"));
+  config.pre_norm = scalar("decoder/pre_norm") != 0;
+  for (const Activation each :
+       {Activation::relu, Activation::gelu, Activation::silu, Activation::gelu_erf})
+    if (scalar("decoder/activation") == activation_id(each)) config.activation = each;
+  config.norm = has(attention + "layer_norm/beta") ? Norm::layer : Norm::rms;
+  config.ffn = has(first + "ffn/linear_0_noact/weight") ? FeedForward::swiglu : FeedForward::plain;
+  config.biases = has(attention + "linear_0/bias");
+  config.output_bias = !config.biases || has("decoder/projection/bias");
+  config.tied_embeddings = aliases.contains("decoder/projection/weight");
+  if (has(kPositions)) {
+    config.max_positions = rows(kPositions);
+  } else {
+    config.positions = Positions::rotary;
+    config.max_positions = rotary_positions;
+    config.rope_theta = scalar(attention + "rotary_base");
+  }
+  config.norm_epsilon = ConfigReader(directory / "config.json").number("layer_norm_epsilon");
+  return config;
+}
+
+}  // namespace
+
+void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                       const fs::path& directory) {
+  const ModelConfig& config = host.config();
+  check_ctranslate2(config, weights);
+  const bool lm = !config.has_encoder();
+  Json::List subwords;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
+  write_json(directory / "config.json", ctranslate2_config(config, tokenizer));
+  write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), subwords);
+  write_file_atomically(directory / "vocab.spm", tokenizer.serialized());
+  write_binary(host, weights, directory / "model.bin");
+}
+
+HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
+                                const fs::path& directory) {
+  const ModelConfig& config = host.config();
+  Reader in(open_file_for_reading(directory / "model.bin", FollowLinks::no));
+  std::map<std::string, StoredTensor> tensors;
+  for (StoredTensor& stored : stored_tensors(config, weights))
+    tensors.emplace(stored.tensor.name, std::move(stored));
+  std::map<std::string, Scalar> scalars;
+  for (Scalar& scalar : scalars_of(config)) scalars.emplace(scalar.name, std::move(scalar));
+  const Spec spec = spec_of(config);
+  in.check(in.number<uint32_t>() == kBinaryVersion, "another binary version");
+  in.check(in.name() == spec.name && in.number<uint32_t>() == spec.revision,
+           "another specification");
+  Described described;
+  std::vector<std::pair<MappedTensor, std::vector<float>>> read_tensors;
+  const auto count = in.number<uint32_t>();
+  for (uint32_t read = 0; read < count; ++read) {
+    const Reader::Variable variable = in.variable();
+    if (const auto scalar = scalars.extract(variable.name)) {
+      check_scalar(in, variable, scalar.mapped());
+      described.scalars[variable.name] = scalar_in(variable);
+      continue;
+    }
+    const auto node = tensors.extract(variable.name);
+    in.check(!node.empty(), "the variable ", variable.name, " is unknown");
+    const StoredTensor& stored = node.mapped();
+    const auto bytes = stored.tensor.elements() * size_of(stored.type);
+    in.check(variable.type == stored.type && variable.shape == stored.tensor.shape &&
+                 std::cmp_equal(variable.data.size(), bytes),
+             variable.name, " is of type ", int{variable.type}, " or has another shape");
+    std::vector<float> values = read_values(in, variable);
+    if (has_scale(stored.type)) ++read;  // the scale is a variable as well
+    const auto columns = stored.tensor.shape.back();
+    const bool matrix = stored.type == type_of(weights);
+    check_rounding(variable.name, matrix ? weights : ExportWeights::float32,
+                   values_of(host, stored), values, columns);
+    described.shapes[variable.name] = variable.shape;
+    if (!stored.computed()) read_tensors.emplace_back(stored.tensor, std::move(values));
+  }
+  in.check(tensors.empty() && scalars.empty(), "variables are missing");
+  for (uint32_t left = in.number<uint32_t>(); left > 0; --left) {
+    const std::string alias = in.name();
+    described.aliases[alias] = in.name();
+  }
+  in.check(described.aliases == aliases_of(config), "the aliases are others");
+  HostModel again = make_host_model(described.config(directory, config.max_positions));
+  for (const auto& [tensor, values] : read_tensors) scatter(again.parameters(), tensor, values);
+  return again;
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,75 @@
+// One pair of functions for each format.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "engine/formats/host_model.h"
+#include "engine/formats/interop.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace trafo::interop {
+
+struct Imported {
+  HostModel host;
+  std::optional<Tokenizer> tokenizer;
+  std::string note;
+};
+
+// `directory` exists and is empty. UNSUPPORTED before anything is written.
+void write_marian(const HostModel& host, const Tokenizer& tokenizer,
+                  const std::filesystem::path& directory);
+Imported read_marian(const std::filesystem::path& directory);
+
+void write_pegasus(const HostModel& host, const Tokenizer& tokenizer,
+                   const std::filesystem::path& directory);
+Imported read_pegasus(const std::filesystem::path& directory);
+
+void write_gpt2(const HostModel& host, const Tokenizer& tokenizer,
+                const std::filesystem::path& directory);
+Imported read_gpt2(const std::filesystem::path& directory);
+
+void write_llama(const HostModel& host, const Tokenizer& tokenizer,
+                 const std::filesystem::path& directory);
+Imported read_llama(const std::filesystem::path& directory);
+
+// `weights` is one of the types that the format has, here and below.
+void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                       const std::filesystem::path& directory);
+// These read the weights of a directory that was written of `host`, and make a model of the
+// configuration that the files describe; that of ONNX is in the graphs and taken from `host`.
+// CORRUPT_FILE names what is not as it was written.
+HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
+                                const std::filesystem::path& directory);
+
+// One file, model.gguf, with weights and tokenizer.
+void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                const std::filesystem::path& directory);
+HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                         const std::filesystem::path& directory);
+
+void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                const std::filesystem::path& directory);
+HostModel read_back_onnx(const HostModel& host, ExportWeights weights,
+                         const std::filesystem::path& directory);
+
+// A directory for transformers and vLLM with the linear layers in int8 or int4.
+void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
+                              ExportWeights weights, const std::filesystem::path& directory);
+HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
+                                       const std::filesystem::path& directory);
+
+// The files of a transformers directory beside the weights: configurations and tokenizer. They do
+// not ask whether the class of transformers can hold the model.
+void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                        const std::filesystem::path& directory);
+void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                      const std::filesystem::path& directory);
+void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                       const std::filesystem::path& directory);
+// UNSUPPORTED, naming the setting, for a model that LlamaForCausalLM and Qwen2ForCausalLM cannot
+// hold.
+void require_hf_llama(const char* format, const ModelConfig& config);
+
+}  // namespace trafo::interop

@@ -1,0 +1,313 @@
+// The GGUF file of a Llama model, as llama.cpp reads it: architecture "llama", tokenizer "llama"
+// (SentencePiece BPE with byte tokens).
+//
+// llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle, models here the columns
+// (i, i + width / 2). The rows of the projections of queries and keys are therefore stored in
+// another order.
+//
+// Norms are float32. In Q4_0 files the output matrix, which may be the embeddings as well, is Q8_0:
+// every logit depends on it.
+#include <algorithm>
+#include <map>
+
+#include "engine/formats/formats.h"
+#include "engine/formats/gguf/gguf_file.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/stored_weights.h"
+#include "engine/formats/tokenizers/spm_subwords.h"
+#include "engine/io/safetensors_header.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kGgufFormat = "GGUF";
+constexpr const char* kFile = "model.gguf";
+
+// general.file_type: what most matrices are.
+struct Stored {
+  GgufType type;
+  uint32_t file_type;
+};
+Stored stored_as(ExportWeights weights) {
+  switch (weights) {
+    case ExportWeights::float16:
+      return {GgufType::f16, 1};
+    case ExportWeights::q8_0:
+      return {GgufType::q8_0, 7};
+    case ExportWeights::q4_0:
+      return {GgufType::q4_0, 2};
+    default:
+      return {GgufType::f32, 0};
+  }
+}
+
+ExportWeights weights_of(GgufType type) {
+  switch (type) {
+    case GgufType::f16:
+      return ExportWeights::float16;
+    case GgufType::q8_0:
+      return ExportWeights::q8_0;
+    case GgufType::q4_0:
+      return ExportWeights::q4_0;
+    case GgufType::f32:
+      break;
+  }
+  return ExportWeights::float32;
+}
+
+// A tensor of the file, and where it comes from. head_rows: rows of a head, where the two halves of
+// each are interleaved; otherwise 0.
+struct Placed {
+  GgufTensor stored;
+  MappedTensor ours;
+  int64_t head_rows = 0;
+};
+
+// "model.layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight".
+std::string name_of(const std::string& name) {
+  static const std::map<std::string_view, const char*> kNames = {
+      {"model.embed_tokens.weight", "token_embd.weight"},
+      {"model.norm.weight", "output_norm.weight"},
+      {"lm_head.weight", "output.weight"},
+      {"input_layernorm.weight", "attn_norm.weight"},
+      {"self_attn.q_proj.weight", "attn_q.weight"},
+      {"self_attn.k_proj.weight", "attn_k.weight"},
+      {"self_attn.v_proj.weight", "attn_v.weight"},
+      {"self_attn.o_proj.weight", "attn_output.weight"},
+      {"post_attention_layernorm.weight", "ffn_norm.weight"},
+      {"mlp.gate_proj.weight", "ffn_gate.weight"},
+      {"mlp.up_proj.weight", "ffn_up.weight"},
+      {"mlp.down_proj.weight", "ffn_down.weight"},
+  };
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return kNames.at(name);
+  const size_t dot = name.find('.', kLayers.size());
+  return concat("blk.", name.substr(kLayers.size(), dot - kLayers.size()), ".",
+                kNames.at(std::string_view(name).substr(dot + 1)));
+}
+
+std::vector<Placed> tensors_of(const ModelConfig& config, ExportWeights weights) {
+  const GgufType matrices = stored_as(weights).type;
+  const char* output = config.tied_embeddings ? "token_embd.weight" : "output.weight";
+  std::vector<Placed> placed;
+  for (MappedTensor& tensor : llama_tensors(config)) {
+    const std::string name = name_of(tensor.name);
+    GgufType type = tensor.shape.size() == 1 ? GgufType::f32 : matrices;
+    if (type == GgufType::q4_0 && name == output) type = GgufType::q8_0;
+    const bool turned = name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight");
+    placed.push_back(
+        {{name, tensor.shape, type}, std::move(tensor), turned ? config.head_dim() : 0});
+  }
+  return placed;
+}
+
+// Row i of the first half of a head goes to row 2i, row i of the second half to row 2i + 1; or
+// back.
+std::vector<float> reordered(const std::vector<float>& values, const Placed& placed, bool back) {
+  if (placed.head_rows == 0) return values;
+  const int64_t columns = placed.ours.shape[1], half = placed.head_rows / 2;
+  std::vector<float> result(values.size());
+  for (int64_t row = 0; row < placed.ours.rows; ++row) {
+    const int64_t head = row / placed.head_rows, in_head = row % placed.head_rows;
+    const int64_t there =
+        head * placed.head_rows + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
+    const int64_t from = back ? there : row, to = back ? row : there;
+    std::copy_n(values.begin() + from * columns, columns, result.begin() + to * columns);
+  }
+  return result;
+}
+
+std::vector<std::byte> encoded(const GgufTensor& tensor, const std::vector<float>& values) {
+  switch (tensor.type) {
+    case GgufType::f16:
+      return to_float16(tensor.name, values);
+    case GgufType::q8_0:
+      return to_q8_0(tensor.name, values);
+    case GgufType::q4_0:
+      return to_q4_0(tensor.name, values);
+    case GgufType::f32:
+      break;
+  }
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<float> decoded(const GgufTensor& tensor, const std::vector<std::byte>& bytes) {
+  switch (tensor.type) {
+    case GgufType::f16:
+      return from_float16(bytes);
+    case GgufType::q8_0:
+      return from_q8_0(bytes);
+    case GgufType::q4_0:
+      return from_q4_0(bytes);
+    case GgufType::f32:
+      break;
+  }
+  const auto* values = reinterpret_cast<const float*>(bytes.data());
+  return {values, values + bytes.size() / sizeof(float)};
+}
+
+void check_widths(const ModelConfig& config, ExportWeights weights) {
+  if (weights != ExportWeights::q8_0 && weights != ExportWeights::q4_0) return;
+  const auto check = [&](const char* flag, int64_t width) {
+    if (width % kBlockValues != 0)
+      cannot_express(kGgufFormat,
+                     concat(flag, " ", width, " with --weights ", export_weights_name(weights),
+                            ", whose blocks have ", kBlockValues,
+                            " values; train with a multiple of ", kBlockValues, " or use float16"));
+  };
+  check("--dim-emb", config.width);
+  check("--transformer-dim-ffn", config.ffn_width);
+}
+
+void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
+  constexpr const char* kHint =
+      "; train a vocabulary with `translate-train vocab --bpe "
+      "--byte-fallback`";
+  if (tokenizer.kind() != SpmKind::bpe)
+    cannot_express(kGgufFormat,
+                   concat(tokenizer.kind() == SpmKind::unigram ? "a unigram vocabulary"
+                                                               : "a vocabulary that is not BPE",
+                          kHint));
+  int bytes = 0;
+  for (const ScoredSubword& subword : spm.subwords) {
+    if (subword.type == SubwordType::byte) ++bytes;
+    if (subword.type == SubwordType::unused)
+      cannot_express(kGgufFormat, concat("the unused subword ", quote(subword.text), kHint));
+  }
+  if (bytes != 256) cannot_express(kGgufFormat, concat("a vocabulary without byte tokens", kHint));
+  if (!spm.escape_whitespaces)
+    cannot_express(kGgufFormat, concat("a vocabulary that keeps spaces as they are", kHint));
+}
+
+GgufPairs pairs_of(const ModelConfig& config, const Tokenizer& tokenizer, const SpmModel& spm,
+                   ExportWeights weights) {
+  const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
+  GgufPairs pairs = {
+      {"general.architecture", "llama"},
+      {"general.name", "Trafo decoder-lm"},
+      {"general.file_type", stored_as(weights).file_type},
+      {"general.quantization_version", number(2)},
+      {"llama.vocab_size", number(config.vocabulary)},
+      {"llama.context_length", number(config.max_positions)},
+      {"llama.embedding_length", number(config.width)},
+      {"llama.block_count", number(config.decoder_layers)},
+      {"llama.feed_forward_length", number(config.ffn_width)},
+      {"llama.attention.head_count", number(config.heads)},
+      {"llama.attention.head_count_kv", number(config.key_heads())},
+      {"llama.attention.key_length", number(config.head_dim())},
+      {"llama.attention.value_length", number(config.head_dim())},
+      {"llama.attention.layer_norm_rms_epsilon", static_cast<float>(config.norm_epsilon)},
+      {"llama.rope.dimension_count", number(config.head_dim())},
+      {"llama.rope.freq_base", static_cast<float>(config.rope_theta)},
+      {"tokenizer.ggml.model", "llama"},
+      {"tokenizer.ggml.pre", "default"},
+  };
+  std::vector<std::string> subwords;
+  std::vector<float> scores;
+  std::vector<int32_t> types;  // with the numbers of SentencePiece
+  for (const ScoredSubword& subword : spm.subwords) {
+    subwords.push_back(subword.text);
+    scores.push_back(subword.score);
+    types.push_back(static_cast<int32_t>(subword.type));
+  }
+  pairs.emplace_back("tokenizer.ggml.tokens", std::move(subwords));
+  pairs.emplace_back("tokenizer.ggml.scores", std::move(scores));
+  pairs.emplace_back("tokenizer.ggml.token_type", std::move(types));
+  // llama.cpp takes 1 for a missing <s>, which may be any subword.
+  const auto special = [&](int32_t id) { return number(id < 0 ? tokenizer.eos_id() : id); };
+  pairs.emplace_back("tokenizer.ggml.bos_token_id", special(tokenizer.bos_id()));
+  pairs.emplace_back("tokenizer.ggml.eos_token_id", number(tokenizer.eos_id()));
+  pairs.emplace_back("tokenizer.ggml.unknown_token_id", number(tokenizer.unk_id()));
+  pairs.emplace_back("tokenizer.ggml.padding_token_id", special(tokenizer.pad_id()));
+  pairs.emplace_back("tokenizer.ggml.add_bos_token", false);
+  pairs.emplace_back("tokenizer.ggml.add_eos_token", false);  // llama-cli refuses true
+  pairs.emplace_back("tokenizer.ggml.add_space_prefix", spm.add_dummy_prefix);
+  pairs.emplace_back("tokenizer.ggml.remove_extra_whitespaces", spm.remove_extra_whitespaces);
+  return pairs;
+}
+
+// The model that the metadata and the tensors describe, by the keys that llama.cpp reads.
+ModelConfig described_by(const GgufReader& in) {
+  const auto at = [&]<class T>(const char* key, T) {
+    for (const auto& [name, value] : in.pairs())
+      if (name == key && std::holds_alternative<T>(value)) return std::get<T>(value);
+    fail(ErrorCode::corrupt_file, kOrigin, in.label(), " has no ", key);
+  };
+  const auto count = [&](const char* key) { return static_cast<int64_t>(at(key, uint32_t{})); };
+  ModelConfig config;
+  config.architecture = Architecture::decoder_lm;
+  config.norm = Norm::rms;
+  config.positions = Positions::rotary;
+  config.ffn = FeedForward::swiglu;
+  config.activation = Activation::silu;
+  config.biases = false;
+  config.vocabulary = count("llama.vocab_size");
+  config.max_positions = count("llama.context_length");
+  config.width = count("llama.embedding_length");
+  config.decoder_layers = count("llama.block_count");
+  config.ffn_width = count("llama.feed_forward_length");
+  config.heads = count("llama.attention.head_count");
+  config.kv_heads = count("llama.attention.head_count_kv");
+  config.head_width = count("llama.attention.key_length");
+  config.norm_epsilon = at("llama.attention.layer_norm_rms_epsilon", float{});
+  config.rope_theta = at("llama.rope.freq_base", float{});
+  config.tied_embeddings =
+      std::none_of(in.tensors().begin(), in.tensors().end(),
+                   [](const GgufTensor& tensor) { return tensor.name == "output.weight"; });
+  return config;
+}
+
+}  // namespace
+
+void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                const fs::path& directory) {
+  const ModelConfig& config = host.config();
+  require_architecture(kGgufFormat, config, {Architecture::decoder_lm},
+                       formats_of_translation_models(config));
+  require_llama_form(kGgufFormat, config);
+  refuse_llama_variants(kGgufFormat, config);
+  allow_settings(kGgufFormat, config,
+                 {"activation", "tied_embeddings", "norm_epsilon", "norm", "positions", "ffn",
+                  "biases", "kv_heads", "rope_theta"});
+  check_widths(config, weights);
+  const SpmModel spm = parse_spm(tokenizer.serialized());
+  check_tokenizer(tokenizer, spm);
+  const std::vector<Placed> placed = tensors_of(config, weights);
+  std::vector<GgufTensor> tensors;
+  for (const Placed& each : placed) tensors.push_back(each.stored);
+  size_t next = 0;
+  write_gguf_file(directory / kFile, pairs_of(config, tokenizer, spm, weights), tensors,
+                  [&](const GgufTensor& tensor) {
+                    const Placed& each = placed[next++];
+                    return encoded(tensor,
+                                   reordered(gather(host.parameters(), each.ours), each, false));
+                  });
+}
+
+HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+                         const fs::path& directory) {
+  const ModelConfig& config = host.config();
+  const SpmModel spm = parse_spm(tokenizer.serialized());
+  GgufReader in(directory / kFile);
+  const auto check = [&](bool condition, const auto&... message) {
+    require(condition, ErrorCode::corrupt_file, kOrigin, in.label(), ": ", message...);
+  };
+  check(in.pairs() == pairs_of(config, tokenizer, spm, weights), "the metadata are others");
+  const std::vector<Placed> placed = tensors_of(config, weights);
+  check(in.tensors().size() == placed.size(), "another number of tensors");
+  HostModel again = make_host_model(described_by(in));
+  for (size_t i = 0; i < placed.size(); ++i) {
+    const Placed& each = placed[i];
+    check(in.tensors()[i] == each.stored, each.stored.name, " is another tensor");
+    const std::vector<float> values = reordered(decoded(each.stored, in.data(i)), each, true);
+    check_rounding(each.stored.name, weights_of(each.stored.type),
+                   gather(host.parameters(), each.ours), values, each.ours.shape.back());
+    scatter(again.parameters(), each.ours, values);
+  }
+  return again;
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,256 @@
+// The directory of compressed-tensors, which transformers and vLLM load: a Llama model whose linear
+// layers are stored in 8 or 4 bits. The embeddings, lm_head, norms and biases stay float32.
+//
+//   int8  W8A8, "int-quantized": NAME.weight I8 [out, in] and NAME.weight_scale [out, 1]. A program
+//         rounds the activations to 8 bits, with a scale of each token's own.
+//   int4  W4A16, "pack-quantized": NAME.weight_packed I32 [out, in / 8], eight codes + 8 in a word,
+//         the first in the lowest bits; NAME.weight_scale [out, in / 32]; NAME.weight_shape I64
+//         [2].
+//
+// The scale is max|w| / ((2^bits - 1) / 2), as compressed-tensors 0.20 computes it
+// (calculate_qparams), and a code is w / scale, rounded to nearest even, in [-2^(bits-1),
+// 2^(bits-1) - 1]. A row or group of zeros has the scale 2^-23.
+//
+// There is no such form of GPT-2: transformers keeps its matrices as Conv1D, and the package
+// compresses Linear alone.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/hf/lm_files.h"
+#include "engine/formats/stored_weights.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCompressedFormat = "compressed-tensors";
+constexpr int64_t kGroup = kBlockValues;  // values of a row that share a scale in int4
+constexpr int64_t kCodesInWord = 8;       // of 4 bits in 32
+
+int code_bits(ExportWeights weights) {
+  return weights == ExportWeights::int8 ? 8 : 4;
+}
+
+bool is_compressed(const MappedTensor& tensor) {
+  return tensor.shape.size() == 2 && tensor.name != "model.embed_tokens.weight" &&
+         tensor.name != "lm_head.weight";
+}
+
+int64_t group_size(const MappedTensor& tensor, ExportWeights weights) {
+  return weights == ExportWeights::int8 ? tensor.shape[1] : kGroup;
+}
+
+struct RoundedCodes {
+  std::vector<int8_t> codes;
+  std::vector<float> scales;  // of each `group` neighbours; value = code * scale
+};
+
+RoundedCodes rounded_to(const std::vector<float>& values, int64_t group, int bits) {
+  const float largest_code = static_cast<float>((1 << (bits - 1)) - 1);
+  const float half_range = largest_code + 0.5f;
+  const auto width = static_cast<size_t>(group);
+  RoundedCodes result;
+  result.codes.reserve(values.size());
+  for (size_t first = 0; first < values.size(); first += width) {
+    float largest = 0;
+    for (size_t i = first; i < first + width; ++i) largest = std::max(largest, std::abs(values[i]));
+    float scale = largest / half_range;
+    if (scale == 0) scale = std::numeric_limits<float>::epsilon();
+    result.scales.push_back(scale);
+    for (size_t i = first; i < first + width; ++i) {
+      const float code = std::nearbyint(values[i] / scale);
+      result.codes.push_back(
+          static_cast<int8_t>(std::clamp(code, -largest_code - 1, largest_code)));
+    }
+  }
+  return result;
+}
+
+std::vector<int32_t> packed_words(const std::vector<int8_t>& codes) {
+  std::vector<int32_t> words(codes.size() / kCodesInWord);
+  for (size_t w = 0; w < words.size(); ++w) {
+    uint32_t word = 0;
+    for (size_t i = 0; i < kCodesInWord; ++i)
+      word |= static_cast<uint32_t>(codes[w * kCodesInWord + i] + 8) << (4 * i);
+    std::memcpy(&words[w], &word, sizeof word);
+  }
+  return words;
+}
+
+std::vector<int8_t> unpacked_codes(const std::vector<int32_t>& words) {
+  std::vector<int8_t> codes;
+  codes.reserve(words.size() * kCodesInWord);
+  for (const int32_t stored : words) {
+    uint32_t word;
+    std::memcpy(&word, &stored, sizeof word);
+    for (size_t i = 0; i < kCodesInWord; ++i)
+      codes.push_back(static_cast<int8_t>(static_cast<int>(word >> (4 * i) & 15u) - 8));
+  }
+  return codes;
+}
+
+// ---- the files ----
+
+struct FilePart {
+  std::string name;
+  DType dtype;
+  std::string foreign;  // see TensorEntry
+  std::vector<int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
+template <class Element>
+std::vector<std::byte> raw_bytes(const std::vector<Element>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+template <class Element>
+std::vector<Element> elements_of(const std::vector<std::byte>& bytes) {
+  std::vector<Element> values(bytes.size() / sizeof(Element));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// The tensors that stand for one of the model's, the scale behind the codes.
+std::vector<FilePart> parts_of(const MappedTensor& tensor, const std::vector<float>& values,
+                               ExportWeights weights) {
+  if (!is_compressed(tensor))
+    return {{tensor.name, DType::f32, "", tensor.shape, raw_bytes(values)}};
+  const int64_t rows = tensor.shape[0], columns = tensor.shape[1];
+  const int64_t group = group_size(tensor, weights);
+  const RoundedCodes compressed = rounded_to(values, group, code_bits(weights));
+  FilePart scale{tensor.name + "_scale",
+                 DType::f32,
+                 "",
+                 {rows, columns / group},
+                 raw_bytes(compressed.scales)};
+  if (weights == ExportWeights::int8)
+    return {{tensor.name, DType::f32, "I8", tensor.shape, raw_bytes(compressed.codes)},
+            std::move(scale)};
+  return {{tensor.name + "_packed",
+           DType::i32,
+           "",
+           {rows, columns / kCodesInWord},
+           raw_bytes(packed_words(compressed.codes))},
+          std::move(scale),
+          {tensor.name + "_shape", DType::f32, "I64", {2}, raw_bytes(tensor.shape)}};
+}
+
+Json weights_scheme(ExportWeights weights) {
+  Json json;
+  json["num_bits"] = code_bits(weights);
+  json["type"] = "int";
+  json["symmetric"] = true;
+  json["strategy"] = weights == ExportWeights::int8 ? "channel" : "group";
+  json["group_size"] = weights == ExportWeights::int8 ? Json(nullptr) : Json(kGroup);
+  json["dynamic"] = false;
+  return json;
+}
+
+Json activations_scheme(ExportWeights weights) {
+  if (weights != ExportWeights::int8) return nullptr;
+  Json json;
+  json["num_bits"] = 8;
+  json["type"] = "int";
+  json["symmetric"] = true;
+  json["strategy"] = "token";
+  json["dynamic"] = true;  // scales are computed when the model runs
+  return json;
+}
+
+Json quantization_config(ExportWeights weights) {
+  const char* format = weights == ExportWeights::int8 ? "int-quantized" : "pack-quantized";
+  Json group;
+  group["targets"] = Json::List{"Linear"};
+  group["weights"] = weights_scheme(weights);
+  group["input_activations"] = activations_scheme(weights);
+  group["output_activations"] = nullptr;
+  group["format"] = format;
+  Json json;
+  json["quant_method"] = "compressed-tensors";
+  json["format"] = format;
+  json["quantization_status"] = "compressed";
+  json["config_groups"]["group_0"] = std::move(group);
+  json["ignore"] = Json::List{"lm_head"};
+  json["kv_cache_scheme"] = nullptr;
+  return json;
+}
+
+void check_groups(const ModelConfig& config, ExportWeights weights) {
+  if (weights != ExportWeights::int4) return;
+  const auto check = [&](const char* setting, int64_t width) {
+    if (width % kGroup != 0)
+      cannot_express(kCompressedFormat,
+                     concat(setting, " ", width, " with --weights int4, whose groups have ", kGroup,
+                            " values; train with a multiple of ", kGroup, " or use int8"));
+  };
+  check("--dim-emb", config.width);
+  check("--transformer-dim-ffn", config.ffn_width);
+  check("the width of all heads", config.heads * config.head_dim());
+}
+
+}  // namespace
+
+void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
+                              ExportWeights weights, const fs::path& directory) {
+  const ModelConfig& config = host.config();
+  require_hf_llama(kCompressedFormat, config);
+  check_groups(config, weights);
+  write_llama_files(config, tokenizer, directory, quantization_config(weights));
+  std::vector<FilePart> all;
+  for (const MappedTensor& tensor : llama_tensors(config))
+    for (FilePart& part : parts_of(tensor, gather(host.parameters(), tensor), weights))
+      all.push_back(std::move(part));
+  std::vector<TensorEntry> entries;
+  for (const FilePart& part : all)
+    entries.push_back({part.name, part.dtype, part.shape, part.bytes, part.foreign});
+  save_safetensors(directory / "model.safetensors", entries, {{"format", "pt"}});
+}
+
+HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
+                                       const fs::path& directory) {
+  const ModelConfig& config = host.config();
+  const WeightFiles files = WeightFiles::open(directory);
+  HostModel again = make_host_model(read_llama_config(directory / "config.json"));
+  size_t known = 0;
+  for (const MappedTensor& tensor : llama_tensors(config)) {
+    const std::vector<float> original = gather(host.parameters(), tensor);
+    std::vector<std::vector<std::byte>> bytes;
+    for (const FilePart& part : parts_of(tensor, original, weights)) {
+      const bool same = files.has(part.name) && files.at(part.name).info->shape == part.shape &&
+                        files.at(part.name).info->foreign == part.foreign &&
+                        (!part.foreign.empty() || files.at(part.name).info->dtype == part.dtype);
+      require(same, ErrorCode::corrupt_file, kOrigin, files.label(), ": ", part.name,
+              " is missing or another tensor");
+      bytes.push_back(files.bytes(part.name));
+    }
+    known += bytes.size();
+    std::vector<float> values;
+    ExportWeights rounding = ExportWeights::float32;
+    if (is_compressed(tensor)) {
+      rounding = weights;
+      const std::vector<int8_t> codes = weights == ExportWeights::int8
+                                            ? elements_of<int8_t>(bytes[0])
+                                            : unpacked_codes(elements_of<int32_t>(bytes[0]));
+      const std::vector<float> scales = elements_of<float>(bytes[1]);
+      const auto group = static_cast<size_t>(group_size(tensor, weights));
+      for (size_t i = 0; i < codes.size(); ++i)
+        values.push_back(static_cast<float>(codes[i]) * scales[i / group]);
+    } else {
+      values = elements_of<float>(bytes[0]);
+    }
+    check_rounding(tensor.name, rounding, original, values, tensor.shape.back());
+    scatter(again.parameters(), tensor, values);
+  }
+  require(known == files.tensors().size(), ErrorCode::corrupt_file, kOrigin, files.label(),
+          " has tensors that were not written");
+  return again;
+}
+
+}  // namespace trafo::interop

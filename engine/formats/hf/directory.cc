@@ -1,0 +1,339 @@
+#include "engine/formats/hf/directory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "engine/core/checked.h"
+#include "engine/formats/stored_weights.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/safetensors_header.h"
+
+namespace trafo::interop {
+namespace {
+
+// Position tables are computed, not read. They may need this much more memory than the file.
+constexpr auto kTableAllowance = static_cast<double>(limits::kRefusalBytes);
+
+std::string shape_text(std::span<const int64_t> shape) {
+  return Shape(shape).str();
+}
+
+void check_tensor(const WeightFiles& weights, const std::string& name, const MappedTensor& tensor) {
+  require(weights.has(name), ErrorCode::corrupt_file, kOrigin, weights.label(),
+          " lacks the tensor ", name, ", which its configuration asks for");
+  const auto [file, info] = weights.at(name);
+  const std::vector<int64_t> wanted = tensor.stored_shape();
+  require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
+          " has the shape ", shape_text(info->shape), ", its configuration asks for ",
+          shape_text(wanted));
+  require_weight_type(*file, *info);
+}
+
+}  // namespace
+
+void cannot_express(const char* format, const std::string& setting) {
+  fail(ErrorCode::unsupported, kOrigin, format, " cannot express ", setting);
+}
+
+void require_architecture(const char* format, const ModelConfig& config,
+                          std::initializer_list<Architecture> known, const char* instead) {
+  if (std::find(known.begin(), known.end(), config.architecture) != known.end()) return;
+  std::string setting = concat("a model with --arch ", enum_name(config.architecture));
+  if (instead != nullptr) setting.append("; use ").append(instead);
+  cannot_express(format, setting);
+}
+
+const char* formats_of_translation_models(const ModelConfig& config) {
+  return config.pre_norm ? "hf-pegasus or ctranslate2" : "hf-marian or ctranslate2";
+}
+
+void refuse_llama_form(const char* format, const ModelConfig& config) {
+  if (config.norm == Norm::rms) cannot_express(format, "RMS norm (--task llama); use hf-llama");
+  if (config.positions == Positions::rotary)
+    cannot_express(format, "rotary positions; use hf-llama");
+  if (config.ffn == FeedForward::swiglu) cannot_express(format, "SwiGLU; use hf-llama");
+  if (!config.biases) cannot_express(format, "linear layers without biases");
+}
+
+void require_llama_form(const char* format, const ModelConfig& config) {
+  if (config.norm != Norm::rms) cannot_express(format, "layer norm; train with --task llama");
+  if (config.positions != Positions::rotary)
+    cannot_express(format, "learned positions; train with --task llama");
+  if (config.ffn != FeedForward::swiglu)
+    cannot_express(format, "a feed-forward without a gate; train with --task llama");
+  if (!config.pre_norm) cannot_express(format, "post-norm layers (--transformer-norm post)");
+}
+
+void refuse_llama_variants(const char* format, const ModelConfig& config) {
+  if (config.positions != Positions::rotary) refuse_pruned_heads(format, config);
+  if (config.head_width > 0)
+    cannot_express(format, concat("heads of ", config.head_width,
+                                  " elements that are not width / heads; use hf-llama"));
+  if (config.qkv_biases || config.attention_output_bias || config.ffn_biases)
+    cannot_express(format, "biases in a part of the linear layers; use hf-llama");
+  if (config.rope_factor != 1)
+    cannot_express(format, "scaled rotary positions (rope_factor); use hf-llama");
+}
+
+void refuse_pruned_heads(const char* format, const ModelConfig& config) {
+  if (config.head_width > 0)
+    cannot_express(format,
+                   concat("pruned attention heads (", config.heads, " of ", config.head_width,
+                          " elements); feed-forward columns and layers may be pruned"));
+}
+
+void allow_settings(const char* format, const ModelConfig& config,
+                    std::initializer_list<std::string_view> settings) {
+  static constexpr std::string_view kEveryFormat[] = {
+      "architecture", "vocabulary",        "encoder_layers", "decoder_layers",
+      "width",        "ffn_width",         "heads",          "max_positions",
+      "dropout",      "attention_dropout", "ffn_dropout",    "depth_scaled_init"};
+  const auto allowed = [&](std::string_view name) {
+    return std::find(settings.begin(), settings.end(), name) != settings.end() ||
+           std::find(std::begin(kEveryFormat), std::end(kEveryFormat), name) !=
+               std::end(kEveryFormat);
+  };
+  ModelConfig used = config.untied();
+  const ModelConfig usual;
+  // Settings without an effect on this model.
+  if (used.positions != Positions::rotary) used.rope_theta = usual.rope_theta;
+  if (used.rope_factor == 1) used.rope_original_positions = usual.rope_original_positions;
+  if (used.rope_original_positions == 0) {
+    used.rope_low_turns = usual.rope_low_turns;
+    used.rope_high_turns = usual.rope_high_turns;
+  }
+  if (used.kv_heads == used.heads) used.kv_heads = usual.kv_heads;
+  if (!used.biases) used.output_bias = usual.output_bias;
+  const Json ours = parse_json(to_json(used), kOrigin, "the model's configuration"),
+             defaults = parse_json(to_json(usual), kOrigin, "the default configuration");
+  for (const Json::Member& member : *ours.as<Json::Object>())
+    if (!allowed(member.key) && member.value.dump() != defaults.find(member.key)->dump())
+      cannot_express(format, concat(member.key, " ", member.value.dump()));
+}
+
+void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
+  require(tokenizer.vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
+          "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model's vocabulary ",
+          config.vocabulary);
+}
+
+void write_json(const std::filesystem::path& file, const Json& value) {
+  write_file_atomically(file, value.dump(2) + "\n");
+}
+
+void write_tensors(const std::filesystem::path& file, const HostModel& host,
+                   const std::vector<MappedTensor>& tensors) {
+  std::vector<std::vector<float>> values;
+  std::vector<TensorEntry> entries;
+  values.reserve(tensors.size());
+  for (const MappedTensor& tensor : tensors) {
+    values.push_back(gather(host.parameters(), tensor));
+    entries.push_back(
+        {tensor.name, DType::f32, tensor.shape, std::as_bytes(std::span(values.back()))});
+  }
+  // transformers reads this to learn which library wrote the file.
+  save_safetensors(file, entries, {{"format", "pt"}});
+}
+
+ConfigReader::ConfigReader(const std::filesystem::path& file) : label_(file.string()) {
+  json_ = parse_json(read_text_file(file, limits::kConfigBytes), kOrigin, label_);
+  require(json_.as<Json::Object>(), ErrorCode::corrupt_file, kOrigin, label_,
+          " is not a JSON object");
+}
+
+bool ConfigReader::has(const char* field) const {
+  const Json* found = json_.find(field);
+  return found != nullptr && !found->as<std::nullptr_t>();
+}
+
+const Json& ConfigReader::at(const char* field) const {
+  require(has(field), ErrorCode::corrupt_file, kOrigin, label_, " has no ", field);
+  return *json_.find(field);
+}
+
+ConfigReader ConfigReader::inside(const char* field) const {
+  const Json& value = at(field);
+  require(value.as<Json::Object>(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be an object");
+  return {concat(label_, ": ", field), value};
+}
+
+void validate_read(const ModelConfig& config, const ConfigReader& json) {
+  try {
+    validate(config);
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kOrigin, json.label(), ": ", error.message());
+  }
+}
+
+int64_t ConfigReader::integer(const char* field, int64_t low, int64_t high) const {
+  const Json& value = at(field);
+  require(value.is_integer() && value.number() >= static_cast<double>(low) &&
+              value.number() <= static_cast<double>(high),
+          ErrorCode::corrupt_file, kOrigin, label_, ": ", field, " must be an integer from ", low,
+          " to ", high);
+  return static_cast<int64_t>(value.number());
+}
+
+std::vector<int64_t> ConfigReader::integers(const char* field, int64_t low, int64_t high) const {
+  const Json& value = at(field);
+  const auto* list = value.as<Json::List>();
+  if (list == nullptr) return {integer(field, low, high)};
+  std::vector<int64_t> numbers;
+  for (const Json& item : *list) {
+    require(item.is_integer() && item.number() >= static_cast<double>(low) &&
+                item.number() <= static_cast<double>(high),
+            ErrorCode::corrupt_file, kOrigin, label_, ": ", field, " must be integers from ", low,
+            " to ", high);
+    numbers.push_back(static_cast<int64_t>(item.number()));
+  }
+  return numbers;
+}
+
+double ConfigReader::number(const char* field) const {
+  const Json& value = at(field);
+  require(value.is_number(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be a number");
+  return value.number();
+}
+
+double ConfigReader::number(const char* field, double otherwise) const {
+  return has(field) ? number(field) : otherwise;
+}
+
+bool ConfigReader::flag(const char* field, bool otherwise) const {
+  if (!has(field)) return otherwise;
+  const Json& value = at(field);
+  require(value.as<bool>(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be true or false");
+  return *value.as<bool>();
+}
+
+std::string ConfigReader::text(const char* field) const {
+  const Json& value = at(field);
+  require(value.as<std::string>(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be a text");
+  return *value.as<std::string>();
+}
+
+void ConfigReader::refuse(const char* field, const char* reason) const {
+  require(!has(field), ErrorCode::unsupported, kOrigin, label_, ": ", field, " is given; ", reason);
+}
+
+void ConfigReader::allow(std::initializer_list<std::string_view> fields) const {
+  for (const Json::Member& member : *json_.as<Json::Object>())
+    require(std::find(fields.begin(), fields.end(), member.key) != fields.end() ||
+                member.value.as<std::nullptr_t>(),
+            ErrorCode::unsupported, kOrigin, label_, ": ", quote(member.key), " is not known here");
+}
+
+void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const {
+  require(flag(field, otherwise) == wanted, ErrorCode::unsupported, kOrigin, label_, ": ", field,
+          " is ", wanted ? "false" : "true", ", models here have ", wanted ? "true" : "false");
+}
+
+void require_weight_type(const SafetensorsReader& reader, const TensorInfo& info) {
+  const bool known = info.foreign == "F16" || (info.foreign.empty() && is_floating(info.dtype));
+  require(known, ErrorCode::unsupported, kOrigin, reader.label(), ": ", info.name, " is ",
+          info.foreign.empty() ? dtype_name(info.dtype) : info.foreign.c_str(),
+          "; weights are F32, F64, BF16 or F16");
+}
+
+std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info) {
+  require_weight_type(reader, info);
+  std::vector<std::byte> bytes(info.bytes);
+  reader.read(info, bytes);
+  if (info.foreign == "F16") return converted<uint16_t>(bytes, half_to_float);
+  switch (info.dtype) {
+    case DType::f64:
+      return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
+    case DType::bf16:
+      return converted<BFloat16>(bytes, [](BFloat16 v) { return v.to_float(); });
+    case DType::f32:
+      return converted<float>(bytes, [](float v) { return v; });
+    default:
+      fail(ErrorCode::internal, kOrigin, info.name, " is no tensor of floating-point numbers");
+  }
+}
+
+void check_copy(const WeightFiles& weights, const std::string& original, const std::string& copy) {
+  if (!weights.has(copy)) return;
+  const TensorInfo& first = *weights.at(original).info;
+  const TensorInfo& second = *weights.at(copy).info;
+  const bool equal = first.shape == second.shape && first.dtype == second.dtype &&
+                     first.foreign == second.foreign &&
+                     weights.bytes(original) == weights.bytes(copy);
+  require(equal, ErrorCode::corrupt_file, kOrigin, weights.label(), ": ", copy, " and ", original,
+          " differ, the configuration says that they are one matrix");
+}
+
+HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
+                       const std::vector<MappedTensor>& tensors) {
+  const WeightFiles& weights = source.weights;
+  std::set<std::string> used;
+  const auto payload = static_cast<double>(weights.payload_bytes());
+  for (const MappedTensor& tensor : tensors) {
+    const std::string name = source.name(tensor);
+    if (name.empty()) continue;
+    check_tensor(weights, name, tensor);
+    used.insert(name);
+  }
+  for (const auto& [name, stored] : weights.tensors())
+    require(used.contains(name) || source.surplus(*stored.info), ErrorCode::corrupt_file, kOrigin,
+            stored.file->label(), " has the tensor ", name,
+            ", which a model of its configuration does not have");
+  const bool tabled = config.positions == Positions::standard;
+  const double table =
+      tabled ? static_cast<double>(config.max_positions) * static_cast<double>(config.width) * 4
+             : 0;
+  require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, weights.label(),
+          ": ", config.max_positions, " positions are out of proportion to the model");
+  HostModel host = make_host_model(config);
+  for (const MappedTensor& tensor : tensors) {
+    const std::string name = source.name(tensor);
+    if (name.empty()) {
+      scatter(host.parameters(), tensor,
+              std::vector<float>(static_cast<size_t>(tensor.elements())));
+      continue;
+    }
+    const auto [file, info] = weights.at(name);
+    std::vector<float> values = read_floats(*file, *info);
+    const auto bad = std::find_if_not(values.begin(), values.end(),
+                                      [](float value) { return std::isfinite(value); });
+    require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, file->label(), ": value ",
+            bad - values.begin(), " of ", name, " is not a finite float32 number");
+    values.resize(static_cast<size_t>(tensor.elements()));  // without the spare rows behind them
+    scatter(host.parameters(), tensor, values);
+  }
+  return host;
+}
+
+const char* activation_to_name(Activation activation) {
+  switch (activation) {
+    case Activation::relu:
+      return "relu";
+    case Activation::gelu:
+      return "gelu_new";  // the tanh form
+    case Activation::gelu_erf:
+      return "gelu";
+    case Activation::silu:
+      return "swish";
+  }
+  return "";
+}
+
+Activation activation_from_name(const ConfigReader& config, const char* field) {
+  const std::string name = config.text(field);
+  if (name == "relu") return Activation::relu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
+    return Activation::gelu;
+  if (name == "gelu" || name == "gelu_python") return Activation::gelu_erf;
+  if (name == "swish" || name == "silu") return Activation::silu;
+  fail(ErrorCode::unsupported, kOrigin, config.label(), ": ", field, " is ", name.substr(0, 64),
+       "; there are relu, swish, gelu and gelu_new (the tanh form of GELU)");
+}
+
+}  // namespace trafo::interop

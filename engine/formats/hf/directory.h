@@ -1,0 +1,108 @@
+// Shared by the formats: JSON files read with checks, text files written, tensors in and out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/core/json.h"
+#include "engine/formats/host_model.h"
+#include "engine/formats/tensor_map.h"
+#include "engine/formats/weight_files.h"
+#include "engine/io/safetensors.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace trafo::interop {
+
+inline constexpr const char* kOrigin = "interop";
+
+// Throws UNSUPPORTED: `format` cannot express `setting` of the model.
+[[noreturn]] void cannot_express(const char* format, const std::string& setting);
+// UNSUPPORTED for a model whose architecture is none of `known`; the message may name another
+// format.
+void require_architecture(const char* format, const ModelConfig& config,
+                          std::initializer_list<Architecture> known, const char* instead = nullptr);
+// The formats that a translation model's norm leaves, for the message of a format for language
+// models.
+const char* formats_of_translation_models(const ModelConfig& config);
+// UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or linear layers without biases.
+void refuse_llama_form(const char* format, const ModelConfig& config);
+// UNSUPPORTED, naming the setting, for what only hf-llama can express: heads of another width than
+// width / heads, biases of a part of the linear layers, stretched rotary positions.
+void refuse_llama_variants(const char* format, const ModelConfig& config);
+// Refuses a model whose attention is not as wide as the model, because heads were pruned. Its heads
+// cannot be told from wider ones where a format has no width of a head.
+void refuse_pruned_heads(const char* format, const ModelConfig& config);
+// UNSUPPORTED unless a decoder-lm is pre-norm with RMS norm, rotary positions and SwiGLU.
+void require_llama_form(const char* format, const ModelConfig& config);
+// UNSUPPORTED, naming the setting, for one that is neither in `settings` nor written by every
+// format (sizes, dropout) and that is not the default. A new setting is refused until a format
+// lists it.
+void allow_settings(const char* format, const ModelConfig& config,
+                    std::initializer_list<std::string_view> settings);
+// INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.
+void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer);
+
+void write_json(const std::filesystem::path& file, const Json& value);
+// Writes the tensors of the table and no others, as float32.
+void write_tensors(const std::filesystem::path& file, const HostModel& host,
+                   const std::vector<MappedTensor>& tensors);
+
+// A JSON object of a configuration file, read field by field. CORRUPT_FILE names file and field.
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::filesystem::path& file);
+
+  bool has(const char* field) const;  // the field exists and is not null
+  int64_t integer(const char* field, int64_t low, int64_t high) const;
+  // A list of them, or one.
+  std::vector<int64_t> integers(const char* field, int64_t low, int64_t high) const;
+  double number(const char* field) const;
+  double number(const char* field, double otherwise) const;
+  bool flag(const char* field, bool otherwise) const;
+  std::string text(const char* field) const;
+  // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`.
+  void demand(const char* field, bool wanted, bool otherwise) const;
+  // UNSUPPORTED if `field` is there.
+  void refuse(const char* field, const char* reason) const;
+  // UNSUPPORTED, naming it, if there is another field than these.
+  void allow(std::initializer_list<std::string_view> fields) const;
+  const std::string& label() const { return label_; }
+  // The object in `field`; its label names both.
+  ConfigReader inside(const char* field) const;
+
+ private:
+  ConfigReader(std::string label, Json json) : label_(std::move(label)), json_(std::move(json)) {}
+  const Json& at(const char* field) const;
+  std::string label_;
+  Json json_;
+};
+
+// CORRUPT_FILE, naming the file of `json`, if no model can have the configuration read from it.
+void validate_read(const ModelConfig& config, const ConfigReader& json);
+
+// Reads the tensors of the table into a model. Before it allocates, it checks that every tensor of
+// the table is in the file with its shape, as F32, F64, BF16 or F16, and that all other tensors of
+// the file satisfy `surplus`. `name` returns the name of a tensor in the file, or "" for one that
+// is zero.
+struct TensorSource {
+  const WeightFiles& weights;
+  std::function<std::string(const MappedTensor&)> name;
+  std::function<bool(const TensorInfo&)> surplus;
+};
+HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
+                       const std::vector<MappedTensor>& tensors);
+// UNSUPPORTED, naming the file, the tensor and its type, unless it is F32, F64, BF16 or F16.
+void require_weight_type(const SafetensorsReader& reader, const TensorInfo& info);
+// The elements of a tensor as float32. Errors as require_weight_type().
+std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info);
+// CORRUPT_FILE unless the two tensors are equal; `copy` may be missing.
+void check_copy(const WeightFiles& weights, const std::string& original, const std::string& copy);
+
+// The name of an activation function in transformers, and back.
+const char* activation_to_name(Activation activation);
+Activation activation_from_name(const ConfigReader& config, const char* field);
+
+}  // namespace trafo::interop

@@ -1,0 +1,120 @@
+// The GPT2LMHeadModel directory of transformers: pre-norm, learned positions, biases everywhere but
+// in the output projection. If the model has an output bias, fold_output_bias moves it into the
+// output matrix, which is then stored beside the embeddings.
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/hf/lm_files.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kGpt2Format = "GPT-2";
+
+void check_gpt2(const ModelConfig& config) {
+  require_architecture(kGpt2Format, config, {Architecture::decoder_lm},
+                       formats_of_translation_models(config));
+  if (!config.pre_norm) cannot_express(kGpt2Format, "post-norm layers (--transformer-norm post)");
+  refuse_llama_form(kGpt2Format, config);
+  refuse_pruned_heads(kGpt2Format, config);
+  allow_settings(kGpt2Format, config,
+                 {"activation", "tied_embeddings", "norm_epsilon", "output_bias"});
+}
+
+Json gpt2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
+  Json json;
+  json["architectures"] = Json::List{"GPT2LMHeadModel"};
+  json["model_type"] = "gpt2";
+  json["vocab_size"] = config.vocabulary;
+  json["n_positions"] = config.max_positions;
+  json["n_embd"] = config.width;
+  json["n_layer"] = config.decoder_layers;
+  json["n_head"] = config.heads;
+  json["n_inner"] = config.ffn_width;
+  json["activation_function"] = activation_to_name(config.activation);
+  json["layer_norm_epsilon"] = config.norm_epsilon;
+  json["embd_pdrop"] = config.dropout;
+  json["resid_pdrop"] = config.dropout;
+  json["attn_pdrop"] = config.attention_dropout;
+  json["scale_attn_weights"] = true;
+  json["scale_attn_by_inverse_layer_idx"] = false;
+  json["reorder_and_upcast_attn"] = false;
+  json["add_cross_attention"] = false;
+  json["tie_word_embeddings"] = config.tied_embeddings;
+  json["use_cache"] = true;
+  put_special_ids(tokenizer, json);
+  json["torch_dtype"] = "float32";
+  return json;
+}
+
+// GPT-2 files of the hub name tensors without "transformer."; fine-tuned ones with it.
+std::string stored_name(const WeightFiles& weights, const std::string& name) {
+  constexpr std::string_view kPrefix = "transformer.";
+  if (weights.has("transformer.wte.weight") || !name.starts_with(kPrefix)) return name;
+  return name.substr(kPrefix.size());
+}
+
+// Causal masks that old versions saved with every layer.
+bool is_mask(const TensorInfo& info) {
+  return info.name.ends_with(".attn.bias") || info.name.ends_with(".attn.masked_bias");
+}
+
+}  // namespace
+
+void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                      const fs::path& directory) {
+  write_json(directory / "config.json", gpt2_config(config, tokenizer));
+  write_generation(tokenizer, config, directory);
+  write_lm_tokenizer(tokenizer, config, directory);
+}
+
+void write_gpt2(const HostModel& given, const Tokenizer& tokenizer, const fs::path& directory) {
+  check_gpt2(given.config());
+  const bool fold = has_output_bias(given);
+  const HostModel folded = fold ? fold_output_bias(given) : HostModel{};
+  const HostModel& host = fold ? folded : given;
+  write_gpt2_files(host.config(), tokenizer, directory);
+  write_tensors(directory / "model.safetensors", host, gpt2_tensors(host.config()));
+}
+
+Imported read_gpt2(const fs::path& directory) {
+  const ConfigReader json(directory / "config.json");
+  json.demand("scale_attn_weights", true, true);
+  json.demand("scale_attn_by_inverse_layer_idx", false, false);
+  json.demand("add_cross_attention", false, false);
+  ModelConfig config;
+  config.architecture = Architecture::decoder_lm;
+  const int64_t stored = json.integer("vocab_size", 4, limits::kVocabulary);
+  config.max_positions = json.integer("n_positions", 2, limits::kModelDimension);
+  config.width = json.integer("n_embd", 2, limits::kModelDimension);
+  config.decoder_layers = json.integer("n_layer", 1, limits::kLayers);
+  config.heads = json.integer("n_head", 1, limits::kModelDimension);
+  config.ffn_width =
+      json.has("n_inner") ? json.integer("n_inner", 1, limits::kModelDimension) : 4 * config.width;
+  config.activation = activation_from_name(json, "activation_function");
+  config.norm_epsilon = json.number("layer_norm_epsilon", 1e-5);
+  config.dropout = json.number("resid_pdrop", 0.1);
+  config.attention_dropout = json.number("attn_pdrop", 0.1);
+  config.tied_embeddings = json.flag("tie_word_embeddings", true);
+  config.pre_norm = true;
+  config.output_bias = false;
+  ReadTokenizer read = read_lm_tokenizer(directory, json, stored);
+  config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
+  validate_read(config, json);
+
+  const WeightFiles weights = WeightFiles::open(directory);
+  const auto name = [&](const MappedTensor& tensor) { return stored_name(weights, tensor.name); };
+  const auto surplus = [&](const TensorInfo& info) {
+    return is_mask(info) || (config.tied_embeddings && info.name == "lm_head.weight");
+  };
+  std::vector<MappedTensor> tensors = gpt2_tensors(config);
+  set_stored_vocabulary(tensors, config, stored);
+  Imported imported{read_tensors({weights, name, surplus}, config, tensors),
+                    std::move(read.tokenizer), std::move(read.note)};
+  if (config.tied_embeddings)
+    check_copy(weights, stored_name(weights, "transformer.wte.weight"), "lm_head.weight");
+  return imported;
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,162 @@
+#include "engine/formats/hf/lm_files.h"
+
+#include <algorithm>
+
+#include "engine/decode/options.h"
+#include "engine/formats/tokenizers/fast_tokenizer.h"
+#include "engine/formats/tokenizers/tokenizer_json.h"
+#include "engine/io/atomic_file.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The usual limit of a translation (engine/decode/options.h), where the model has the positions:
+// half of them are the source's.
+int64_t longest_translation(const ModelConfig& config) {
+  return std::min(DecodeOptions{}.max_length, std::max<int64_t>(1, config.max_positions / 2));
+}
+
+}  // namespace
+
+void put_special_ids(const Tokenizer& tokenizer, Json& json) {
+  json["bos_token_id"] = tokenizer.special_tokens().start();
+  const std::vector<int32_t>& further = tokenizer.further_end_ids();
+  if (further.empty()) {
+    json["eos_token_id"] = tokenizer.eos_id();
+  } else {
+    Json::List ends{tokenizer.eos_id()};
+    ends.insert(ends.end(), further.begin(), further.end());
+    json["eos_token_id"] = std::move(ends);
+  }
+  json["pad_token_id"] = tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id();
+}
+
+Json never_generated(const Tokenizer& tokenizer) {
+  Json::List never{tokenizer.unk_id()};
+  for (const int32_t id : {tokenizer.bos_id(), tokenizer.pad_id()})
+    if (id >= 0 && id != tokenizer.eos_id()) never.push_back(id);
+  return never;
+}
+
+void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
+                      const fs::path& directory) {
+  Json generation;
+  put_special_ids(tokenizer, generation);
+  generation["max_new_tokens"] = longest_translation(config);
+  generation["suppress_tokens"] = never_generated(tokenizer);
+  write_json(directory / "generation_config.json", generation);
+}
+
+void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
+                        const fs::path& directory) {
+  write_file_atomically(directory / "tokenizer.model", tokenizer.serialized());
+  const std::optional<Json> fast = fast_tokenizer(tokenizer);
+  if (!fast) return;
+  Json json;
+  json["tokenizer_class"] = "PreTrainedTokenizerFast";
+  json["model_max_length"] = config.max_positions;
+  json["clean_up_tokenization_spaces"] = false;
+  json["model_input_names"] = Json::List{"input_ids", "attention_mask"};
+  json["padding_side"] = "left";  // the translation follows the end of the source
+  json["add_bos_token"] = false;
+  json["add_eos_token"] = true;
+  json["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
+  const auto name = [&](const char* key, int32_t id) {
+    if (id >= 0) json[key] = tokenizer.token(id);
+  };
+  name("unk_token", tokenizer.unk_id());
+  name("bos_token", tokenizer.bos_id());
+  name("eos_token", tokenizer.eos_id());
+  name("pad_token", tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id());
+  write_json(directory / "tokenizer_config.json", json);
+  write_json(directory / "tokenizer.json", *fast);
+}
+
+std::vector<int32_t> read_end_ids(const ConfigReader& config) {
+  std::vector<int32_t> ends;
+  if (!config.has("eos_token_id")) return ends;
+  for (const int64_t id : config.integers("eos_token_id", -1, limits::kVocabulary))
+    if (id >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end())
+      ends.push_back(static_cast<int32_t>(id));
+  return ends;
+}
+
+SpecialIds read_special_ids(const fs::path& directory, const ConfigReader& config) {
+  SpecialIds ids;
+  const auto single = [&](const char* key) {
+    if (!config.has(key)) return -1;
+    const std::vector<int64_t> found = config.integers(key, -1, limits::kVocabulary);
+    return found.empty() ? -1 : static_cast<int32_t>(found.front());
+  };
+  ids.bos = single("bos_token_id");
+  ids.pad = single("pad_token_id");
+  const fs::path generation = directory / "generation_config.json";
+  std::error_code ignored;
+  if (fs::exists(generation, ignored)) ids.eos = read_end_ids(ConfigReader(generation));
+  if (ids.eos.empty()) ids.eos = read_end_ids(config);
+  return ids;
+}
+
+namespace {
+
+// tokenizer.model with the ends of the configuration.
+Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std::string& label) {
+  std::vector<int32_t> ends{tokenizer.eos_id()};
+  ends.insert(ends.end(), tokenizer.further_end_ids().begin(), tokenizer.further_end_ids().end());
+  if (ids.eos.empty() || ids.eos == ends) return tokenizer;
+  const SpmModel spm = parse_spm(tokenizer.serialized());
+  return Tokenizer::from_bytes(serialize_spm(spm, spm.subwords, {-1, -1, ids.eos}, label), label);
+}
+
+}  // namespace
+
+ReadTokenizer read_lm_tokenizer(const fs::path& directory, const ConfigReader& config,
+                                int64_t stored) {
+  return read_tokenizer_of(directory, config, stored, read_special_ids(directory, config));
+}
+
+ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& config,
+                                int64_t stored, const SpecialIds& ids) {
+  const fs::path spm = directory / "tokenizer.model", json = directory / "tokenizer.json";
+  std::error_code ignored;
+  ReadTokenizer read;
+  const int32_t last = ids.eos.empty() ? -1 : *std::max_element(ids.eos.begin(), ids.eos.end());
+  if (fs::exists(spm, ignored)) {
+    Tokenizer tokenizer =
+        Tokenizer::from_bytes(read_text_file(spm, limits::kTokenizerBytes), spm.string());
+    // Tokens that were added to a model are in tokenizer.json alone.
+    if (last < tokenizer.vocab_size() || !fs::exists(json, ignored))
+      read.tokenizer = with_ends(tokenizer, ids, spm.string());
+  }
+  if (!read.tokenizer && fs::exists(json, ignored)) {
+    try {
+      read.tokenizer = read_tokenizer_json(json, ids);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      read.note = concat("no tokenizer was imported, the ids are those of the model's own: ",
+                         error.message());
+      return read;
+    }
+  }
+  if (!read.tokenizer) {
+    read.note =
+        "there is no tokenizer.model and no tokenizer.json: the ids are those of the model's own "
+        "tokenizer";
+    return read;
+  }
+  const int64_t tokens = read.tokenizer->vocab_size();
+  require(tokens <= stored, ErrorCode::corrupt_file, kOrigin, config.label(), ": vocab_size is ",
+          stored, ", the tokenizer has ", tokens, " tokens");
+  read.note = spare_rows_note(stored, tokens);
+  return read;
+}
+
+std::string spare_rows_note(int64_t stored, int64_t tokens) {
+  if (tokens == stored) return {};
+  return concat("the embeddings have ", stored, " rows, the tokenizer ", tokens,
+                " tokens: the rows without a token were left out");
+}
+
+}  // namespace trafo::interop

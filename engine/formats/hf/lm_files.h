@@ -1,0 +1,49 @@
+// The files that all decoder-only models of transformers have beside the weights.
+#pragma once
+
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/formats/tokenizers/spm_subwords.h"
+
+namespace trafo::interop {
+
+// Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the tokenizer lacks become eos.
+void put_special_ids(const Tokenizer& tokenizer, Json& json);
+// The tokens that decoding here never generates.
+Json never_generated(const Tokenizer& tokenizer);
+// Writes generation_config.json: the longest translation, and never_generated() as suppressed
+// tokens.
+void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
+                      const std::filesystem::path& directory);
+// Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer.
+void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
+                        const std::filesystem::path& directory);
+// As write_llama_files(), with a quantization_config in config.json unless it is null.
+void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
+                       const std::filesystem::path& directory, const Json& quantization);
+// The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
+ModelConfig read_llama_config(const std::filesystem::path& file);
+// The eos_token_id of a configuration, a number or a list; empty if it has none. CORRUPT_FILE,
+// naming the key, unless it is integers; negative ones are none.
+std::vector<int32_t> read_end_ids(const ConfigReader& config);
+// The ids of special tokens in generation_config.json and config.json. The
+// eos_token_id of generation_config.json goes before.
+SpecialIds read_special_ids(const std::filesystem::path& directory, const ConfigReader& config);
+
+struct ReadTokenizer {
+  std::optional<Tokenizer> tokenizer;
+  std::string note;  // why there is none, or what the user should know
+};
+// Reads tokenizer.model, with the eos_token_id of the configuration, or else makes one of
+// tokenizer.json. None, with a note, if there is neither or the second is no SentencePiece model.
+// CORRUPT_FILE if the tokenizer has more tokens than the `stored` rows of the embeddings; those
+// that it lacks are rows that nobody needs.
+ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,
+                                int64_t stored);
+// With these ids of special tokens.
+ReadTokenizer read_tokenizer_of(const std::filesystem::path& directory, const ConfigReader& config,
+                                int64_t stored, const SpecialIds& ids);
+// The note on rows of the embeddings that a tokenizer has no tokens for; empty if there are none.
+std::string spare_rows_note(int64_t stored, int64_t tokens);
+
+}  // namespace trafo::interop

@@ -1,0 +1,203 @@
+#include "engine/formats/host_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include "engine/core/philox.h"
+#include "engine/core/status.h"
+#include "engine/decode/packing.h"
+#include "engine/decode/search.h"
+#include "engine/models/adapter.h"
+#include "engine/nn/part_index.h"
+#include "engine/ops/op_kernel.h"
+
+namespace trafo::interop {
+namespace {
+
+constexpr const char* kHostModelOrigin = "interop";
+
+std::span<float> span_of(const Tensor& value) {
+  return {value.data<float>(), static_cast<size_t>(value.numel())};
+}
+
+// Sentences of one to 48 tokens, drawn from the whole vocabulary.
+std::vector<SentencePair> fixed_pairs(const ModelConfig& config, int32_t eos) {
+  PhiloxStream random(7, 11);
+  const int64_t longest =
+      std::min<int64_t>(48, config.has_encoder() ? config.max_positions
+                                                 : std::max<int64_t>(1, config.max_positions / 2));
+  std::vector<SentencePair> pairs;
+  for (const int64_t wanted : {int64_t{1}, int64_t{2}, int64_t{9}, int64_t{23}, int64_t{48}}) {
+    const auto sentence = [&] {
+      std::vector<int32_t> ids;
+      for (int64_t i = 1; i < std::min(wanted, longest); ++i)
+        ids.push_back(
+            static_cast<int32_t>(random.next_u32() % static_cast<uint32_t>(config.vocabulary)));
+      ids.push_back(eos);
+      return ids;
+    };
+    pairs.push_back({sentence(), sentence()});
+  }
+  return pairs;
+}
+
+std::vector<float> fixed_logits(const HostModel& host) {
+  const SpecialTokens tokens{};
+  const NoGrad no_grad(*host.context);
+  const std::vector<SentencePair> pairs = fixed_pairs(host.config(), tokens.eos);
+  std::vector<const SentencePair*> pointers;
+  for (const SentencePair& pair : pairs) pointers.push_back(&pair);
+  const Batch batch = pack_pairs(*host.context, host.config(), tokens, pointers);
+  return host.context->values<float>(host.model->logits(*host.context, batch));
+}
+
+// The value of a parameter of the copy whose layers share nothing and whose matrices are whole,
+// from the parts of the model.
+std::vector<std::byte> untied_value(Context& context, const Model& model, const PartIndex& index,
+                                    const ParameterParts& parts) {
+  std::vector<std::byte> result, values;
+  ParamId read = kNoParam;
+  for (const Part& rows : parts.rows) {
+    Place place = rows.place;
+    if (place.layer >= 0)
+      place.layer = model.config().sharing(place.stack).owners.at(static_cast<size_t>(place.layer));
+    const PartIndex::Found& from = index.at(place, rows.role, parts.piece);
+    if (read != from.parameter) {
+      read = from.parameter;
+      values = whole_value(context, model.parameters(), read);
+    }
+    const size_t row = values.size() / static_cast<size_t>(model.parameters().shape(read)[0]);
+    const auto begin = values.begin() + from.part.first * static_cast<std::ptrdiff_t>(row);
+    result.insert(result.end(), begin, begin + rows.rows * static_cast<std::ptrdiff_t>(row));
+  }
+  return result;
+}
+
+}  // namespace
+
+float* HostModel::values(const char* parameter) const {
+  const ParamId id = parameters().find(parameter);
+  require(id != kNoParam, ErrorCode::internal, kHostModelOrigin, "the model has no parameter ",
+          parameter);
+  return parameters().value(id).data<float>();
+}
+
+HostModel make_host_model(const ModelConfig& config) {
+  HostModel host;
+  host.context =
+      make_context({DeviceKind::cpu, 0},
+                   static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
+  host.model = make_model(*host.context, config, 0);
+  return host;
+}
+
+HostModel copy_to_host(Context& context, const Model& model) {
+  ModelConfig config = model.config().untied();
+  config.factor_ranks.clear();
+  HostModel host = make_host_model(config);
+  const PartIndex index(model.parameters());
+  for (size_t i = 0; i < host.parameters().count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const std::string& name = host.parameters().name(id);
+    const std::span<float> values = span_of(host.parameters().value(id));
+    const std::vector<std::byte> bytes =
+        untied_value(context, model, index, host.parameters().parts(id));
+    if (model.parameters().dtype() == DType::f64) {
+      std::vector<double> wide(values.size());
+      if (!wide.empty()) std::memcpy(wide.data(), bytes.data(), bytes.size());
+      std::transform(wide.begin(), wide.end(), values.begin(),
+                     [](double value) { return static_cast<float>(value); });
+    } else if (!values.empty()) {
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+    }
+    require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
+            ErrorCode::non_finite, kHostModelOrigin, "the parameter ", name,
+            " has values that are not finite float32 numbers");
+  }
+  return host;
+}
+
+std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
+  std::unique_ptr<Model> model = make_model(context, host.config(), 0);
+  for (size_t i = 0; i < model->parameters().count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const std::span<float> values = span_of(host.parameters().value(id));
+    model->parameters().set_value(context, id, values.data(), values.size_bytes());
+  }
+  context.backend().synchronize();
+  return model;
+}
+
+HostModel with_weights_of(const ModelConfig& config, const HostModel& other) {
+  HostModel host = make_host_model(config);
+  const ParameterStore& from = other.parameters();
+  for (size_t i = 0; i < host.parameters().count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const std::string& name = host.parameters().name(id);
+    const ParamId same = from.find(name);
+    require(same != kNoParam && from.shape(same) == host.parameters().shape(id),
+            ErrorCode::internal, kHostModelOrigin, "the two models differ in ", name);
+    const std::span<float> values = span_of(from.value(same));
+    std::copy(values.begin(), values.end(), host.parameters().value(id).data<float>());
+  }
+  return host;
+}
+
+double logit_difference(const HostModel& a, const HostModel& b) {
+  const std::vector<float> ours = fixed_logits(a), theirs = fixed_logits(b);
+  require(ours.size() == theirs.size(), ErrorCode::internal, kHostModelOrigin,
+          "the two models have different vocabularies");
+  double largest = 1, difference = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const double gap = std::abs(static_cast<double>(ours[i]) - static_cast<double>(theirs[i]));
+    if (std::isnan(gap)) return std::numeric_limits<double>::infinity();
+    difference = std::max(difference, gap);
+    largest = std::max(largest, std::abs(static_cast<double>(ours[i])));
+  }
+  return difference / largest;
+}
+
+bool has_output_bias(const HostModel& model) {
+  if (model.parameters().find("output.bias") == kNoParam) return false;
+  const float* bias = model.values("output.bias");
+  return std::any_of(bias, bias + model.config().vocabulary, [](float b) { return b != 0; });
+}
+
+HostModel fold_output_bias(const HostModel& lm) {
+  ModelConfig config = lm.config();
+  require(!config.has_encoder() && config.pre_norm, ErrorCode::internal, kHostModelOrigin,
+          "only a pre-norm decoder ends with a layer norm");
+  config.tied_embeddings = config.output_bias = false;
+  HostModel folded = make_host_model(config);
+  ParameterStore& to = folded.parameters();
+  for (size_t i = 0; i < to.count(); ++i) {
+    const auto id = static_cast<ParamId>(i);
+    const bool output = to.name(id) == "output.weight" && lm.config().tied_embeddings;
+    const ParamId source = lm.parameters().find(output ? "embedding.weight" : to.name(id));
+    const std::span<float> values = span_of(lm.parameters().value(source));
+    std::copy(values.begin(), values.end(), to.value(id).data<float>());
+  }
+  const auto width = static_cast<size_t>(config.width);
+  const float* gamma = folded.values("decoder.norm.weight");
+  float* beta = folded.values("decoder.norm.bias");
+  const float* bias = lm.values("output.bias");
+  float* matrix = folded.values("output.weight");
+  for (size_t c = 0; c < width; ++c)
+    require(gamma[c] != 0, ErrorCode::unsupported, kHostModelOrigin, "decoder.norm.weight[", c,
+            "] is 0: the output bias cannot be moved into the output matrix");
+  for (size_t v = 0; v < static_cast<size_t>(config.vocabulary); ++v) {
+    float* row = matrix + v * width;
+    double moved = bias[v];
+    for (size_t c = 0; c < width; ++c)
+      moved += static_cast<double>(row[c]) * (static_cast<double>(beta[c]) - gamma[c]);
+    for (size_t c = 0; c < width; ++c)
+      row[c] = static_cast<float>(row[c] + moved / (static_cast<double>(width) * gamma[c]));
+  }
+  std::copy(gamma, gamma + width, beta);
+  return folded;
+}
+
+}  // namespace trafo::interop

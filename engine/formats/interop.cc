@@ -1,0 +1,245 @@
+#include "engine/formats/interop.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "engine/formats/formats.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/descriptor.h"
+#include "engine/io/file_system.h"
+#include "engine/io/temporary_name.h"
+
+namespace trafo {
+namespace {
+
+using interop::HostModel;
+using interop::kOrigin;
+namespace fs = std::filesystem;
+
+constexpr double kTolerance = 1e-4;
+
+// A temporary directory beside the target. It is removed unless publish() renames it.
+class UnfinishedDirectory {
+ public:
+  explicit UnfinishedDirectory(const fs::path& target) : target_(target) {
+    if (target_.filename().empty()) target_ = target_.parent_path();  // "DIR/"
+    require(!target_.filename().empty() && target_.filename() != "." && target_.filename() != "..",
+            ErrorCode::invalid_argument, kOrigin, "'", target.string(),
+            "' is not the name of a new directory");
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(target_, error);
+    if (fs::exists(status))
+      require(fs::is_directory(status) && list_directory(target_).empty(),
+              ErrorCode::invalid_argument, kOrigin, target_.string(),
+              " exists and is not an empty directory");
+    const fs::path parent = target_.parent_path().empty() ? fs::path(".") : target_.parent_path();
+    parents_.emplace(parent);
+    remove_stale_temporaries(target_);
+    path_ = parent / temporary_file_name(target_.filename().string());  // unique
+    make_new_directory(path_);
+    try {
+      lock_ = lock_temporary(try_open(path_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    } catch (...) {
+      file_system::remove_tree(path_.c_str());
+      throw;
+    }
+  }
+  ~UnfinishedDirectory() {
+    if (!published_) file_system::remove_tree(path_.c_str());
+  }
+  UnfinishedDirectory(const UnfinishedDirectory&) = delete;
+  UnfinishedDirectory& operator=(const UnfinishedDirectory&) = delete;
+
+  const fs::path& path() const { return path_; }
+  void publish() {
+    sync_directory(path_);
+    rename_path(path_, target_);  // replaces an empty directory
+    published_ = true;
+    parents_->keep();
+    sync_directory(target_.parent_path().empty() ? fs::path(".") : target_.parent_path());
+  }
+
+ private:
+  std::optional<MadeDirectory> parents_;
+  fs::path target_, path_;
+  Descriptor lock_;  // see lock_temporary()
+  bool published_ = false;
+};
+
+struct Job {
+  const HostModel& host;
+  const Tokenizer& tokenizer;
+  ExportWeights weights;
+  const fs::path& directory;
+};
+
+// The formats. `weights`: the types that matrices can be stored in; the first is the usual one.
+struct Format {
+  ExportFormat format;
+  const char* name;
+  std::vector<ExportWeights> weights;
+  HostModel (*write_and_read)(const Job& job);
+};
+
+const std::vector<Format>& formats() {
+  using enum ExportWeights;
+  static const std::vector<Format> all = {
+      {ExportFormat::hf_marian,
+       "hf-marian",
+       {float32},
+       [](const Job& job) {
+         interop::write_marian(job.host, job.tokenizer, job.directory);
+         return interop::read_marian(job.directory).host;
+       }},
+      {ExportFormat::hf_pegasus,
+       "hf-pegasus",
+       {float32},
+       [](const Job& job) {
+         interop::write_pegasus(job.host, job.tokenizer, job.directory);
+         return interop::read_pegasus(job.directory).host;
+       }},
+      {ExportFormat::hf_gpt2,
+       "hf-gpt2",
+       {float32},
+       [](const Job& job) {
+         interop::write_gpt2(job.host, job.tokenizer, job.directory);
+         return interop::read_gpt2(job.directory).host;
+       }},
+      {ExportFormat::ctranslate2,
+       "ctranslate2",
+       {float32, float16, bfloat16, int16, int8},
+       [](const Job& job) {
+         interop::write_ctranslate2(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_ctranslate2(job.host, job.weights, job.directory);
+       }},
+      {ExportFormat::hf_llama,
+       "hf-llama",
+       {float32},
+       [](const Job& job) {
+         interop::write_llama(job.host, job.tokenizer, job.directory);
+         return interop::read_llama(job.directory).host;
+       }},
+      {ExportFormat::onnx,
+       "onnx",
+       {float32, int8},
+       [](const Job& job) {
+         interop::write_onnx(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_onnx(job.host, job.weights, job.directory);
+       }},
+      {ExportFormat::gguf,
+       "gguf",
+       {float16, float32, q8_0, q4_0},
+       [](const Job& job) {
+         interop::write_gguf(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_gguf(job.host, job.tokenizer, job.weights, job.directory);
+       }},
+      {ExportFormat::hf_compressed,
+       "hf-compressed",
+       {int8, int4},
+       [](const Job& job) {
+         interop::write_compressed_tensors(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_compressed_tensors(job.host, job.weights, job.directory);
+       }},
+  };
+  return all;
+}
+
+struct DirectoryReader {
+  const char* model_type;
+  interop::Imported (*read)(const fs::path& directory);
+};
+constexpr DirectoryReader kDirectoryReaders[] = {
+    {"marian", interop::read_marian}, {"pegasus", interop::read_pegasus},
+    {"gpt2", interop::read_gpt2},     {"llama", interop::read_llama},
+    {"mistral", interop::read_llama}, {"qwen2", interop::read_llama}};
+
+const Format* find_format(int32_t value) {
+  for (const Format& format : formats())
+    if (static_cast<int32_t>(format.format) == value) return &format;
+  return nullptr;
+}
+
+constexpr std::array kWeightsNames = {"by-format", "float32", "float16", "bfloat16", "int16",
+                                      "int8",      "q8_0",    "q4_0",    "int4"};
+
+// The type of the weights. UNSUPPORTED lists what the format has.
+ExportWeights weights_of(const Format& format, ExportWeights wanted) {
+  if (wanted == ExportWeights::by_format) return format.weights.front();
+  std::string known;
+  for (const ExportWeights each : format.weights) {
+    if (each == wanted) return wanted;
+    known.append(known.empty() ? "" : ", ").append(export_weights_name(each));
+  }
+  interop::cannot_express(format.name, concat("weights of the type ", export_weights_name(wanted),
+                                              " (--weights), it has ", known));
+}
+
+}  // namespace
+
+bool is_export_format(int32_t value) {
+  return find_format(value) != nullptr;
+}
+
+const char* export_format_name(ExportFormat format) {
+  const Format* found = find_format(static_cast<int32_t>(format));
+  return found != nullptr ? found->name : "unknown";
+}
+
+bool is_export_weights(int32_t value) {
+  return value >= 0 && static_cast<size_t>(value) < kWeightsNames.size();
+}
+
+const char* export_weights_name(ExportWeights weights) {
+  const auto value = static_cast<int32_t>(weights);
+  return is_export_weights(value) ? kWeightsNames[static_cast<size_t>(value)] : "unknown";
+}
+
+double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
+                    ExportFormat format, const fs::path& directory, ExportWeights weights) {
+  const Format* found = find_format(static_cast<int32_t>(format));
+  require(found != nullptr, ErrorCode::invalid_argument, kOrigin, "unknown format ",
+          static_cast<int32_t>(format));
+  require(is_export_weights(static_cast<int32_t>(weights)), ErrorCode::invalid_argument, kOrigin,
+          "unknown type of weights ", static_cast<int32_t>(weights));
+  weights = weights_of(*found, weights);
+  interop::check_vocabulary(model.config(), tokenizer);
+  const HostModel host = interop::copy_to_host(context, model);
+  UnfinishedDirectory unfinished(directory);
+  const HostModel again = found->write_and_read({host, tokenizer, weights, unfinished.path()});
+  const double difference = interop::logit_difference(host, again);
+  // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
+  // differs if the files do not say all that the model's configuration does.
+  const bool rounded = weights != ExportWeights::float32;
+  const double error =
+      rounded ? interop::logit_difference(interop::with_weights_of(host.config(), again), again)
+              : difference;
+  require(error <= kTolerance && std::isfinite(difference), ErrorCode::non_finite, kOrigin,
+          "what was written as ", found->name, " gives logits that differ from the model's",
+          rounded ? " with the same rounded weights" : "", " by ", error,
+          "; nothing is left of it");
+  unfinished.publish();
+  return difference;
+}
+
+ImportedModel import_model(Context& context, const fs::path& directory) {
+  const interop::ConfigReader config(directory / "config.json");
+  const std::string type = config.text("model_type");
+  const DirectoryReader* reader =
+      std::find_if(std::begin(kDirectoryReaders), std::end(kDirectoryReaders),
+                   [&](const DirectoryReader& each) { return type == each.model_type; });
+  require(reader != std::end(kDirectoryReaders), ErrorCode::unsupported, kOrigin, config.label(),
+          ": model_type is ", type.substr(0, 64),
+          "; marian, pegasus, gpt2, llama, mistral and qwen2 can be imported");
+  config.refuse("quantization_config", "models with float weights can be imported");
+  interop::Imported imported = reader->read(directory);
+  return {interop::copy_from_host(context, imported.host), std::move(imported.tokenizer),
+          std::move(imported.note)};
+}
+
+}  // namespace trafo

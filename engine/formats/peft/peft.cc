@@ -1,0 +1,400 @@
+#include "engine/formats/peft/peft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/formats/hf/directory.h"
+#include "engine/io/descriptor.h"
+#include "engine/io/safetensors_header.h"
+#include "engine/io/temporary_name.h"
+#include "engine/models/adapter.h"
+#include "engine/models/model_io.h"
+
+namespace trafo {
+namespace {
+
+using interop::ConfigReader;
+namespace fs = std::filesystem;
+
+constexpr const char* kPeftOrigin = "adapter";
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kTensorFile = "adapter_model.safetensors";
+constexpr const char* kBaseKey = "base_crc32";  // of the metadata, see BaseChecksums
+constexpr const char* kBaseVectorsKey = "base_vectors_crc32";
+
+// --- names ---
+
+enum class Form { marian, llama, gpt2 };
+
+Form form_of(const ModelConfig& config) {
+  if (config.has_encoder()) return Form::marian;
+  return config.ffn == FeedForward::swiglu ? Form::llama : Form::gpt2;
+}
+
+// The module of a target inside its attention or feed-forward block.
+struct LeafName {
+  const char* target;
+  const char* attention;
+  const char* feed_forward;
+};
+constexpr LeafName kMarian[] = {{"query", "q_proj", ""}, {"key", "k_proj", ""},
+                                {"value", "v_proj", ""}, {"output", "out_proj", ""},
+                                {"up", "", "fc1"},       {"down", "", "fc2"}};
+constexpr LeafName kLlama[] = {{"query", "q_proj", ""},   {"key", "k_proj", ""},
+                               {"value", "v_proj", ""},   {"output", "o_proj", ""},
+                               {"gate", "", "gate_proj"}, {"up", "", "up_proj"},
+                               {"down", "", "down_proj"}};
+constexpr LeafName kGpt2[] = {
+    {"qkv", "c_attn", ""}, {"output", "c_proj", ""}, {"up", "", "c_fc"}, {"down", "", "c_proj"}};
+
+const LeafName& leaf_of(Form form, std::string_view target) {
+  const auto names = form == Form::marian  ? std::span<const LeafName>(kMarian)
+                     : form == Form::llama ? std::span<const LeafName>(kLlama)
+                                           : std::span<const LeafName>(kGpt2);
+  for (const LeafName& leaf : names)
+    if (leaf.target == target) return leaf;
+  fail(ErrorCode::internal, kPeftOrigin, "there is no name for the target ", target);
+}
+
+// The keys of cross-attention in decoder layer 3: "model.decoder.layers.3.encoder_attn.k_proj".
+std::string peft_name(Form form, const AdapterModule& module) {
+  const Place& place = module.place;
+  const LeafName& names = leaf_of(form, module.target);
+  const bool attention = place.sublayer != Sublayer::feed_forward;
+  const char* leaf = attention ? names.attention : names.feed_forward;
+  switch (form) {
+    case Form::marian:
+      return concat("model.", place.stack == Stack::encoder ? "encoder" : "decoder", ".layers.",
+                    place.layer,
+                    !attention                                    ? "."
+                    : place.sublayer == Sublayer::cross_attention ? ".encoder_attn."
+                                                                  : ".self_attn.",
+                    leaf);
+    case Form::llama:
+      return concat("model.layers.", place.layer, attention ? ".self_attn." : ".mlp.", leaf);
+    case Form::gpt2:
+      return concat("transformer.h.", place.layer, attention ? ".attn." : ".mlp.", leaf);
+  }
+  fail(ErrorCode::internal, kPeftOrigin, "unknown form");
+}
+
+// The module in each layer that uses these parameters, that of the module's own layer first. PEFT
+// has an adapter for each layer: those of layers that share their parameters are copies.
+std::vector<AdapterModule> modules_of_layers(const ModelConfig& config,
+                                             const AdapterModule& module) {
+  const int64_t own = module.place.layer;
+  const LayerSharing sharing = config.sharing(module.place.stack);
+  std::vector<AdapterModule> modules;
+  for (int64_t layer = own; layer < std::ssize(sharing.owners); ++layer)
+    if (sharing.owners[static_cast<size_t>(layer)] == own)
+      modules.push_back({module.target, module.place.of_layer(layer), module.range});
+  return modules;
+}
+
+// What PEFT finds the modules of a target by: the end of their names.
+std::string module_suffix(Form form, const std::string& target) {
+  const LeafName& names = leaf_of(form, target);
+  const bool attention = *names.attention != '\0';
+  const std::string leaf = attention ? names.attention : names.feed_forward;
+  // GPT-2 has a c_proj in both blocks.
+  return form == Form::gpt2 ? (attention ? "attn." : "mlp.") + leaf : leaf;
+}
+
+std::string tensor_name(Form form, const AdapterModule& module, const char* part) {
+  return concat("base_model.model.", peft_name(form, module), ".", part, ".weight");
+}
+
+// --- writing ---
+
+Json peft_config(const ModelConfig& config, const AdapterConfig& adapter) {
+  const Form form = form_of(config);
+  Json::List modules;
+  for (const std::string& target : adapter.targets)
+    modules.emplace_back(module_suffix(form, target));
+  Json json;
+  json["peft_type"] = "LORA";
+  json["task_type"] = form == Form::marian ? "SEQ_2_SEQ_LM" : "CAUSAL_LM";
+  json["base_model_name_or_path"] = nullptr;
+  json["r"] = adapter.rank;
+  const auto whole = static_cast<int64_t>(adapter.alpha);
+  json["lora_alpha"] =
+      static_cast<double>(whole) == adapter.alpha ? Json(whole) : Json(adapter.alpha);
+  json["lora_dropout"] = 0.0;
+  json["target_modules"] = modules;
+  json["bias"] = "none";
+  json["fan_in_fan_out"] = form == Form::gpt2;
+  json["init_lora_weights"] = true;
+  json["inference_mode"] = true;
+  json["modules_to_save"] = nullptr;
+  json["use_rslora"] = false;
+  json["use_dora"] = false;
+  return json;
+}
+
+std::vector<float> floats_of(Context& context, const ParameterStore& parameters, ParamId id) {
+  const auto count = static_cast<size_t>(element_count(parameters.shape(id)));
+  std::vector<float> values(count);
+  if (parameters.dtype() == DType::f64) {
+    std::vector<double> wide(count);
+    parameters.get_value(context, id, wide.data(), wide.size() * sizeof(double));
+    std::transform(wide.begin(), wide.end(), values.begin(),
+                   [](double value) { return static_cast<float>(value); });
+  } else {
+    parameters.get_value(context, id, values.data(), values.size() * sizeof(float));
+  }
+  require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
+          ErrorCode::non_finite, kPeftOrigin, "the parameter ", parameters.name(id),
+          " has values that are not finite");
+  return values;
+}
+
+void require_savable(const Model& model) {
+  require(model.adapter().has_value(), ErrorCode::invalid_argument, kPeftOrigin,
+          model.merged_adapter() ? "the adapter is merged: unmerge it to save it alone"
+                                 : "the model has no adapter to save");
+  const ParameterStore& parameters = model.parameters();
+  for (size_t i = 0; i < parameters.count(); ++i) {
+    const ParameterGroup& group = parameters.group(static_cast<ParamId>(i));
+    require(!group.trainable || group.name == kAdapter, ErrorCode::invalid_argument, kPeftOrigin,
+            parameters.name(static_cast<ParamId>(i)),
+            " is trainable and in no adapter file: save the whole model");
+  }
+}
+
+// --- reading ---
+
+// What of PEFT's LoRA adapters here do not have.
+void refuse_other_kinds(const ConfigReader& config) {
+  const std::string type = config.text("peft_type");
+  require(type == "LORA", ErrorCode::unsupported, kPeftOrigin, config.label(), ": peft_type is ",
+          quote(type), ", adapters here are LORA");
+  for (const char* field : {"use_dora", "lora_bias", "use_qalora"})
+    config.demand(field, false, false);
+  for (const char* field : {"modules_to_save", "trainable_token_indices", "layer_replication",
+                            "alora_invocation_tokens", "target_parameters", "arrow_config"})
+    config.refuse(field, "adapters here are pairs of matrices in linear layers");
+  for (const char* field : {"rank_pattern", "alpha_pattern"})
+    if (config.has(field)) config.inside(field).allow({});
+  if (!config.has("bias")) return;
+  const std::string bias = config.text("bias");
+  require(bias == "none", ErrorCode::unsupported, kPeftOrigin, config.label(), ": bias is ",
+          quote(bias), ", adapters here train no biases");
+}
+
+// Refuses an adapter that says it is of a base of the same shape with other weights.
+void require_base_weights(const SafetensorsReader& reader, const Context& context,
+                          const Model& model) {
+  const auto said = [&](const char* key) {
+    const auto found = reader.metadata().find(key);
+    return found == reader.metadata().end() ? std::string() : found->second;
+  };
+  const bool int8 = model.parameters().has_int8();
+  const std::string base = said(int8 ? kBaseVectorsKey : kBaseKey);
+  if (base.empty()) return;  // written by PEFT
+  const BaseChecksums checksums = base_checksums(context, model.parameters());
+  const std::string& own = int8 ? checksums.vectors : checksums.all;
+  const std::string& label = model.origin().file;
+  require(base == own, ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
+          " is an adapter of another base: ", int8 ? "norms and biases" : "the weights", " of ",
+          label.empty() ? "this model" : label, " have the checksum ", own, ", those of its base ",
+          quote(base));
+}
+
+// Refuses an adapter that says it is of another base.
+void require_base(const SafetensorsReader& reader, const Context& context, const Model& model) {
+  if (reader.metadata().contains(kModelConfigKey)) {
+    ModelConfig saved = read_model_config(reader);
+    const ModelConfig& own = model.config();
+    saved.dropout = own.dropout;  // they decide no weight
+    saved.attention_dropout = own.attention_dropout;
+    saved.ffn_dropout = own.ffn_dropout;
+    saved.max_positions = own.max_positions;
+    const std::string differences = describe_differences(saved, own);
+    require(differences.empty(), ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
+            " is an adapter of another base: ", differences);
+  }
+  const std::string vocabulary = read_vocabulary_checksum(reader), &own = model.origin().vocabulary;
+  require(
+      vocabulary.empty() || own.empty() || vocabulary == own, ErrorCode::invalid_argument,
+      kPeftOrigin, reader.label(),
+      " is an adapter of a base with another vocabulary than this model's: their checksums are ",
+      vocabulary, " and ", own);
+  require_base_weights(reader, context, model);
+}
+
+// The targets of which the file has tensors.
+std::vector<std::string> targets_in(const SafetensorsReader& reader, const Model& model,
+                                    AdapterConfig all) {
+  const Form form = form_of(model.config());
+  all.targets = adapter_targets(model);
+  std::vector<std::string> targets;
+  for (const AdapterSite& site : adapter_sites(model, all))
+    for (const AdapterModule& module : site.modules)
+      if (reader.find(tensor_name(form, module, "lora_A")) != nullptr)
+        targets.push_back(module.target);
+  require(!targets.empty(), ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
+          " has no tensor of a linear layer of this model (",
+          enum_name(model.config().architecture), ")",
+          reader.tensors().empty() ? "" : concat("; its first is ", reader.tensors().front().name));
+  return targets;
+}
+
+// Finds a tensor and checks its shape.
+const TensorInfo& tensor_at(const SafetensorsReader& reader, const std::string& name, int64_t rows,
+                            int64_t columns) {
+  const TensorInfo* info = reader.find(name);
+  require(info != nullptr, ErrorCode::invalid_argument, kPeftOrigin, reader.label(),
+          " lacks the tensor ", name,
+          ": an adapter has both matrices in every layer of its targets");
+  require(info->shape == std::vector<int64_t>{rows, columns}, ErrorCode::invalid_argument,
+          kPeftOrigin, reader.label(), ": ", name, " is ",
+          Shape(std::span<const int64_t>(info->shape)).str(), ", this model and rank need [", rows,
+          ", ", columns, "]");
+  return *info;
+}
+
+void append(std::vector<float>& to, const SafetensorsReader& reader, const TensorInfo& info) {
+  const std::vector<float> values = interop::read_floats(reader, info);
+  require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
+          ErrorCode::non_finite, kPeftOrigin, reader.label(), ": ", info.name,
+          " has values that are not finite");
+  to.insert(to.end(), values.begin(), values.end());
+}
+
+// The tensor of a module's own layer, which layers that share its parameters have too.
+const TensorInfo& same_in_layers(const SafetensorsReader& reader, const ModelConfig& config,
+                                 const AdapterModule& module, const char* part, int64_t rows,
+                                 int64_t columns) {
+  const Form form = form_of(config);
+  const TensorInfo& own = tensor_at(reader, tensor_name(form, module, part), rows, columns);
+  std::vector<float> values;
+  for (const AdapterModule& of_layer : modules_of_layers(config, module)) {
+    const std::string name = tensor_name(form, of_layer, part);
+    if (name == own.name) continue;
+    const TensorInfo& copy = tensor_at(reader, name, rows, columns);
+    if (values.empty()) values = interop::read_floats(reader, own);
+    require(interop::read_floats(reader, copy) == values, ErrorCode::invalid_argument, kPeftOrigin,
+            reader.label(), ": ", name, " differs from ", own.name,
+            ", and these layers share their parameters in this model");
+  }
+  return own;
+}
+
+void refuse_surplus(const SafetensorsReader& reader, const ModelConfig& config,
+                    const std::vector<AdapterSite>& sites) {
+  std::vector<std::string> known;
+  for (const AdapterSite& site : sites)
+    for (const AdapterModule& module : site.modules)
+      for (const AdapterModule& of_layer : modules_of_layers(config, module))
+        for (const char* part : {"lora_A", "lora_B"})
+          known.push_back(tensor_name(form_of(config), of_layer, part));
+  for (const TensorInfo& info : reader.tensors())
+    require(std::find(known.begin(), known.end(), info.name) != known.end(),
+            ErrorCode::invalid_argument, kPeftOrigin, reader.label(), " has the tensor ", info.name,
+            ", which is of no linear layer of this model");
+}
+
+void set_floats(Context& context, ParameterStore& parameters, ParamId id,
+                const std::vector<float>& values) {
+  if (parameters.dtype() == DType::f64) {
+    const std::vector<double> wide(values.begin(), values.end());
+    parameters.set_value(context, id, wide.data(), wide.size() * sizeof(double));
+  } else {
+    parameters.set_value(context, id, values.data(), values.size() * sizeof(float));
+  }
+}
+
+// The parameters of a site.
+const ParameterStore::LowRank& pair_of(const ParameterStore& parameters, const AdapterSite& site) {
+  const auto& pair = parameters.low_rank(site.matrix);
+  require(pair.has_value(), ErrorCode::internal, kPeftOrigin, parameters.name(site.matrix),
+          " has no adapter");
+  return *pair;
+}
+
+}  // namespace
+
+void save_adapter(Context& context, const Model& model, const fs::path& directory) {
+  require_savable(model);
+  const ModelConfig& config = model.config();
+  const AdapterConfig& adapter = *model.adapter();
+  const Form form = form_of(config);
+  std::vector<std::vector<float>> storage;
+  std::vector<TensorEntry> entries;
+  for (const AdapterSite& site : adapter_sites(model, adapter)) {
+    const auto& pair = pair_of(model.parameters(), site);
+    storage.push_back(floats_of(context, model.parameters(), pair.down));
+    auto down = std::as_bytes(std::span<const float>(storage.back()));
+    storage.push_back(floats_of(context, model.parameters(), pair.up));
+    auto up = std::as_bytes(std::span<const float>(storage.back()));
+    const auto add = [&](const AdapterModule& module, const char* part, int64_t rows,
+                         int64_t columns, std::span<const std::byte>& rest) {
+      const size_t bytes = static_cast<size_t>(rows * columns) * sizeof(float);
+      for (const AdapterModule& of_layer : modules_of_layers(config, module))
+        entries.push_back(
+            {tensor_name(form, of_layer, part), DType::f32, {rows, columns}, rest.first(bytes)});
+      rest = rest.subspan(bytes);
+    };
+    for (const AdapterModule& module : site.modules) {
+      add(module, "lora_A", adapter.rank, site.columns, down);
+      add(module, "lora_B", module.range.count, adapter.rank, up);
+    }
+  }
+  SafetensorsMetadata metadata = {{"format", "pt"},  // which readers of PyTorch look for
+                                  {kModelConfigKey, to_json(config)},
+                                  {kAdapterKey, to_json(adapter)}};
+  const BaseChecksums base = base_checksums(context, model.parameters());
+  if (!base.all.empty()) metadata[kBaseKey] = base.all;
+  metadata[kBaseVectorsKey] = base.vectors;
+  if (!model.origin().vocabulary.empty()) metadata[kTokenizerKey] = model.origin().vocabulary;
+  MadeDirectory output(directory);
+  save_safetensors(output.file(kTensorFile), entries, metadata);
+  interop::write_json(output.file(kConfigFile), peft_config(config, adapter));
+  output.keep();
+}
+
+void load_adapter(Context& context, Model& model, const fs::path& directory) {
+  const ConfigReader json(directory / kConfigFile);
+  refuse_other_kinds(json);
+  const ModelConfig& config = model.config();
+  AdapterConfig adapter;
+  adapter.rank = json.integer("r", 1, limits::kModelDimension);
+  adapter.alpha = json.number("lora_alpha");
+  // rsLoRA (Kalajdzievski, arXiv 2312.03732) scales by alpha / sqrt(rank).
+  if (json.flag("use_rslora", false)) adapter.alpha *= std::sqrt(static_cast<double>(adapter.rank));
+  const SafetensorsReader reader = SafetensorsReader::open_foreign(directory / kTensorFile);
+  require_base(reader, context, model);
+  adapter.targets = targets_in(reader, model, adapter);
+  adapter = validated(model, adapter);
+  // The tensors are written first: a file that says otherwise is of another adapter.
+  if (const auto found = reader.metadata().find(kAdapterKey); found != reader.metadata().end()) {
+    const AdapterConfig written = adapter_config_from_json(found->second, reader.label());
+    require(written == adapter, ErrorCode::corrupt_file, kPeftOrigin, reader.label(), " has ",
+            describe(written), ", ", json.label(), " says ", describe(adapter));
+  }
+  const std::vector<AdapterSite> sites = adapter_sites(model, adapter);
+  refuse_surplus(reader, config, sites);
+  struct Values {
+    std::vector<float> down, up;
+  };
+  std::vector<Values> values;
+  for (const AdapterSite& site : sites) {
+    Values& of_site = values.emplace_back();
+    for (const AdapterModule& module : site.modules) {
+      append(of_site.down, reader,
+             same_in_layers(reader, config, module, "lora_A", adapter.rank, site.columns));
+      append(of_site.up, reader,
+             same_in_layers(reader, config, module, "lora_B", module.range.count, adapter.rank));
+    }
+  }
+  add_adapter(context, model, adapter, 0);
+  ParameterStore& parameters = model.parameters();
+  for (size_t i = 0; i < sites.size(); ++i) {
+    const ParameterStore::LowRank pair = pair_of(parameters, sites[i]);
+    set_floats(context, parameters, pair.down, values[i].down);
+    set_floats(context, parameters, pair.up, values[i].up);
+  }
+}
+
+}  // namespace trafo

@@ -1,0 +1,295 @@
+#include "engine/formats/tensor_map.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "engine/core/checked.h"
+#include "engine/core/status.h"
+#include "engine/models/meta_model.h"
+#include "engine/nn/part_index.h"
+
+namespace trafo::interop {
+namespace {
+
+using Roles = std::initializer_list<Role>;
+
+constexpr Place kSource{Stack::encoder}, kTarget{Stack::decoder};
+
+// The names that a format gives to the two tensors of a linear layer or a norm, after a prefix.
+struct Suffixes {
+  const char *weight = ".weight", *bias = ".bias";
+};
+
+// Collects the tensors of a format from the parts that the model declares.
+class Table {
+ public:
+  // Formats have a tensor for each layer, and whole matrices.
+  explicit Table(const ModelConfig& config, Suffixes linear = {}, Suffixes norm = {})
+      : meta_(make_meta_model(whole(config))),
+        index_(meta_.model->parameters()),
+        linear_(linear),
+        norm_(norm) {}
+
+  bool has(const Place& place, Role role, Piece piece = Piece::weight) const {
+    return index_.find(place, role, piece) != nullptr;
+  }
+  // The rows of `roles` at `place`, which follow each other in one parameter.
+  MappedTensor& add(std::string name, const Place& place, Roles roles,
+                    Piece piece = Piece::weight) {
+    const PartIndex::Found& first = index_.at(place, *roles.begin(), piece);
+    const ParameterStore& parameters = meta_.model->parameters();
+    MappedTensor tensor{.name = std::move(name),
+                        .shape = {},
+                        .parameter = parameters.name(first.parameter),
+                        .first_row = first.part.first};
+    for (const Role role : roles) {
+      const PartIndex::Found& found = index_.at(place, role, piece);
+      require(
+          found.parameter == first.parameter && found.part.first == tensor.first_row + tensor.rows,
+          ErrorCode::internal, "interop", tensor.name, " is not in consecutive rows");
+      tensor.rows += found.part.rows;
+    }
+    tensor.shape = {tensor.rows};
+    const Shape& shape = parameters.shape(first.parameter);
+    if (shape.rank() == 2) tensor.shape.push_back(shape[1]);
+    tensor.rows_are_tokens = *roles.begin() == Role::embedding || *roles.begin() == Role::logits;
+    return tensors_.emplace_back(std::move(tensor));
+  }
+  // With the bias that the model has.
+  void linear(const std::string& name, const Place& place, Roles roles) {
+    pair(name, place, roles, linear_);
+  }
+  void norm(const std::string& name, const Place& place) { pair(name, place, {Role::norm}, norm_); }
+  // The norm at the end of a stack, if it has one.
+  void final_norm(const std::string& name, Stack stack) {
+    if (has({stack}, Role::norm)) norm(name, {stack});
+  }
+  // The output matrix, where it is no embedding.
+  void logits(std::string name) {
+    if (has(kTarget, Role::logits)) add(std::move(name), kTarget, {Role::logits});
+  }
+  // The same, with the embedding where that is the output matrix.
+  void logits_or_embedding(std::string name) {
+    add(std::move(name), kTarget, {has(kTarget, Role::logits) ? Role::logits : Role::embedding});
+  }
+
+  std::vector<MappedTensor> take() { return std::move(tensors_); }
+
+ private:
+  static ModelConfig whole(const ModelConfig& config) {
+    ModelConfig result = config.untied();
+    result.factor_ranks.clear();
+    return result;
+  }
+  void pair(const std::string& name, const Place& place, Roles roles, const Suffixes& suffixes) {
+    add(name + suffixes.weight, place, roles);
+    if (has(place, *roles.begin(), Piece::bias))
+      add(name + suffixes.bias, place, roles, Piece::bias);
+  }
+
+  MetaModel meta_;
+  PartIndex index_;
+  Suffixes linear_, norm_;
+  std::vector<MappedTensor> tensors_;
+};
+
+// The places of a layer.
+struct LayerPlaces {
+  Place attention, cross, ffn;
+  LayerPlaces(Stack stack, int64_t layer)
+      : attention{stack, layer, Sublayer::attention},
+        cross{stack, layer, Sublayer::cross_attention},
+        ffn{stack, layer, Sublayer::feed_forward} {}
+};
+
+void marian_attention(Table& t, const std::string& name, const Place& place) {
+  t.linear(name + ".q_proj", place, {Role::query});
+  t.linear(name + ".k_proj", place, {Role::key});
+  t.linear(name + ".v_proj", place, {Role::value});
+  t.linear(name + ".out_proj", place, {Role::output});
+  t.norm(name + "_layer_norm", place);
+}
+
+void marian_stack(Table& t, const std::string& name, Stack stack, int64_t layers) {
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerPlaces at(stack, i);
+    const std::string layer = concat(name, ".layers.", i);
+    marian_attention(t, layer + ".self_attn", at.attention);
+    if (t.has(at.cross, Role::query)) marian_attention(t, layer + ".encoder_attn", at.cross);
+    t.linear(layer + ".fc1", at.ffn, {Role::up});
+    t.linear(layer + ".fc2", at.ffn, {Role::down});
+    t.norm(layer + ".final_layer_norm", at.ffn);
+  }
+  t.final_norm(name + ".layer_norm", stack);
+}
+
+// A product of GPT-2: [in, out].
+void conv1d(Table& t, const std::string& name, const Place& place, Roles roles) {
+  MappedTensor& matrix = t.add(name + ".weight", place, roles);
+  std::swap(matrix.shape[0], matrix.shape[1]);
+  matrix.transposed = true;
+  t.add(name + ".bias", place, roles, Piece::bias);
+}
+
+void ctranslate2_stack(Table& t, const std::string& name, Stack stack, int64_t layers) {
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerPlaces at(stack, i);
+    const std::string layer = concat(name, "/layer_", i), self = layer + "/self_attention",
+                      cross = layer + "/attention", ffn = layer + "/ffn";
+    t.norm(self, at.attention);
+    t.linear(self + "/linear_0", at.attention, {Role::query, Role::key, Role::value});
+    t.linear(self + "/linear_1", at.attention, {Role::output});
+    if (t.has(at.cross, Role::query)) {
+      t.norm(cross, at.cross);
+      t.linear(cross + "/linear_0", at.cross, {Role::query});
+      t.linear(cross + "/linear_1", at.cross, {Role::key, Role::value});
+      t.linear(cross + "/linear_2", at.cross, {Role::output});
+    }
+    t.norm(ffn, at.ffn);
+    const bool gated = t.has(at.ffn, Role::gate);
+    t.linear(ffn + "/linear_0", at.ffn, {gated ? Role::gate : Role::up});
+    if (gated) t.linear(ffn + "/linear_0_noact", at.ffn, {Role::up});
+    t.linear(ffn + "/linear_1", at.ffn, {Role::down});
+  }
+  t.final_norm(name, stack);
+}
+
+}  // namespace
+
+int64_t MappedTensor::elements() const {
+  int64_t count = 1;
+  for (const int64_t size : shape) count = checked_mul(count, size, "interop");
+  return count;
+}
+
+std::vector<int64_t> MappedTensor::stored_shape() const {
+  std::vector<int64_t> stored = shape;
+  // A bias may be stored as one row [1, rows].
+  for (int64_t& size : stored)
+    if (spare_rows > 0 && size == rows) {
+      size += spare_rows;
+      break;
+    }
+  return stored;
+}
+
+void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig& config,
+                           int64_t stored) {
+  for (MappedTensor& tensor : tensors)
+    if (tensor.rows_are_tokens) tensor.spare_rows = stored - config.vocabulary;
+}
+
+std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
+  Table t(config);
+  t.add("model.shared.weight", kTarget, {Role::embedding});
+  marian_stack(t, "model.encoder", Stack::encoder, config.encoder_layers);
+  marian_stack(t, "model.decoder", Stack::decoder, config.decoder_layers);
+  if (t.has(kTarget, Role::logits, Piece::bias))
+    t.add("final_logits_bias", kTarget, {Role::logits}, Piece::bias).shape = {1, config.vocabulary};
+  return t.take();
+}
+
+std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
+  Table t(config);
+  t.add("transformer.wte.weight", kTarget, {Role::embedding});
+  t.add("transformer.wpe.weight", kTarget, {Role::positions});
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const LayerPlaces at(Stack::decoder, i);
+    const std::string name = concat("transformer.h.", i);
+    t.norm(name + ".ln_1", at.attention);
+    conv1d(t, name + ".attn.c_attn", at.attention, {Role::query, Role::key, Role::value});
+    conv1d(t, name + ".attn.c_proj", at.attention, {Role::output});
+    t.norm(name + ".ln_2", at.ffn);
+    conv1d(t, name + ".mlp.c_fc", at.ffn, {Role::up});
+    conv1d(t, name + ".mlp.c_proj", at.ffn, {Role::down});
+  }
+  t.norm("transformer.ln_f", kTarget);
+  t.logits("lm_head.weight");
+  return t.take();
+}
+
+std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
+  Table t(config);
+  t.add("model.embed_tokens.weight", kTarget, {Role::embedding});
+  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+    const LayerPlaces at(Stack::decoder, i);
+    const std::string name = concat("model.layers.", i), attention = name + ".self_attn.",
+                      mlp = name + ".mlp.";
+    t.norm(name + ".input_layernorm", at.attention);
+    t.linear(attention + "q_proj", at.attention, {Role::query});
+    t.linear(attention + "k_proj", at.attention, {Role::key});
+    t.linear(attention + "v_proj", at.attention, {Role::value});
+    t.linear(attention + "o_proj", at.attention, {Role::output});
+    t.norm(name + ".post_attention_layernorm", at.ffn);
+    t.linear(mlp + "gate_proj", at.ffn, {Role::gate});
+    t.linear(mlp + "up_proj", at.ffn, {Role::up});
+    t.linear(mlp + "down_proj", at.ffn, {Role::down});
+  }
+  t.norm("model.norm", kTarget);
+  t.logits("lm_head.weight");
+  return t.take();
+}
+
+std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
+  Table t(config, {"/weight", "/bias"}, {"/layer_norm/gamma", "/layer_norm/beta"});
+  if (config.has_encoder()) {
+    t.add("encoder/embeddings_0/weight", t.has(kSource, Role::embedding) ? kSource : kTarget,
+          {Role::embedding});
+    ctranslate2_stack(t, "encoder", Stack::encoder, config.encoder_layers);
+  }
+  t.add("decoder/embeddings/weight", kTarget, {Role::embedding});
+  if (t.has(kTarget, Role::positions))
+    t.add("decoder/position_encodings/encodings", kTarget, {Role::positions});
+  ctranslate2_stack(t, "decoder", Stack::decoder, config.decoder_layers);
+  t.logits_or_embedding("decoder/projection/weight");
+  if (t.has(kTarget, Role::logits, Piece::bias))
+    t.add("decoder/projection/bias", kTarget, {Role::logits}, Piece::bias);
+  return t.take();
+}
+
+namespace {
+
+// The rows of the parameter that the tensor is, in host memory.
+float* rows_of(const ParameterStore& parameters, const MappedTensor& tensor, int64_t& columns) {
+  const ParamId id = parameters.find(tensor.parameter);
+  require(id != kNoParam, ErrorCode::internal, "interop", "the model has no parameter ",
+          tensor.parameter);
+  const Tensor& value = parameters.value(id);
+  columns = value.rank() == 2 ? value.dim(1) : 1;
+  require(
+      tensor.first_row + tensor.rows <= value.dim(0) && tensor.rows * columns == tensor.elements(),
+      ErrorCode::internal, "interop", tensor.name, " does not fit into ", tensor.parameter, " ",
+      value.shape().str());
+  return value.data<float>() + tensor.first_row * columns;
+}
+
+}  // namespace
+
+std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& tensor) {
+  int64_t columns = 0;
+  const float* from = rows_of(parameters, tensor, columns);
+  std::vector<float> values(from, from + tensor.elements());
+  if (tensor.transposed)
+    for (int64_t r = 0; r < tensor.rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        values[static_cast<size_t>(c * tensor.rows + r)] = from[r * columns + c];
+  return values;
+}
+
+void scatter(ParameterStore& parameters, const MappedTensor& tensor,
+             const std::vector<float>& values) {
+  int64_t columns = 0;
+  float* to = rows_of(parameters, tensor, columns);
+  require(static_cast<int64_t>(values.size()) == tensor.elements(), ErrorCode::internal, "interop",
+          tensor.name, " has ", values.size(), " elements");
+  if (!tensor.transposed) {
+    std::copy(values.begin(), values.end(), to);
+    return;
+  }
+  for (int64_t r = 0; r < tensor.rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      to[r * columns + c] = values[static_cast<size_t>(c * tensor.rows + r)];
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,279 @@
+#include "engine/formats/tokenizers/tokenizer_json_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/limits.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/safetensors_header.h"
+
+namespace trafo::interop {
+namespace {
+
+// What is made of a file fits into limits::kRefusalBytes: 24 MiB of texts, 12 MiB of entries while
+// their list grows, 12 MiB of merges and some of the rest. Gemma's vocabulary, a large one, has
+// 2^18 subwords and 2^19 merges.
+constexpr uint64_t kFileBytes = 24u << 20;
+constexpr size_t kSubwords = size_t{1} << 19;
+constexpr size_t kMerges = size_t{1} << 20;
+constexpr size_t kOtherValues = 65536;
+constexpr size_t kDepth = limits::kNesting;
+
+class Handler final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Handler(const std::string& label, TokenizerText& text) : label_(label), text_(text) {}
+
+  bool null() override { return other(nullptr); }
+  bool boolean(bool value) override { return other(value); }
+  bool number_integer(number_integer_t value) override {
+    return in_pair() ? score(static_cast<double>(value)) : other(value);
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (in_pair()) return score(static_cast<double>(value));
+    if (part_ != Part::vocabulary) return other(value);
+    check(depth_ == 3 && !text_.has_scores && value < kSubwords, "vocab: the id of ",
+          quote(subword_), " is not a number below ", kSubwords);
+    return add(static_cast<uint32_t>(value), 0);
+  }
+  bool number_float(number_float_t value, const string_t&) override {
+    return in_pair() ? score(value) : other(value);
+  }
+  bool string(string_t& value) override {
+    if (part_ == Part::vocabulary) {
+      check(depth_ == 4 && items_ == 0,
+            "vocab is no object of ids and no list of [subword, score]");
+      subword_ = std::move(value);
+      ++items_;
+      return true;
+    }
+    if (part_ == Part::merges) return merge(value);
+    return other(Json(std::move(value)));
+  }
+  bool binary(binary_t&) override { return false; }  // not in a text
+
+  bool start_object(std::size_t) override {
+    if (part_ == Part::none) return enter(Json::Object());
+    check(part_ == Part::vocabulary && depth_ == 2, "model: ", name(), " has an object inside");
+    ++depth_;
+    return true;
+  }
+  bool key(string_t& key) override {
+    if (part_ == Part::vocabulary) {
+      subword_ = std::move(key);
+      return true;
+    }
+    if (depth_ == 2 && keys_.front() == "model" && (key == "vocab" || key == "merges")) {
+      part_ = key == "vocab" ? Part::vocabulary : Part::merges;
+      bool& seen = key == "vocab" ? has_vocabulary_ : has_merges_;
+      check(!std::exchange(seen, true), "model: ", name(), " comes twice");
+      return true;
+    }
+    auto& members = std::get<Json::Object>(open_.back()->value);
+    count();
+    keys_.back() = key;
+    members.push_back({std::move(key), {}});
+    return true;
+  }
+  bool end_object() override {
+    if (part_ == Part::none) {
+      std::vector<std::string_view> keys;
+      for (const Json::Member& member : std::get<Json::Object>(open_.back()->value))
+        keys.push_back(member.key);
+      std::sort(keys.begin(), keys.end());
+      check(std::adjacent_find(keys.begin(), keys.end()) == keys.end(),
+            "a JSON object has a key twice");
+    }
+    return leave();
+  }
+  bool start_array(std::size_t) override {
+    if (part_ == Part::none) return enter(Json::List());
+    if (depth_ == 2 && part_ == Part::vocabulary) text_.has_scores = true;
+    check(depth_ == 2 || (depth_ == 3 && (part_ == Part::merges || text_.has_scores)),
+          "model: ", name(), " is nested too deep");
+    ++depth_;
+    items_ = 0;
+    return true;
+  }
+  bool end_array() override {
+    if (depth_ == 4 && part_ != Part::none)
+      check(items_ == 2, "model: ", name(), " has a list that is no pair");
+    return leave();
+  }
+  bool parse_error(std::size_t byte, const std::string&,
+                   const nlohmann::json::exception&) override {
+    check(false, "not valid JSON at byte ", byte);
+    return false;
+  }
+
+  void finish() {
+    check(text_.rest.as<Json::Object>() != nullptr, "it is not a JSON object");
+    check(has_vocabulary_, "model has no vocab");
+    const uint32_t twice = text_.vocabulary.sort();
+    check(twice == SubwordTable::kNone, "vocab has a subword twice, with the id ",
+          twice == SubwordTable::kNone ? 0 : text_.vocabulary.id(twice));
+    for (Merge& merge : text_.merges) merge = resolved(merge);
+  }
+
+ private:
+  enum class Part { none, vocabulary, merges };
+
+  template <class... Why>
+  void check(bool good, const Why&... why) const {
+    require(good, ErrorCode::corrupt_file, kOrigin, label_, ": ", why...);
+  }
+  const char* name() const { return part_ == Part::merges ? "merges" : "vocab"; }
+  bool in_pair() const { return part_ == Part::vocabulary && depth_ == 4; }
+
+  void count() { check(++others_ <= kOtherValues, "it has too many values beside its vocabulary"); }
+  bool other(Json value) {
+    check(part_ == Part::none || (depth_ == 2 && value.as<std::nullptr_t>()), "model: ", name(),
+          " has a value of another kind, behind ", quote(subword_));
+    if (part_ != Part::none) {  // null in place of the list
+      part_ = Part::none;
+      return true;
+    }
+    place() = std::move(value);
+    return true;
+  }
+  Json& place() {
+    if (open_.empty()) return text_.rest;
+    if (auto* list = std::get_if<Json::List>(&open_.back()->value)) {
+      count();
+      return list->emplace_back();
+    }
+    return std::get<Json::Object>(open_.back()->value).back().value;
+  }
+  bool enter(Json empty) {
+    check(depth_ < kDepth, "it is nested more than ", kDepth, " deep");
+    Json& here = place();
+    here = std::move(empty);
+    open_.push_back(&here);
+    keys_.emplace_back();
+    ++depth_;
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    if (part_ != Part::none) {
+      if (depth_ == 2) part_ = Part::none;
+      return true;
+    }
+    open_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+
+  bool score(double value) {
+    check(items_ == 1 && std::isfinite(static_cast<float>(value)), "vocab: the score of ",
+          quote(subword_), " is not a finite number");
+    ++items_;
+    return add(static_cast<uint32_t>(text_.vocabulary.size()), value);
+  }
+  bool add(uint32_t id, double score) {
+    check(text_.vocabulary.size() < kSubwords, "vocab has more than ", kSubwords, " subwords");
+    check(!subword_.empty() && subword_.size() <= limits::kSubwordBytes, "vocab: subword ", id,
+          " has ", subword_.size(), " bytes, 1 to ", limits::kSubwordBytes, " are allowed");
+    text_.vocabulary.add(subword_, id, score);
+    return true;
+  }
+
+  bool merge(const std::string& value) {
+    if (depth_ == 4) {  // one of a pair
+      check(items_ < 2, "model: merges has a list that is no pair");
+      (items_ == 0 ? left_ : subword_) = value;
+      return ++items_ < 2 ? true : merge(left_, subword_);
+    }
+    check(depth_ == 3, "model: merges is no list");
+    const size_t space = value.find(' ');
+    check(space != std::string::npos && value.find(' ', space + 1) == std::string::npos,
+          "merges: ", quote(value), " is not two subwords");
+    return merge(value.substr(0, space), value.substr(space + 1));
+  }
+  // Vocabulary and merges come in any order: until finish(), a merge is the place of its texts and
+  // their sizes.
+  bool merge(const std::string& left, const std::string& right) {
+    check(text_.merges.size() < kMerges, "there are more than ", kMerges, " merges");
+    check(left.size() + right.size() <= limits::kSubwordBytes, "merges: a subword has more than ",
+          limits::kSubwordBytes, " bytes");
+    text_.merges.push_back({text_.vocabulary.keep(left), static_cast<uint32_t>(left.size()),
+                            static_cast<uint32_t>(right.size())});
+    text_.vocabulary.keep(right);
+    return true;
+  }
+  Merge resolved(const Merge& kept) const {
+    const auto [place, left_bytes, right_bytes] = kept;
+    const auto entry = [&](uint32_t begin, uint32_t bytes) {
+      const std::string_view subword = text_.vocabulary.kept(begin, bytes);
+      const uint32_t found = text_.vocabulary.find(subword);
+      check(found != SubwordTable::kNone, "merges: the vocabulary has no ", quote(subword));
+      return found;
+    };
+    return {entry(place, left_bytes), entry(place + left_bytes, right_bytes),
+            entry(place, left_bytes + right_bytes)};
+  }
+
+  const std::string& label_;
+  TokenizerText& text_;
+  std::vector<Json*> open_;        // what encloses the current value in `rest`
+  std::vector<std::string> keys_;  // of each, the key that it is at
+  size_t depth_ = 0;               // open objects and lists; `vocab` and `merges` are at depth 3
+  size_t items_ = 0;               // of the innermost list of `vocab` and `merges`
+  size_t others_ = 0;
+  Part part_ = Part::none;
+  bool has_vocabulary_ = false, has_merges_ = false;
+  std::string subword_, left_;
+};
+
+}  // namespace
+
+void SubwordTable::add(std::string_view text, uint32_t id, double score) {
+  entries_.push_back(
+      {keep(text), static_cast<uint32_t>(text.size()), id, static_cast<float>(score)});
+}
+
+uint32_t SubwordTable::keep(std::string_view text) {
+  const auto place = static_cast<uint32_t>(texts_.size());
+  texts_ += text;
+  return place;
+}
+
+std::string_view SubwordTable::text(size_t entry) const {
+  return std::string_view(texts_).substr(entries_[entry].begin, entries_[entry].bytes);
+}
+
+uint32_t SubwordTable::sort() {
+  sorted_.resize(entries_.size());
+  for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = static_cast<uint32_t>(i);
+  std::sort(sorted_.begin(), sorted_.end(),
+            [this](uint32_t a, uint32_t b) { return text(a) < text(b); });
+  const auto twice =
+      std::adjacent_find(sorted_.begin(), sorted_.end(),
+                         [this](uint32_t a, uint32_t b) { return text(a) == text(b); });
+  return twice == sorted_.end() ? kNone : *twice;
+}
+
+uint32_t SubwordTable::find(std::string_view wanted) const {
+  const auto found = std::lower_bound(
+      sorted_.begin(), sorted_.end(), wanted,
+      [this](uint32_t entry, std::string_view with) { return text(entry) < with; });
+  return found != sorted_.end() && text(*found) == wanted ? *found : kNone;
+}
+
+TokenizerText read_tokenizer_text(const std::filesystem::path& file) {
+  const std::string label = file.string();
+  std::error_code ignored;
+  require(std::filesystem::file_size(file, ignored) <= kFileBytes || ignored,
+          ErrorCode::unsupported, kOrigin, label, " has more than ", kFileBytes,
+          " bytes, which no vocabulary of SentencePiece needs");
+  const std::string bytes = read_text_file(file, kFileBytes);
+  TokenizerText text;
+  text.vocabulary.reserve(bytes.size());  // texts are shorter than their JSON
+  Handler handler(label, text);
+  nlohmann::json::sax_parse(bytes, &handler);
+  handler.finish();
+  return text;
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,139 @@
+#include "engine/formats/weight_files.h"
+
+#include <algorithm>
+
+#include "engine/core/json.h"
+#include "engine/formats/hf/directory.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/safetensors_header.h"
+
+namespace trafo::interop {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOneFile = "model.safetensors";
+constexpr const char* kList = "model.safetensors.index.json";
+// Each has an open descriptor. Llama 3.1 with 405 billion parameters has 191.
+constexpr size_t kFiles = 512;
+
+bool is_there(const fs::path& file) {
+  std::error_code ignored;
+  return fs::exists(file, ignored);
+}
+
+[[noreturn]] void refuse_list(const std::string& label, const std::string& reason) {
+  fail(ErrorCode::corrupt_file, kOrigin, label, reason);
+}
+
+// The name of a file beside the list, and nothing that leads elsewhere.
+void check_file_name(const std::string& label, const std::string& name) {
+  const bool plain = !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
+                     name.find_first_of("/\\") == std::string::npos &&
+                     is_valid_utf8_without_nul(name);
+  if (!plain)
+    refuse_list(label, concat(" names the file ", quote(name),
+                              ", which is not the name of a file of this directory"));
+}
+
+// Of every tensor of the list, the file; and the files, in order.
+struct WeightMap {
+  std::map<std::string, std::string, std::less<>> file_of;
+  std::vector<std::string> files;
+};
+
+WeightMap read_weight_map(const fs::path& list) {
+  const std::string label = list.string();
+  const Json json = parse_json(read_text_file(list, limits::kConfigBytes), kOrigin, label);
+  const Json* map = json.find("weight_map");
+  const auto* members = map != nullptr ? map->as<Json::Object>() : nullptr;
+  if (members == nullptr) refuse_list(label, " has no object weight_map");
+  WeightMap result;
+  for (const Json::Member& member : *members) {
+    const auto* file = member.value.as<std::string>();
+    if (file == nullptr)
+      refuse_list(label, concat(": weight_map: the file of ", quote(member.key), " is no text"));
+    check_file_name(label, *file);
+    result.file_of.emplace(member.key, *file);
+    result.files.push_back(*file);
+  }
+  std::sort(result.files.begin(), result.files.end());
+  result.files.erase(std::unique(result.files.begin(), result.files.end()), result.files.end());
+  if (result.files.empty()) refuse_list(label, ": weight_map is empty");
+  if (result.files.size() > kFiles)
+    refuse_list(label, concat(" names ", result.files.size(), " files, the limit is ", kFiles));
+  return result;
+}
+
+}  // namespace
+
+WeightFiles WeightFiles::open(const fs::path& directory) {
+  WeightFiles weights;
+  const fs::path list = directory / kList;
+  if (is_there(directory / kOneFile) || !is_there(list)) {
+    require(is_there(directory / kOneFile) || !is_there(directory / "pytorch_model.bin"),
+            ErrorCode::unsupported, kOrigin, directory.string(),
+            " holds weights as a Python pickle; save it as model.safetensors with transformers");
+    weights.files_.push_back(SafetensorsReader::open_foreign(directory / kOneFile));
+    weights.label_ = weights.files_.front().label();
+    weights.add(weights.files_.front());
+    return weights;
+  }
+  weights.label_ = list.string();
+  const WeightMap map = read_weight_map(list);
+  weights.files_.reserve(map.files.size());
+  for (const std::string& name : map.files) {
+    if (!is_there(directory / name))
+      refuse_list(weights.label_,
+                  concat(" names the file ", quote(name), ", which is not in the directory"));
+    weights.files_.push_back(SafetensorsReader::open_foreign(directory / name));
+    weights.add(weights.files_.back());
+    for (const TensorInfo& info : weights.files_.back().tensors()) {
+      const auto listed = map.file_of.find(info.name);
+      if (listed == map.file_of.end())
+        refuse_list(weights.label_,
+                    concat(" does not list the tensor ", info.name, " of ", quote(name)));
+    }
+  }
+  for (const auto& [tensor, name] : map.file_of) {
+    const auto found = weights.tensors_.find(tensor);
+    if (found == weights.tensors_.end() ||
+        found->second.file !=
+            &weights.files_[static_cast<size_t>(
+                std::lower_bound(map.files.begin(), map.files.end(), name) - map.files.begin())])
+      refuse_list(weights.label_, concat(" says that the tensor ", quote(tensor), " is in ",
+                                         quote(name), ", which has no such tensor"));
+  }
+  return weights;
+}
+
+void WeightFiles::add(const SafetensorsReader& file) {
+  for (const TensorInfo& info : file.tensors()) {
+    const auto [place, added] = tensors_.try_emplace(info.name, WeightTensor{&file, &info});
+    if (!added)
+      refuse_list(label_, concat(": the tensor ", info.name, " is in ", place->second.file->label(),
+                                 " and in ", file.label()));
+  }
+}
+
+WeightTensor WeightFiles::at(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  require(found != tensors_.end(), ErrorCode::not_found, kOrigin, label_, " has no tensor ",
+          quote(name));
+  return found->second;
+}
+
+uint64_t WeightFiles::payload_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [name, tensor] : tensors_) sum += tensor.info->bytes;
+  return sum;
+}
+
+std::vector<std::byte> WeightFiles::bytes(std::string_view name) const {
+  const WeightTensor tensor = at(name);
+  std::vector<std::byte> bytes(tensor.info->bytes);
+  tensor.file->read(*tensor.info, bytes);
+  return bytes;
+}
+
+}  // namespace trafo::interop

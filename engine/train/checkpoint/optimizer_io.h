@@ -1,0 +1,44 @@
+// optimizer.safetensors of a checkpoint: the states of the optimizer (Optimizer::states).
+//
+// STATE.NAME of every parameter, with its shape and the dtype of the master weights: exp_avg and
+// exp_avg_sq of AdamW, momentum_buffer of SGD, muon_momentum and muon_exp_avg_sq of Muon.
+//
+// With 8-bit states of AdamW: the flat workspace in blocks of 256 elements. Parameters are in their
+// order, each at the next multiple of 16 elements, with zeros between them. exp_avg and exp_avg_sq
+// are int32 [blocks, 64] and hold the codes of a block byte by byte (engine/optim/state_code.h).
+// exp_avg_scale and exp_avg_sq_scale are float32 [blocks].
+//
+// The file is the same if each rank of a group has the states of a shard.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/io/byte_sink.h"
+#include "engine/io/safetensors.h"
+#include "engine/memory/host_buffer.h"
+#include "engine/models/model_io.h"
+#include "engine/nn/parameter_store.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/parallel/training_group.h"
+
+namespace trafo {
+
+// The states of all parameters in host memory, one buffer for each tensor. Collective;
+// empty on other ranks than 0.
+std::vector<HostBuffer> gather_states(Context& context, const ParameterStore& parameters,
+                                      const Optimizer& optimizer, const TrainingGroup& group,
+                                      const HostAllocator& allocate = plain_host_buffer);
+
+// The tensors of the file. They point to `gathered`, which gather_states() returned.
+std::vector<TensorEntry> state_entries(const ParameterStore& parameters, const Optimizer& optimizer,
+                                       std::span<const HostBuffer> gathered);
+// CORRUPT_FILE if a tensor is missing, unknown, damaged or of another shape or dtype.
+// INVALID_ARGUMENT if the file has states of another optimizer or OptimizerStates. With peers, the
+// commit of `staged` on rank 0 sends them their shards, which receive_states() takes.
+void stage_states(const ParameterStore& parameters, const SafetensorsReader& reader,
+                  const Optimizer& optimizer, const TrainingGroup& group, StagedTensors& staged);
+void receive_states(Context& context, const ParameterStore& parameters, const Optimizer& optimizer,
+                    const TrainingGroup& group);
+
+}  // namespace trafo

@@ -1,0 +1,88 @@
+#include "engine/train/run/options.h"
+
+#include "engine/core/argument_error.h"
+#include "engine/metrics/registry.h"
+#include "engine/train/run/train_options_fields.generated.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kOptionsOrigin = "train options";
+
+void check_option(const char* origin, const OptionField& field, const Period& period) {
+  require_argument(period.value >= 0, origin, field.name, " must be 0 (never) or above, got ",
+                   period.value);
+  require_argument(period.unit == PeriodUnit::updates || period.unit == PeriodUnit::tokens ||
+                       period.unit == PeriodUnit::epochs,
+                   origin, field.name, " has the unknown unit ", static_cast<int32_t>(period.unit));
+}
+
+void check_option(const char* origin, const OptionField& field,
+                  const std::vector<std::string>& metrics) {
+  require_argument(!metrics.empty(), origin, field.name, " is empty, it lists one or more of ",
+                   known_metrics());
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const std::string& name = metrics[i];
+    require_argument(find_metric(name) != nullptr, origin, field.name, " has the unknown metric '",
+                     name, "', known are ", known_metrics());
+    for (size_t j = 0; j < i; ++j)
+      require_argument(metrics[j] != name, origin, field.name, " names ", name, " twice");
+  }
+}
+
+}  // namespace
+
+void validate(const TrainOptions& options) {
+  for_each_field_of_training(options, [](const OptionField& field, const auto& value) {
+    check_option(kOptionsOrigin, field, value);
+  });
+  require_argument(
+      options.quantize_bits == 0 || options.quantize_bits == 4 || options.quantize_bits == 8,
+      kOptionsOrigin, "quantize_bits", " must be 8, 4 or 0 (no quantization), got ",
+      options.quantize_bits);
+  require_argument(options.prune_end == 0 || options.prune_end >= options.prune_start,
+                   kOptionsOrigin, "prune_end",
+                   " must be 0 (where pruning starts) or at least that, got ", options.prune_end,
+                   " with a start at ", options.prune_start);
+  validate(optimizer_options(options));
+  require_argument(options.optimizer != OptimizerKind::muon ||
+                       (options.prune_sparsity == 0 && !options.keep_zeros),
+                   kOptionsOrigin, options.keep_zeros ? "keep_zeros" : "prune_sparsity",
+                   ": muon changes every weight of a matrix, also those that are zero");
+  Schedule{schedule_options(options, 1)};             // checks how they fit together
+  constexpr int64_t kMostBatches = int64_t{1} << 20;  // of an update
+  require_argument(options.lanes * options.gradient_accumulation <= kMostBatches, kOptionsOrigin,
+                   "lanes", " times the batches that are accumulated must be ", "at most ",
+                   kMostBatches, ", got ", options.lanes, " times ", options.gradient_accumulation);
+}
+
+OptimizerOptions optimizer_options(const TrainOptions& o) {
+  return {.kind = o.optimizer,
+          .beta1 = o.beta1,
+          .beta2 = o.beta2,
+          .epsilon = o.epsilon,
+          .states = o.optimizer_states,
+          .momentum = o.momentum,
+          .nesterov = o.nesterov,
+          .weight_decay = o.weight_decay};
+}
+
+ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {
+  return {.kind = o.schedule,
+          .learning_rate = o.learning_rate,
+          .final_rate = o.final_rate,
+          .warmup = o.warmup,
+          .total = o.schedule_updates,
+          .width = width};
+}
+
+std::string fixed_options_json(const TrainOptions& options) {
+  Json out;
+  for_each_field_of_training(options, [&]<class T>(const OptionField& field, const T& value) {
+    if constexpr (!std::is_same_v<T, Period>)  // none of them is fixed
+      if (field.fixed) write_option(out, field, value);
+  });
+  return out.dump();
+}
+
+}  // namespace trafo

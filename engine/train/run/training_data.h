@@ -1,0 +1,49 @@
+// The data of a training run.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/data/batcher.h"
+#include "engine/data/text_corpus.h"
+#include "engine/models/model.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/train/run/options.h"
+
+namespace trafo {
+
+struct TrainingData {
+  std::shared_ptr<const PairSource> train;
+  std::shared_ptr<const TokenizedCorpus> valid;  // null: no validation
+  SpecialTokens tokens;
+  // For metrics that need translations: all validation pairs. Pairs that are too long for
+  // `valid` are included, with truncated sources.
+  std::optional<Tokenizer> tokenizer;
+  std::vector<std::string> valid_sources, valid_references;
+  // The line of each validation pair in its file, counted from 0, and the number of lines there.
+  // Lines with an empty side are no pairs. No lines: pair i is line i.
+  std::vector<int64_t> valid_lines;
+  int64_t valid_line_count = 0;
+};
+
+// Tokenises text for a model of `config`, with the length limits of `options`. `valid` may be null.
+// UNSUPPORTED if subword sampling is on and the tokenizer has no other segmentations.
+TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
+                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const TrainOptions& options, int num_threads);
+
+// The same for text in memory.
+TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
+                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const TrainOptions& options, int num_threads);
+
+// INVALID_ARGUMENT if corpus form, vocabulary, lengths or metrics do not fit the model and options.
+void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options);
+
+// INVALID_ARGUMENT if the model has a teacher with fewer positions than sentences may be long, or
+// of another vocabulary than the tokenizer's.
+void check_teacher(const TrainingData& data, const Model& model);
+
+}  // namespace trafo

@@ -1,0 +1,268 @@
+#include "engine/train/run/validation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/backend/tf32.h"
+#include "engine/core/json.h"
+#include "engine/decode/packing.h"
+#include "engine/decode/translator.h"
+#include "engine/io/checksum.h"
+#include "engine/metrics/registry.h"
+#include "engine/metrics/unspaced.h"
+#include "engine/models/objective.h"
+#include "engine/models/upload.h"
+
+namespace trafo {
+namespace {
+
+constexpr const char* kValidationOrigin = "validation";
+constexpr int64_t kFittedDecoding = 4096;  // source tokens
+// On an accelerator a decode step takes nearly the same time for a hundred rows and for a thousand.
+constexpr int64_t kMostDecoded = 16384;                    // source tokens
+constexpr int64_t kDecodedCacheBytes = int64_t{64} << 20;  // of as many tokens in the KV cache
+
+// The source tokens that are translated together. Every hypothesis has its own KV cache: a token
+// budget that fills the memory in training would leave no room for them.
+int64_t decoded_together(Context& context, const Model& model, const TrainOptions& options) {
+  if (options.valid_batch_tokens > 0) return options.valid_batch_tokens;
+  if (options.batch_fit) return std::min(options.batch_tokens, kFittedDecoding);
+  if (context.backend().stream_device() == nullptr || options.memory_limit > 0)
+    return options.batch_tokens;
+  const ModelConfig& config = model.config();
+  const int64_t token_bytes = config.decoder_layers * 2 * config.kv_width() *
+                              static_cast<int64_t>(dtype_size(model.parameters().dtype()));
+  return std::max(options.batch_tokens, std::min(kMostDecoded, kDecodedCacheBytes / token_bytes));
+}
+
+bool any_metric(const TrainOptions& options, bool needs_translations) {
+  return std::ranges::any_of(options.valid_metrics, [&](const std::string& name) {
+    return metric_named(name, kValidationOrigin).needs_translations() == needs_translations;
+  });
+}
+bool wants_cross_entropy(const TrainOptions& options) {
+  return any_metric(options, false);
+}
+bool wants_hypotheses(const TrainOptions& options) {
+  return any_metric(options, true);
+}
+
+void translate_part(Context& context, const Model& model, const TrainingData& data,
+                    const TrainOptions& options, const CancelToken* cancel,
+                    const TrainingGroup& group, StepGraphs* step_graphs, ValidationPart& part) {
+  const PhaseRange phase(context, "translation", true);
+  TranslateOptions translate;
+  translate.truncate = true;
+  DecodeOptions& decode = translate.decode;
+  decode.beam = options.valid_beam;
+  decode.length_penalty = options.valid_normalize;
+  decode.batch_tokens = decoded_together(context, model, options);
+  decode.step_graphs = step_graphs;
+  decode.part = group.rank;
+  decode.parts = group.size;
+  if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
+  const std::vector<std::string_view> lines(data.valid_sources.begin(), data.valid_sources.end());
+  int64_t pair = 0;
+  for (Translation& line :
+       Translator(context, model, *data.tokenizer).translate(lines, translate)) {
+    if (!line.hypotheses.empty())
+      part.hypotheses.emplace_back(pair, std::move(line.hypotheses.front().text));
+    ++pair;
+  }
+}
+
+void measure_cross_entropies(Context& context, const Model& model, const TokenizedCorpus& corpus,
+                             const SpecialTokens& tokens, const CancelToken* cancel,
+                             int64_t batch_tokens, const TrainingGroup& group,
+                             ValidationPart& part) {
+  const PhaseRange phase(context, "cross-entropy", true);
+  const NoGrad no_grad(context);
+  BatcherOptions order;
+  order.shuffle = false;
+  order.start_id = tokens.start();
+  order.batch_tokens = batch_tokens;
+  order.lanes = group.size;
+  order.own = {group.rank, group.rank + 1};
+  Batcher batcher(corpus, order);
+  const LabelSmoothedCrossEntropy cross_entropy(0);
+  for (PackedBatchHost host; !host.last_in_epoch;) {
+    require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kValidationOrigin,
+            "cancelled by the caller");
+    batcher.next(host);
+    part.labels += label_count(host);
+    if (host.elsewhere) continue;
+    const Batch batch = upload(context, host, model.config(), model.parameters().dtype());
+    part.cross_entropies.push_back(context.item(cross_entropy.loss(context, model, batch, {}).nll));
+  }
+}
+
+// Adds in the order of the batches, which are dealt out to the parts in turn.
+double mean_of_parts(std::span<const ValidationPart> parts) {
+  double sum = 0;
+  size_t batches = 0;
+  for (const ValidationPart& part : parts) batches += part.cross_entropies.size();
+  for (size_t batch = 0; batch < batches; ++batch) {
+    const auto& own = parts[batch % parts.size()].cross_entropies;
+    require(batch / parts.size() < own.size(), ErrorCode::internal, kValidationOrigin,
+            "ranks have measured different batches");
+    sum += own[batch / parts.size()];
+  }
+  return sum / parts.front().labels;
+}
+
+// Reads what encode_part() wrote.
+class PartReader {
+ public:
+  explicit PartReader(std::string_view bytes) : bytes_(bytes) {}
+  template <class Number>
+  Number number() {
+    Number value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string_view take(size_t bytes) {
+    require(bytes <= bytes_.size(), ErrorCode::internal, kValidationOrigin,
+            "a rank has sent a part that ends early");
+    const std::string_view taken = bytes_.substr(0, bytes);
+    bytes_.remove_prefix(bytes);
+    return taken;
+  }
+  bool at_end() const { return bytes_.empty(); }
+
+ private:
+  std::string_view bytes_;
+};
+
+uint32_t crc32_of(const std::string& text, uint32_t previous) {
+  return crc32(std::as_bytes(std::span(text)), previous);
+}
+
+template <class Number>
+void append_number(std::string& bytes, Number value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+}  // namespace
+
+double mean_cross_entropy(Context& context, const Model& model, const TokenizedCorpus& corpus,
+                          const SpecialTokens& tokens, const CancelToken* cancel,
+                          int64_t batch_tokens) {
+  ValidationPart all;
+  measure_cross_entropies(context, model, corpus, tokens, cancel, batch_tokens, {}, all);
+  return mean_of_parts({&all, 1});
+}
+
+ValidationPart validate_part(Context& context, const Model& model, const TrainingData& data,
+                             const TrainOptions& options, const CancelToken* cancel,
+                             const TrainingGroup& group, StepGraphs* step_graphs) {
+  const PhaseRange phase(context, "validation", true);
+  const Tf32Scope tf32(context.backend(), options.tf32);
+  ValidationPart part;
+  if (wants_cross_entropy(options))
+    measure_cross_entropies(context, model, *data.valid, data.tokens, cancel,
+                            options.batch_fit ? options.batch_tokens : 0, group, part);
+  if (wants_hypotheses(options))
+    translate_part(context, model, data, options, cancel, group, step_graphs, part);
+  return part;
+}
+
+ValidationResult join_parts(std::span<const ValidationPart> parts, const TrainingData& data,
+                            const TrainOptions& options, int threads) {
+  ValidationResult result;
+  if (wants_hypotheses(options)) {
+    result.hypotheses.resize(data.valid_sources.size());
+    for (const ValidationPart& part : parts)
+      for (const auto& [pair, text] : part.hypotheses) {
+        require(pair >= 0 && pair < static_cast<int64_t>(result.hypotheses.size()),
+                ErrorCode::internal, kValidationOrigin, "there is no validation pair ", pair);
+        result.hypotheses[static_cast<size_t>(pair)] = text;
+      }
+  }
+  const auto& hypotheses = result.hypotheses;
+  const std::span<const std::string> references = data.valid_references;
+  for (const std::string& name : options.valid_metrics) {
+    const Metric& metric = metric_named(name, kValidationOrigin);
+    result.values.push_back(metric.needs_translations()
+                                ? metric.score(hypotheses, {&references, 1}, threads)
+                                : mean_of_parts(parts));
+  }
+  return result;
+}
+
+std::optional<ValidationResult> validate_model(Context& context, const Model& model,
+                                               const TrainingData& data,
+                                               const TrainOptions& options,
+                                               const CancelToken* cancel,
+                                               StepGraphs* step_graphs) try {
+  const ValidationPart all = validate_part(context, model, data, options, cancel, {}, step_graphs);
+  const PhaseRange phase(context, "metrics", false);
+  return join_parts({&all, 1}, data, options, threads_for_lines(context));
+} catch (const Error& error) {
+  if (error.code() != ErrorCode::cancelled) throw;
+  return std::nullopt;
+}
+
+std::string encode_part(const ValidationPart& part) {
+  std::string bytes;
+  append_number(bytes, part.labels);
+  append_number(bytes, static_cast<uint64_t>(part.cross_entropies.size()));
+  for (const double value : part.cross_entropies) append_number(bytes, value);
+  for (const auto& [pair, text] : part.hypotheses) {
+    append_number(bytes, pair);
+    append_number(bytes, static_cast<uint64_t>(text.size()));
+    bytes += text;
+  }
+  return bytes;
+}
+
+ValidationPart decode_part(std::string_view bytes) {
+  PartReader reader(bytes);
+  ValidationPart part;
+  part.labels = reader.number<double>();
+  for (auto left = reader.number<uint64_t>(); left > 0; --left)
+    part.cross_entropies.push_back(reader.number<double>());
+  while (!reader.at_end()) {
+    const auto pair = reader.number<int64_t>();
+    part.hypotheses.emplace_back(pair, reader.take(reader.number<uint64_t>()));
+  }
+  return part;
+}
+
+DecidingMetrics deciding_metrics(const TrainingData& data, const TrainOptions& options) {
+  DecidingMetrics result{options.valid_metrics, ""};
+  std::string of_words;
+  std::vector<std::string> others;
+  for (const std::string& name : options.valid_metrics) {
+    const Metric& metric = metric_named(name, kValidationOrigin);
+    if (metric.needs == MetricNeeds::words)
+      of_words += concat(of_words.empty() ? "" : " and ", metric.title);
+    else
+      others.push_back(name);
+  }
+  const auto& references = data.valid_references;
+  if (data.valid == nullptr || of_words.empty() ||
+      2 * count_unspaced(references) <= references.size())
+    return result;
+  result.warning = concat("validation: the references are in a script without spaces, where ",
+                          of_words, " counts whole phrases as words; ");
+  if (others.empty()) {
+    result.warning += "it decides because no other metric is measured: add chrf to the metrics";
+    return result;
+  }
+  result.names = std::move(others);
+  result.warning += result.names.front() + " decides which model is best and when to stop";
+  return result;
+}
+
+std::string validation_identity(const TrainingData& data, const TrainOptions& options) {
+  if (data.valid == nullptr) return {};
+  uint32_t sum = crc32_of(std::to_string(data.valid->fingerprint()), 0);
+  for (const auto* lines : {&data.valid_sources, &data.valid_references})
+    for (const std::string& line : *lines) sum = crc32_of(line + "\n", sum);
+  return Json(Json::Object{{"text", crc32_text(sum)},
+                           {"valid_beam", options.valid_beam},
+                           {"valid_normalize", options.valid_normalize}})
+      .dump();
+}
+
+}  // namespace trafo
