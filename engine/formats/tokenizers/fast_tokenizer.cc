@@ -15,7 +15,6 @@
 namespace trafo::interop {
 namespace {
 
-constexpr const char* kSpace = "\u2581";
 
 Json replace_step(const char* pattern_type, const std::string& pattern,
                   const std::string& content) {

@@ -17,6 +17,9 @@ namespace trafo::interop {
 // special tokens that keep_spelled() cannot keep out of texts.
 std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer);
 
+// The sign of a space in subwords.
+inline constexpr const char* kSpace = "\u2581";
+
 // Spaces that are removed, and those that become one. SentencePiece takes U+2581 at the end of a
 // text for a space.
 inline constexpr const char* kEdgeSpaces = "\\A +|[ \\x{2581}]+\\z";

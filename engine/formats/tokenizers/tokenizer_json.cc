@@ -15,7 +15,6 @@
 namespace trafo::interop {
 namespace {
 
-constexpr std::string_view kSpace = "\u2581";
 
 // Text of a key that may be missing.
 std::string text_of(const Json* value) {
