@@ -33,10 +33,11 @@ class Score : public ::testing::Test {
   static void train(const std::string& name, bool decoder_only) {
     TinyModel model;
     model.decoder_only = decoder_only;
-    const Outcome trained =
-        run_program(folder_->path(), with_tiny_model({"train", "--tsv", "pairs", "--model", name,
-                                                      "--after", "10u", "--cpu-threads", "1"},
-                                                     model));
+    const Outcome trained = run_program(
+        folder_->path(), with_tiny_model({"train", "--tsv", "pairs", "--arch",
+                                          decoder_only ? "decoder-lm" : "encoder-decoder",
+                                          "--model", name, "--after", "10u", "--cpu-threads", "1"},
+                                         model));
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
   }
   static Outcome run(const Arguments& more, const std::string& input = "") {
