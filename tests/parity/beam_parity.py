@@ -64,7 +64,8 @@ class CTranslate2:
         subwords = lambda texts: [self.spm.encode(text, out_type=str) for text in texts]
         results = self.translator.translate_batch(
             subwords(lines), target_prefix=subwords(prefixes) if prefixes else None, beam_size=beam, max_decoding_length=limit,
-            length_penalty=1, disable_unk=True, suppress_sequences=[["<s>"], ["<pad>"]], **options)
+            # By default CTranslate2 stops when `beam` hypotheses are finished, although an unfinished one may be better.
+            length_penalty=1, patience=2 if beam > 1 else 1, disable_unk=True, suppress_sequences=[["<s>"], ["<pad>"]], **options)
         return [self.spm.decode([self.spm.piece_to_id(t) for t in result.hypotheses[0]]) for result in results]
 
 

@@ -21,14 +21,14 @@ std::vector<std::string_view> split(std::string_view line, std::string_view by) 
   return fields;
 }
 
-struct Side {
+struct ScoredSide {
   std::vector<std::string> lines;
   std::vector<bool> cut;
 };
 
-Side read_side(const std::string& path) {
+ScoredSide read_side(const std::string& path) {
   LineReader reader(path, true);
-  Side side;
+  ScoredSide side;
   for (std::string line; reader.next(line);) {
     side.lines.push_back(line);
     side.cut.push_back(reader.cut_from() > 0);
@@ -43,7 +43,7 @@ void check_not_empty(const ScoreInput& input, const std::string& name) {
 }  // namespace
 
 ScoreInput read_pairs(const std::string& source, const std::string& target) {
-  Side s = read_side(source), t = read_side(target);
+  ScoredSide s = read_side(source), t = read_side(target);
   check_same_length(source, s.lines.size(), target, t.lines.size());
   ScoreInput input{std::move(s.lines), std::move(t.lines), std::move(s.cut), {}};
   for (size_t i = 0; i < input.size(); ++i)
@@ -82,7 +82,7 @@ ScoreInput read_tsv_pairs(const std::string& path, int64_t source, int64_t targe
 
 ScoreInput read_n_best(const std::string& source, const std::string& list) {
   constexpr std::string_view kBar = " ||| ";
-  const Side sources = read_side(source);
+  const ScoredSide sources = read_side(source);
   LineReader reader(list, true);
   ScoreInput input;
   for (std::string line; reader.next(line);) {
@@ -110,7 +110,7 @@ ScoreInput read_n_best(const std::string& source, const std::string& list) {
 }
 
 ScoreInput read_text(const std::string& path) {
-  Side side = read_side(path);
+  ScoredSide side = read_side(path);
   ScoreInput input{{}, std::move(side.lines), std::move(side.cut), {}};
   check_not_empty(input, path);
   return input;

@@ -92,9 +92,9 @@ void check_counts(const RunState& s, const std::string& label) {
 
 // An option by its key in the JSON of a checkpoint.
 struct SavedOption {
-  std::string name;       // what messages call it
-  bool phase = false;     // may change with a phase
-  Json before_there_was;  // what a checkpoint without it was trained with; null: all have it
+  std::string name;            // in messages
+  bool phase = false;          // may change with a phase
+  Json before_there_was = {};  // its value in a checkpoint without it; null: all have it
 };
 SavedOption saved_option(const std::string& key) {
   SavedOption found{.name = key};
