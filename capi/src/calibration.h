@@ -41,7 +41,7 @@ class CalibrationArgument {
         options.tokenizer ? &call.handle(options.tokenizer, "tokenizer") : nullptr;
     if (!options.calibration) return;
     pairs_.emplace(calibration_pairs(call, model, tokenizer, options.calibration));
-    start_id_ = tokenizer->tokenizer.bos_id();
+    start_id_ = tokenizer->tokenizer.special_tokens().start();
   }
   // Lends the pairs to the engine's options.
   template <class Settings>

@@ -120,9 +120,10 @@ trafo_error* trafo_metric_score(int32_t metric, const trafo_string_view* hypothe
   return api(__func__, [&](const Call& call) {
     call.out(out_score, "out_score");
     const auto known = std::ranges::find(metrics(), metric, &Metric::bit);
-    if (known == metrics().end()) call.refuse("metric is ", metric, ", which is no TRAFO_METRIC_*");
+    if (known == metrics().end())
+      call.refuse_argument("metric", " is ", metric, ", which is no TRAFO_METRIC_*");
     if (!known->needs_translations())
-      call.refuse("metric ", known->name, " needs a model, not translations");
+      call.refuse_argument("metric", " ", known->name, " needs a model, not translations");
     const References all(call, references, count, reference_sets);
     *out_score = known->score(lines_argument(call, hypotheses, count, "hypotheses"), all.sets(), 1);
   });

@@ -36,8 +36,8 @@ TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options
   result.byte_fallback = call.flag(o.byte_fallback, "byte_fallback");
   result.hard_vocab_limit = !call.flag(o.soft_limit, "soft_limit");
   if (o.normalization < 0 || o.normalization >= std::ssize(kNormalizationNames))
-    call.refuse("normalization must be 0 to ", std::ssize(kNormalizationNames) - 1, ", got ",
-                o.normalization);
+    call.refuse_argument("normalization", " must be 0 to ", std::ssize(kNormalizationNames) - 1,
+                         ", got ", o.normalization);
   result.normalization = static_cast<Normalization>(o.normalization);
   for (const std::string_view symbol :
        views_argument(call, o.user_symbols, o.user_symbol_count, "user_symbols"))
@@ -248,7 +248,7 @@ trafo_error* trafo_corpus_get_line(const trafo_corpus* corpus, int64_t index, in
     call.out(out_line, "out_line");
     const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
     if (index < 0 || index >= pairs.size())
-      call.refuse("index must be 0 to ", pairs.size() - 1, ", got ", index);
+      call.refuse_argument("index", " must be 0 to ", pairs.size() - 1, ", got ", index);
     *out_line = pairs.line(index);
   });
 }

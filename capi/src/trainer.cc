@@ -268,8 +268,8 @@ trafo_error* trafo_trainer_validate(trafo_trainer* trainer, trafo_metric_value* 
     const auto count = static_cast<int64_t>(names.size());
     if (!t->run->data().valid) call.refuse("the trainer has no validation corpus");
     if (capacity < count)
-      call.refuse("capacity is ", capacity, ", and there are ", count, " metrics");
-    if (!out) call.refuse("out is NULL");
+      call.refuse_argument("capacity", " is ", capacity, ", and there are ", count, " metrics");
+    if (!out) call.refuse_argument("out", " is NULL");
     const auto result = t->run->validate();
     for (size_t i = 0; result && i < names.size(); ++i)
       out[i] = {result->values[i], metric_bits({names[i]}), 0};

@@ -147,7 +147,7 @@ class Scorer {
       require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kPruneOrigin,
               "cancelled by the caller");
       PackedBatchHost pair;
-      BatchPacker(pair, sequence_form(model_.config()), tokens.bos)
+      BatchPacker(pair, sequence_form(model_.config()), tokens.start())
           .add(calibration.source(i), calibration.target(i), i);
       accumulate_gradients(context_, model_, upload(context_, pair, model_.config(), dtype),
                            cross_entropy, Recompute::none, {}, 1, true, sums);

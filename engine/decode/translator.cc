@@ -160,8 +160,8 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
   DecodeOptions options = forced_options(given);
   require(!config.has_encoder(), ErrorCode::unsupported, kOrigin,
           "a model with an encoder scores pairs, not plain text");
-  require(!given.begin_source || options.tokens.bos >= 0, ErrorCode::invalid_argument, kOrigin,
-          "begin_source needs a vocabulary with bos");
+  require_argument(!given.begin_source || options.tokens.bos >= 0, kOrigin, "begin_source",
+                   " needs a vocabulary with bos");
   std::vector<Translation> result(lines.size());
   std::vector<SentencePair> pairs;
   std::vector<size_t> scored;  // lines with a token to score

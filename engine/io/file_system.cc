@@ -57,8 +57,12 @@ int make_directory(const char* path, mode_t mode) noexcept {
   // A umask may keep the directory from others, but not from its owner.
   struct stat status;
   if (::lstat(path, &status) == 0 && S_ISDIR(status.st_mode) &&
-      (status.st_mode & S_IRWXU) != S_IRWXU)
-    ::fchmodat(AT_FDCWD, path, (status.st_mode & 07777) | S_IRWXU, AT_SYMLINK_NOFOLLOW);
+      (status.st_mode & S_IRWXU) != S_IRWXU) {
+    const mode_t owned = (status.st_mode & 07777) | S_IRWXU;
+    // glibc before 2.32 has no AT_SYMLINK_NOFOLLOW here.
+    if (::fchmodat(AT_FDCWD, path, owned, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOTSUP)
+      ::fchmodat(AT_FDCWD, path, owned, 0);
+  }
   return 0;
 }
 int remove_directory(const char* path) noexcept {

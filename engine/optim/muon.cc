@@ -56,6 +56,15 @@ Muon::Muon(Context& context, const UpdateTarget& target, std::span<const MatrixP
   }
   first_ = add_state("muon_momentum");
   second_ = add_state("muon_exp_avg_sq");
+  reserve();
+}
+
+// finish() must not run out of memory: the first half of the update is done by then. So its memory
+// is held between updates.
+void Muon::reserve() {
+  const int64_t bytes = buffer_bytes();
+  if (bytes > 0)
+    reserved_ = context_.empty({bytes / static_cast<int64_t>(dtype_size(dtype()))}, dtype());
 }
 
 void Muon::set_rule(UpdateState& state, size_t skipped) const {
@@ -86,6 +95,7 @@ Tensor Muon::orthogonalized(const MatrixPart& matrix) const {
 
 void Muon::finish(const UpdateRecord* record, double learning_rate, int64_t step) {
   const NoGrad no_grad(context_);
+  reserved_ = {};
   for (const MatrixPart& matrix : matrices_) {
     const Tensor direction = orthogonalized(matrix);
     const ElementRange whole = matrix.elements();
@@ -96,6 +106,10 @@ void Muon::finish(const UpdateRecord* record, double learning_rate, int64_t step
     launch(context_, OpKernel::apply_direction, kMuonOrigin,
            ApplyDirectionParams{state(own), at(direction, skipped), scale, record, learning_rate,
                                 step});
+  }
+  try {
+    reserve();
+  } catch (const Error&) {  // the update is whole; the next one may find its memory
   }
 }
 

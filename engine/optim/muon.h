@@ -35,11 +35,13 @@ class Muon final : public Optimizer {
  private:
   void set_rule(UpdateState& state, size_t skipped) const override;
   int64_t buffer_bytes() const override;
+  void reserve();
   Tensor orthogonalized(const MatrixPart& matrix) const;
 
   MuonOptions options_;
   std::vector<MatrixPart> matrices_;  // with elements in the shard
   Tensor first_, second_;
+  Tensor reserved_;  // buffer_bytes() of memory for finish()
 };
 
 }  // namespace trafo

@@ -196,11 +196,10 @@ void check_user_symbols(std::span<const std::string> symbols) {
   std::set<std::string_view> seen;
   for (const std::string& symbol : symbols) {
     const auto check = [&](bool good, const char* why) {
-      require(good, ErrorCode::invalid_argument, kTokenizerTrainingOrigin, "the user's symbol '",
-              symbol, "' ", why);
+      require_argument(good, kTokenizerTrainingOrigin, "user_symbols", ": '", symbol, "' ", why);
     };
-    require(!symbol.empty(), ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
-            "a user's symbol is empty");
+    require_argument(!symbol.empty(), kTokenizerTrainingOrigin, "user_symbols",
+                     " has an empty symbol");
     check_text(symbol, "a user's symbol");
     check(symbol.size() <= static_cast<size_t>(limits::kSubwordBytes), "is over 1 KiB long");
     check(symbol.find_first_of(" \t\r\n") == std::string::npos &&

@@ -243,7 +243,9 @@ TEST_F(Cli, IncompleteVariablesOfLaunchersAreRefused) {
     Variables some = torchrun;
     some.erase(missing);
     refused(some, "but no " + missing);
-    refused({{missing, torchrun.at(missing)}}, "the environment has " + missing + " but no ");
+    // The address of a service named master is no sign of torchrun.
+    if (!missing.starts_with("MASTER"))
+      refused({{missing, torchrun.at(missing)}}, "the environment has " + missing + " but no ");
   }
   refused({{"LOCAL_RANK", "1"}}, "the environment has LOCAL_RANK but no RANK");
   const auto with = [](Variables variables, const char* name, const char* value) {

@@ -70,9 +70,8 @@ class Phases : public ::testing::Test {
   }
   // The command of the documentation, less the name of the program, with fewer updates.
   static Arguments documented_command() {
-    const std::string page = read_file(TRAFO_SOURCE "/docs/training.md");
-    const size_t section = page.find("## Continue a run");
-    const size_t begin = page.find("```sh\n", section) + 6;
+    const std::string page = read_file(TRAFO_SOURCE "/docs/guide/phases.md");
+    const size_t begin = page.find("```sh\n") + 6;
     std::string command = page.substr(begin, page.find("```", begin) - begin);
     std::erase(command, '\\');
     std::replace(command.begin(), command.end(), '\n', ' ');

@@ -78,7 +78,7 @@ TEST_F(ModelFileTest, WhatDoesNotFitIsNamed) {
   refused(file(nothing, adapted), ErrorCode::corrupt_file,
           "lacks the tensor encoder.0.attention.qkv.lora_A");
   adapted[kAdapterKey] = to_json(AdapterConfig{2, 4, {"gate"}});
-  refused(file(nothing, adapted), ErrorCode::corrupt_file, "there is no target 'gate'");
+  refused(file(nothing, adapted), ErrorCode::corrupt_file, "targets has 'gate'");
 }
 
 TEST_F(ModelFileTest, AFeedForwardClaimsTwoMatricesAndAGatedOneThree) {

@@ -289,7 +289,7 @@ TEST(Optimizers, BadOptionsAreNamed) {
     expect_error(ErrorCode::invalid_argument, "optimizer_states: ", [&] {
       make({.kind = kind, .states = OptimizerStates::eight_bit});
     });
-    expect_error(ErrorCode::invalid_argument, "weight_decay must not be negative",
+    expect_error(ErrorCode::invalid_argument, "weight_decay must be at least 0",
                  [&] { make({.kind = kind, .weight_decay = -1}); });
   }
   expect_error(ErrorCode::invalid_argument, "unknown optimizer 7",

@@ -236,12 +236,12 @@ TEST(UserSymbols, AreRefusedByName) {
     options.user_symbols = std::move(symbols);
     expect_error(ErrorCode::invalid_argument, text, [&] { trained_with({"ein Hund"}, options); });
   };
-  refused({"<x>", ""}, "a user's symbol is empty");
-  refused({"two words"}, "the user's symbol 'two words' has white space");
+  refused({"<x>", ""}, "user_symbols has an empty symbol");
+  refused({"two words"}, "user_symbols: 'two words' has white space");
   refused({"a\u2581"}, "has white space");
   refused({"</s>"}, "'</s>' is a special token's");
   refused({"<0x41>"}, "is a special token's or a byte's");
-  refused({"<x>", "<x>"}, "the user's symbol '<x>' is given twice");
+  refused({"<x>", "<x>"}, "user_symbols: '<x>' is given twice");
   refused({"\xff"}, "invalid UTF-8");
   refused({std::string(1025, 'x')}, "is over 1 KiB long");
   TokenizerTrainOptions many;

@@ -33,7 +33,7 @@ DOCUMENT = ROOT / "docs/design/reliability.md"
 SKIPPED = 77
 GROUPS = {
     "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
-                  r"engine/(train|models)/(average|checkpoint_files|model_io|optimizer_io|gemm_cache|user_gemm_cache|run_directory|state)\.",
+                  r"engine/(train/(checkpoint|step)|models)/(average|checkpoint_files|model_io|optimizer_io|gemm_cache|user_gemm_cache|run_directory|state)\.",
     "parsers": r"engine/io/safetensors|engine/core/(checked|json)\.|engine/formats/|engine/models/model_config\.|"
                r"engine/(core|data|decode|tokenizer)/(corpus|disk_text|lexical_table|spm_fields|spm_model|text_corpus|text_pairs|tokenized_corpus|utf8)\.",
     "C ABI": r"capi/src/",
@@ -43,7 +43,7 @@ GROUPS = {
 PARSERS = {
     "safetensors": (r"engine/io/safetensors",
                     r"write_|save_|safetensors_to_memory|check_entry|check_metadata|encode_|is_valid_utf8_without_nul"),
-    "checkpoint": (r"engine/io/(manifest|checksum|temporary_name)\.|engine/train/(checkpoint_files|state|gemm_cache)\.",
+    "checkpoint": (r"engine/io/(manifest|checksum|temporary_name)\.|engine/train/(checkpoint|step)/(checkpoint_files|state|gemm_cache)\.",
                    r"encode_|write_|read_gemm_cache|temporary_\w+_name|checkpoint_files\(|gemm_cache_file|restore_checkpoint|\bappend<|to_hex"),
     "config": (r"engine/core/json\.|engine/models/model_config\.", None),
     "corpus": (r"engine/(core|data)/(corpus|disk_text|utf8)\.", r"append_utf8|truncate_utf8|to_code_points|read_lines"),

@@ -90,7 +90,8 @@ TEST_F(PhasesTest, AnotherValidationTextIsRefusedOrScoresStartAnew) {
   none.valid = nullptr;
   Process(none, options_, run_).run->run();
   expect_refused(other_validation(), options_, "the checksum of the validation text was \"");
-  Process(data_, options_, run_);  // the text of the run
+  const Process of_the_run(data_, options_, run_);
+  const int64_t best_update = best_of(of_the_run).value().update;
 
   options_.after_updates = 20;
   options_.restart_validation = true;
@@ -99,6 +100,7 @@ TEST_F(PhasesTest, AnotherValidationTextIsRefusedOrScoresStartAnew) {
     EXPECT_FALSE(best_of(process).has_value());
     EXPECT_EQ(process.run->state().stalled, 0);
     EXPECT_FALSE(fs::exists(run_ / "best-ce-mean-words"));
+    EXPECT_TRUE(fs::exists(run_ / "ckpt" / std::to_string(best_update)));
     process.run->run();
     ASSERT_TRUE(best_of(process).has_value());
     EXPECT_GT(best_of(process)->update, 12);

@@ -107,7 +107,12 @@ TEST_F(RunModels, DamageIsFound) {
   damage(model_of(best));
   expect_error(ErrorCode::corrupt_file, kModelFile,
                [&] { load_model(*context_, run_model_file(run_, RunModel::best)); });
+  // As a run that resumes, it passes over a damaged state.
   damage(run_ / "ckpt/20" / kStateFile);
+  EXPECT_EQ(run_model_file(run_, RunModel::best), model_of(best));
+  for (const auto& checkpoint : fs::directory_iterator(run_ / "ckpt"))
+    if (fs::exists(checkpoint.path() / kStateFile) && checkpoint.path().filename() != "20")
+      damage(checkpoint.path() / kStateFile);
   expect_error(ErrorCode::corrupt_file, kStateFile, [&] { run_model_file(run_, RunModel::best); });
 }
 

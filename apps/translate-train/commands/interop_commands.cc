@@ -89,13 +89,8 @@ int export_to(const ExportArguments& arguments) {
       {loaded.model.get(), find_model(arguments.model).model, format.name, arguments.weights});
   check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
                            arguments.output.data(), arguments.output.size(), &difference));
-  try {
-    write_file((fs::path(arguments.output) / "README.md").string(), card);
-  } catch (const CliError&) {
-    std::error_code ignored;
-    fs::remove_all(arguments.output, ignored);  // export has made it, or found it empty
-    throw;
-  }
+  // After an error the export stays: it is whole and was checked.
+  write_file((fs::path(arguments.output) / "README.md").string(), card);
   reporter.info(fmt::format(
       "{}: {}, read back and checked, logits differ by at most {:.1e} from the model's in {:.1f} s",
       arguments.output, format.name, difference, phase.seconds()));

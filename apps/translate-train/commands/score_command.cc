@@ -134,7 +134,8 @@ class ScoreRun {
   void finish() {
     const char* what = plain() ? "lines" : "pairs";
     const auto count = static_cast<int64_t>(input_.size());
-    const double mean = -total_ / static_cast<double>(std::max<int64_t>(tokens_, 1));
+    // NaN, which JSON has as null, if everything was skipped.
+    const double mean = -total_ / static_cast<double>(tokens_);
     if (arguments_.json)
       out_.write(nlohmann::ordered_json{
           {what, count},

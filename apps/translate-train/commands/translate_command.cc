@@ -82,6 +82,9 @@ class TranslateRun {
         out_(arguments.output),
         cut_(reporter, "cut"),
         typing_(arguments.input == "-" && isatty(STDIN_FILENO) != 0) {
+    if (arguments.prefixes == "-" && arguments.input == "-")
+      usage_error(
+          "--prefixes: standard input is the text already; give a file, or the text with -i");
     if (!arguments.prefixes.empty()) given_.emplace(arguments.prefixes);
     if (arguments.shortlist.empty()) return;
     const std::string& file = arguments.shortlist[0];

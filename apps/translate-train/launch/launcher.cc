@@ -215,11 +215,11 @@ bool is_under_torchrun() {
   constexpr const char* kNeeded[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
   const char* present = nullptr;
   const char* missing = nullptr;
-  for (const char* variable : kNeeded) {
-    const char*& found = text_in(variable) ? present : missing;
-    if (!found) found = variable;
-  }
-  for (const char* variable : {"LOCAL_RANK", "LOCAL_WORLD_SIZE"})
+  for (const char* variable : kNeeded)
+    if (!missing && !text_in(variable)) missing = variable;
+  // MASTER_ADDR and MASTER_PORT alone may be of a service, as Kubernetes sets them for one named
+  // master.
+  for (const char* variable : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"})
     if (!present && text_in(variable)) present = variable;
   if (present && missing) refuse_part(present, missing);
   if (!present) return false;

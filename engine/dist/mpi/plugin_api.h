@@ -1,6 +1,6 @@
 // Interface of libtrafo_mpi.so: the calls of MPI that a group needs. The library is built for one
 // MPI, whose handles are its own, so only C types cross. The engine makes all calls on one thread
-// (engine/dist/mpi_world.h).
+// (engine/dist/process_world.h).
 #pragma once
 
 #include <cstddef>

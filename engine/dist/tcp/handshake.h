@@ -3,8 +3,8 @@
 //   caller -> host    magic, version, a nonce
 //   host -> caller    magic, version, a nonce
 //   caller -> host    a hello, HMAC(key, "caller", both nonces, the hello)
-//   host -> caller    HMAC(key, "host", both nonces, the hello), or zeros: the caller has another
-//   key host -> caller    a code and a text or a table
+//   host -> caller    HMAC(key, "host", both nonces, the hello), or zeros: another key
+//   host -> caller    a code and a text or a table
 //
 // The caller proves the key first: whoever connects learns nothing that a key could be guessed
 // with. The key itself is never sent. What follows is neither encrypted nor authenticated.

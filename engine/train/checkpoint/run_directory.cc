@@ -74,6 +74,7 @@ std::optional<SavedSizes> saved_sizes(const std::filesystem::path& run_directory
       SavedSizes sizes;
       fields.take("batch_tokens", sizes.batch_tokens);
       if (fields.has("lanes")) fields.take("lanes", sizes.lanes);
+      sizes.phase = saved.identity.phase;
       return sizes;
     } catch (const Error&) {  // damaged: restore() says so
     }
@@ -91,7 +92,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path)
   if (!lock_.is_held())
     unprotected_ =
         "it has no file locks (flock), so a second process that writes to this directory is not "
-        "refused";
+        "refused, and removes checkpoints that are being written";
   if (!lock_.is_durable() || !keeps_names)
     unprotected_ += concat(unprotected_.empty() ? "" : "; ", "it has no fsync of ",
                            lock_.is_durable() ? "directories" : "files",

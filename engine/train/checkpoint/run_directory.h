@@ -30,7 +30,7 @@ inline constexpr const char* kAveragedFolder = "averaged";
 
 // Options of the newest checkpoint that can be read; changes nothing.
 struct SavedSizes {
-  int64_t batch_tokens = 0, lanes = 1;
+  int64_t batch_tokens = 0, lanes = 1, phase = 1;
 };
 std::optional<SavedSizes> saved_sizes(const std::filesystem::path& run_directory);
 

@@ -1,6 +1,8 @@
 #include "engine/train/checkpoint/run_models.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "engine/core/limits.h"
@@ -19,11 +21,23 @@ struct BestUpdate {
   std::optional<int64_t> update;
   std::string why;
 };
+
+// The newest checkpoint whose state is whole, as a run that resumes passes over damaged ones.
+std::pair<int64_t, SavedState> newest_state(const CheckpointDirectory& checkpoints,
+                                            const std::vector<int64_t>& updates) {
+  for (auto update = updates.rbegin();; ++update) {
+    try {
+      const std::string text = checkpoints.read_text(*update, kStateFile, limits::kConfigBytes);
+      return {*update, decode_state(text, (checkpoints.path(*update) / kStateFile).string())};
+    } catch (const Error&) {
+      if (std::next(update) == updates.rend()) throw;
+    }
+  }
+}
+
 BestUpdate best_update(const std::filesystem::path& run, const CheckpointDirectory& checkpoints,
                        const std::vector<int64_t>& updates) {
-  const int64_t newest = updates.back();
-  const std::string text = checkpoints.read_text(newest, kStateFile, limits::kConfigBytes);
-  const SavedState saved = decode_state(text, (checkpoints.path(newest) / kStateFile).string());
+  const auto [newest, saved] = newest_state(checkpoints, updates);
   // A metric that judges nothing, as BLEU of scripts without spaces, has no best value.
   const auto& metrics = saved.state.best;
   const auto first = std::find_if(metrics.begin(), metrics.end(),

@@ -309,8 +309,11 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
 
 namespace {
 
-// Best scores and patience start anew.
+// Best scores and patience start anew. The best checkpoints so far are kept.
 void forget_scores(RunState& state) {
+  for (const auto& [metric, best] : state.best)
+    if (best && std::ranges::find(state.kept, best->update) == state.kept.end())
+      state.kept.push_back(best->update);
   state.best.clear();
   state.stalled_by_metric.clear();
   state.stalled = 0;
@@ -319,9 +322,6 @@ void forget_scores(RunState& state) {
 }
 
 void begin_phase(RunState& state) {
-  for (const auto& [metric, best] : state.best)
-    if (best && std::ranges::find(state.kept, best->update) == state.kept.end())
-      state.kept.push_back(best->update);
   forget_scores(state);
   state.validation_due = false;
   state.phase_update = state.trainer.update;

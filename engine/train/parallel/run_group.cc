@@ -96,6 +96,7 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
       {"the tokenizer (its checksum)",
        data.tokenizer ? vocabulary_checksum(*data.tokenizer) : std::string()},
       {"the use of a run directory", on_off(has_directory)},
+      {"the start from a file of a model", on_off(!model.origin().file.empty())},
   };
   for (GroupField& field : option_fields(options)) fields.push_back(std::move(field));
   require_same(*group.communicator, fields);
@@ -116,8 +117,10 @@ std::optional<SavedSizes> sizes_of_root(const std::optional<std::filesystem::pat
   if (!group.has_peers()) return saved;
   std::string text;
   if (saved)
-    text =
-        Json(Json::Object{{"batch_tokens", saved->batch_tokens}, {"lanes", saved->lanes}}).dump();
+    text = Json(Json::Object{{"batch_tokens", saved->batch_tokens},
+                             {"lanes", saved->lanes},
+                             {"phase", saved->phase}})
+               .dump();
   text = from_root(text, group);
   if (text.empty()) return std::nullopt;
   const Json json = parse_json(text, kRunGroupOrigin, "the sizes of rank 0");
@@ -125,6 +128,7 @@ std::optional<SavedSizes> sizes_of_root(const std::optional<std::filesystem::pat
   saved.emplace();
   fields.take("batch_tokens", saved->batch_tokens);
   fields.take("lanes", saved->lanes);
+  fields.take("phase", saved->phase);
   return saved;
 }
 

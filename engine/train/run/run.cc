@@ -38,12 +38,14 @@ BatcherOptions data_order(const TrainingData& data, const TrainOptions& options,
   return order;
 }
 
-// The options with what the saved run has chosen: batch_tokens (batch_fit), and its lanes.
+// The options with what the saved run has chosen: its lanes, and batch_tokens (batch_fit), which a
+// new phase chooses again.
 TrainOptions with_saved_sizes(TrainOptions options,
                               const std::optional<std::filesystem::path>& run_directory,
                               const TrainingGroup& group) {
   const std::optional<SavedSizes> saved = sizes_of_root(run_directory, group);
-  if (options.batch_fit && saved) options.batch_tokens = saved->batch_tokens;
+  if (options.batch_fit && saved && saved->phase >= options.phase)
+    options.batch_tokens = saved->batch_tokens;
   if (options.lanes == 1) options.lanes = saved ? saved->lanes : group.size;
   validate(options);
   return options;
@@ -53,7 +55,8 @@ RunPlan planned(const Context& context, const Model& model, const TrainingData& 
                 Batcher& batcher, TrainOptions& options,
                 const std::optional<std::filesystem::path>& run_directory,
                 const TrainingGroup& group) {
-  const bool resumed = sizes_of_root(run_directory, group).has_value();
+  const std::optional<SavedSizes> saved = sizes_of_root(run_directory, group);
+  const bool resumed = saved && saved->phase >= options.phase;
   RunPlan plan = plan_run(context, model, batcher, data.valid.get(), options, resumed, group);
   if (options.batch_fit && !resumed && group.has_peers()) {
     const int64_t fits_all = least_of_all(plan.batch_tokens, group);
