@@ -2,7 +2,8 @@
  * Trafo: an embedded training engine for transformers.
  *
  * This header is the whole public interface. It includes the others:
- *   trafo_models.h       tokenizers, corpora, models and training
+ *   trafo_text.h         tokenizers and parallel corpora
+ *   trafo_models.h       models and training
  *   trafo_translation.h  translation, scoring and metrics
  *   trafo_data.h         large corpora, monolingual text, mixtures
  *   trafo_callbacks.h    functions and streams of the calling program
@@ -669,6 +670,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_load(trafo_context *context,
 }
 #endif
 
+#include "trafo_text.h"
 #include "trafo_models.h"
 #include "trafo_translation.h"
 #include "trafo_data.h"

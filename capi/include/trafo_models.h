@@ -1,127 +1,16 @@
 /*
- * Trafo: tokenizers, corpora, models and training. Include trafo.h; its rules hold here.
+ * Trafo: models and training. Include trafo.h; its rules hold here.
  *
  * A token is an id of the vocabulary, which represents a SentencePiece subword. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_MODELS_H
 #define TRAFO_MODELS_H
 
-#include "trafo.h"
+#include "trafo_text.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- Tokenizer: SentencePiece ------------------------------------------------------------------------------------- */
-
-typedef struct trafo_tokenizer trafo_tokenizer;
-
-/* Special tokens of vocabularies that are trained here, the defaults. trafo_tokenizer_get_special has those of any. */
-#define TRAFO_TOKEN_UNK 0
-#define TRAFO_TOKEN_BOS 1
-#define TRAFO_TOKEN_EOS 2
-#define TRAFO_TOKEN_PAD 3
-
-/* The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control characters
- * vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF: letters are folded to
- * lower case. */
-#define TRAFO_NORMALIZATION_NMT_NFKC 0
-#define TRAFO_NORMALIZATION_NFKC 1
-#define TRAFO_NORMALIZATION_NMT_NFKC_CF 2
-#define TRAFO_NORMALIZATION_NFKC_CF 3
-#define TRAFO_NORMALIZATION_IDENTITY 4
-
-typedef struct trafo_tokenizer_options {
-  size_t struct_size;
-  int64_t vocabulary;        /* tokens: special, byte and learned ones; default 8000 */
-  double character_coverage; /* share of the characters that become tokens, 0.98 to 1; default 1 */
-  int32_t bpe;               /* 0 (default): unigram model; 1: byte-pair encoding */
-  int32_t byte_fallback;     /* 0 (default): unknown characters become <unk>; 1: they are spelled in byte tokens */
-  int32_t soft_limit;        /* 1: the vocabulary may be smaller if the text has too few subwords; default 0 */
-  int32_t normalization;     /* TRAFO_NORMALIZATION_*; default TRAFO_NORMALIZATION_NMT_NFKC */
-  /* Texts without white space that are one token each, wherever they stand, and not normalised. Default: none */
-  const trafo_string_view *user_symbols;
-  size_t user_symbol_count;
-} trafo_tokenizer_options;
-
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_options_init(trafo_tokenizer_options *options, size_t struct_size);
-/* Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same
- * model. Without options the defaults apply. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that
- * the text cannot fill; the message names the largest size. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
-                                                            const trafo_tokenizer_options *options,
-                                                            trafo_tokenizer **out);
-/* Loads a SentencePiece model file. NOT_FOUND, IO, CORRUPT_FILE. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load(const char *path, size_t path_length, trafo_tokenizer **out);
-/* A tokenizer from the bytes of a SentencePiece model file. CORRUPT_FILE. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t *data, size_t bytes,
-                                                                  trafo_tokenizer **out);
-/* Writes a SentencePiece model file, which appears whole or not at all. IO. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
-                                                           size_t path_length);
-/* The number of tokens. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
-
-/* Ids of special tokens. -1: the vocabulary has none. */
-typedef struct trafo_special_tokens {
-  int32_t unk; /* stands for unknown text */
-  int32_t bos; /* the decoder of an encoder-decoder begins with it, or with eos where there is none */
-  int32_t eos; /* ends a text */
-  int32_t pad;
-} trafo_special_tokens;
-
-/* The special tokens of a vocabulary. A loaded SentencePiece model may have others than TRAFO_TOKEN_*. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_special(const trafo_tokenizer *tokenizer, trafo_special_tokens *out);
-/* The token ids of a text, without <s> and </s>; free them with trafo_ids_free. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
-                                                             size_t text_length, int32_t **out_ids, size_t *out_count);
-/* The text of token ids. Special tokens give no text. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
-                                                             size_t count, char **out_text, size_t *out_length);
-/* The subword of a token, such as "the" or "<s>". since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_subword,
-                                                            size_t *out_length);
-/* Frees the handle. since 0.1 */
-TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
-
-/* ---- Parallel corpora ----------------------------------------------------------------------------------------------- */
-
-typedef struct trafo_corpus trafo_corpus;
-
-/* Two files of equal line count, plain or gzip. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and
- * reason. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load(const char *source_path, size_t source_length,
-                                                        const char *target_path, size_t target_length,
-                                                        trafo_corpus **out);
-/* One file with lines of source, TAB, target, plain or gzip; "-" is standard input. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, trafo_corpus **out);
-/* Pairs from memory, which are copied. They are checked like files; messages count lines from 1. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
-                                                       size_t count, trafo_corpus **out);
-
-typedef struct trafo_corpus_info {
-  int64_t lines;         /* lines of one side */
-  int64_t pairs;         /* pairs of the corpus */
-  int64_t dropped_empty; /* pairs left out because a side is empty or white space */
-} trafo_corpus_info;
-
-/* How many lines and pairs the corpus has, and how many were left out. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
-/* Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or comes from a function, they are
- * valid until the next call of this function on the thread. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
-                                                            trafo_string_view *out_source,
-                                                            trafo_string_view *out_target);
-/* The line of pair `index` in its file, counted from 0, through all files one after the other where the corpus is a mix. Lines with an
- * empty side are no pairs. Of held-out pairs and of pairs from a function it is the index. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_line(const trafo_corpus *corpus, int64_t index, int64_t *out_line);
-/* Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
-                                                                   const trafo_tokenizer_options *options,
-                                                                   trafo_tokenizer **out);
-/* Frees the handle. since 0.1 */
-TRAFO_API void trafo_corpus_free(trafo_corpus *corpus);
 
 /* ---- Models ------------------------------------------------------------------------------------------------------------ */
 
