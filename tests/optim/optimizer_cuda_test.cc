@@ -1,12 +1,15 @@
-// AdamW on CUDA against the CPU, moments in 8 bits included. For TRAFO_TEST_DEVICE=cuda.
+// Optimizers on CUDA against the CPU, moments in 8 bits included. For TRAFO_TEST_DEVICE=cuda.
 #include <algorithm>
 #include <cmath>
 
 #include "engine/core/philox.h"
+#include "engine/decode/packing.h"
 #include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
+#include "engine/optim/muon.h"
 #include "engine/optim/pruned_weights.h"
+#include "engine/optim/sgd.h"
 #include "tests/ops/cuda_test.h"
 
 namespace trafo::testing {
@@ -113,6 +116,96 @@ TEST_F(CudaOptimizer, Float32StatesAreThoseOfTheCpu) {
             << count << " elements, shift " << shift << ", element " << i;
       }
     }
+}
+
+// The parameters after each of `steps` updates, with a scale of the gradients, the EMA and the
+// rounded copy.
+struct Updated {
+  std::vector<std::vector<double>> parameters;
+  std::vector<double> ema, rounded;
+};
+template <class Make, class Numbers>
+Updated updated(Context& where, int64_t count, int64_t shift, int steps, Make&& make,
+                Numbers&& numbers) {
+  const auto placed = [&](std::vector<float> values) {
+    values.insert(values.begin(), static_cast<size_t>(shift), 0.0f);
+    const auto all = static_cast<int64_t>(values.size());
+    return where.from_values<float>(values, {all}).as_strided({all - shift}, {1}, shift);
+  };
+  const UpdateTarget target{placed(numbers(count, 1, 1)),
+                            placed(numbers(count, 0, 1)),
+                            where.zeros({count}, DType::bf16),
+                            {},
+                            {},
+                            0.2};
+  const std::unique_ptr<Optimizer> optimizer = make(where, target);
+  const auto read = [&](const Tensor& tensor) { return to_doubles(where, tensor.detach()); };
+  Updated result;
+  for (int step = 1; step <= steps; ++step) {
+    const auto gradient = numbers(count, 0.1, static_cast<uint64_t>(step));
+    where.backend().copy_from_host(target.gradients.raw(), gradient.data(),
+                                   gradient.size() * sizeof(float));
+    optimizer->step(0.01, 0.5);
+    result.parameters.push_back(read(target.parameters));
+  }
+  result.ema = read(optimizer->ema());
+  result.rounded = read(target.rounded);
+  return result;
+}
+
+TEST_F(CudaOptimizer, SgdIsThatOfTheCpu) {
+  for (const double momentum : {0.0, 0.9})
+    for (const bool nesterov : {false, true})
+      for (const int64_t count : {1, 257, 70001})
+        for (const int64_t shift : {0, 1}) {
+          const auto make = [&](Context& where, const UpdateTarget& target) {
+            return std::make_unique<Sgd>(where, target, SgdOptions{momentum, nesterov, 0.01});
+          };
+          const Updated there = updated(*context_, count, shift, 4, make, numbers);
+          const Updated here = updated(*cpu_, count, shift, 4, make, numbers);
+          for (size_t i = 0; i < here.ema.size(); ++i) {
+            const double expected = here.parameters.back()[i];
+            ASSERT_NEAR(there.parameters.back()[i], expected, 1e-6 * std::abs(expected) + 1e-7)
+                << "momentum " << momentum << ", element " << i << " of " << count;
+            ASSERT_NEAR(there.ema[i], here.ema[i], 1e-6 * std::abs(here.ema[i]) + 1e-7) << i;
+            ASSERT_EQ(there.rounded[i],
+                      static_cast<double>(
+                          BFloat16::from_float(static_cast<float>(there.parameters.back()[i]))
+                              .to_float()));
+          }
+        }
+}
+
+// A wide and a tall matrix, and elements that follow AdamW. X is bfloat16 on the GPU, so whole
+// updates of matrices are compared, not elements.
+TEST_F(CudaOptimizer, MuonIsNearTheCpu) {
+  constexpr int64_t kWide = 48 * 112, kTall = 160 * 64, kRest = 1000;
+  const std::vector<MatrixPart> matrices{{0, 48, 112}, {kWide, 160, 64}};
+  const int64_t count = kWide + kTall + kRest;
+  const auto make = [&](Context& where, UpdateTarget target) {
+    target.groups.factors = {{}, {}};
+    target.groups.factors[1].whole_matrix = 1;
+    target.groups.group_of.assign(
+        static_cast<size_t>((count + kGroupElements - 1) / kGroupElements), 0);
+    std::fill_n(target.groups.group_of.begin(), (kWide + kTall) / kGroupElements, uint8_t{1});
+    return std::make_unique<Muon>(where, target, matrices,
+                                  MuonOptions{.adamw = {.weight_decay = 0.01}});
+  };
+  const Updated there = updated(*context_, count, 0, 3, make, numbers);
+  const Updated here = updated(*cpu_, count, 0, 3, make, numbers);
+  const auto start = numbers(count, 1, 1);
+  const auto distance = [&](int64_t begin, int64_t end) {
+    double change = 0, difference = 0;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const double expected = here.parameters.back()[i];
+      change += std::pow(expected - static_cast<double>(start[i]), 2);
+      difference += std::pow(there.parameters.back()[i] - expected, 2);
+    }
+    return std::sqrt(difference / change);
+  };
+  EXPECT_LT(distance(0, kWide), 0.02);
+  EXPECT_LT(distance(kWide, kWide + kTall), 0.02);
+  EXPECT_LT(distance(kWide + kTall, count), 1e-4);
 }
 
 // Zeros where a weight is zero, and no other bit changes.
