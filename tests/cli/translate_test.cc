@@ -296,7 +296,9 @@ TEST_F(Translate, BeginningsAndRulesOfTranslations) {
   ASSERT_EQ(begun.size(), 20u);
   for (size_t i = 0; i < begun.size(); ++i) {
     EXPECT_TRUE(i % 2 == 0 || begun[i].starts_with("The dog")) << begun[i];
-    if (i % 2 == 0) EXPECT_EQ(begun[i], free[i]);
+    if (i % 2 == 0) {
+      EXPECT_EQ(begun[i], free[i]);
+    }
   }
   EXPECT_EQ(lines_of(translated(search + Arguments{"--prefixes", "prefixes", "--maxi-batch", "3"})),
             begun);
@@ -316,9 +318,9 @@ TEST_F(Translate, BeginningsAndRulesOfTranslations) {
 
   // A model that has hardly learnt repeats itself.
   const Arguments longer = {"--max-length", "40", "--min-length", "30", "--beam-size", "1"};
-  const auto repeats = [&](const Arguments& more) {
+  const auto repeats = [&](const Arguments& flags) {
     size_t count = 0;
-    for (const std::string& line : lines_of(translated(longer + more))) {
+    for (const std::string& line : lines_of(translated(longer + flags))) {
       const std::vector<std::string> words = words_of(line);
       for (size_t i = 3; i < words.size(); ++i)
         count += words[i] == words[i - 1] && words[i] == words[i - 2] && words[i] == words[i - 3];

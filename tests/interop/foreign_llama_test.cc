@@ -11,10 +11,8 @@
 #include "engine/models/adapter.h"
 #include "tests/interop/interop_support.h"
 
-namespace trafo {
+namespace trafo::testing {
 namespace {
-
-using namespace testing;
 
 using Values = std::vector<double>;  // of a matrix [rows, columns], row by row, or of a vector
 
@@ -515,4 +513,4 @@ TEST_F(ForeignLlamaTest, AnAdapterAddsWhatPeftSays) {
 }
 
 }  // namespace
-}  // namespace trafo
+}  // namespace trafo::testing
