@@ -80,7 +80,8 @@ void update_case(OpBench& bench, DType dtype, bool clipped) {
     };
   };
   for (Updater* updater : {&wide, &narrow}) {
-    const OptimizerStates states = updater->optimizer.options().states;
+    const OptimizerStates states =
+        updater == &wide ? OptimizerStates::float32 : OptimizerStates::eight_bit;
     OpRun run;
     run.section = "adamw";
     run.op = std::string(clipped ? "norm, clip, update " : "update ") + enum_name(states);

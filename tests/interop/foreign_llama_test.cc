@@ -244,7 +244,7 @@ struct RawTensor {
 };
 std::map<std::string, RawTensor> read_safetensors(const fs::path& file) {
   Bytes in(file);
-  const auto header = testing::Json::parse(in.take(in.number<uint64_t>()));
+  const auto header = FileJson::parse(in.take(in.number<uint64_t>()));
   std::map<std::string, RawTensor> tensors;
   const size_t data = in.at;
   for (const auto& [name, info] : header.items()) {
@@ -257,7 +257,7 @@ std::map<std::string, RawTensor> read_safetensors(const fs::path& file) {
 }
 
 ForeignLlama read_transformers(const fs::path& directory) {
-  const auto config = testing::Json::parse(read_text_file(directory / "config.json", 1 << 20));
+  const auto config = FileJson::parse(read_text_file(directory / "config.json", 1 << 20));
   ForeignLlama model;
   model.layers = config["num_hidden_layers"];
   model.width = config["hidden_size"];
@@ -290,8 +290,7 @@ ForeignLlama read_transformers(const fs::path& directory) {
 
 // y = W x + alpha / r B A x.
 void add_peft(ForeignLlama& model, const fs::path& directory) {
-  const auto config =
-      testing::Json::parse(read_text_file(directory / "adapter_config.json", 1 << 20));
+  const auto config = FileJson::parse(read_text_file(directory / "adapter_config.json", 1 << 20));
   const double scale = config["lora_alpha"].get<double>() / config["r"].get<double>();
   const auto tensors = read_safetensors(directory / "adapter_model.safetensors");
   for (const auto& [name, a] : tensors) {
@@ -373,8 +372,8 @@ ForeignLlama read_ctranslate2(const fs::path& directory) {
       variables.contains(first + "num_heads_kv") ? number(first + "num_heads_kv") : model.heads;
   model.head_width = model.width / model.heads;
   model.theta = floats(variables.at(first + "rotary_base").bytes)[0];
-  model.epsilon = testing::Json::parse(
-      read_text_file(directory / "config.json", 1 << 20))["layer_norm_epsilon"];
+  model.epsilon =
+      FileJson::parse(read_text_file(directory / "config.json", 1 << 20))["layer_norm_epsilon"];
   EXPECT_EQ(elements<int8_t>(variables.at("decoder/scale_embeddings").bytes)[0], 0);
   EXPECT_EQ(elements<int8_t>(variables.at("decoder/activation").bytes)[0], 2);  // swish
   for (; variables.contains(concat("decoder/layer_", model.layers, "/ffn/linear_1/weight"));

@@ -16,7 +16,6 @@ using namespace testing;
 
 class InteropFormsTest : public InteropTest {
  protected:
-  using Json = testing::Json;
   // A decoder without an output bias: GPT-2's form has the same tensors.
   std::unique_ptr<Model> unbiased_lm(bool tied) {
     ModelConfig config = config_of(Architecture::decoder_lm, true);
@@ -204,7 +203,7 @@ TEST_F(InteropFormsTest, NumbersAreNumbersAndFinite) {
     broken(*model, ExportFormat::hf_gpt2, ErrorCode::corrupt_file, text,
            [&](const fs::path& directory) {
              edit_json(directory / "config.json",
-                       [](Json& json) { json["layer_norm_epsilon"] = "EPSILON"; });
+                       [](FileJson& json) { json["layer_norm_epsilon"] = "EPSILON"; });
              std::string json = read_text_file(directory / "config.json", 1 << 20);
              json.replace(json.find("\"EPSILON\""), 9, value);
              write_file_atomically(directory / "config.json", json);
@@ -220,7 +219,7 @@ TEST_F(InteropFormsTest, ActivationsByTheirOtherNames) {
     config.activation = ours;
     fs::remove_all(path("named"));
     exported(*model_of(config), ExportFormat::hf_marian, "named");
-    edit_json(path("named") / "config.json", [&](Json& json) {
+    edit_json(path("named") / "config.json", [&](FileJson& json) {
       EXPECT_NE(json["activation_function"], name);
       json["activation_function"] = name;
     });
@@ -410,7 +409,7 @@ TEST_F(InteropFormsTest, ReadingBackHasTheConfigurationOfTheFiles) {
   const interop::HostModel host = interop::copy_to_host(*context_, *model);
   export_model(*context_, *model, tokenizer(), ExportFormat::hf_compressed, path("int4"),
                ExportWeights::int4);
-  edit_json(path("int4") / "config.json", [](Json& json) { json["rms_norm_eps"] = 0.3; });
+  edit_json(path("int4") / "config.json", [](FileJson& json) { json["rms_norm_eps"] = 0.3; });
   const auto compressed =
       interop::read_back_compressed_tensors(host, ExportWeights::int4, path("int4"));
   EXPECT_EQ(compressed.config().norm_epsilon, 0.3);
@@ -418,7 +417,7 @@ TEST_F(InteropFormsTest, ReadingBackHasTheConfigurationOfTheFiles) {
             1e-3);
   export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2, path("int8"),
                ExportWeights::int8);
-  edit_json(path("int8") / "config.json", [](Json& json) { json["layer_norm_epsilon"] = 0.3; });
+  edit_json(path("int8") / "config.json", [](FileJson& json) { json["layer_norm_epsilon"] = 0.3; });
   const auto ct2 = interop::read_back_ctranslate2(host, ExportWeights::int8, path("int8"));
   EXPECT_EQ(ct2.config().rope_theta, 500);
   EXPECT_GT(interop::logit_difference(interop::with_weights_of(config, ct2), ct2), 1e-3);

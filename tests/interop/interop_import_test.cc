@@ -25,14 +25,14 @@ class ImportTest : public InteropTest {
     EXPECT_EQ(error.code(), code) << text << ": " << error.what();
     EXPECT_TRUE(mentions(error, text)) << text << ": " << error.what();
   }
-  static void edit_config(const fs::path& directory, const std::function<void(Json&)>& change) {
+  static void edit_config(const fs::path& directory, const std::function<void(FileJson&)>& change) {
     edit_json(directory / "config.json", change);
   }
 
   // ---- several files ----
 
-  static void edit_map(const fs::path& directory, const std::function<void(Json&)>& change) {
-    edit_json(directory / kWeightList, [&](Json& json) { change(json["weight_map"]); });
+  static void edit_map(const fs::path& directory, const std::function<void(FileJson&)>& change) {
+    edit_json(directory / kWeightList, [&](FileJson& json) { change(json["weight_map"]); });
   }
 
   // ---- tokenizer.json ----
@@ -44,7 +44,7 @@ class ImportTest : public InteropTest {
   }
   // Changes the tokenizer.json of a directory; what becomes of it is no tokenizer, and the note
   // says why, or an error.
-  void no_tokenizer(const char* text, const std::function<void(Json&)>& change) {
+  void no_tokenizer(const char* text, const std::function<void(FileJson&)>& change) {
     const fs::path directory = resaved("other");
     edit_json(directory / "tokenizer.json", change);
     const ImportedModel result = imported(directory);
@@ -52,7 +52,7 @@ class ImportTest : public InteropTest {
     EXPECT_TRUE(contains(result.note, text)) << text << ": " << result.note;
     fs::remove_all(directory);
   }
-  void damaged_tokenizer(const char* text, const std::function<void(Json&)>& change) {
+  void damaged_tokenizer(const char* text, const std::function<void(FileJson&)>& change) {
     const fs::path directory = resaved("damaged");
     edit_json(directory / "tokenizer.json", change);
     refused_import(directory, ErrorCode::corrupt_file, text);
@@ -89,27 +89,29 @@ TEST_F(ImportTest, WhatIsWrongWithSeveralFiles) {
                [](Path d, Name, Name) { fs::remove(d / weight_file(1)); });
   broken_split("and in", [](Path d, Name, Name) {
     fs::copy_file(d / weight_file(0), d / "twice.safetensors");
-    edit_map(d, [](Json& map) { map["extra"] = "twice.safetensors"; });
+    edit_map(d, [](FileJson& map) { map["extra"] = "twice.safetensors"; });
   });
   broken_split("has no such tensor", [](Path d, Name first, Name) {
-    edit_map(d, [&](Json& map) { map[first] = weight_file(1); });
+    edit_map(d, [&](FileJson& map) { map[first] = weight_file(1); });
   });
   broken_split("has no such tensor", [](Path d, Name, Name) {
-    edit_map(d, [](Json& map) { map["extra"] = weight_file(1); });
+    edit_map(d, [](FileJson& map) { map["extra"] = weight_file(1); });
   });
   broken_split("does not list the tensor", [](Path d, Name, Name second) {
-    edit_map(d, [&](Json& map) { map.erase(second); });
+    edit_map(d, [&](FileJson& map) { map.erase(second); });
   });
   for (const char* name : {"../outside", "/etc/passwd", "..", "", "a/b", "a\\b"})
     broken_split("is not the name of a file of this directory", [&](Path d, Name first, Name) {
-      edit_map(d, [&](Json& map) { map[first] = name; });
+      edit_map(d, [&](FileJson& map) { map[first] = name; });
     });
-  broken_split("is no text",
-               [](Path d, Name first, Name) { edit_map(d, [&](Json& map) { map[first] = 1; }); });
-  broken_split("weight_map is empty",
-               [](Path d, Name, Name) { edit_map(d, [](Json& map) { map = Json::object(); }); });
+  broken_split("is no text", [](Path d, Name first, Name) {
+    edit_map(d, [&](FileJson& map) { map[first] = 1; });
+  });
+  broken_split("weight_map is empty", [](Path d, Name, Name) {
+    edit_map(d, [](FileJson& map) { map = FileJson::object(); });
+  });
   broken_split("513 files, the limit is 512", [](Path d, Name, Name) {
-    edit_map(d, [](Json& map) {
+    edit_map(d, [](FileJson& map) {
       for (int i = 0; i < 511; ++i) map[concat("t", i)] = concat("f", i);
     });
   });
@@ -117,7 +119,7 @@ TEST_F(ImportTest, WhatIsWrongWithSeveralFiles) {
     write_file_atomically(d / kWeightList, std::string_view("{"));
   });
   broken_split("has the shape", [](Path d, Name, Name) {
-    edit_config(d, [](Json& json) { json["intermediate_size"] = 30; });
+    edit_config(d, [](FileJson& json) { json["intermediate_size"] = 30; });
   });
 }
 
@@ -140,7 +142,8 @@ TEST_F(ImportTest, ATokenizerThatWasSavedAgain) {
 
 TEST_F(ImportTest, ATokenizerWithoutMergesMaySayNull) {
   const fs::path directory = resaved("null");
-  edit_json(directory / "tokenizer.json", [](Json& json) { json["model"]["merges"] = nullptr; });
+  edit_json(directory / "tokenizer.json",
+            [](FileJson& json) { json["model"]["merges"] = nullptr; });
   const ImportedModel result = imported(directory);
   ASSERT_TRUE(result.tokenizer.has_value()) << result.note;
   EXPECT_EQ(result.tokenizer->encode("der Hund"), tokenizer().encode("der Hund"));
@@ -169,13 +172,13 @@ TEST_F(ImportTest, ABpeTokenizerThatWasSavedAgain) {
       EXPECT_EQ(result.tokenizer->encode(line), bpe.encode(line)) << line;
   };
   same_ids();
-  edit_json(directory / "tokenizer.json", [](Json& json) {  // no map: as Llama's
+  edit_json(directory / "tokenizer.json", [](FileJson& json) {  // no map: as Llama's
     json["normalizer"] = nullptr;
     json["pre_tokenizer"] = {{"type", "Metaspace"},
                              {"replacement", "\u2581"},
                              {"prepend_scheme", "first"},
                              {"split", false}};
-    for (Json& merge : json["model"]["merges"])  // as files of older versions have them
+    for (FileJson& merge : json["model"]["merges"])  // as files of older versions have them
       merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
   });
   const ImportedModel result = imported(directory);
@@ -183,80 +186,82 @@ TEST_F(ImportTest, ABpeTokenizerThatWasSavedAgain) {
   EXPECT_EQ(result.tokenizer->encode("der Hund sieht"), bpe.encode("der Hund sieht"));
   EXPECT_NE(result.tokenizer->encode("a  b"), bpe.encode("a  b"));  // spaces are kept
 
-  const auto refused_merges = [&](const char* text, const std::function<void(Json&)>& change) {
+  const auto refused_merges = [&](const char* text, const std::function<void(FileJson&)>& change) {
     const std::string before = read_text_file(directory / "tokenizer.json", 1 << 24);
-    edit_json(directory / "tokenizer.json", [&](Json& json) { change(json["model"]); });
+    edit_json(directory / "tokenizer.json", [&](FileJson& json) { change(json["model"]); });
     const ImportedModel other = imported(directory);
     EXPECT_FALSE(other.tokenizer.has_value());
     EXPECT_TRUE(contains(other.note, text)) << other.note;
     write_file_atomically(directory / "tokenizer.json", before);
   };
-  refused_merges("that SentencePiece would make", [](Json& model) { model["merges"].erase(4); });
-  refused_merges("ignore_merges", [](Json& model) { model["ignore_merges"] = true; });
-  refused_merges("end_of_word_suffix", [](Json& model) { model["end_of_word_suffix"] = "</w>"; });
-  refused_merges("vocab has no <0x41>", [](Json& model) { model["vocab"].erase("<0x41>"); });
+  refused_merges("that SentencePiece would make",
+                 [](FileJson& model) { model["merges"].erase(4); });
+  refused_merges("ignore_merges", [](FileJson& model) { model["ignore_merges"] = true; });
+  refused_merges("end_of_word_suffix",
+                 [](FileJson& model) { model["end_of_word_suffix"] = "</w>"; });
+  refused_merges("vocab has no <0x41>", [](FileJson& model) { model["vocab"].erase("<0x41>"); });
 }
 
 TEST_F(ImportTest, TokenizersOfAnotherForm) {
   no_tokenizer("model: type: it is 'WordPiece'",
-               [](Json& json) { json["model"]["type"] = "WordPiece"; });
-  no_tokenizer("pre_tokenizer: the step 'ByteLevel'", [](Json& json) {
+               [](FileJson& json) { json["model"]["type"] = "WordPiece"; });
+  no_tokenizer("pre_tokenizer: the step 'ByteLevel'", [](FileJson& json) {
     json["pre_tokenizer"] = {{"type", "ByteLevel"}};
   });
-  no_tokenizer("normalizer: the step 'Lowercase'", [](Json& json) {
+  no_tokenizer("normalizer: the step 'Lowercase'", [](FileJson& json) {
     json["normalizer"]["normalizers"].push_back({{"type", "Lowercase"}});
   });
-  no_tokenizer("normalizer: Replace: of 'a'", [](Json& json) {
+  no_tokenizer("normalizer: Replace: of 'a'", [](FileJson& json) {
     json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "b"}};
   });
-  no_tokenizer("normalizer: the step 'NFC'", [](Json& json) {
+  no_tokenizer("normalizer: the step 'NFC'", [](FileJson& json) {
     json["normalizer"] = {{"type", "NFC"}};
   });
   // The steps of an export stand together, and each is as the map has it.
   no_tokenizer("normalizer: Replace: of '\U00011935",
-               [](Json& json) { json["normalizer"]["normalizers"].erase(6); });
+               [](FileJson& json) { json["normalizer"]["normalizers"].erase(6); });
   no_tokenizer("normalizer: Replace: of '\U00011935",
-               [](Json& json) { json["normalizer"]["normalizers"][2]["content"] = "\ufdd1"; });
-  no_tokenizer("added_tokens: '<x>' has lstrip", [](Json& json) {
+               [](FileJson& json) { json["normalizer"]["normalizers"][2]["content"] = "\ufdd1"; });
+  no_tokenizer("added_tokens: '<x>' has lstrip", [](FileJson& json) {
     json["added_tokens"].push_back(
         {{"id", 5}, {"content", "<x>"}, {"special", false}, {"lstrip", true}});
   });
-  no_tokenizer("model: unk_id", [](Json& json) { json["model"]["unk_id"] = nullptr; });
+  no_tokenizer("model: unk_id", [](FileJson& json) { json["model"]["unk_id"] = nullptr; });
 }
 
 TEST_F(ImportTest, DamagedTokenizers) {
-  damaged_tokenizer("model has no vocab", [](Json& json) { json["model"].erase("vocab"); });
-  const auto added = [](Json& json, int id) {
+  damaged_tokenizer("model has no vocab", [](FileJson& json) { json["model"].erase("vocab"); });
+  const auto added = [](FileJson& json, int id) {
     json["added_tokens"].push_back({{"id", id}, {"content", "<s>"}, {"special", true}});
   };
-  damaged_tokenizer("'<s>' has the id of", [&](Json& json) { added(json, 7); });
-  damaged_tokenizer("has no id below", [&](Json& json) { added(json, 1 << 30); });
-  damaged_tokenizer("post_processor: '<s>' has another id than in vocab", [](Json& json) {
+  damaged_tokenizer("'<s>' has the id of", [&](FileJson& json) { added(json, 7); });
+  damaged_tokenizer("has no id below", [&](FileJson& json) { added(json, 1 << 30); });
+  damaged_tokenizer("post_processor: '<s>' has another id than in vocab", [](FileJson& json) {
     json["post_processor"]["special_tokens"]["<s>"]["ids"] = {7};
   });
-  damaged_tokenizer("has a subword twice", [](Json& json) {
+  damaged_tokenizer("has a subword twice", [](FileJson& json) {
     json["model"]["vocab"].push_back({"<s>", 0.0});
   });
   damaged_tokenizer("is not a finite number",
-                    [](Json& json) { json["model"]["vocab"][5][1] = 1e300; });
+                    [](FileJson& json) { json["model"]["vocab"][5][1] = 1e300; });
   damaged_tokenizer("a list that is no pair",
-                    [](Json& json) { json["model"]["vocab"][5] = {"x"}; });
+                    [](FileJson& json) { json["model"]["vocab"][5] = {"x"}; });
   damaged_tokenizer("model: vocab has a value of another kind",
-                    [](Json& json) { json["model"]["vocab"][5] = nullptr; });
+                    [](FileJson& json) { json["model"]["vocab"][5] = nullptr; });
   damaged_tokenizer("vocab does not fit its type",
-                    [](Json& json) { json["model"]["type"] = "BPE"; });
-  damaged_tokenizer("unk_id is not an id", [](Json& json) { json["model"]["unk_id"] = 1000; });
-  damaged_tokenizer("precompiled_charsmap is no base64", [](Json& json) {
-    for (Json& step : json["normalizer"]["normalizers"])
+                    [](FileJson& json) { json["model"]["type"] = "BPE"; });
+  damaged_tokenizer("unk_id is not an id", [](FileJson& json) { json["model"]["unk_id"] = 1000; });
+  damaged_tokenizer("precompiled_charsmap is no base64", [](FileJson& json) {
+    for (FileJson& step : json["normalizer"]["normalizers"])
       if (step["type"] == "Precompiled") step["precompiled_charsmap"] = "*";
   });
-  damaged_tokenizer("merges: the vocabulary has no 'q'", [](Json& json) {
-    Json& model = json["model"];
+  damaged_tokenizer("merges: the vocabulary has no 'q'", [](FileJson& json) {
+    FileJson& model = json["model"];
     model["type"] = "BPE";
     model["vocab"] = {{"<unk>", 0}, {"a", 1}};
     model["merges"] = {"a q"};
   });
-  damaged_tokenizer("the tokenizer has", [](Json& json) {
+  damaged_tokenizer("the tokenizer has", [](FileJson& json) {
     json["model"]["vocab"].push_back({"more", -20.0});
   });
   const fs::path directory = resaved("no-json");
@@ -271,7 +276,7 @@ TEST_F(ImportTest, DamagedTokenizers) {
 TEST_F(ImportTest, PaddedVocabularies) {
   const auto padded = [&](const fs::path& directory) {
     const int64_t size = tokenizer().vocab_size();
-    edit_config(directory, [&](Json& json) {
+    edit_config(directory, [&](FileJson& json) {
       json["vocab_size"] = size + 3;
       if (json.contains("decoder_vocab_size")) json["decoder_vocab_size"] = size + 3;
     });
@@ -305,9 +310,9 @@ TEST_F(ImportTest, PaddedVocabularies) {
 
 TEST_F(ImportTest, TheModelsOwnEnds) {
   const fs::path directory = llama("ends");
-  const auto with = [&](const Json& config, const Json& generation) {
-    edit_config(directory, [&](Json& json) { json["eos_token_id"] = config; });
-    edit_json(directory / "generation_config.json", [&](Json& json) {
+  const auto with = [&](const FileJson& config, const FileJson& generation) {
+    edit_config(directory, [&](FileJson& json) { json["eos_token_id"] = config; });
+    edit_json(directory / "generation_config.json", [&](FileJson& json) {
       if (generation.is_null())
         json.erase("eos_token_id");
       else
@@ -317,18 +322,18 @@ TEST_F(ImportTest, TheModelsOwnEnds) {
   };
   EXPECT_EQ(with(2, nullptr).serialized(), tokenizer().serialized());
   EXPECT_EQ(with(2, 9).eos_id(), 9);  // generation_config.json goes before
-  const Tokenizer several = with(Json::array({2, 9, 12, 9}), nullptr);
+  const Tokenizer several = with(FileJson::array({2, 9, 12, 9}), nullptr);
   EXPECT_EQ(several.eos_id(), 2);
   EXPECT_EQ(several.further_end_ids(), (std::vector<int32_t>{9, 12}));
   // An end that is an ordinary subword stays one: texts have the same ids.
   const Tokenizer ordinary = with(9, nullptr);
   EXPECT_EQ(ordinary.type(9), SubwordType::normal);
   EXPECT_EQ(ordinary.encode("der Hund sieht"), tokenizer().encode("der Hund sieht"));
-  for (const Json& wrong : {Json({2, "three"}), Json("2"), Json(1e300)}) {
-    edit_config(directory, [&](Json& json) { json["eos_token_id"] = wrong; });
+  for (const FileJson& wrong : {FileJson({2, "three"}), FileJson("2"), FileJson(1e300)}) {
+    edit_config(directory, [&](FileJson& json) { json["eos_token_id"] = wrong; });
     refused_import(directory, ErrorCode::corrupt_file, "eos_token_id must be");
   }
-  edit_config(directory, [](Json& json) { json["eos_token_id"] = 500; });
+  edit_config(directory, [](FileJson& json) { json["eos_token_id"] = 500; });
   refused_import(directory, ErrorCode::corrupt_file, "eos_token_id 500 is not one of");
 
   // Exported and imported again, and one end in place of several.
@@ -338,7 +343,7 @@ TEST_F(ImportTest, TheModelsOwnEnds) {
   const Tokenizer again = *imported(path("again")).tokenizer;
   EXPECT_EQ(again.further_end_ids(), several.further_end_ids());
   for (const char* name : {"config.json", "generation_config.json"})
-    edit_json(path("again") / name, [](Json& json) { json["eos_token_id"] = 2; });
+    edit_json(path("again") / name, [](FileJson& json) { json["eos_token_id"] = 2; });
   EXPECT_EQ(imported(path("again")).tokenizer->further_end_ids(), (std::vector<int32_t>{}));
 }
 
@@ -362,29 +367,29 @@ TEST_F(ImportTest, SettingsOfLlamasRelatives) {
   config.rope_factor = 2;
   const fs::path qwen2 = llama("qwen2", config);
   EXPECT_EQ(imported(qwen2).model->config(), config);
-  edit_config(qwen2, [](Json& json) {
+  edit_config(qwen2, [](FileJson& json) {
     EXPECT_EQ(json["model_type"], "qwen2");
     json["sliding_window"] = 4;  // not used
   });
   EXPECT_EQ(imported(qwen2).model->config(), config);
-  edit_config(qwen2, [](Json& json) { json["use_sliding_window"] = true; });
+  edit_config(qwen2, [](FileJson& json) { json["use_sliding_window"] = true; });
   refused_import(qwen2, ErrorCode::unsupported, "sliding_window is 4, below");
 
   const fs::path mistral = llama("mistral");
-  const auto window = [&](const Json& value) {
-    edit_config(mistral, [&](Json& json) {
+  const auto window = [&](const FileJson& value) {
+    edit_config(mistral, [&](FileJson& json) {
       json["model_type"] = "mistral";
       json["sliding_window"] = value;
     });
   };
-  for (const Json& wide : {Json(nullptr), Json(4096)}) {
+  for (const FileJson& wide : {FileJson(nullptr), FileJson(4096)}) {
     window(wide);
     EXPECT_EQ(imported(mistral).model->config(), model_->config());
   }
   window(8);
   refused_import(mistral, ErrorCode::unsupported, "sliding_window is 8, below");
   window(nullptr);
-  edit_config(mistral, [](Json& json) { json.erase("num_key_value_heads"); });
+  edit_config(mistral, [](FileJson& json) { json.erase("num_key_value_heads"); });
   refused_import(mistral, ErrorCode::corrupt_file, "has no num_key_value_heads");
 }
 
@@ -403,7 +408,7 @@ TEST_F(ImportTest, EmbeddingsThatAreNotScaled) {
                    other = path(concat("plain", pre_norm));
     for (const fs::path& each : {right, other}) exported(*model, format, each.filename());
     const auto root = static_cast<float>(std::sqrt(static_cast<double>(model->config().width)));
-    edit_config(other, [](Json& json) { json["scale_embedding"] = false; });
+    edit_config(other, [](FileJson& json) { json["scale_embedding"] = false; });
     // Multiplies the embedding beforehand, and divides it again where the matrix is the output's.
     edit_tensors(other, [&](std::vector<Stored>& tensors) {
       const auto scale = [&](const std::string& name, float factor) {
@@ -444,15 +449,15 @@ class PegasusImportTest : public ImportTest {
 // Files of google/pegasus name what the class always does; others leave it out.
 TEST_F(PegasusImportTest, TheOrderOfTheNorms) {
   for (const char* field : {"normalize_before", "add_final_layer_norm"}) {
-    edit_config(directory_, [&](Json& json) { json[field] = false; });
+    edit_config(directory_, [&](FileJson& json) { json[field] = false; });
     refused_import(directory_, ErrorCode::unsupported,
                    concat(field,
                           " is false, which PegasusForConditionalGeneration does not do; "
                           "post-norm models have the model_type marian"));
-    edit_config(directory_, [&](Json& json) { json.erase(field); });
+    edit_config(directory_, [&](FileJson& json) { json.erase(field); });
   }
   EXPECT_EQ(imported(directory_).model->config(), model_->config());
-  edit_config(directory_, [](Json& json) { json["normalize_embedding"] = true; });
+  edit_config(directory_, [](FileJson& json) { json["normalize_embedding"] = true; });
   refused_import(directory_, ErrorCode::unsupported, "normalize_embedding is true");
 }
 
@@ -467,10 +472,10 @@ TEST_F(PegasusImportTest, ATokenizerThatWasSavedAgain) {
   EXPECT_EQ(weight_bytes(*context_, *result.model), weight_bytes(*context_, *model_));
   // A decoder that starts from <pad>: the token is the one that starts, and no padding.
   edit_config(directory_,
-              [](Json& json) { json["decoder_start_token_id"] = json["pad_token_id"]; });
+              [](FileJson& json) { json["decoder_start_token_id"] = json["pad_token_id"]; });
   const ImportedModel padded = imported(directory_);
   EXPECT_EQ(padded.tokenizer->bos_id(), tokenizer().pad_id());
-  edit_config(directory_, [](Json& json) { json.erase("decoder_start_token_id"); });
+  edit_config(directory_, [](FileJson& json) { json.erase("decoder_start_token_id"); });
   refused_import(directory_, ErrorCode::corrupt_file, "has no decoder_start_token_id");
 }
 
@@ -493,8 +498,9 @@ TEST_F(PegasusImportTest, AnOffsetOfTheIds) {
     for (const char* name : {"vocab.json", "source.spm", "target.spm"})
       fs::remove(directory_ / name);
     write_file_atomically(directory_ / "spiece.model", spiece);
-    edit_json(directory_ / "tokenizer_config.json", [&](Json& json) { json["offset"] = offset; });
-    edit_config(directory_, [&](Json& json) {
+    edit_json(directory_ / "tokenizer_config.json",
+              [&](FileJson& json) { json["offset"] = offset; });
+    edit_config(directory_, [&](FileJson& json) {
       json["decoder_start_token_id"] = json["pad_token_id"] = 0;
       json["eos_token_id"] = 1;
       json["vocab_size"] = json["decoder_vocab_size"] = rows;
@@ -561,7 +567,7 @@ TEST_F(PegasusImportTest, WithoutATokenizerTheCallerProvidesIds) {
 TEST_F(ImportTest, AStartThatIsASubword) {
   const auto model = model_of(config_of(Architecture::encoder_decoder, false));
   exported(*model, ExportFormat::hf_marian, "start");
-  edit_config(path("start"), [](Json& json) { json["decoder_start_token_id"] = 11; });
+  edit_config(path("start"), [](FileJson& json) { json["decoder_start_token_id"] = 11; });
   const ImportedModel result = imported(path("start"));
   EXPECT_EQ(result.tokenizer->bos_id(), 11);
   EXPECT_TRUE(result.tokenizer->bos_is_subword());

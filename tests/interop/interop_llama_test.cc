@@ -53,23 +53,23 @@ TEST_F(InteropTest, LlamaProjectionsAreRowsOfOurs) {
 TEST_F(InteropTest, LlamaDirectoriesOfOtherVersions) {
   const ModelConfig config = llama_config(0, false);
   const auto model = model_of(config);
-  const auto config_of_file = [&](const std::function<void(Json&)>& change) {
+  const auto config_of_file = [&](const std::function<void(FileJson&)>& change) {
     const fs::path directory = path("versions");
     fs::remove_all(directory);
     exported(*model, ExportFormat::hf_llama, "versions");
     edit_json(directory / "config.json", change);
     return import_model(*context_, directory).model->config();
   };
-  EXPECT_EQ(config_of_file([](Json& json) {
+  EXPECT_EQ(config_of_file([](FileJson& json) {
               json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7e4}};
               json.erase("rope_theta");
             }).rope_theta,
             7e4);
-  EXPECT_EQ(config_of_file([](Json& json) {
+  EXPECT_EQ(config_of_file([](FileJson& json) {
               json["rope_scaling"] = {{"rope_type", "default"}, {"rope_theta", 6e4}};
             }).rope_theta,
             6e4);
-  EXPECT_EQ(config_of_file([](Json& json) {
+  EXPECT_EQ(config_of_file([](FileJson& json) {
               json.erase("num_key_value_heads");
               json.erase("head_dim");
               json.erase("rope_scaling");
@@ -81,9 +81,10 @@ TEST_F(InteropTest, LlamaDirectoriesOfOtherVersions) {
 
 TEST_F(InteropTest, LlamasThatModelsHereAreNotAreNamed) {
   const auto model = model_of(llama_config(1, true));
-  const auto config = [&](ErrorCode code, const char* text, const char* field, const Json& value) {
+  const auto config = [&](ErrorCode code, const char* text, const char* field,
+                          const FileJson& value) {
     broken(*model, ExportFormat::hf_llama, code, text, [&](const fs::path& directory) {
-      edit_json(directory / "config.json", [&](Json& json) { json[field] = value; });
+      edit_json(directory / "config.json", [&](FileJson& json) { json[field] = value; });
     });
   };
   config(ErrorCode::corrupt_file, "lacks the tensor model.layers.0.self_attn.q_proj.bias",
@@ -99,9 +100,9 @@ TEST_F(InteropTest, LlamasThatModelsHereAreNotAreNamed) {
          {{"rope_type", "linear"}, {"factor", 0.5}});
   config(ErrorCode::unsupported, "'low_freq_factor' is not known", "rope_scaling",
          {{"rope_type", "linear"}, {"factor", 2}, {"low_freq_factor", 1}});
-  const Json stretched = {{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}};
+  const FileJson stretched = {{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}};
   config(ErrorCode::corrupt_file, "has no low_freq_factor", "rope_scaling", stretched);
-  Json other = stretched;
+  FileJson other = stretched;
   other["low_freq_factor"] = 4;
   config(ErrorCode::corrupt_file, "low_freq_factor must be", "rope_scaling", other);
   other["low_freq_factor"] = 1;

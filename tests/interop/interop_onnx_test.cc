@@ -220,21 +220,21 @@ TEST_F(OnnxTest, ConfigurationsHaveTheSizesOfTheGraph) {
   const auto config_of_export = [&](const ModelConfig& config) {
     fs::remove_all(path("sizes"));
     exported(*model_of(config), ExportFormat::onnx, "sizes");
-    return Json::parse(read_text_file(path("sizes") / "config.json", kMost));
+    return FileJson::parse(read_text_file(path("sizes") / "config.json", kMost));
   };
   ModelConfig rotary = config_of(Architecture::decoder_lm, true);
   rotary.positions = Positions::rotary;
   rotary.kv_heads = 1;
-  const Json llama = config_of_export(rotary);
+  const FileJson llama = config_of_export(rotary);
   EXPECT_EQ(llama["model_type"], "llama");
   EXPECT_EQ(llama["num_key_value_heads"], 1);
   EXPECT_EQ(llama["hidden_act"], "relu");
-  const Json gpt2 = config_of_export(config_of(Architecture::decoder_lm, false));
+  const FileJson gpt2 = config_of_export(config_of(Architecture::decoder_lm, false));
   EXPECT_EQ(gpt2["model_type"], "gpt2");
   EXPECT_EQ(gpt2["n_layer"], 2);
   ModelConfig separate = config_of(Architecture::encoder_decoder, true);
   separate.tied_embeddings = false;
-  const Json marian = config_of_export(separate);
+  const FileJson marian = config_of_export(separate);
   EXPECT_EQ(marian["model_type"], "marian");
   EXPECT_EQ(marian["normalize_before"], true);
   EXPECT_EQ(marian["tie_word_embeddings"], false);

@@ -1,6 +1,7 @@
 // Directories of other programs for tests: written, changed, refused.
 #pragma once
 
+// Before this header names another FileJson: files of a group have `using namespace testing`.
 #include "engine/formats/interop.h"
 
 #include <cmath>
@@ -16,7 +17,7 @@
 namespace trafo::testing {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using FileJson = nlohmann::json;
 
 inline const Tokenizer& tokenizer() {
   static const Tokenizer trained = [] {
@@ -62,8 +63,8 @@ inline std::unique_ptr<Model> random_model(Context& context, const ModelConfig& 
   return model;
 }
 
-inline void edit_json(const fs::path& file, const std::function<void(Json&)>& change) {
-  Json json = Json::parse(read_text_file(file, 1 << 22));
+inline void edit_json(const fs::path& file, const std::function<void(FileJson&)>& change) {
+  FileJson json = FileJson::parse(read_text_file(file, 1 << 22));
   change(json);
   write_file_atomically(file, json.dump());
 }
@@ -78,7 +79,7 @@ inline std::pair<std::string, std::string> split_weights(const fs::path& directo
   const fs::path whole = directory / "model.safetensors";
   std::vector<TensorEntry> parts[2];
   std::vector<std::vector<std::byte>> bytes;
-  Json map;
+  FileJson map;
   {
     const auto reader = SafetensorsReader::open(whole);
     bytes.reserve(reader.tensors().size());
@@ -91,7 +92,7 @@ inline std::pair<std::string, std::string> split_weights(const fs::path& directo
   }
   for (const size_t part : {0, 1}) save_safetensors(directory / weight_file(part), parts[part]);
   fs::remove(whole);
-  write_file_atomically(directory / kWeightList, Json{{"weight_map", map}}.dump());
+  write_file_atomically(directory / kWeightList, FileJson{{"weight_map", map}}.dump());
   return {parts[0][0].name, parts[1][0].name};
 }
 
@@ -142,7 +143,7 @@ class InteropTest : public ::testing::Test {
     }
     change(tensors);
     // Written by hand: as other programs do, without checksums.
-    Json header;
+    FileJson header;
     size_t end = 0;
     std::string payload;
     for (const Stored& tensor : tensors) {

@@ -58,7 +58,7 @@ TEST_F(InteropTest, Ctranslate2HasAttentionAndQuantizationOfLlamasInItsConfigura
         model_of(llama ? llama_config(1, true) : config_of(Architecture::decoder_lm, true));
     const std::string name = concat("ct2-", llama);
     exported(*model, ExportFormat::ctranslate2, name);
-    const Json json = Json::parse(read_text_file(path(name) / "config.json", 1 << 20));
+    const FileJson json = FileJson::parse(read_text_file(path(name) / "config.json", 1 << 20));
     for (const char* key : {"multi_query_attention", "quantization_type", "quantization_bits",
                             "quantization_group_size"})
       EXPECT_EQ(json.contains(key), llama) << key;
@@ -269,7 +269,7 @@ TEST_F(InteropTest, WeightsThatAreNotFiniteAreRefusedByName) {
 TEST_F(InteropTest, FieldsOfGpt2ThatAreNotThere) {
   const auto model = model_of(config_of(Architecture::decoder_lm, true));
   exported(*model, ExportFormat::hf_gpt2, "few");
-  edit_json(path("few") / "config.json", [](Json& json) {
+  edit_json(path("few") / "config.json", [](FileJson& json) {
     for (const char* field : {"scale_attn_weights", "scale_attn_by_inverse_layer_idx",
                               "add_cross_attention", "resid_pdrop", "attn_pdrop"})
       json.erase(field);
@@ -281,9 +281,10 @@ TEST_F(InteropTest, FieldsOfGpt2ThatAreNotThere) {
 
 TEST_F(InteropTest, HostileConfigurationsAreErrors) {
   const auto model = model_of(config_of(Architecture::encoder_decoder, false));
-  const auto config = [&](ErrorCode code, const char* text, const char* field, const Json& value) {
+  const auto config = [&](ErrorCode code, const char* text, const char* field,
+                          const FileJson& value) {
     broken(*model, ExportFormat::hf_marian, code, text, [&](const fs::path& directory) {
-      edit_json(directory / "config.json", [&](Json& json) { json[field] = value; });
+      edit_json(directory / "config.json", [&](FileJson& json) { json[field] = value; });
     });
   };
   config(ErrorCode::unsupported, "model_type is bert", "model_type", "bert");
@@ -317,9 +318,10 @@ TEST_F(InteropTest, HostileConfigurationsAreErrors) {
          [](const fs::path& d) { fs::remove(d / "config.json"); });
 
   const auto lm = model_of(config_of(Architecture::decoder_lm, true));
-  const auto gpt2 = [&](ErrorCode code, const char* text, const char* field, const Json& value) {
+  const auto gpt2 = [&](ErrorCode code, const char* text, const char* field,
+                        const FileJson& value) {
     broken(*lm, ExportFormat::hf_gpt2, code, text, [&](const fs::path& directory) {
-      edit_json(directory / "config.json", [&](Json& json) { json[field] = value; });
+      edit_json(directory / "config.json", [&](FileJson& json) { json[field] = value; });
     });
   };
   gpt2(ErrorCode::unsupported, "add_cross_attention", "add_cross_attention", true);
@@ -381,15 +383,15 @@ TEST_F(InteropTest, HostileWeightsAreErrors) {
 
 TEST_F(InteropTest, HostileVocabulariesAreErrors) {
   const auto model = model_of(config_of(Architecture::encoder_decoder, false));
-  const auto vocabulary = [&](const char* text, const std::function<void(Json&)>& change) {
+  const auto vocabulary = [&](const char* text, const std::function<void(FileJson&)>& change) {
     broken(*model, ExportFormat::hf_marian, ErrorCode::corrupt_file, text,
            [&](const fs::path& directory) { edit_json(directory / "vocab.json", change); });
   };
-  vocabulary("is not one of", [](Json& json) { json["</s>"] = 1000; });
-  vocabulary("is not one of", [](Json& json) { json["</s>"] = "2"; });
-  vocabulary("has two subwords", [](Json& json) { json["another"] = 7; });
-  vocabulary("has no <unk>", [](Json& json) { json.erase("<unk>"); });
-  vocabulary("not a JSON object", [](Json& json) { json = Json::array({1, 2}); });
+  vocabulary("is not one of", [](FileJson& json) { json["</s>"] = 1000; });
+  vocabulary("is not one of", [](FileJson& json) { json["</s>"] = "2"; });
+  vocabulary("has two subwords", [](FileJson& json) { json["another"] = 7; });
+  vocabulary("has no <unk>", [](FileJson& json) { json.erase("<unk>"); });
+  vocabulary("not a JSON object", [](FileJson& json) { json = FileJson::array({1, 2}); });
   broken(*model, ExportFormat::hf_marian, ErrorCode::corrupt_file, "source.spm",
          [](const fs::path& d) { write_file_atomically(d / "source.spm", std::string_view("x")); });
 }
@@ -435,14 +437,14 @@ TEST_F(InteropTest, AnotherOrderOfTheVocabularyKeepsItsIds) {
   exported(*model, ExportFormat::hf_marian, "order");
   const int64_t size = tokenizer().vocab_size();
   std::vector<std::string> subwords(static_cast<size_t>(size));
-  edit_json(path("order") / "vocab.json", [&](Json& json) {
+  edit_json(path("order") / "vocab.json", [&](FileJson& json) {
     for (auto& [subword, id] : json.items()) {
       id = size - 1 - id.get<int64_t>();
       subwords[id.get<size_t>()] = subword;
     }
   });
   const int64_t pad = size - 1 - tokenizer().pad_id(), eos = size - 1 - tokenizer().eos_id();
-  edit_json(path("order") / "config.json", [&](Json& json) {
+  edit_json(path("order") / "config.json", [&](FileJson& json) {
     json["decoder_start_token_id"] = json["pad_token_id"] = pad;
     json["eos_token_id"] = eos;
   });
@@ -461,10 +463,10 @@ TEST_F(InteropTest, AnotherOrderOfTheVocabularyKeepsItsIds) {
 
   EXPECT_EQ(
       export_model(*context_, *imported.model, joined, ExportFormat::hf_marian, path("again")), 0);
-  const Json config = Json::parse(read_text_file(path("again") / "config.json", 1 << 20));
+  const FileJson config = FileJson::parse(read_text_file(path("again") / "config.json", 1 << 20));
   EXPECT_EQ(config["pad_token_id"], pad);
   EXPECT_EQ(config["decoder_start_token_id"], pad);
-  EXPECT_EQ(Json::parse(read_text_file(path("again") / "vocab.json", 1 << 20))["<pad>"], pad);
+  EXPECT_EQ(FileJson::parse(read_text_file(path("again") / "vocab.json", 1 << 20))["<pad>"], pad);
   EXPECT_EQ(import_model(*context_, path("again")).tokenizer->serialized(), joined.serialized());
 }
 

@@ -18,8 +18,8 @@ using namespace testing;
 using interop::ScoredSubword;
 using interop::SpmModel;
 
-Json json_of(const fs::path& file) {
-  return Json::parse(read_text_file(file, 1 << 22));
+FileJson json_of(const fs::path& file) {
+  return FileJson::parse(read_text_file(file, 1 << 22));
 }
 
 // A message inside another, below 128 bytes of key and 16,384 of content.
@@ -97,13 +97,14 @@ class InteropTokenizerTest : public InteropTest {
 };
 
 TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
-  Json json = json_of(gpt2(normalised(flag_of(spm_field::kDummyPrefix, false) +
-                                      flag_of(spm_field::kExtraWhitespaces, false) +
-                                      field_of(spm_field::kCharacterMap, "")),
-                           "bare") /
-                      "tokenizer.json");
-  const Json spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
-  const Json bare = json["normalizer"]["normalizers"];
+  FileJson json = json_of(gpt2(normalised(flag_of(spm_field::kDummyPrefix, false) +
+                                          flag_of(spm_field::kExtraWhitespaces, false) +
+                                          field_of(spm_field::kCharacterMap, "")),
+                               "bare") /
+                          "tokenizer.json");
+  const FileJson spaces = {
+      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  const FileJson bare = json["normalizer"]["normalizers"];
   EXPECT_EQ(bare[0], spaces);
   // The others keep spelled tokens out of texts.
   EXPECT_EQ(bare.size(), 5u);
@@ -115,9 +116,9 @@ TEST_F(InteropTokenizerTest, TheNormaliserIsWrittenAsItIs) {
   for (int more = 0; more < 3; ++more, map += '\0') {
     const Tokenizer with = normalised(field_of(spm_field::kCharacterMap, map));
     json = json_of(gpt2(with, concat("map", more)) / "tokenizer.json");
-    const Json& steps = json["normalizer"]["normalizers"];
+    const FileJson& steps = json["normalizer"]["normalizers"];
     std::vector<std::string> types;
-    for (const Json& step : steps) types.push_back(step["type"]);
+    for (const FileJson& step : steps) types.push_back(step["type"]);
     EXPECT_EQ(types, (std::vector<std::string>{
                          "Replace", "Replace", "Replace", "Replace", "Precompiled", "Replace",
                          "NFC", "Replace", "Replace", "Replace", "Replace", "Prepend", "Replace",
@@ -183,23 +184,23 @@ TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
     for (const bool bytes : {false, true}) {
       const Tokenizer tokenizer = trained(kind, bytes);
       const fs::path directory = gpt2(tokenizer, concat("kind", static_cast<int>(kind), bytes));
-      const Json json = json_of(directory / "tokenizer.json");
-      const Json& model = json["model"];
+      const FileJson json = json_of(directory / "tokenizer.json");
+      const FileJson& model = json["model"];
       EXPECT_EQ(model["byte_fallback"], bytes);
       EXPECT_EQ(model["vocab"].size(), static_cast<size_t>(tokenizer.vocab_size()));
       EXPECT_EQ(model["type"], kind == TokenizerModel::bpe ? "BPE" : "Unigram");
-      const Json& steps = json["decoder"]["decoders"];
+      const FileJson& steps = json["decoder"]["decoders"];
       EXPECT_EQ(steps[2]["type"], bytes ? "ByteFallback" : "Fuse");
       EXPECT_EQ(json["post_processor"]["single"][1]["SpecialToken"]["id"], "</s>");
-      const Json config = json_of(directory / "tokenizer_config.json");
-      EXPECT_EQ(config["model_input_names"], Json::array({"input_ids", "attention_mask"}));
+      const FileJson config = json_of(directory / "tokenizer_config.json");
+      EXPECT_EQ(config["model_input_names"], FileJson::array({"input_ids", "attention_mask"}));
       EXPECT_EQ(config["padding_side"], "left");
       EXPECT_EQ(config["add_bos_token"], false);
       EXPECT_EQ(config["add_eos_token"], true);
       EXPECT_EQ(json_of(directory / "generation_config.json")["max_new_tokens"], 16);
       if (kind == TokenizerModel::unigram) continue;
       // The best subword is made first.
-      const Json& merge = model["merges"][0];
+      const FileJson& merge = model["merges"][0];
       const std::string best = merge[0].get<std::string>() + merge[1].get<std::string>();
       const int32_t id = model["vocab"][best];
       for (int32_t other = 0; other < tokenizer.vocab_size(); ++other)
@@ -215,8 +216,8 @@ TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
 // steps for other scripts.
 class LibraryUnigram {
  public:
-  explicit LibraryUnigram(const Json& file) : file_(file), model_(file.at("model")) {
-    for (const Json& entry : model_.at("vocab")) {
+  explicit LibraryUnigram(const FileJson& file) : file_(file), model_(file.at("model")) {
+    for (const FileJson& entry : model_.at("vocab")) {
       scores_.emplace(entry.at(0), std::pair(ids_++, entry.at(1).get<double>()));
       least_ = std::min(least_, entry.at(1).get<double>());
     }
@@ -226,7 +227,7 @@ class LibraryUnigram {
     std::vector<int32_t> ids;
     for (const std::string& part : parts_of(normal_form(text)))
       for (const int32_t id : best_of(part)) ids.push_back(id);
-    for (const Json& step : file_.at("post_processor").at("single"))
+    for (const FileJson& step : file_.at("post_processor").at("single"))
       if (step.contains("SpecialToken")) {
         const std::string name = step.at("SpecialToken").at("id");
         ids.push_back(file_.at("post_processor").at("special_tokens").at(name).at("ids").at(0));
@@ -237,7 +238,7 @@ class LibraryUnigram {
  private:
   std::string normal_form(std::string text) const {
     bool prefixed = false;
-    for (const Json& step : file_.at("normalizer").at("normalizers")) {
+    for (const FileJson& step : file_.at("normalizer").at("normalizers")) {
       prefixed |= step.at("type") == "Prepend";
       if (step.at("type") == "Prepend") text = step.at("prepend").get<std::string>() + text;
       if (!prefixed || step.at("type") != "Replace")
@@ -250,7 +251,7 @@ class LibraryUnigram {
   }
   // "MergedWithPrevious": a match ends a part.
   std::vector<std::string> parts_of(const std::string& text) const {
-    const Json& split = file_.at("pre_tokenizer");
+    const FileJson& split = file_.at("pre_tokenizer");
     if (split.is_null()) return {text};
     EXPECT_EQ(split.at("behavior"), "MergedWithPrevious");
     const std::regex pattern(split.at("pattern").at("Regex").get<std::string>());
@@ -300,8 +301,8 @@ class LibraryUnigram {
     return ids;
   }
 
-  const Json& file_;
-  const Json& model_;
+  const FileJson& file_;
+  const FileJson& model_;
   std::map<std::string, std::pair<int32_t, double>> scores_;
   int32_t ids_ = 0;
   double least_ = 0;
@@ -318,7 +319,7 @@ TEST_F(InteropTokenizerTest, SpelledTokensAreText) {
   const Tokenizer marked = Tokenizer::train(std::span<const std::string>(html), options);
   for (const Tokenizer* each : {&tokenizer(), &marked}) {
     const fs::path directory = gpt2(*each, each == &marked ? "marked" : "plain");
-    const Json file = json_of(directory / "tokenizer.json");
+    const FileJson file = json_of(directory / "tokenizer.json");
     EXPECT_EQ(file["pre_tokenizer"].is_null(), each != &marked);
     const LibraryUnigram library(file);
     fs::remove(directory / "tokenizer.model");
@@ -367,11 +368,11 @@ TEST_F(InteropTokenizerTest, HalfOfThePositionsAreTheTranslationsAndOneAtLeast) 
 TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
   const Tokenizer no_pad = without("<pad>");
   ASSERT_EQ(no_pad.pad_id(), -1);
-  Json json = json_of(gpt2(no_pad, "no-pad") / "config.json");
+  FileJson json = json_of(gpt2(no_pad, "no-pad") / "config.json");
   EXPECT_EQ(json["pad_token_id"], no_pad.eos_id());
   EXPECT_EQ(json["bos_token_id"], no_pad.bos_id());
   json = json_of(path("no-pad") / "generation_config.json");
-  EXPECT_EQ(json["suppress_tokens"], Json::array({no_pad.unk_id(), no_pad.bos_id()}));
+  EXPECT_EQ(json["suppress_tokens"], FileJson::array({no_pad.unk_id(), no_pad.bos_id()}));
 
   const Tokenizer no_bos = without("<s>");
   ASSERT_EQ(no_bos.bos_id(), -1);
@@ -385,7 +386,7 @@ TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
                                "no-bos-marian") /
                  "generation_config.json");
   EXPECT_EQ(json["decoder_start_token_id"], no_bos.eos_id());
-  EXPECT_EQ(json["suppress_tokens"], Json::array({no_bos.unk_id(), no_bos.pad_id()}));
+  EXPECT_EQ(json["suppress_tokens"], FileJson::array({no_bos.unk_id(), no_bos.pad_id()}));
   json = json_of(exported_with(no_bos, Architecture::encoder_decoder, ExportFormat::ctranslate2,
                                "no-bos-ct2") /
                  "config.json");
@@ -396,7 +397,7 @@ TEST_F(InteropTokenizerTest, TheEndStandsForSpecialTokensThatAreNotThere) {
       changed([](auto&) {}, field_of(spm_field::kTrainer, field_of(spm_field::kBosToken, "</s>")));
   ASSERT_EQ(one.bos_id(), one.eos_id());
   json = json_of(gpt2(one, "one") / "generation_config.json");
-  EXPECT_EQ(json["suppress_tokens"], Json::array({one.unk_id(), one.pad_id()}));
+  EXPECT_EQ(json["suppress_tokens"], FileJson::array({one.unk_id(), one.pad_id()}));
   EXPECT_EQ(json_of(path("one") / "tokenizer_config.json")["bos_token"], "</s>");
 }
 
@@ -407,11 +408,11 @@ TEST_F(InteropTokenizerTest, HowAnEncoderDecoderGenerates) {
         model_of(config_of(Architecture::encoder_decoder, format == ExportFormat::hf_pegasus));
     const std::string name = export_format_name(format);
     exported(*model, format, name);
-    const Json json = json_of(path(name) / "generation_config.json");
+    const FileJson json = json_of(path(name) / "generation_config.json");
     EXPECT_EQ(json["early_stopping"], true);
     EXPECT_EQ(json["decoder_start_token_id"], tokenizer().bos_id());
     EXPECT_EQ(json["suppress_tokens"],
-              Json::array({tokenizer().unk_id(), tokenizer().bos_id(), tokenizer().pad_id()}));
+              FileJson::array({tokenizer().unk_id(), tokenizer().bos_id(), tokenizer().pad_id()}));
     EXPECT_EQ(json_of(path(name) / "config.json")["forced_eos_token_id"], nullptr);
     EXPECT_EQ(json_of(path(name) / "tokenizer_config.json")["tokenizer_class"], "MarianTokenizer");
   }
@@ -470,10 +471,11 @@ TEST_F(InteropTokenizerTest, VocabulariesOfMarianTrainTranslateScoreAndExport) {
       const fs::path directory = path(concat(export_format_name(format), translates));
       export_model(*process.context, trained, marian, format, directory);
       if (format != ExportFormat::hf_pegasus && format != ExportFormat::hf_gpt2) continue;
-      const Json json = json_of(directory / "config.json");
+      const FileJson json = json_of(directory / "config.json");
       EXPECT_EQ(json["eos_token_id"], 0);
       EXPECT_EQ(json["bos_token_id"], 0);
-      EXPECT_EQ(json_of(directory / "generation_config.json")["suppress_tokens"], Json::array({1}));
+      EXPECT_EQ(json_of(directory / "generation_config.json")["suppress_tokens"],
+                FileJson::array({1}));
       const ImportedModel imported = import_model(*context_, directory);
       ASSERT_TRUE(imported.tokenizer.has_value()) << imported.note;
       const Translator again(*context_, *imported.model, *imported.tokenizer);
@@ -491,7 +493,7 @@ class MarianVocabularyTest : public InteropTokenizerTest {
   }
   // vocab.json with the ids of two subwords exchanged.
   void exchange(const std::string& a, const std::string& b) {
-    edit_json(path("m") / "vocab.json", [&](Json& json) { std::swap(json.at(a), json.at(b)); });
+    edit_json(path("m") / "vocab.json", [&](FileJson& json) { std::swap(json.at(a), json.at(b)); });
   }
   Tokenizer imported() { return *import_model(*context_, path("m")).tokenizer; }
 };
@@ -503,7 +505,7 @@ TEST_F(MarianVocabularyTest, SpecialTokensMayStandAnywhere) {
   EXPECT_EQ(imported().token(0), other);
   exchange("<unk>", other);
   exchange("</s>", other);
-  edit_json(path("m") / "config.json", [](Json& json) { json["eos_token_id"] = 10; });
+  edit_json(path("m") / "config.json", [](FileJson& json) { json["eos_token_id"] = 10; });
   EXPECT_EQ(imported().eos_id(), 10);
   EXPECT_EQ(imported().token(tokenizer().eos_id()), other);
 }
@@ -512,7 +514,7 @@ TEST_F(MarianVocabularyTest, SubwordsThatTheModelsDoNotKnow) {
   const std::string known = tokenizer().token(20);
   const auto renamed = [&](const std::string& to) {
     const std::string text = read_text_file(path("m") / "vocab.json", 1 << 22);
-    edit_json(path("m") / "vocab.json", [&](Json& json) {
+    edit_json(path("m") / "vocab.json", [&](FileJson& json) {
       json[to] = json.at(known);
       json.erase(known);
     });
@@ -524,7 +526,7 @@ TEST_F(MarianVocabularyTest, SubwordsThatTheModelsDoNotKnow) {
   EXPECT_EQ(renamed(">>de<<"), SubwordType::user_defined);  // the language of a multilingual model
   EXPECT_EQ(renamed(">>de"), SubwordType::unused);
   EXPECT_EQ(renamed("strange"), SubwordType::unused);
-  edit_json(path("m") / "vocab.json", [](Json& json) { json[std::string(5000, 'x')] = 20; });
+  edit_json(path("m") / "vocab.json", [](FileJson& json) { json[std::string(5000, 'x')] = 20; });
   expect_error(ErrorCode::corrupt_file, "vocab.json", [&] { imported(); });
 }
 

@@ -130,26 +130,26 @@ TEST_F(CompressedTensorsTest, TheConfigurationDescribesTheScheme) {
   compressed(*model, ExportWeights::by_format, "usual");
   compressed(*model, ExportWeights::int4, "int4");
   const auto config_of_directory = [&](const char* name) {
-    return Json::parse(read_text_file(path(name) / "config.json", 1 << 20));
+    return FileJson::parse(read_text_file(path(name) / "config.json", 1 << 20));
   };
-  const Json usual = config_of_directory("usual")["quantization_config"];
+  const FileJson usual = config_of_directory("usual")["quantization_config"];
   EXPECT_EQ(usual["quant_method"], "compressed-tensors");
   EXPECT_EQ(usual["format"], "int-quantized");
-  EXPECT_EQ(usual["ignore"], Json::array({"lm_head"}));
-  const Json& eight = usual["config_groups"]["group_0"];
-  EXPECT_EQ(eight["targets"], Json::array({"Linear"}));
+  EXPECT_EQ(usual["ignore"], FileJson::array({"lm_head"}));
+  const FileJson& eight = usual["config_groups"]["group_0"];
+  EXPECT_EQ(eight["targets"], FileJson::array({"Linear"}));
   EXPECT_EQ(eight["weights"]["strategy"], "channel");
   EXPECT_EQ(eight["input_activations"]["strategy"], "token");
   EXPECT_EQ(eight["input_activations"]["dynamic"], true);
-  const Json packed = config_of_directory("int4")["quantization_config"];
+  const FileJson packed = config_of_directory("int4")["quantization_config"];
   EXPECT_EQ(packed["format"], "pack-quantized");
-  const Json& four = packed["config_groups"]["group_0"];
+  const FileJson& four = packed["config_groups"]["group_0"];
   EXPECT_EQ(four["weights"]["num_bits"], 4);
   EXPECT_EQ(four["weights"]["group_size"], 32);
   EXPECT_TRUE(four["input_activations"].is_null());
   // Without the weights it equals the directory of hf-llama.
   exported(*model, ExportFormat::hf_llama, "plain");
-  Json rest = config_of_directory("usual");
+  FileJson rest = config_of_directory("usual");
   rest.erase("quantization_config");
   EXPECT_EQ(rest, config_of_directory("plain"));
   for (const char* file : {"tokenizer.json", "tokenizer.model", "generation_config.json"})

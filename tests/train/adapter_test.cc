@@ -454,7 +454,7 @@ TEST_F(AdapterFiles, HaveTheNamesThatPeftLooksFor) {
     ASSERT_NE(reader.find(name), nullptr) << name;
     EXPECT_EQ(reader.find(name)->shape, (std::vector<int64_t>{c.rows, 3}));
     const auto json =
-        testing::Json::parse(read_text_file(path("names") / "adapter_config.json", 1 << 20));
+        testing::FileJson::parse(read_text_file(path("names") / "adapter_config.json", 1 << 20));
     EXPECT_EQ(json["peft_type"], "LORA");
     EXPECT_EQ(json["r"], 3);
     EXPECT_EQ(json["lora_alpha"], 6);
@@ -540,10 +540,10 @@ TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
 
 TEST_F(AdapterFiles, ThatAreNoneOfOursAreRefusedByName) {
   const ModelConfig config = form_of("encdec");
-  const auto with = [](const char* field, const testing::Json& value) {
+  const auto with = [](const char* field, const testing::FileJson& value) {
     return [field, value](const fs::path& directory) {
       edit_json(directory / "adapter_config.json",
-                [&](testing::Json& json) { json[field] = value; });
+                [&](testing::FileJson& json) { json[field] = value; });
     };
   };
   refused(config, ErrorCode::unsupported, "'IA3'", with("peft_type", "IA3"));
@@ -580,7 +580,7 @@ TEST_F(AdapterFiles, ScaleWithTheRootOfTheRank) {
   add_random_adapter(*context_, *model, {4, 8, {}});
   save_adapter(*context_, *model, path("rs"));
   edit_adapter(path("rs"), [](auto&) {});
-  edit_json(path("rs") / "adapter_config.json", [](testing::Json& json) {
+  edit_json(path("rs") / "adapter_config.json", [](testing::FileJson& json) {
     json["use_rslora"] = true;
     json["lora_alpha"] = 4;
   });

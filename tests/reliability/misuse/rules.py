@@ -265,7 +265,7 @@ VALUES = {
     "start": "0", "stop": "1", "rank": "1", **{rank: "0" for rank in HYPOTHESIS_RANKS}, "capacity": "8", "index": "0", "id": "5",
     "threads": "2", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1", "device": "TRAFO_DEVICE_CPU", "code": "1",
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
-    "seed": "1", "identity": "7", "pairs": "3",
+    "trafo_metric_score.metric": "TRAFO_METRIC_BLEU", "seed": "1", "identity": "7", "pairs": "3",
     "max_updates": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
     "lr_factor": "1", "weight_decay_factor": "1", "alpha": "4",
@@ -277,7 +277,7 @@ VALUES = {
     "trafo_plan_distillation.size": "2", "hosts": "1",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_score_text.count": "3",
-    "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
+    "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_score_text.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_metric_score.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
     "frozen_count": "1",
     "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
     "trafo_sentence_scores.count": "3",
@@ -303,12 +303,12 @@ def value(function, name, ctype):
 
 # The options of engine/options are sorted by their types; these are the others.
 ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit", "bits", "method",
-         "comparison", "distribution", "transport", "score", "pattern"}
-FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "requires_grad", "lowercase",
+         "comparison", "distribution", "transport", "score", "pattern", "normalization", "metric"}
+FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "recorded", "requires_grad", "lowercase",
          "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
 ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
 INDEXES = {"index", "id"}
-COUNTS = {"id_bytes", "count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
+COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"size", "rank", "hosts", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
               "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
