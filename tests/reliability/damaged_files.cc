@@ -171,7 +171,7 @@ void try_imported_texts(Damage& damage, Context& context, const fs::path& direct
   export_model(context, *model, tokenizer(), ExportFormat::hf_llama, directory);
   fs::remove(directory / "tokenizer.model");
   split_weights(directory);
-  edit_json(directory / "tokenizer.json", [](Json& json) { json["normalizer"] = nullptr; });
+  edit_json(directory / "tokenizer.json", [](FileJson& json) { json["normalizer"] = nullptr; });
   for (const char* name : {kWeightList, "tokenizer.json", "config.json"}) {
     const fs::path file = directory / name;
     const Target target{name, slurp(file), [&, file](const std::string& bytes) {

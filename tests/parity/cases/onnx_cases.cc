@@ -96,15 +96,15 @@ std::vector<SentencePair> sentences(const ModelConfig& config, int64_t longest) 
   return pairs;
 }
 
-Json sequences(Context& context, const Tensor& ids, const Tensor& ends) {
+FileJson sequences(Context& context, const Tensor& ids, const Tensor& ends) {
   const auto values = context.values<int32_t>(ids), offsets = context.values<int32_t>(ends);
-  Json lists = Json::array();
+  FileJson lists = FileJson::array();
   for (size_t i = 0; i + 1 < offsets.size(); ++i)
     lists.push_back(std::vector(values.begin() + offsets[i], values.begin() + offsets[i + 1]));
   return lists;
 }
 
-Json write_case(Context& context, const Case& each, const fs::path& folder) {
+FileJson write_case(Context& context, const Case& each, const fs::path& folder) {
   const auto model = random_model(context, each.config);
   export_model(context, *model, tokenizer(), ExportFormat::onnx, folder / each.name);
   export_model(context, *model, tokenizer(), ExportFormat::onnx, folder / (each.name + "-int8"),
@@ -122,14 +122,14 @@ Json write_case(Context& context, const Case& each, const fs::path& folder) {
   const auto logits = context.values<float>(model->logits(context, batch));
   write_file_atomically(folder / (each.name + ".f32"), std::as_bytes(std::span(logits)));
   const ModelConfig& config = each.config;
-  Json json{{"name", each.name},
-            {"encoder", config.has_encoder()},
-            {"vocabulary", config.vocabulary},
-            {"layers", config.decoder_layers},
-            {"heads", config.heads},
-            {"kv_heads", config.key_heads()},
-            {"head_dim", config.head_dim()},
-            {"inputs", sequences(context, batch.target_in, batch.target_cu_seqlens)}};
+  FileJson json{{"name", each.name},
+                {"encoder", config.has_encoder()},
+                {"vocabulary", config.vocabulary},
+                {"layers", config.decoder_layers},
+                {"heads", config.heads},
+                {"kv_heads", config.key_heads()},
+                {"head_dim", config.head_dim()},
+                {"inputs", sequences(context, batch.target_in, batch.target_cu_seqlens)}};
   if (config.has_encoder())
     json["sources"] = sequences(context, batch.source_ids, batch.source_cu_seqlens);
   return json;
@@ -137,7 +137,7 @@ Json write_case(Context& context, const Case& each, const fs::path& folder) {
 
 void write_cases(const fs::path& folder) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  Json all = Json::array();
+  FileJson all = FileJson::array();
   for (const auto& cases : {translation_cases(), lm_cases()})
     for (const Case& each : cases) all.push_back(write_case(*context, each, folder));
   write_file_atomically(folder / "cases.json", all.dump());
