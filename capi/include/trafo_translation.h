@@ -104,9 +104,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const 
                                                       const trafo_string_view *lines, size_t count,
                                                       const trafo_translate_options *options,
                                                       const trafo_cancel *cancel, trafo_translations **out);
-/* The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. A hypothesis contains it,
- * in text, tokens, scores, word scores and alignment; the search chooses what follows. INVALID_ARGUMENT also: an empty line has a
- * prefix, or a prefix leaves no position of the model for another token. since 0.1 */
+/* The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. options and cancel may be
+ * NULL. A hypothesis contains its prefix, in text, tokens, scores, word scores and alignment; the search chooses the tokens after it.
+ * INVALID_ARGUMENT also: an empty line has a prefix, or a prefix leaves no position of the model for another token. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_with_prefixes(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                                     const trafo_string_view *lines,
                                                                     const trafo_string_view *prefixes, size_t count,

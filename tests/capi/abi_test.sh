@@ -11,7 +11,7 @@ failed=0
 complain() { echo "abi_test: $*" >&2; failed=1; }
 
 nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort > "$work/exported"
-sed 's/TRAFO_0$//' "$work/exported" > "$work/symbols"
+sed 's/@@TRAFO_0$//' "$work/exported" > "$work/symbols"
 "$struct_sizes" > "$work/sizes"
 # Declarations may run over several lines; comments and #define TRAFO_API lines are left out.
 cat "${headers[@]}" | sed -e 's:^#.*::' | tr '\n' ' ' | sed -e 's:/\*[^*]*\(\*[^/][^*]*\)*\*/: :g' | tr ';' '\n' |

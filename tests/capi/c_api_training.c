@@ -244,7 +244,7 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
         "capacity is 2, and there are 3 metrics");
   CHECK(metric_count == 0);
   char *found = NULL, *same = NULL;
-  OK(trafo_find_model(directory, strlen(directory), &found));
+  OK(trafo_find_model(whole, strlen(whole), &found));
   OK(trafo_find_model(found, strlen(found), &same));
   CHECK(strstr(found, "model.safetensors") != NULL && strcmp(found, same) == 0);
   trafo_string_free(found);

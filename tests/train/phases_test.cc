@@ -90,8 +90,7 @@ TEST_F(PhasesTest, AnotherValidationTextIsRefusedOrScoresStartAnew) {
   none.valid = nullptr;
   Process(none, options_, run_).run->run();
   expect_refused(other_validation(), options_, "the checksum of the validation text was \"");
-  const Process of_the_run(data_, options_, run_);
-  const int64_t best_update = best_of(of_the_run).value().update;
+  const int64_t best_update = best_of(Process(data_, options_, run_)).value().update;
 
   options_.after_updates = 20;
   options_.restart_validation = true;

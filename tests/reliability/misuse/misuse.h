@@ -81,7 +81,8 @@ trafo_trainer* fresh_saver(void);     /* with a run directory */
 trafo_trainer* fresh_validated(void); /* and a best checkpoint in it */
 /* 0: without an adapter, 1: with one, 2: merged, 3: with a teacher instead */
 trafo_model* fresh_adapted(int state);
-const char* fresh_path(void); /* of nothing yet */
+trafo_model* fresh_language_model(void);  // without an encoder
+const char* fresh_path(void);             /* of nothing yet */
 const trafo_string_view* good_lines(void);
 const trafo_string_view* good_paths(void);
 const trafo_string_view* good_patterns(void);

@@ -232,6 +232,14 @@ trafo_trainer* fresh_validated(void) {
   return saved_trainer(fresh_path());
 }
 
+trafo_model* fresh_language_model(void) {
+  trafo_model* model = NULL;
+  trafo_model_config config = w.config;
+  config.architecture = TRAFO_DECODER_LM;
+  config.pre_norm = 1;
+  must(trafo_model_new(w.context, &config, 1, &model));
+  return model;
+}
 trafo_model* fresh_adapted(int state) {
   trafo_model* model = NULL;
   must(trafo_model_new(w.context, &w.config, 1, &model));

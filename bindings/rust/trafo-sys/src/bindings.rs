@@ -3491,7 +3491,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. A hypothesis contains it,\n in text, tokens, scores, word scores and alignment; the search chooses what follows. INVALID_ARGUMENT also: an empty line has a\n prefix, or a prefix leaves no position of the model for another token. since 0.1"]
+    #[doc = " The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. options and cancel may be\n NULL. A hypothesis contains its prefix, in text, tokens, scores, word scores and alignment; the search chooses the tokens after it.\n INVALID_ARGUMENT also: an empty line has a prefix, or a prefix leaves no position of the model for another token. since 0.1"]
     pub fn trafo_translate_with_prefixes(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
