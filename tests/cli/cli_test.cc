@@ -31,8 +31,9 @@ TEST_F(Cli, UsageErrors) {
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--after", "5x"}), "5x");
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--lr-decay", "cosine"}),
                  "--after");
-  expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--valid-metrics", "meteor"}),
-                 "meteor");
+  expect_refused(
+      run({"train", "--model", "never", "-t", "t.de", "t.en", "--valid-metrics", "meteor"}),
+      "meteor");
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--device", "gpu"}),
                  "gpu");
   expect_refused(run({"train", "--model", "never", "-t", "t.de", "t.en", "--dim-emb", "30",

@@ -77,7 +77,7 @@ TEST_F(PruneCli, WhatCannotBeIsOneLine) {
       "train -t t.de t.en --model no --device cpu --after 2u --quiet --pretrained-model run ";
   expect_refused(run(words_of(train + "--prune-sparsity 1.5")), "prune-sparsity");
   expect_refused(run(words_of(train + "--prune-sparsity 0.5 --prune-start 9 --prune-end 5")),
-                 "--prune-end must be 0 (--prune-start) or at least --prune-start, got 5");
+                 "--prune-end must be 0 (where pruning starts) or at least that, got 5");
   EXPECT_FALSE(fs::exists(file("no/ckpt")));
 }
 

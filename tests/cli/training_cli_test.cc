@@ -318,7 +318,11 @@ TEST_F(TrainingCli, TrainingBeginsWithImportedModels) {
       return values;
     };
     ASSERT_FALSE(loss(name + "-tuned").empty());
-    EXPECT_LT(loss(name + "-tuned").front(), loss(name).back()) << form.to;
+    // The first value was measured before the first update.
+    const std::vector<double> tuned_loss = loss(name + "-tuned");
+    ASSERT_GE(tuned_loss.size(), 2u);
+    EXPECT_LT(tuned_loss[1], tuned_loss[0]) << form.to;
+    EXPECT_NEAR(tuned_loss[0], loss(name).back(), 0.02) << form.to;
   }
 }
 
@@ -433,7 +437,8 @@ TEST_F(TrainingCli, SettingsThatDoNotFitTogetherAreRefusedFirstAndByTheirFlags) 
        "--dim-emb 34 is not a multiple of the 4 heads"},
       {{"--transformer-kv-heads", "9"}, "--transformer-kv-heads must be 0 to 4, got 9"},
       {{"--quantize-bits", "5"}, "--quantize-bits must be 8, 4 or 0"},
-      {{"--lanes", "65536", "--optimizer-delay", "32"}, "--lanes times --optimizer-delay"}};
+      {{"--lanes", "65536", "--optimizer-delay", "32"},
+       "--lanes times the batches that are accumulated"}};
   for (const auto& [wrong, message] : cases) {
     const Outcome outcome = run(words_of("train -t t.de t.en -m never") + wrong);
     EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
@@ -443,7 +448,7 @@ TEST_F(TrainingCli, SettingsThatDoNotFitTogetherAreRefusedFirstAndByTheirFlags) 
   }
   trained(train("shape", "1u"));
   refused(changed(train("shape", "2u"), "--dec-depth", "2"),
-          "holds another model: --dec-depth is 1 in the checkpoint, 2 here");
+          "--dec-depth is 1 in the checkpoint, 2 here");
   refused(train("shape", "2u") + Arguments{"--label-smoothing", "0.3"},
           "--label-smoothing was 0.1 and is 0.3 now");
 }

@@ -78,7 +78,7 @@ TEST_F(PhasesTest, AnotherValidationTextIsRefusedOrScoresStartAnew) {
   options_.after_updates = 12;
   expect_refused(other_validation(), options_, "the checksum of the validation text was \"");
   expect_refused(other_validation(), options_,
-                 "restart_validation starts best scores and patience anew");
+                 "restart_validation would start best scores and patience anew");
   TrainOptions other_beam = options_;
   other_beam.valid_beam = 4;
   expect_refused(data_, other_beam, "valid_beam was 1 and is 4 now");

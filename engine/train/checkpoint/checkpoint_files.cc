@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/json.h"
 #include "engine/io/checksum.h"
 #include "engine/io/manifest.h"
@@ -77,8 +78,9 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   // Checked before the options, because a different model explains different options.
   const std::string differences =
       describe_differences(read_model_config(content.weights), model.config());
-  require(differences.empty(), ErrorCode::invalid_argument, kCheckpointFilesOrigin, content.label,
-          " holds another model: ", differences);
+  const std::string field = differences.substr(0, differences.find(' '));
+  require_argument(differences.empty(), kCheckpointFilesOrigin, field,
+                   differences.substr(field.size()), ": ", content.label, " holds another model");
   require_same_adapter(content.weights, model);
   adopt_state(saved, identity, content.label);
   StagedTensors staged;

@@ -364,11 +364,12 @@ void adopt_state(SavedState& saved, const RunIdentity& given, const std::string&
   else if (!same && given.restart_validation)
     forget_scores(saved.state);
   else
-    require(same, ErrorCode::invalid_argument, kStateOrigin, label,
-            " cannot be continued with another validation, whose scores cannot be compared with "
-            "the best ones so far: ",
-            same ? std::string() : describe_validation(before, given.validation, label),
-            "; restart_validation starts best scores and patience anew");
+    require_argument(
+        same, kStateOrigin, "restart_validation",
+        " would start best scores and patience anew: ", label,
+        " cannot be continued with another validation, whose scores cannot be compared "
+        "with the best ones so far: ",
+        same ? std::string() : describe_validation(before, given.validation, label));
 }
 
 }  // namespace trafo
