@@ -153,7 +153,8 @@ TEST(Tokenizer, RefusesBadTrainingInput) {
     return error_of([&] { Tokenizer::train(sample_sentences(), changed); }).message();
   };
   EXPECT_TRUE(contains(option_error([](auto& o) { o.vocab_size = 3; }), "vocabulary is 3"));
-  EXPECT_TRUE(contains(option_error([](auto& o) { o.vocab_size = 1 << 30; }), "vocabulary is 1073741824"));
+  EXPECT_TRUE(
+      contains(option_error([](auto& o) { o.vocab_size = 1 << 30; }), "vocabulary is 1073741824"));
   EXPECT_TRUE(contains(option_error([](auto& o) { o.character_coverage = 0.5; }), "0.98"));
   EXPECT_TRUE(contains(option_error([](auto& o) { o.max_sentences = 0; }), "max_sentences"));
 }

@@ -15,7 +15,6 @@
 namespace trafo::interop {
 namespace {
 
-
 Json replace_step(const char* pattern_type, const std::string& pattern,
                   const std::string& content) {
   return Json::Object{{"type", "Replace"},

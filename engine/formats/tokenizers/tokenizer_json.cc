@@ -15,7 +15,6 @@
 namespace trafo::interop {
 namespace {
 
-
 // Text of a key that may be missing.
 std::string text_of(const Json* value) {
   const std::string* text = value != nullptr ? value->as<std::string>() : nullptr;
