@@ -90,7 +90,8 @@ def transformers_greedy(program, run, lines, **options):
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
     folder = os.path.join(program.folder, run + "-hf")
-    program.run("export", "-m", run, "--to", "hf-pegasus", "-o", folder, "--quiet")
+    if not os.path.isdir(folder):
+        program.run("export", "-m", run, "--to", "hf-pegasus", "-o", folder, "--quiet")
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     texts = []
     for some in batches(lines):
