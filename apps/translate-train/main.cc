@@ -87,7 +87,7 @@ std::string flag_of(const CLI::App& command, std::string_view field) {
   return std::ranges::find(flags, flag) != flags.end() ? flag : "";
 }
 
-// What the library refuses is said with the flag.
+// Errors of the library name the flag.
 int run_naming_flags(const CLI::App& command, const Action& action) {
   try {
     return action();

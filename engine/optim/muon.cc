@@ -109,7 +109,7 @@ void Muon::finish(const UpdateRecord* record, double learning_rate, int64_t step
   }
   try {
     reserve();
-  } catch (const Error&) {  // the update is whole; the next one may find its memory
+  } catch (const std::exception&) {  // the update is whole; the next one may find its memory
   }
 }
 

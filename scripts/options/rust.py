@@ -71,7 +71,7 @@ def model(schema):
 
 def metrics(schema):
     """The enum Metric and its bits in the C ABI."""
-    lines = ["/// What a validation measures.", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]",
+    lines = ["/// A metric of validations.", "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]",
              "pub enum Metric {"]
     for metric in schema.metrics:
         lines += doc(metric.doc, "    ") + [f"    {metric.rust},"]

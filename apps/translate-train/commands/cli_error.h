@@ -1,4 +1,4 @@
-// What ends a command with a one-line message and an exit code.
+// An error that ends a command with a one-line message and an exit code.
 #pragma once
 
 #include <stdexcept>

@@ -21,7 +21,7 @@ struct TranslateArguments {
   std::string input = "-", output = "-";
   std::string prefixes;  // a file; empty: none
   FlagValues values;     // of translate_specs()
-  Settings settings;     // those of them that were given
+  Settings settings;     // the settings that were given
   HypothesisDetails details;
   int n_best = 0;  // 0: plain lines
   bool distinct = false;

@@ -28,7 +28,7 @@ struct Job {
   std::string launcher{};   // "mpi", "torchrun", "slurm", "nodes"; empty: alone
   int64_t rank = 0;         // of this process, counted from 0
   int64_t size = 1;         // number of processes
-  int64_t local_rank = -1;  // among those of this host; below 0: the launcher has not said it
+  int64_t local_rank = -1;  // among the ranks of this host; below 0: the launcher has not said it
   int64_t local_size = 0;   // their number; 0: not said
   std::string master{};     // HOST:PORT of rank 0, with tcp
   std::string token{};      // the secret of the job, with tcp

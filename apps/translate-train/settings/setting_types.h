@@ -69,7 +69,7 @@ struct MetricSpec {
 std::span<const MetricSpec> metric_specs();
 // The metric with a bit of the C ABI. Null: a library of a later version has made it.
 const MetricSpec* metric_of(int32_t bit);
-// Null: there is none of this name.
+// Null if no setting has this name.
 const MetricSpec* metric_named(std::string_view name);
 // "bleu, chrf, ter, ce-mean-words"
 std::string known_metrics();

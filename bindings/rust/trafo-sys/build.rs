@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-/// What the CMake build of the engine needs, asked for first: CMake's own errors come after a page of its output.
+/// The needs of the CMake build of the engine, checked first: CMake's own errors come after a page of its output.
 fn can_build() -> Result<(), String> {
     let elsewhere = "Or link a library that is built already: set TRAFO_LIB_DIR to its folder (the package trafo-dev has one), or \
                      enable the feature `system`.";

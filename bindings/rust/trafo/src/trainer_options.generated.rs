@@ -1,5 +1,5 @@
 // Written by scripts/generate_options.py from engine/options/training.toml: change that.
-/// What a validation measures.
+/// A metric of validations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Metric {
