@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Usage: generate_options.py [--check]
 
-Writes everything that follows from the tables in engine/options: the engine's structs, the C header's, the flags of translate-train,
-the Rust builders, the Go structs and docs/reference/options.md. Files whose name has "generated" are written whole; in the others what stands
-between "options: begin NAME" and "options: end" is replaced. --check writes nothing and fails if something is stale.
+Writes everything that follows from the tables in schema: the engine's structs, the C headers, the flags of translate-train, the Rust
+builders, the Go structs and the page of all options. All files lie in folders named "generated", except that a Go package is one folder:
+there the name ends in .generated.go. --check writes nothing and fails if something is stale.
 """
 import difflib
 import pathlib
-import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "options"))
@@ -22,70 +21,46 @@ from schema import ROOT, Schema
 
 
 def targets(schema):
-    """(path, region or None, lines)"""
+    """(path, lines)"""
     model, training, decoding, evaluation = (schema.tables[name] for name in ("model", "training", "decoding", "evaluation"))
-    header, translation = "capi/include/trafo_models.h", "capi/include/trafo_translation.h"
     for path in dict.fromkeys(enum.header for enum in schema.enums.values()):
-        yield path, None, engine.enums_header(schema, path)
-    yield "engine/models/architectures.generated.def", None, engine.architectures(schema)
-    yield "engine/metrics/metrics.generated.def", None, engine.metrics(schema)
-    yield header, "metrics", c_abi.metrics(schema)
-    yield "engine/models/model_config.h", "ModelConfig", engine.struct_fields(model.engine_rows)
-    yield "engine/train/run/options.h", "TrainOptions", engine.struct_fields(training.engine_rows)
-    yield ("engine/models/model_config_fields.generated.h", None,
-           engine.fields_header(schema, model, "engine/models/model_config.h", model.engine_rows, model.engine))
-    yield ("engine/train/run/train_options_fields.generated.h", None,
-           engine.fields_header(schema, training, "engine/train/run/options.h", training.engine_rows, training.engine))
-    rows = [row for row in decoding.engine_rows if row.part in (None, "sampling")]
-    yield "engine/decode/options.h", "DrawOptions", engine.struct_fields(decoding.part("sampling"))
-    yield "engine/decode/options.h", "DecodeOptions", engine.struct_fields([row for row in rows if row.part is None])
-    yield ("engine/decode/translator.h", "Shortlist",
-           engine.struct_fields([row for row in decoding.engine_rows if row.part == "shortlist"]))
-    yield "engine/decode/translator.h", "TranslateOptions", engine.struct_fields(decoding.part("text"))
-    yield ("engine/decode/decode_options_fields.generated.h", None,
-           engine.fields_header(schema, decoding, "engine/decode/options.h", rows, "DecodeOptions"))
-    yield "engine/metrics/evaluation.h", "EvaluationOptions", engine.struct_fields(evaluation.engine_rows)
-    yield ("engine/metrics/evaluation_options_fields.generated.h", None,
-           engine.fields_header(schema, evaluation, "engine/metrics/evaluation.h", evaluation.engine_rows, evaluation.engine))
-    for table, path in ((model, header), (training, header), (evaluation, translation)):
-        constants = [c_abi.constants(enum) for enum in schema.enums_of(table) if not enum.shared]
-        joined = [line for block in constants for line in [*block, ""]][:-1]
-        yield path, f"constants of {table.c}", joined
-        yield path, table.c, c_abi.struct_fields(table)
-    yield translation, decoding.c, c_abi.struct_fields(decoding)
-    yield "capi/src/options.generated.cc", None, c_abi.source(schema)
-    yield "tests/capi/wrong_options.generated.h", None, c_abi.wrong_options([model, training, decoding, evaluation])
-    yield "apps/translate-train/settings/settings.generated.cc", None, cli.source(schema)
-    yield "bindings/rust/trafo/src/model_config.generated.rs", None, rust.file(model.source, rust.model(schema))
-    yield "bindings/rust/trafo/src/trainer_options.generated.rs", None, rust.file(training.source, rust.training(schema))
-    yield "bindings/rust/trafo/src/translation.generated.rs", None, rust.file(decoding.source, rust.decoding(schema))
-    yield "bindings/rust/trafo/src/evaluation.generated.rs", None, rust.file(evaluation.source, rust.evaluation(schema))
-    yield "bindings/go/trafo/model.go", "ModelConfig", go.struct_fields(model, model.c_rows)
-    yield "bindings/go/trafo/trainer.go", "TrainerOptions", go.struct_fields(training, training.c_rows)
-    yield "bindings/go/trafo/translate.go", "TranslateOptions", go.struct_fields(decoding, go.translate_rows(decoding))
-    yield "bindings/go/trafo/translate.go", "Sampling", go.struct_fields(decoding, decoding.part("sampling"))
-    yield "bindings/go/trafo/metrics.go", "EvaluationOptions", go.struct_fields(evaluation, go.without_handles(evaluation))
-    yield "bindings/go/trafo/options.generated.go", None, go.source(schema)
-    yield "docs/reference/options.md", None, docs.page(schema)
-
-
-def replaced(path, text, region, lines):
-    pattern = re.compile(rf"(^[^\n]*options: begin {re.escape(region)}(?: [^\n]*)?\n).*?(^[^\n]*options: end[^\n]*$)", re.S | re.M)
-    if not pattern.search(text):
-        sys.exit(f"{path} has no lines 'options: begin {region}' and 'options: end'")
-    return pattern.sub(lambda match: match[1] + "".join(line + "\n" for line in lines) + match[2], text)
+        yield path, engine.enums_header(schema, path)
+    yield "engine/models/generated/architectures.def", engine.architectures(schema)
+    yield "engine/metrics/generated/metrics.def", engine.metrics(schema)
+    drawn, searched = decoding.part("sampling"), [row for row in decoding.engine_rows if row.part is None]
+    for table, path, rows in (
+            (model, "engine/models/generated/model_config", model.engine_rows),
+            (training, "engine/train/run/generated/train_options", training.engine_rows),
+            (decoding, "engine/decode/generated/draw_options", drawn),
+            (decoding, "engine/decode/generated/decode_options", searched),
+            (decoding, "engine/decode/generated/shortlist", [row for row in decoding.engine_rows if row.part == "shortlist"]),
+            (decoding, "engine/decode/generated/translate_options", decoding.part("text")),
+            (evaluation, "engine/metrics/generated/evaluation_options", evaluation.engine_rows)):
+        yield f"{path}.inc", engine.struct_fields(table.source, rows)
+    checked = [row for row in decoding.engine_rows if row.part in (None, "sampling")]
+    for table, path, header, rows, struct in (
+            (model, "engine/models/generated/model_config", "engine/models/model_config.h", model.engine_rows, model.engine),
+            (training, "engine/train/run/generated/train_options", "engine/train/run/options.h", training.engine_rows, training.engine),
+            (decoding, "engine/decode/generated/decode_options", "engine/decode/options.h", checked, "DecodeOptions"),
+            (evaluation, "engine/metrics/generated/evaluation_options", "engine/metrics/evaluation.h", evaluation.engine_rows, evaluation.engine)):
+        yield f"{path}_fields.h", engine.fields_header(schema, table, header, rows, struct)
+    for table in schema.tables.values():
+        yield f"capi/include/trafo/generated/{table.c.removeprefix('trafo_')}.h", c_abi.header(schema, table)
+    yield "capi/src/generated/options.cc", c_abi.source(schema)
+    yield "tests/capi/generated/wrong_options.h", c_abi.wrong_options([model, training, decoding, evaluation])
+    yield "apps/translate-train/settings/generated/settings.cc", cli.source(schema)
+    for table, name, emit in ((model, "model_config", rust.model), (training, "trainer_options", rust.training),
+                              (decoding, "translation", rust.decoding), (evaluation, "evaluation", rust.evaluation)):
+        yield f"bindings/rust/trafo/src/generated/{name}.rs", rust.file(table.source, emit(schema))
+    yield "bindings/go/trafo/options.generated.go", go.source(schema)
+    yield "docs/reference/generated/options.md", docs.page(schema)
 
 
 def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
-    texts = {}
-    for path, region, lines in targets(Schema()):
-        if region is None:
-            texts[path] = "".join(line + "\n" for line in lines)
-        else:
-            texts[path] = replaced(path, texts.get(path) or (ROOT / path).read_text(), region, lines)
+    texts = {path: "".join(line + "\n" for line in lines) for path, lines in targets(Schema())}
     stale = 0
     for path, text in texts.items():
         file = ROOT / path
@@ -96,6 +71,7 @@ def main():
         if check:
             sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), path, "generated"))
         else:
+            file.parent.mkdir(exist_ok=True)
             file.write_text(text)
             print(f"wrote {path}")
     if check and stale:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Usage: generate_unicode_categories.py [--check]
 
-Writes engine/metrics/unicode_categories.generated.h from Python's unicodedata: which code points are numbers, punctuation and symbols.
+Writes engine/metrics/generated/unicode_categories.h from Python's unicodedata: which code points are numbers, punctuation and symbols.
 --check writes nothing and fails if the file is stale. It says nothing about a file of another Unicode version than Python's (exit
 code 77).
 """
@@ -10,7 +10,7 @@ import re
 import sys
 import unicodedata
 
-FILE = pathlib.Path(__file__).resolve().parents[1] / "engine/metrics/unicode_categories.generated.h"
+FILE = pathlib.Path(__file__).resolve().parents[1] / "engine/metrics/generated/unicode_categories.h"
 KINDS = "NPS"
 WIDTH = 100
 

@@ -31,6 +31,7 @@ PROJECT_NAME = "Trafo"
 PROJECT_NUMBER = $version
 PROJECT_BRIEF = "the C interface"
 INPUT = capi/include
+RECURSIVE = YES
 FILE_PATTERNS = *.h
 INPUT_FILTER = "sed -E -f $output/c.sed"
 OUTPUT_DIRECTORY = $output

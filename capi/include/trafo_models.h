@@ -16,97 +16,13 @@ extern "C" {
 
 typedef struct trafo_model trafo_model;
 
-/* options: begin constants of trafo_model_config (scripts/generate_options.py) */
-/* Kinds of models. */
-#define TRAFO_ENCODER_DECODER 0 /* Encoder and decoder with cross-attention. */
-#define TRAFO_DECODER_LM      1 /* `source <eos> target <eos>` in one causal stream. */
-
-/* The norm of a decoder-lm. */
-#define TRAFO_NORM_LAYER 0 /* Layer norm. */
-#define TRAFO_NORM_RMS   1 /* RMS norm, without biases. A decoder-lm only. */
-
-/* How a model knows the position of a token. */
-#define TRAFO_POSITIONS_STANDARD 0 /* Sinusoidal (encoder-decoder) or learned (decoder-lm). */
-#define TRAFO_POSITIONS_ROTARY   1 /* Rotary position embedding of queries and keys. A decoder-lm only. */
-
-/* The feed-forward blocks of a decoder-lm. */
-#define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
-#define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
-/* options: end */
-
 #define TRAFO_TIED_LAYERS 32 /* the most layers of a stack that shares parameters */
 
-typedef struct trafo_model_config {
-  /* options: begin trafo_model_config (scripts/generate_options.py) */
-  size_t struct_size;
-  int64_t vocabulary; /* Tokens of the vocabulary. It must be set. */
-  int64_t encoder_layers; /* Layers of the encoder. A decoder-lm has none and ignores it. Default 6. */
-  int64_t decoder_layers; /* Layers of the decoder. Default 6. */
-  int64_t width; /* Width of the residual stream: an even multiple of heads. Default 512. */
-  int64_t ffn_width; /* Width inside the feed-forward layers. Default 2048. */
-  int64_t heads; /* Attention heads. Default 8. */
-  int64_t max_positions; /* Longest sequence that either side may have, in tokens. Default 1024. */
-  double dropout; /* Dropout of the embeddings and of the output of every block. Default 0.1. */
-  double attention_dropout; /* Dropout of attention probabilities. Default 0. */
-  double ffn_dropout; /* Dropout after the activation of the feed-forward layers. Default 0. */
-  double norm_epsilon; /* Epsilon of the norms. Default 1e-5. */
-  /* Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads. */
-  int64_t kv_heads;
-  double rope_theta; /* Base of the angles of rotary positions. Default 10000. */
-  /* Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may. Default 0: width /
-   * heads. */
-  int64_t head_width;
-  /* The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1.
-   * */
-  double rope_factor;
-  /* Positions that a model was trained with before rope_factor (Llama 3.1): the factor divides the angles of pairs that turn
-   * fewer than rope_low_turns times in them. It divides the angles of pairs of more turns less and less. Default 0: rope_factor
-   * divides all angles. */
-  int64_t rope_original_positions;
-  /* Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1. */
-  double rope_low_turns;
-  /* Turns in rope_original_positions positions from which on rope_factor does not change an angle; above rope_low_turns.
-   * Default 4. */
-  double rope_high_turns;
-  /* Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has. Default 0:
-   * ffn_width. */
-  int64_t encoder_ffn_width;
-  /* Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:
-   * heads. */
-  int64_t encoder_heads;
-  /* Which layers of the decoder share their parameters: a number from 1 to decoder_layers for each layer, and layers with the
-   * same number share. For up to 32 layers. Default: none are shared. 0 ends the list. */
-  uint8_t decoder_tied_layers[32];
-  /* The same for the layers of the encoder and encoder_layers. Default: none are shared. 0 ends the list. */
-  uint8_t encoder_tied_layers[32];
-  int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
-  int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
-  int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
-  /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
-  int32_t tied_embeddings;
-  int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
-  int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
-  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
-  /* 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.
-   * Default 1. */
-  int32_t biases;
-  /* 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.
-   * Default 0. */
-  int32_t depth_scaled_init;
-  int32_t output_bias; /* 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1. */
-  /* 1: queries, keys and values have biases in a model that has no others (biases is 0), as in Qwen2. Default 0. */
-  int32_t qkv_biases;
-  int32_t attention_output_bias; /* 1: the output of an attention has a bias in a model without biases. Default 0. */
-  int32_t ffn_biases; /* 1: the feed-forward layers have biases in a model without biases. Default 0. */
-  /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
-   * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
-  int32_t precision;
-  /* options: end */
-} trafo_model_config;
+#include "trafo/generated/model_config.h"
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
-/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/reference/options.md has a table). Fields that
+/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/reference/generated/options.md has a table). Fields that
  * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
  * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
@@ -382,56 +298,9 @@ TRAFO_API void trafo_model_free(trafo_model *model);
 
 typedef struct trafo_trainer trafo_trainer;
 
-/* options: begin constants of trafo_trainer_options (scripts/generate_options.py) */
-/* How the learning rate goes after the warm-up. */
-#define TRAFO_SCHEDULE_CONSTANT     0 /* It stays at its peak. */
-#define TRAFO_SCHEDULE_LINEAR       1 /* It falls to final_rate on a line; needs schedule_updates. */
-#define TRAFO_SCHEDULE_COSINE       2 /* It falls to final_rate on half a cosine; needs schedule_updates. */
-#define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
-#define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
-
-/* How the weights follow their gradients. */
-#define TRAFO_OPTIMIZER_ADAMW 0 /* AdamW; with weight_decay 0 it is Adam. */
-#define TRAFO_OPTIMIZER_SGD   1 /* Stochastic gradient descent; weight_decay is added to the gradient. */
-/* Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights. */
-#define TRAFO_OPTIMIZER_MUON  2
-
-/* Storage type of the optimizer's two moments of every parameter. */
-#define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
-#define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
-
-/* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
-#define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
-/* bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added. */
-#define TRAFO_COMMUNICATION_BFLOAT16 1
-
-/* Activations that backward recomputes instead of keeping them (gradient checkpointing). Results are the same bits under each. */
-#define TRAFO_RECOMPUTE_NONE      0 /* Nothing. */
-#define TRAFO_RECOMPUTE_SELECTIVE 1 /* Outputs of norms and of activations, which are large and cheap. */
-#define TRAFO_RECOMPUTE_FULL      2 /* Everything inside a layer. */
-
-/* The metrics that early stopping looks at. */
-#define TRAFO_STOPPING_FIRST 0 /* The metric that decides which checkpoint is best. */
-#define TRAFO_STOPPING_ANY   1 /* Stops when any metric has stalled for so long. */
-#define TRAFO_STOPPING_ALL   2 /* Stops when all metrics have stalled for so long. */
-
-/* Which model of a run directory is loaded. */
-#define TRAFO_RUN_BEST     0 /* Of the best checkpoint by the first metric of validation. */
-#define TRAFO_RUN_LAST     1 /* Of the newest checkpoint. */
-#define TRAFO_RUN_AVERAGED 2 /* The average of checkpoints (average_last, or `translate-train average`). */
-/* options: end */
-
 #define TRAFO_UNIT_UPDATES 0
 #define TRAFO_UNIT_TOKENS 1 /* target tokens */
 #define TRAFO_UNIT_EPOCHS 2
-
-/* options: begin metrics (scripts/generate_options.py) */
-#define TRAFO_METRIC_CE 1 /* bit: Cross-entropy for each label. */
-#define TRAFO_METRIC_BLEU 2 /* bit: Corpus BLEU. */
-#define TRAFO_METRIC_CHRF 4 /* bit: Corpus chrF2. */
-#define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
-#define TRAFO_METRIC_COUNT 4 /* metrics that this release knows */
-/* options: end */
 
 typedef struct trafo_period {
   int64_t value; /* 0: never */
@@ -439,140 +308,7 @@ typedef struct trafo_period {
   int32_t reserved;
 } trafo_period;
 
-typedef struct trafo_trainer_options {
-  /* options: begin trafo_trainer_options (scripts/generate_options.py) */
-  size_t struct_size;
-  /* ---- The step. A run cannot be resumed with other values. ---- */
-  double learning_rate; /* Peak of the learning rate. Default 0.002. */
-  int64_t warmup; /* Updates in which the rate rises to its peak on a line. Default 1000. */
-  /* The update at which cosine and linear schedules reach their end. It must be set for them. Default 0. */
-  int64_t schedule_updates;
-  double label_smoothing; /* Share of the target probability that is spread over the other tokens. Default 0.1. */
-  double clip_norm; /* Largest global norm of the mean gradient. 0: no clipping. Default 1. */
-  /* Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0. */
-  double weight_decay;
-  double momentum; /* Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95. */
-  double beta1; /* Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9. */
-  double beta2; /* Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98. */
-  double epsilon; /* AdamW's epsilon. Default 1e-9. */
-  /* Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of
-   * 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer
-   * works on exact weights, which files hold. 8 or 4. Default 0: no quantization. */
-  int64_t quantize_bits;
-  /* LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et al., arXiv
-   * 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and decoding run all
-   * layers. Default 0: none is skipped. */
-  double layer_drop;
-  /* Unstructured pruning: the share of the weights of each trainable linear layer that is zero after prune_end. It rises from
-   * zero at prune_start by a cubic schedule (Zhu & Gupta, arXiv 1710.01878). The weights of the least magnitude of a matrix are
-   * pruned, and stay zero. Embeddings, the output projection, biases and norms are not pruned. Default 0: no weight is pruned.
-   * */
-  double prune_sparsity;
-  int64_t prune_start; /* The update, counted from 1, before which pruning to prune_sparsity begins. Default 1. */
-  int64_t prune_end; /* The update before which prune_sparsity is reached. Default 0: prune_start, all at once. */
-  int64_t prune_every; /* Updates from one pruning to the next, between prune_start and prune_end. Default 100. */
-  /* Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W T^2 times
-   * the divergence from the teacher at teacher_temperature T. 0 does not run the teacher. Default 0.5. */
-  double teacher_weight;
-  /* The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1. */
-  double teacher_temperature;
-  /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
-   * saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as
-   * unsmoothed.safetensors. Default 0: no EMA. */
-  double ema_alpha;
-  /* Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1. */
-  int64_t gradient_accumulation;
-  /* Number of parts of an update. Each part has gradient_accumulation batches. The ranks share the parts, at least one each.
-   * The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that resumes keeps its own.
-   * Default 1. */
-  int64_t lanes;
-  uint64_t seed; /* Seed of dropout and of the data order. Default 1. */
-  int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
-  int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */
-  int32_t optimizer; /* TRAFO_OPTIMIZER_*. How the weights follow their gradients. Default TRAFO_OPTIMIZER_ADAMW. */
-  /* 1: the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default 1. */
-  int32_t nesterov;
-  /* TRAFO_OPTIMIZER_STATES_*. Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another
-   * optimizer. float64 models have float32. Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
-  int32_t optimizer_states;
-  /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
-   * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */
-  int32_t tf32;
-  /* 1: a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear layers with at
-   * least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its weight. Scales are powers
-   * of two for each tensor, from its values at that moment. Weights, activations and files stay as in bfloat16 training;
-   * validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older cards. Default 0. */
-  int32_t fp8;
-  /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
-   * prune_sparsity above 0 does the same. Default 0. */
-  int32_t keep_zeros;
-  /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
-   * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64
-   * models. Default TRAFO_COMMUNICATION_FLOAT32. */
-  int32_t communication_dtype;
-  int32_t reserved; /* 0 */
-  /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
-  int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
-  int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
-  int64_t maxi_batch; /* Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences. */
-  double max_length_ratio; /* Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any. */
-  /* Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE
-   * vocabulary with every merge left out with probability alpha. Default 0: the best segmentation. */
-  double source_alpha;
-  double target_alpha; /* The same for the target text. Default 0: the best segmentation. */
-  /* Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free. */
-  int64_t memory_limit;
-  int32_t drop_identical; /* 1: pairs with the same text on both sides are dropped and counted. Default 0. */
-  int32_t batch_fit; /* 1: batch_tokens is chosen: the largest that the memory has room for. Default 0. */
-  /* TRAFO_RECOMPUTE_*. Activations that backward recomputes instead of keeping them: less memory for more time. It never
-   * changes a bit. Default TRAFO_RECOMPUTE_NONE. */
-  int32_t recompute;
-  /* 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least
-   * 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A
-   * cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1. */
-  int32_t autotune_gemm;
-  /* ---- Phases. ---- */
-  /* Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and moments stay;
-   * data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and patience start anew.
-   * Limits count from there. A checkpoint of the same phase resumes it. Default 1. */
-  int64_t phase;
-  /* 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.
-   * Otherwise it is refused. Default 0. */
-  int32_t restart_validation;
-  int32_t reserved2; /* 0 */
-  /* ---- The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is stopped.
-   * ---- */
-  int64_t after_updates; /* Training is done after this many updates. Default 0: never. */
-  int64_t after_epochs; /* Training is done after this many epochs. Default 0: never. */
-  int64_t after_tokens; /* Training is done after this many target tokens. Default 0: never. */
-  /* Training is done after this many validations in a row without a better metric (see early_stopping_on). Default 0: never. */
-  int64_t early_stopping;
-  /* Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before the error
-   * NON_FINITE. Default 10. */
-  int64_t max_non_finite_steps;
-  int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved3; /* 0 */
-  /* ---- On the way. ---- */
-  /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
-  trafo_period valid_freq;
-  /* How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates. */
-  trafo_period save_freq;
-  trafo_period log_freq; /* How often it logs (the event LOG). Default 20 updates. */
-  int64_t log_first; /* This many updates at the start are logged as well. Default 0. */
-  int64_t valid_beam; /* Beam of validation. 1 is greedy search. Default 1. */
-  double valid_normalize; /* Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1. */
-  int64_t keep_last; /* Newest checkpoints that are kept. Default 3. */
-  /* At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
-   * ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average. */
-  int64_t average_last;
-  /* Bits TRAFO_METRIC_*. Metrics that validation measures. Default TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF | TRAFO_METRIC_CE. */
-  int32_t valid_metrics;
-  /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
-  int32_t first_metric;
-  int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved4; /* 0 */
-  /* options: end */
-} trafo_trainer_options;
+#include "trafo/generated/trainer_options.h"
 
 typedef struct trafo_memory_plan {
   size_t struct_size;

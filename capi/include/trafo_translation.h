@@ -29,62 +29,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist
 /* Frees the handle. since 0.1 */
 TRAFO_API void trafo_shortlist_free(trafo_shortlist *shortlist);
 
-typedef struct trafo_translate_options {
-  /* options: begin trafo_translate_options (scripts/generate_options.py) */
-  size_t struct_size;
-  int64_t beam; /* Hypotheses kept of each sentence. 1 is greedy search. Default 5. */
-  /* Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each sentence. Default 1. */
-  int64_t n_best;
-  /* The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0: no
-   * normalisation. Default 1. */
-  double length_penalty;
-  /* Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus 10, at most 200.
-   * */
-  int64_t max_length;
-  int64_t min_length; /* Tokens before a translation may end; a given beginning is not counted. Default 0. */
-  int64_t batch_tokens; /* Source tokens times beam of the sentences that are decoded together. Default 4096. */
-  /* The logit of each token that the translation already has is divided by it if it is positive, and multiplied otherwise
-   * (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no end_source), tokens of that text
-   * count as well. Default 1. */
-  double repetition_penalty;
-  /* No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues a text (no
-   * end_source), n-grams of that text count as well. Default 0: any may repeat. */
-  int64_t no_repeat_ngram_size;
-  /* Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but
-   * one. */
-  int64_t alignment_layer;
-  double temperature; /* Sampling: logits are divided by it. Default 1. */
-  int64_t top_k; /* Sampling: only this many of the most probable tokens. Default 0: all. */
-  /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
-   * Default 1. */
-  double top_p;
-  uint64_t seed; /* Sampling: seed of the draws. Default 1. */
-  int64_t first_line; /* Sampling: number of the first line, so that a text in several calls is drawn as in one. Default 0. */
-  const trafo_shortlist *shortlist; /* Only tokens of the list are chosen among. Default NULL: the whole vocabulary. */
-  /* With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100. */
-  int64_t shortlist_first;
-  /* With a shortlist: this many of the best translations of each source token are chosen among. Default 100. */
-  int64_t shortlist_best;
-  int32_t word_scores; /* 1: every hypothesis has the log-probability of each of its tokens. Default 0. */
-  /* 1: every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A decoder-lm has
-   * none: UNSUPPORTED. Default 0. */
-  int32_t alignment;
-  /* 1: equal texts of a line are returned once, with the best score. A line then has fewer than n_best hypotheses if the search
-   * or the samples have no more texts. Default 0. */
-  int32_t distinct;
-  int32_t truncate; /* 1: a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default 1. */
-  /* 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the
-   * model's probabilities, the seed, and the numbers of the line, the sample and the token. */
-  int32_t sampling;
-  /* 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then
-   * loses its beginning. Default 1. */
-  int32_t end_source;
-  /* 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.
-   * Default 0. */
-  int32_t begin_source;
-  int32_t reserved; /* 0 */
-  /* options: end */
-} trafo_translate_options;
+#include "trafo/generated/translate_options.h"
 
 typedef struct trafo_translations trafo_translations;
 
@@ -194,35 +139,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits(trafo_model *model, con
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 
-/* options: begin constants of trafo_evaluation_options (scripts/generate_options.py) */
-/* How BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers. */
-#define TRAFO_TOKENIZE_13A       0 /* That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces. */
-#define TRAFO_TOKENIZE_NONE      1 /* Words are separated by white space. */
-#define TRAFO_TOKENIZE_ZH        2 /* Every Chinese character is a word, the rest as in 13a. For Chinese. */
-#define TRAFO_TOKENIZE_INTL      3 /* That of mteval-v14: punctuation and symbols of every script are set apart. */
-#define TRAFO_TOKENIZE_CHAR      4 /* Every code point is a word. For Japanese, Thai and others without spaces. */
-/* Subwords of a SentencePiece model that the user gives, usually the FLORES-200 model (spBLEU). */
-#define TRAFO_TOKENIZE_FLORES200 5
-#define TRAFO_TOKENIZE_JA_MECAB  6 /* Japanese words as MeCab finds them with IPADIC. Both have to be installed. */
-/* options: end */
-
-typedef struct trafo_evaluation_options {
-  /* options: begin trafo_evaluation_options (scripts/generate_options.py) */
-  size_t struct_size;
-  const trafo_tokenizer *tokenizer; /* The SentencePiece model of tokenize flores200, which needs one. Default NULL. */
-  /* Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default 1000. */
-  int64_t resamples;
-  /* Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345. */
-  uint64_t seed;
-  /* TRAFO_TOKENIZE_*. How BLEU cuts lines into words. Scores are comparable only where it is the same. Default
-   * TRAFO_TOKENIZE_13A. */
-  int32_t tokenize;
-  int32_t lowercase; /* 1: BLEU is computed without case. chrF keeps it. Default 0. */
-  /* 1: lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always are. Default 0. */
-  int32_t confidence;
-  int32_t reserved; /* 0 */
-  /* options: end */
-} trafo_evaluation_options;
+#include "trafo/generated/evaluation_options.h"
 
 /* A corpus score, 0 to 100. The other members are NaN where lines were not resampled. */
 typedef struct trafo_resampled_score {

@@ -1,5 +1,5 @@
-// Options of the C ABI as the engine's and back; options.generated.cc follows from the tables in
-// engine/options.
+// Options of the C ABI as the engine's and back; generated/options.cc follows from the tables in
+// schema/.
 #pragma once
 
 #include <algorithm>

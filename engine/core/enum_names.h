@@ -1,4 +1,4 @@
-// Names of the enums that options are made of (engine/options/enums.toml).
+// Names of the enums that options are made of (schema/enums.toml).
 #pragma once
 
 #include <array>

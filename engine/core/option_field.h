@@ -1,5 +1,5 @@
-// The description of one option. The tables in engine/options fill it in; range checks and JSON of
-// an options struct loop over these descriptions.
+// The description of one option. The tables in schema/ fill it in; range checks and JSON of an
+// options struct loop over these descriptions.
 #pragma once
 
 #include <array>

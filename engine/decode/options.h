@@ -19,51 +19,11 @@ class StepGraphs;
 // probabilities and on (seed, line, sample, position).
 struct DrawOptions {
   bool on = false;
-  // options: begin DrawOptions (scripts/generate_options.py)
-  // clang-format off
-  double temperature = 1;  // Logits are divided by it.
-  int64_t top_k = 0;  // Only this many of the most probable tokens. 0: all.
-  // Only the fewest tokens that have this share of the probability together (Holtzman et al.,
-  // arXiv 1904.09751).
-  double top_p = 1;
-  uint64_t seed = 1;  // Seed of the draws.
-  // Number of the first line, so that a text in several calls is drawn as in one.
-  int64_t first_line = 0;
-  // clang-format on
-  // options: end
+#include "engine/decode/generated/draw_options.inc"
 };
 
 struct DecodeOptions {
-  // options: begin DecodeOptions (scripts/generate_options.py)
-  // clang-format off
-  int64_t beam = 5;  // Hypotheses kept of each sentence. 1 is greedy search.
-  // Hypotheses returned of each sentence, at most beam. With sampling: translations drawn of each
-  // sentence.
-  int64_t n_best = 1;
-  // The score of a hypothesis is log-probability / tokens^length_penalty, its end counted
-  // (Marian's --normalize). 0: no normalisation.
-  double length_penalty = 1;
-  int64_t min_length = 0;  // Tokens before a translation may end; a given beginning is not counted.
-  // Source tokens times beam of the sentences that are decoded together.
-  int64_t batch_tokens = 4096;
-  // The logit of each token that the translation already has is divided by it if it is positive,
-  // and multiplied otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm
-  // continues a text (no end_source), tokens of that text count as well.
-  double repetition_penalty = 1;
-  // No token completes an n-gram of this many tokens that the translation already has. Where a
-  // decoder-lm continues a text (no end_source), n-grams of that text count as well. 0: any may
-  // repeat.
-  int64_t no_repeat_ngram_size = 0;
-  // Whether every hypothesis has the log-probability of each of its tokens.
-  bool word_scores = false;
-  // Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the
-  // source tokens. A decoder-lm has none: UNSUPPORTED.
-  bool alignment = false;
-  // Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from
-  // 1. 0: the last but one.
-  int64_t alignment_layer = 0;
-  // clang-format on
-  // options: end
+#include "engine/decode/generated/decode_options.inc"
   // The longest translation of n source tokens, eos counted on both sides, is min(max_length,
   // max_length_factor * n + max_length_extra) or what the model has positions for, if that is less.
   int64_t max_length = 200;

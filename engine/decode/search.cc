@@ -7,7 +7,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/decode/alignment.h"
 #include "engine/decode/batch_decoder.h"
-#include "engine/decode/decode_options_fields.generated.h"
+#include "engine/decode/generated/decode_options_fields.h"
 
 namespace trafo {
 namespace {

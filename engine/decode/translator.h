@@ -18,13 +18,7 @@ namespace trafo {
 // a decode step computes few rows of the output projection.
 struct Shortlist {
   const LexicalTable* table = nullptr;  // borrowed for the call; null: the whole vocabulary
-  // options: begin Shortlist (scripts/generate_options.py)
-  // clang-format off
-  // This many tokens from the start of the vocabulary are chosen among as well.
-  int64_t first = 100;
-  int64_t best = 100;  // This many of the best translations of each source token are chosen among.
-  // clang-format on
-  // options: end
+#include "engine/decode/generated/shortlist.inc"
 };
 
 struct TranslateOptions {
@@ -32,21 +26,7 @@ struct TranslateOptions {
   DecodeOptions decode;
   Shortlist shortlist;
   // The limit of a source is longest_source().
-  // options: begin TranslateOptions (scripts/generate_options.py)
-  // clang-format off
-  // Whether equal texts of a line are returned once, with the best score. A line then has fewer
-  // than n_best hypotheses if the search or the samples have no more texts.
-  bool distinct = false;
-  // Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT.
-  bool truncate = true;
-  // Whether eos follows a source. Without it a decoder-lm continues the text, as base models do;
-  // a text over the model's limit then loses its beginning.
-  bool end_source = true;
-  // Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that,
-  // models of this program were not.
-  bool begin_source = false;
-  // clang-format on
-  // options: end
+#include "engine/decode/generated/translate_options.inc"
 };
 
 struct TextHypothesis : Hypothesis {

@@ -11,7 +11,7 @@
 
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
-#include "engine/metrics/unicode_categories.generated.h"
+#include "engine/metrics/generated/unicode_categories.h"
 
 namespace trafo {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/metrics/metric_enums.generated.h"
+#include "engine/metrics/generated/metric_enums.h"
 
 namespace trafo {
 

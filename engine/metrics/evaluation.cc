@@ -5,7 +5,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/status.h"
 #include "engine/metrics/bootstrap.h"
-#include "engine/metrics/evaluation_options_fields.generated.h"
+#include "engine/metrics/generated/evaluation_options_fields.h"
 #include "engine/metrics/unspaced.h"
 
 namespace trafo {

@@ -13,22 +13,7 @@
 namespace trafo {
 
 struct EvaluationOptions {
-  // The table in engine/options/evaluation.toml gives the members.
-  // options: begin EvaluationOptions
-  // clang-format off
-  // How BLEU cuts lines into words. Scores are comparable only where it is the same.
-  BleuTokenizer tokenize = BleuTokenizer::mteval_13a;
-  bool lowercase = false;  // Whether BLEU is computed without case. chrF keeps it.
-  // Whether lines are resampled for the mean and the 95 % interval of both scores. With a
-  // baseline they always are.
-  bool confidence = false;
-  // Number of bootstrap samples. Each sample draws as many lines as the corpus has, with
-  // replacement.
-  int64_t resamples = 1000;
-  // Seed of the resampling. The same seed draws the same lines for every system and both scores.
-  uint64_t seed = 12345;
-  // clang-format on
-  // options: end
+#include "engine/metrics/generated/evaluation_options.inc"
 
   // Of tokenizer flores200: see BleuOptions.
   SubwordFunction subwords = {};

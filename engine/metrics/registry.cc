@@ -10,7 +10,7 @@ namespace trafo {
 #define TRAFO_MODEL_METRIC(...)
 #define TRAFO_METRIC(name, title, bit, lower, needs, score) \
   double score(std::span<const std::string> hypotheses, ReferenceSets references, int threads);
-#include "engine/metrics/metrics.generated.def"
+#include "engine/metrics/generated/metrics.def"
 #undef TRAFO_METRIC
 #undef TRAFO_MODEL_METRIC
 
@@ -21,7 +21,7 @@ constexpr Metric kMetrics[] = {
   {name, title, bit, lower, MetricNeeds::needs, nullptr},
 #define TRAFO_METRIC(name, title, bit, lower, needs, score) \
   {name, title, bit, lower, MetricNeeds::needs, score},
-#include "engine/metrics/metrics.generated.def"
+#include "engine/metrics/generated/metrics.def"
 #undef TRAFO_METRIC
 #undef TRAFO_MODEL_METRIC
 };

@@ -1,4 +1,4 @@
-// The metrics of validations: the rows of engine/options/metrics.toml.
+// The metrics of validations: the rows of schema/metrics.toml.
 #pragma once
 
 #include <cstdint>

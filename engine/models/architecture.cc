@@ -8,7 +8,7 @@ namespace {
 constexpr ArchitectureInfo kArchitectures[] = {
 #define TRAFO_ARCHITECTURE(name, has_encoder, free_form) \
   {Architecture::name, has_encoder, free_form},
-#include "engine/models/architectures.generated.def"
+#include "engine/models/generated/architectures.def"
 #undef TRAFO_ARCHITECTURE
 };
 

@@ -1,8 +1,8 @@
-// The architectures of engine/options/enums.toml, and the properties by which the engine tells them
+// The architectures of schema/enums.toml, and the properties by which the engine tells them
 // apart.
 #pragma once
 
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 
 namespace trafo {
 

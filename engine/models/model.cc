@@ -23,7 +23,7 @@ std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& co
 #define TRAFO_ARCHITECTURE(name, ...) \
   case Architecture::name:            \
     return make_##name(context, config, seed, dtype, int8_weights);
-#include "engine/models/architectures.generated.def"
+#include "engine/models/generated/architectures.def"
 #undef TRAFO_ARCHITECTURE
   }
   fail(ErrorCode::internal, "model", "validate let an unknown architecture pass");

@@ -161,7 +161,7 @@ std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, u
 #define TRAFO_ARCHITECTURE(name, ...)                                                            \
   std::unique_ptr<Model> make_##name(Context& context, const ModelConfig& config, uint64_t seed, \
                                      DType dtype, bool int8_weights);
-#include "engine/models/architectures.generated.def"
+#include "engine/models/generated/architectures.def"
 #undef TRAFO_ARCHITECTURE
 
 }  // namespace trafo

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/argument_error.h"
-#include "engine/models/model_config_fields.generated.h"
+#include "engine/models/generated/model_config_fields.h"
 
 namespace trafo {
 namespace {

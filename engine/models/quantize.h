@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 #include "engine/models/calibration.h"
 
 namespace trafo {

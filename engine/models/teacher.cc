@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 

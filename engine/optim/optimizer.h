@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/core/element_range.h"
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 #include "engine/optim/update.h"
 #include "engine/runtime/context.h"
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 
 namespace trafo {
 

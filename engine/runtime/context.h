@@ -11,7 +11,7 @@
 
 #include "engine/autograd/tape.h"
 #include "engine/backend/backend.h"
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 #include "engine/core/tensor.h"
 #include "engine/runtime/profiler.h"
 

@@ -96,6 +96,18 @@ def reserved(table):
     return {name: f"reserved{i + 1}" if i else "reserved" for i, name in enumerate(holes)}
 
 
+def header(schema, table):
+    """The public header of a table: the constants of its enums, and the struct."""
+    guard = f"TRAFO_GENERATED_{table.c.removeprefix('trafo_').upper()}_H"
+    lines = [f"/* Written by scripts/generate_options.py from {table.source}: change that. Include trafo.h. */", f"#ifndef {guard}", f"#define {guard}"]
+    for enum in schema.enums_of(table):
+        if not enum.shared:
+            lines += [""] + constants(enum)
+    if table.name == "training":
+        lines += [""] + metrics(schema)
+    return lines + ["", f"typedef struct {table.c} {{", *struct_fields(table), f"}} {table.c};", "", f"#endif /* {guard} */"]
+
+
 def struct_fields(table):
     holes, section_of, section = reserved(table), {}, None
     for row in table.c_rows:
@@ -188,7 +200,7 @@ def wrong_value(row):
 
 def wrong_options(tables):
     """For tests/capi/c_api_fields.c: each option with a value that must be refused in its name."""
-    lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off"]
+    lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off"]
     for table in tables:
         lines += ["", f"#define WRONG_{table.c.upper()}(wrong) \\"]
         for row in table.c_rows:
@@ -202,7 +214,7 @@ def wrong_options(tables):
 
 
 def source(schema):
-    lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off",
+    lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
              '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"', "", "using namespace trafo;",
              "using namespace trafo::capi;", ""]
     for enum in schema.enums.values():

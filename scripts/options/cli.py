@@ -113,7 +113,7 @@ def writer(row):
 def source(schema):
     tables = [schema.tables["training"], schema.tables["model"]]
     rows = sorted((row for table in tables for row in table.flags), key=lambda row: GROUPS.index(row.group))
-    lines = ["// Written by scripts/generate_options.py from engine/options/*.toml: change those.", "// clang-format off",
+    lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
              '#include <fmt/format.h>', "", "#include <cmath>", "", '#include "settings/setting_types.h"', "", "namespace translate_train {", "namespace {", "",
              "constexpr SettingSpec kSpecs[] = {"]
     lines += [spec(schema, row) for row in rows] + ["};", ""]

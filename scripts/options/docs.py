@@ -1,15 +1,15 @@
-"""docs/reference/options.md: every option with its names, its default and its range."""
+"""docs/reference/generated/options.md: every option with its names, its default and its range."""
 from cli import cli_default, help_text
 from go import name_of
 from schema import GROUPS, UNLIMITED, described, default_text, plain, plain_names
 
 HEAD = """# Options
 
-<!-- Written by scripts/generate_options.py from engine/options/*.toml: change those. -->
+<!-- Written by scripts/generate_options.py from schema/*.toml: change those. -->
 
 This page lists every option of models, training, decoding and evaluation: its name in C and Rust, its
 name in Go, its flag on the command line of `translate-train`, its default and its range.
-`config.yml` has the flags of `train` as its keys, without dashes. [training.md](../guide/training.md) says
+`config.yml` has the flags of `train` as its keys, without dashes. [training.md](../../guide/training.md) says
 how to use them.
 
 An option marked *fixed* belongs to a run from its first update to its last. Resuming with another

@@ -21,9 +21,9 @@ def initial(row):
     return f" = {plain(row.default)}"
 
 
-def struct_fields(rows):
-    """Members of an engine's struct."""
-    lines = ["  // clang-format off"]
+def struct_fields(source, rows):
+    """The file with the members of an engine's struct, which the struct includes."""
+    lines = [f"// Written by scripts/generate_options.py from {source}: change that."]
     for row in rows:
         if row.section:
             lines += [""] * (len(lines) > 1) + wrap(f"--- {row.section} ---", 98, "  // ")
@@ -37,7 +37,7 @@ def struct_fields(rows):
             lines.append(f"{member}  // {text}")
         else:
             lines += wrap(text, 98, "  // ") + [member]
-    return [*lines, "  // clang-format on"]
+    return lines
 
 
 def member(row):
@@ -84,7 +84,7 @@ def field(row):
 
 def enums_header(schema, path):
     """The enums of a header, with their names in files."""
-    lines = ["// Written by scripts/generate_options.py from engine/options/enums.toml: change that.", "// clang-format off", "#pragma once",
+    lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off", "#pragma once",
              "", '#include "engine/core/enum_names.h"', "", "namespace trafo {"]
     for enum in schema.enums.values():
         if enum.header != path:
@@ -100,7 +100,7 @@ def enums_header(schema, path):
 
 def metrics(schema):
     """The rows of engine/metrics/registry.h."""
-    lines = ["// Written by scripts/generate_options.py from engine/options/metrics.toml: change that.", "// clang-format off"]
+    lines = ["// Written by scripts/generate_options.py from schema/metrics.toml: change that.", "// clang-format off"]
     for metric in schema.metrics:
         row = f'"{metric.name}", "{metric.title}", {metric.bit}, {str(metric.lower).lower()}, {metric.needs}'
         lines.append(f"TRAFO_METRIC({row}, {metric.score})" if metric.score else f"TRAFO_MODEL_METRIC({row})")
@@ -109,7 +109,7 @@ def metrics(schema):
 
 def architectures(schema):
     """The parts of engine/models/architecture.h."""
-    lines = ["// Written by scripts/generate_options.py from engine/options/enums.toml: change that.", "// clang-format off"]
+    lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off"]
     for value in schema.enums["architecture"].values:
         lines.append(f"TRAFO_ARCHITECTURE({value['name']}, {str(value['has_encoder']).lower()}, {str(value['free_form']).lower()})")
     return lines

@@ -1,4 +1,4 @@
-"""Reads engine/options/*.toml, checks that rows are complete, and answers what every emitter asks of a row."""
+"""Reads schema/*.toml, checks that rows are complete, and answers what every emitter asks of a row."""
 import math
 import pathlib
 import re
@@ -6,7 +6,7 @@ import textwrap
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TABLES = ROOT / "engine/options"
+TABLES = ROOT / "schema"
 KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "later", "json", "only", "section", "flag", "alias", "old",
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "read", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
@@ -14,7 +14,7 @@ GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", 
           "Batches", "Metrics"]
 UNITS = {"u": "updates", "t": "target tokens", "e": "epochs"}
 UNLIMITED = 2.0**62
-ENUM_HEADER = "engine/core/option_enums.generated.h"
+ENUM_HEADER = "engine/core/generated/option_enums.h"
 
 
 class Enum:
@@ -149,9 +149,10 @@ class Table:
         raw = tomllib.loads((TABLES / f"{name}.toml").read_text())
         first, last = (tomllib.loads((TABLES / f"{file}.toml").read_text())["option"] if file else []
                        for file in map(raw["table"].get, ("before", "after")))
-        self.name, self.source = name, f"engine/options/{name}.toml"
+        self.name, self.source = name, f"schema/{name}.toml"
         self.engine, self.c = raw["table"]["engine"], raw["table"]["c"]
         self.rust, self.go = raw["table"]["rust"], raw["table"]["go"]
+        self.go_structs = {self.go: raw["go"], **({"Sampling": raw["go_sampling"]} if "go_sampling" in raw else {})}
         self.rows = [Row(name, spec, enums) for spec in [*first, *raw["option"], *last]]
         names = [row.name for row in self.rows]
         for row_name in names:

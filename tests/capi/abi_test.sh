@@ -3,7 +3,7 @@
 # With TRAFO_UPDATE_ABI=1 it writes the lists instead of comparing them.
 set -euo pipefail
 source=$1 library=$2 struct_sizes=$3 version=$4 cc=$5 cxx=$6
-headers=("$source"/capi/include/*.h)
+headers=("$source"/capi/include/*.h "$source"/capi/include/trafo/generated/*.h)
 abi=$source/capi/abi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "capi_check.h"
-#include "wrong_options.generated.h"
+#include "generated/wrong_options.h"
 
 static void check_field(trafo_error* error, const char* field, int line) {
   const int right = error != NULL && trafo_error_code(error) == TRAFO_INVALID_ARGUMENT &&

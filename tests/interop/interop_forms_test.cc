@@ -6,7 +6,7 @@
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/tensor_map.h"
-#include "engine/models/model_config_fields.generated.h"
+#include "engine/models/generated/model_config_fields.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo {

@@ -40,7 +40,7 @@ library() {
 # breaks OLD NEW: true if programs made for the old one do not work with the new one. There may be more functions and constants, and
 # structs that say their size may grow at the end.
 breaks() {
-  awk '/^typedef struct [a-z_]+ \{/ { name = $3 } /struct_size;/ && name != "" { print name } /^\}/ { name = "" }' "$3"/*.h |
+  awk '/^typedef struct [a-z_]+ \{/ { name = $3 } /struct_size;/ && name != "" { print name } /^\}/ { name = "" }' $(find "$3" -name "*.h" | LC_ALL=C sort) |
     LC_ALL=C sort -u | paste -sd '|' | sed 's/.*/[suppress_type]\n  type_kind = struct\n  name_regexp = ^(&)$\n  has_data_member_inserted_at = end/' \
     > "$work/growing"
   ! abidiff --no-added-syms --suppressions "$work/growing" "$1" "$2" > "$work/report"
@@ -52,7 +52,7 @@ try() {
   while IFS='|' read -r expected name expression; do
     rm -rf "$work/changed"
     cp -r capi/include "$work/changed"
-    sed -i -E "$expression" "$work/changed"/*.h
+    find "$work/changed" -name "*.h" -exec sed -i -E "$expression" {} +
     if diff -rq capi/include "$work/changed" >/dev/null; then
       echo "abidiff: nothing was changed by: $name" >&2
       failed=1

@@ -31,7 +31,7 @@ HASHES = {".py", ".sh", ".toml", ".cmake", ".yaml", ".yml"}
 def tracked(paths):
     names = subprocess.run(["git", "ls-files", "-z", "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in names.split("\0"):
-        generated = ".generated." in name or "/generated/" in name or name.endswith(("trafo-sys/src/bindings.rs", "reference/options.md"))
+        generated = ".generated." in name or "/generated/" in name or name.endswith(("trafo-sys/src/bindings.rs", "reference/generated/options.md"))
         if name and not generated and not name.startswith("docs/lab/") and not (ROOT / name).is_symlink():
             yield name
 

@@ -25,7 +25,7 @@ with tempfile.TemporaryDirectory() as folder:
     if without_docstring([sample]) != (["trafo_two", "trafo_three"], 3):
         sys.exit(f"docstrings_test: the check finds {without_docstring([sample])} in a header where two of three functions have none")
 
-missing, count = without_docstring(sorted((ROOT / "capi/include").glob("*.h")))
+missing, count = without_docstring(sorted((ROOT / "capi/include").rglob("*.h")))
 exported = len((ROOT / "capi/abi/symbols.txt").read_text().split())
 if count != exported:
     sys.exit(f"docstrings_test: the headers declare {count} functions, capi/abi/symbols.txt has {exported}")

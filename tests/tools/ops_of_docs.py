@@ -30,7 +30,7 @@ def exists_in_rust(text, name):
 
 
 def main():
-    header = text_of("capi/include/*.h")
+    header = text_of("capi/include/**/*.h")
     rust = text_of("bindings/rust/trafo/src/*.rs")
     go = text_of("bindings/go/trafo/*.go")
     document = (ROOT / "docs/reference/ops.md").read_text()

@@ -10,7 +10,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("docs", "engine", "capi", "bindings")
+FOLDERS = ("docs", "engine", "schema", "capi", "bindings")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 MOST_LINES = 150
 

@@ -1,4 +1,4 @@
-// Settings whose text is not one number, name or switch; settings.generated.cc calls these.
+// Settings whose text is not one number, name or switch; generated/settings.cc calls these.
 #pragma once
 
 #include <span>
@@ -53,7 +53,7 @@ std::span<const MemberFlag> member_flags();
 // Of trafo_translate_options.
 std::span<const MemberFlag> decoding_member_flags();
 
-// A metric of engine/options/metrics.toml.
+// A metric of schema/metrics.toml.
 struct MetricSpec {
   const char* name;        // of --valid-metrics and metrics.jsonl
   const char* title;       // for readers

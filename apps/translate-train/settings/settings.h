@@ -11,7 +11,7 @@
 
 namespace translate_train {
 
-// The table follows from engine/options (settings.generated.cc).
+// The table follows from schema/ (generated/settings.cc).
 struct SettingSpec {
   const char* name;       // without dashes: also the key in YAML
   const char* aliases;    // other names, comma separated, with dashes; long ones are keys as well

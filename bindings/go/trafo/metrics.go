@@ -17,33 +17,6 @@ func ChrF(hypotheses, references []string) (score float64, signature string, err
 	})
 }
 
-// EvaluationOptions say how translations are measured. In a literal, zero fields have their defaults; those
-// of DefaultEvaluationOptions are taken as they are.
-type EvaluationOptions struct {
-	// options: begin EvaluationOptions (scripts/generate_options.py)
-	// How BLEU cuts lines into words. Scores are comparable only where it is the same. Default Tokenize13a.
-	Tokenize BleuTokenizer
-	// Whether BLEU is computed without case. chrF keeps it. Default false.
-	Lowercase bool
-	// Whether lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always
-	// are. Default false.
-	Confidence bool
-	// Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default
-	// 1000.
-	Resamples int64
-	// Seed of the resampling. The same seed draws the same lines for every system and both scores. Default
-	// 12345.
-	Seed uint64
-	// options: end
-
-	// Tokenizer is the SentencePiece model of TokenizeFlores200, which needs one.
-	Tokenizer *Tokenizer
-	// Baseline: other translations of the same lines, which the hypotheses are compared with. Default nil: none.
-	Baseline []string
-
-	explicit bool // made by the library: fields that are zero are meant
-}
-
 func evaluationDefaults() *C.trafo_evaluation_options {
 	c := new(C.trafo_evaluation_options)
 	mustInit(C.trafo_evaluation_options_init(c, C.sizeof_trafo_evaluation_options))

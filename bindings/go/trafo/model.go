@@ -8,101 +8,6 @@ import (
 	"runtime"
 )
 
-// ModelConfig is the shape of a model. Vocabulary must be set. In a literal, zero fields have their
-// defaults; what DefaultModelConfig, Preset and Model.Config give is taken as it is.
-type ModelConfig struct {
-	// options: begin ModelConfig (scripts/generate_options.py)
-	// Kind of model. Default EncoderDecoder.
-	Architecture Architecture
-	// Activation of the feed-forward layers. Default ReLU.
-	Activation Activation
-	// Tokens of the vocabulary. It must be set.
-	Vocabulary int
-	// Layers of the encoder. A decoder-lm has none and ignores it. Default 6.
-	EncoderLayers int
-	// Layers of the decoder. Default 6.
-	DecoderLayers int
-	// Width of the residual stream: an even multiple of Heads. Default 512.
-	Width int
-	// Width inside the feed-forward layers. Default 2048.
-	FFNWidth int
-	// Attention heads. Default 8.
-	Heads int
-	// Longest sequence that either side may have, in tokens. Default 1024.
-	MaxPositions int
-	// Whether the norm precedes each block instead of following it. Default true.
-	PreNorm bool
-	// Whether source, target and output share one embedding matrix. Otherwise there are three, two in a
-	// decoder-lm. Default true.
-	TiedEmbeddings bool
-	// Dropout of the embeddings and of the output of every block. Default 0.1.
-	Dropout float64
-	// Dropout of attention probabilities. Default 0.
-	AttentionDropout float64
-	// Dropout after the activation of the feed-forward layers. Default 0.
-	FFNDropout float64
-	// Epsilon of the norms. Default 1e-5.
-	NormEpsilon float64
-	// Norm of a decoder-lm; an encoder-decoder has layer norm. Default NormLayer.
-	Norm Norm
-	// Positions of a decoder-lm. Default StandardPositions.
-	Positions Positions
-	// Feed-forward blocks of a decoder-lm. Default PlainFFN.
-	FFN FeedForward
-	// Whether all linear layers have biases. A model with RMS norm may have QkvBiases, AttentionOutputBias and
-	// FFNBiases instead. Default true.
-	Biases bool
-	// Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads.
-	KVHeads int
-	// Base of the angles of rotary positions. Default 10000.
-	RopeTheta float64
-	// Whether the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep
-	// models begin better. Default false.
-	DepthScaledInit bool
-	// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
-	OutputBias bool
-	// Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may.
-	// Default 0: width / heads.
-	HeadWidth int
-	// Whether queries, keys and values have biases in a model that has no others (Biases is 0), as in Qwen2.
-	// Default false.
-	QkvBiases bool
-	// Whether the output of an attention has a bias in a model without Biases. Default false.
-	AttentionOutputBias bool
-	// Whether the feed-forward layers have biases in a model without Biases. Default false.
-	FFNBiases bool
-	// The angles of rotary positions are divided by it, all of them or, with RopeOriginalPositions, the slow
-	// ones. Default 1.
-	RopeFactor float64
-	// Positions that a model was trained with before RopeFactor (Llama 3.1): the factor divides the angles of
-	// pairs that turn fewer than RopeLowTurns times in them. It divides the angles of pairs of more turns less
-	// and less. Default 0: RopeFactor divides all angles.
-	RopeOriginalPositions int
-	// Turns in RopeOriginalPositions positions up to which RopeFactor divides an angle whole. Default 1.
-	RopeLowTurns float64
-	// Turns in RopeOriginalPositions positions from which on RopeFactor does not change an angle; above
-	// RopeLowTurns. Default 4.
-	RopeHighTurns float64
-	// Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder
-	// has. Default 0: FFNWidth.
-	EncoderFFNWidth int
-	// Attention heads of the encoder, where pruning left it another number than the decoder has. With HeadWidth.
-	// Default 0: Heads.
-	EncoderHeads int
-	// Which layers of the decoder share their parameters: a number from 1 to DecoderLayers for each layer, and
-	// layers with the same number share. For up to 32 layers. Default: none are shared.
-	DecoderTiedLayers [TiedLayers]uint8
-	// The same for the layers of the encoder and EncoderLayers. Default: none are shared.
-	EncoderTiedLayers [TiedLayers]uint8
-	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
-	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
-	// file. Default Float32.
-	Precision DType
-	// options: end
-
-	explicit bool // made by the library: fields that are zero are meant
-}
-
 // TiedLayers is the most layers of a stack that shares parameters.
 const TiedLayers = C.TRAFO_TIED_LAYERS
 
@@ -127,7 +32,7 @@ func DefaultModelConfig() ModelConfig {
 	return modelConfig(&c)
 }
 
-// Preset gives the shape of a model by task, for example "small" (docs/reference/options.md lists the presets). Vocabulary is the usual
+// Preset gives the shape of a model by task, for example "small" (docs/reference/generated/options.md lists the presets). Vocabulary is the usual
 // size of a new vocabulary. The error of another name lists the names.
 func Preset(name string) (ModelConfig, error) {
 	var c C.trafo_model_config

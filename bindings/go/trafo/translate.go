@@ -8,91 +8,11 @@ import (
 	"unsafe"
 )
 
-// Sampling draws every token instead of searching. The drawn tokens depend only on the seed, the number
-// of the line and the place in it. In a literal, zero fields have their defaults; those of
-// DefaultSampling are taken as they are.
-type Sampling struct {
-	// options: begin Sampling (scripts/generate_options.py)
-	// Logits are divided by it. Default 1.
-	Temperature float64
-	// Only this many of the most probable tokens. Default 0: all.
-	TopK int64
-	// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv
-	// 1904.09751). Default 1.
-	TopP float64
-	// Seed of the draws. Default 1.
-	Seed uint64
-	// Number of the first line, so that a text in several calls is drawn as in one. Default 0.
-	FirstLine int64
-	// options: end
-
-	explicit bool // made by the library: fields that are zero are meant
-}
-
 // DefaultSampling gives the defaults.
 func DefaultSampling() Sampling {
 	var s Sampling
 	s.fromC(translateDefaults())
 	return s
-}
-
-// TranslateOptions say how to search. In a literal, zero fields have their defaults; to set LengthPenalty to
-// 0 or Truncate to false, begin with DefaultTranslateOptions, whose fields are taken as they are.
-type TranslateOptions struct {
-	// options: begin TranslateOptions (scripts/generate_options.py)
-	// Hypotheses kept of each sentence. 1 is greedy search. Default 5.
-	Beam int64
-	// Hypotheses returned of each sentence, at most Beam. With Sampling: translations drawn of each sentence.
-	// Default 1.
-	NBest int64
-	// The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's
-	// --normalize). 0: no normalisation. Default 1.
-	LengthPenalty float64
-	// Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus
-	// 10, at most 200.
-	MaxLength int64
-	// Tokens before a translation may end; a given beginning is not counted. Default 0.
-	MinLength int64
-	// Source tokens times Beam of the sentences that are decoded together. Default 4096.
-	BatchTokens int64
-	// The logit of each token that the translation already has is divided by it if it is positive, and
-	// multiplied otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text
-	// (no EndSource), tokens of that text count as well. Default 1.
-	RepetitionPenalty float64
-	// No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm
-	// continues a text (no EndSource), n-grams of that text count as well. Default 0: any may repeat.
-	NoRepeatNgramSize int64
-	// Whether every hypothesis has the log-probability of each of its tokens. Default false.
-	WordScores bool
-	// Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the source
-	// tokens. A decoder-lm has none: UNSUPPORTED. Default false.
-	Alignment bool
-	// Decoder layer whose cross-attention, the mean over its heads, is the Alignment; counted from 1. Default 0:
-	// the last but one.
-	AlignmentLayer int64
-	// Whether equal texts of a line are returned once, with the best score. A line then has fewer than NBest
-	// hypotheses if the search or the samples have no more texts. Default false.
-	Distinct bool
-	// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
-	Truncate bool
-	// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
-	ShortlistFirst int64
-	// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
-	ShortlistBest int64
-	// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over
-	// the model's limit then loses its beginning. Default true.
-	EndSource bool
-	// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this
-	// program were not. Default false.
-	BeginSource bool
-	// options: end
-
-	// Sampling draws every token instead of searching. Default nil: beam search.
-	Sampling *Sampling
-	// Shortlist: only tokens of the list are chosen among. Default nil: the whole vocabulary.
-	Shortlist *Shortlist
-
-	explicit bool // made by the library: fields that are zero are meant
 }
 
 func translateDefaults() *C.trafo_translate_options {

@@ -2,7 +2,7 @@
 // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Backward uses the input.
 #pragma once
 
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "engine/core/option_enums.generated.h"
+#include "engine/core/generated/option_enums.h"
 
 namespace trafo {
 

@@ -5,7 +5,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/core/json.h"
-#include "engine/train/run/train_options_fields.generated.h"
+#include "engine/train/run/generated/train_options_fields.h"
 
 namespace trafo {
 namespace {

@@ -12,8 +12,8 @@
 #include "engine/decode/packing.h"
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
+#include "engine/train/run/generated/train_options_fields.h"
 #include "engine/train/run/run.h"
-#include "engine/train/run/train_options_fields.generated.h"
 
 namespace trafo {
 namespace {

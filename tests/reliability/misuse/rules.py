@@ -304,7 +304,7 @@ def value(function, name, ctype):
     return VALUES.get(name)
 
 
-# The options of engine/options are sorted by their types; these are the others.
+# The options of schema/ are sorted by their types; these are the others.
 ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit", "bits", "method",
          "comparison", "distribution", "transport", "score", "pattern", "normalization", "metric"}
 FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "recorded", "requires_grad", "lowercase",

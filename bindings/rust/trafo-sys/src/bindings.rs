@@ -2118,7 +2118,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills a config, whose struct_size is set, with a preset by task, for example \"small\" (docs/reference/options.md has a table). Fields that\n the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.\n since 0.1"]
+    #[doc = " Fills a config, whose struct_size is set, with a preset by task, for example \"small\" (docs/reference/generated/options.md has a table). Fields that\n the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.\n since 0.1"]
     pub fn trafo_model_config_preset(
         config: *mut trafo_model_config,
         name: *const ::core::ffi::c_char,

@@ -40,8 +40,8 @@ macro_rules! setters {
     };
 }
 
-// The table in engine/options/evaluation.toml gives the enum and the setters.
-include!("evaluation.generated.rs");
+// The table in schema/evaluation.toml gives the enum and the setters.
+include!("generated/evaluation.rs");
 
 fn same<T>(value: T) -> T {
     value

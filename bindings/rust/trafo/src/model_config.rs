@@ -55,15 +55,15 @@ macro_rules! config_fields {
     };
 }
 
-// The table in engine/options/model.toml gives the enums and the fields.
-include!("model_config.generated.rs");
+// The table in schema/model.toml gives the enums and the fields.
+include!("generated/model_config.rs");
 
 impl ModelConfig {
     /// An encoder-decoder of 6+6 layers, width 512.
     pub fn new(vocabulary: usize) -> Self {
         ModelConfig(defaults(sys::trafo_model_config_init)).vocabulary(vocabulary)
     }
-    /// A preset by task, for example `small` (docs/reference/options.md lists the presets). The error
+    /// A preset by task, for example `small` (docs/reference/generated/options.md lists the presets). The error
     /// [`NotFound`](crate::ErrorCode::NotFound) lists the names.
     pub fn preset(name: &str, vocabulary: usize) -> Result<Self> {
         let mut config = Self::new(vocabulary);

@@ -70,8 +70,8 @@ macro_rules! setters {
     };
 }
 
-// The table in engine/options/training.toml gives the enums and the setters.
-include!("trainer_options.generated.rs");
+// The table in schema/training.toml gives the enums and the setters.
+include!("generated/trainer_options.rs");
 
 fn same<T>(value: T) -> T {
     value

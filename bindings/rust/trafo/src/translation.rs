@@ -34,8 +34,8 @@ macro_rules! setters {
     };
 }
 
-// The table in engine/options/decoding.toml gives the setters and Sampling.
-include!("translation.generated.rs");
+// The table in schema/decoding.toml gives the setters and Sampling.
+include!("generated/translation.rs");
 
 fn same<T>(value: T) -> T {
     value

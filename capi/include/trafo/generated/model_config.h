@@ -1,0 +1,87 @@
+/* Written by scripts/generate_options.py from schema/model.toml: change that. Include trafo.h. */
+#ifndef TRAFO_GENERATED_MODEL_CONFIG_H
+#define TRAFO_GENERATED_MODEL_CONFIG_H
+
+/* Kinds of models. */
+#define TRAFO_ENCODER_DECODER 0 /* Encoder and decoder with cross-attention. */
+#define TRAFO_DECODER_LM      1 /* `source <eos> target <eos>` in one causal stream. */
+
+/* The norm of a decoder-lm. */
+#define TRAFO_NORM_LAYER 0 /* Layer norm. */
+#define TRAFO_NORM_RMS   1 /* RMS norm, without biases. A decoder-lm only. */
+
+/* How a model knows the position of a token. */
+#define TRAFO_POSITIONS_STANDARD 0 /* Sinusoidal (encoder-decoder) or learned (decoder-lm). */
+#define TRAFO_POSITIONS_ROTARY   1 /* Rotary position embedding of queries and keys. A decoder-lm only. */
+
+/* The feed-forward blocks of a decoder-lm. */
+#define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
+#define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
+
+typedef struct trafo_model_config {
+  size_t struct_size;
+  int64_t vocabulary; /* Tokens of the vocabulary. It must be set. */
+  int64_t encoder_layers; /* Layers of the encoder. A decoder-lm has none and ignores it. Default 6. */
+  int64_t decoder_layers; /* Layers of the decoder. Default 6. */
+  int64_t width; /* Width of the residual stream: an even multiple of heads. Default 512. */
+  int64_t ffn_width; /* Width inside the feed-forward layers. Default 2048. */
+  int64_t heads; /* Attention heads. Default 8. */
+  int64_t max_positions; /* Longest sequence that either side may have, in tokens. Default 1024. */
+  double dropout; /* Dropout of the embeddings and of the output of every block. Default 0.1. */
+  double attention_dropout; /* Dropout of attention probabilities. Default 0. */
+  double ffn_dropout; /* Dropout after the activation of the feed-forward layers. Default 0. */
+  double norm_epsilon; /* Epsilon of the norms. Default 1e-5. */
+  /* Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads. */
+  int64_t kv_heads;
+  double rope_theta; /* Base of the angles of rotary positions. Default 10000. */
+  /* Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may. Default 0: width /
+   * heads. */
+  int64_t head_width;
+  /* The angles of rotary positions are divided by it, all of them or, with rope_original_positions, the slow ones. Default 1.
+   * */
+  double rope_factor;
+  /* Positions that a model was trained with before rope_factor (Llama 3.1): the factor divides the angles of pairs that turn
+   * fewer than rope_low_turns times in them. It divides the angles of pairs of more turns less and less. Default 0: rope_factor
+   * divides all angles. */
+  int64_t rope_original_positions;
+  /* Turns in rope_original_positions positions up to which rope_factor divides an angle whole. Default 1. */
+  double rope_low_turns;
+  /* Turns in rope_original_positions positions from which on rope_factor does not change an angle; above rope_low_turns.
+   * Default 4. */
+  double rope_high_turns;
+  /* Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has. Default 0:
+   * ffn_width. */
+  int64_t encoder_ffn_width;
+  /* Attention heads of the encoder, where pruning left it another number than the decoder has. With head_width. Default 0:
+   * heads. */
+  int64_t encoder_heads;
+  /* Which layers of the decoder share their parameters: a number from 1 to decoder_layers for each layer, and layers with the
+   * same number share. For up to 32 layers. Default: none are shared. 0 ends the list. */
+  uint8_t decoder_tied_layers[32];
+  /* The same for the layers of the encoder and encoder_layers. Default: none are shared. 0 ends the list. */
+  uint8_t encoder_tied_layers[32];
+  int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
+  int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
+  int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
+  /* 1: source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm. Default 1. */
+  int32_t tied_embeddings;
+  int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
+  int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
+  int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
+  /* 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.
+   * Default 1. */
+  int32_t biases;
+  /* 1: the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep models begin better.
+   * Default 0. */
+  int32_t depth_scaled_init;
+  int32_t output_bias; /* 1: the output layer has a bias, in a model with biases. GPT-2 has none. Default 1. */
+  /* 1: queries, keys and values have biases in a model that has no others (biases is 0), as in Qwen2. Default 0. */
+  int32_t qkv_biases;
+  int32_t attention_output_bias; /* 1: the output of an attention has a bias in a model without biases. Default 0. */
+  int32_t ffn_biases; /* 1: the feed-forward layers have biases in a model without biases. Default 0. */
+  /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
+   * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
+  int32_t precision;
+} trafo_model_config;
+
+#endif /* TRAFO_GENERATED_MODEL_CONFIG_H */

@@ -1,0 +1,514 @@
+// Written by scripts/generate_options.py from schema/*.toml: change those.
+// clang-format off
+#include "capi/src/options.h"
+
+#include "capi/src/option_types.h"
+
+using namespace trafo;
+using namespace trafo::capi;
+
+static_assert(static_cast<int32_t>(Architecture::encoder_decoder) == TRAFO_ENCODER_DECODER);
+static_assert(static_cast<int32_t>(Architecture::decoder_lm) == TRAFO_DECODER_LM);
+static_assert(static_cast<int32_t>(Activation::relu) == TRAFO_RELU);
+static_assert(static_cast<int32_t>(Activation::gelu) == TRAFO_GELU);
+static_assert(static_cast<int32_t>(Activation::silu) == TRAFO_SILU);
+static_assert(static_cast<int32_t>(Activation::gelu_erf) == TRAFO_GELU_ERF);
+static_assert(static_cast<int32_t>(Norm::layer) == TRAFO_NORM_LAYER);
+static_assert(static_cast<int32_t>(Norm::rms) == TRAFO_NORM_RMS);
+static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STANDARD);
+static_assert(static_cast<int32_t>(Positions::rotary) == TRAFO_POSITIONS_ROTARY);
+static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);
+static_assert(static_cast<int32_t>(FeedForward::swiglu) == TRAFO_FFN_SWIGLU);
+static_assert(static_cast<int32_t>(ScheduleKind::constant) == TRAFO_SCHEDULE_CONSTANT);
+static_assert(static_cast<int32_t>(ScheduleKind::linear) == TRAFO_SCHEDULE_LINEAR);
+static_assert(static_cast<int32_t>(ScheduleKind::cosine) == TRAFO_SCHEDULE_COSINE);
+static_assert(static_cast<int32_t>(ScheduleKind::inverse_sqrt) == TRAFO_SCHEDULE_INVERSE_SQRT);
+static_assert(static_cast<int32_t>(ScheduleKind::noam) == TRAFO_SCHEDULE_NOAM);
+static_assert(static_cast<int32_t>(OptimizerKind::adamw) == TRAFO_OPTIMIZER_ADAMW);
+static_assert(static_cast<int32_t>(OptimizerKind::sgd) == TRAFO_OPTIMIZER_SGD);
+static_assert(static_cast<int32_t>(OptimizerKind::muon) == TRAFO_OPTIMIZER_MUON);
+static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
+static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
+static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
+static_assert(static_cast<int32_t>(CommunicationDType::bfloat16) == TRAFO_COMMUNICATION_BFLOAT16);
+static_assert(static_cast<int32_t>(Recompute::none) == TRAFO_RECOMPUTE_NONE);
+static_assert(static_cast<int32_t>(Recompute::selective) == TRAFO_RECOMPUTE_SELECTIVE);
+static_assert(static_cast<int32_t>(Recompute::full) == TRAFO_RECOMPUTE_FULL);
+static_assert(static_cast<int32_t>(StoppingMetrics::first) == TRAFO_STOPPING_FIRST);
+static_assert(static_cast<int32_t>(StoppingMetrics::any) == TRAFO_STOPPING_ANY);
+static_assert(static_cast<int32_t>(StoppingMetrics::all) == TRAFO_STOPPING_ALL);
+static_assert(static_cast<int32_t>(RunModel::best) == TRAFO_RUN_BEST);
+static_assert(static_cast<int32_t>(RunModel::last) == TRAFO_RUN_LAST);
+static_assert(static_cast<int32_t>(RunModel::averaged) == TRAFO_RUN_AVERAGED);
+static_assert(static_cast<int32_t>(BleuTokenizer::mteval_13a) == TRAFO_TOKENIZE_13A);
+static_assert(static_cast<int32_t>(BleuTokenizer::none) == TRAFO_TOKENIZE_NONE);
+static_assert(static_cast<int32_t>(BleuTokenizer::zh) == TRAFO_TOKENIZE_ZH);
+static_assert(static_cast<int32_t>(BleuTokenizer::intl) == TRAFO_TOKENIZE_INTL);
+static_assert(static_cast<int32_t>(BleuTokenizer::character) == TRAFO_TOKENIZE_CHAR);
+static_assert(static_cast<int32_t>(BleuTokenizer::flores200) == TRAFO_TOKENIZE_FLORES200);
+static_assert(static_cast<int32_t>(BleuTokenizer::ja_mecab) == TRAFO_TOKENIZE_JA_MECAB);
+
+trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
+  trafo_model_config c{};
+  c.struct_size = sizeof c;
+  c.architecture = static_cast<int32_t>(o.architecture);
+  c.activation = static_cast<int32_t>(o.activation);
+  c.vocabulary = o.vocabulary;
+  c.encoder_layers = o.encoder_layers;
+  c.decoder_layers = o.decoder_layers;
+  c.width = o.width;
+  c.ffn_width = o.ffn_width;
+  c.heads = o.heads;
+  c.max_positions = o.max_positions;
+  c.pre_norm = o.pre_norm ? 1 : 0;
+  c.tied_embeddings = o.tied_embeddings ? 1 : 0;
+  c.dropout = o.dropout;
+  c.attention_dropout = o.attention_dropout;
+  c.ffn_dropout = o.ffn_dropout;
+  c.norm_epsilon = o.norm_epsilon;
+  c.norm = static_cast<int32_t>(o.norm);
+  c.positions = static_cast<int32_t>(o.positions);
+  c.ffn = static_cast<int32_t>(o.ffn);
+  c.biases = o.biases ? 1 : 0;
+  c.kv_heads = o.kv_heads;
+  c.rope_theta = o.rope_theta;
+  c.depth_scaled_init = o.depth_scaled_init ? 1 : 0;
+  c.output_bias = o.output_bias ? 1 : 0;
+  c.head_width = o.head_width;
+  c.qkv_biases = o.qkv_biases ? 1 : 0;
+  c.attention_output_bias = o.attention_output_bias ? 1 : 0;
+  c.ffn_biases = o.ffn_biases ? 1 : 0;
+  c.rope_factor = o.rope_factor;
+  c.rope_original_positions = o.rope_original_positions;
+  c.rope_low_turns = o.rope_low_turns;
+  c.rope_high_turns = o.rope_high_turns;
+  c.encoder_ffn_width = o.encoder_ffn_width;
+  c.encoder_heads = o.encoder_heads;
+  layers_to_c(o.decoder_tied_layers, c.decoder_tied_layers);
+  layers_to_c(o.encoder_tied_layers, c.encoder_tied_layers);
+  c.precision = TRAFO_FLOAT32;
+  return c;
+}
+
+ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
+  ModelConfig o;
+  o.architecture = static_cast<Architecture>(c.architecture);
+  o.activation = static_cast<Activation>(c.activation);
+  o.vocabulary = c.vocabulary;
+  o.encoder_layers = c.encoder_layers;
+  o.decoder_layers = c.decoder_layers;
+  o.width = c.width;
+  o.ffn_width = c.ffn_width;
+  o.heads = c.heads;
+  o.max_positions = c.max_positions;
+  o.pre_norm = call.flag(c.pre_norm, "pre_norm");
+  o.tied_embeddings = call.flag(c.tied_embeddings, "tied_embeddings");
+  o.dropout = c.dropout;
+  o.attention_dropout = c.attention_dropout;
+  o.ffn_dropout = c.ffn_dropout;
+  o.norm_epsilon = c.norm_epsilon;
+  o.norm = static_cast<Norm>(c.norm);
+  o.positions = static_cast<Positions>(c.positions);
+  o.ffn = static_cast<FeedForward>(c.ffn);
+  o.biases = call.flag(c.biases, "biases");
+  o.kv_heads = c.kv_heads;
+  o.rope_theta = c.rope_theta;
+  o.depth_scaled_init = call.flag(c.depth_scaled_init, "depth_scaled_init");
+  o.output_bias = call.flag(c.output_bias, "output_bias");
+  o.head_width = c.head_width;
+  o.qkv_biases = call.flag(c.qkv_biases, "qkv_biases");
+  o.attention_output_bias = call.flag(c.attention_output_bias, "attention_output_bias");
+  o.ffn_biases = call.flag(c.ffn_biases, "ffn_biases");
+  o.rope_factor = c.rope_factor;
+  o.rope_original_positions = c.rope_original_positions;
+  o.rope_low_turns = c.rope_low_turns;
+  o.rope_high_turns = c.rope_high_turns;
+  o.encoder_ffn_width = c.encoder_ffn_width;
+  o.encoder_heads = c.encoder_heads;
+  o.decoder_tied_layers = to_layers(call, c.decoder_tied_layers, "decoder_tied_layers");
+  o.encoder_tied_layers = to_layers(call, c.encoder_tied_layers, "encoder_tied_layers");
+  return o;
+}
+
+trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
+  trafo_trainer_options c{};
+  c.struct_size = sizeof c;
+  c.learning_rate = o.learning_rate;
+  c.schedule = static_cast<int32_t>(o.schedule);
+  c.warmup = o.warmup;
+  c.schedule_updates = o.schedule_updates;
+  c.label_smoothing = o.label_smoothing;
+  c.clip_norm = o.clip_norm;
+  c.weight_decay = o.weight_decay;
+  c.decay_norms_and_biases = o.decay_norms_and_biases ? 1 : 0;
+  c.optimizer = static_cast<int32_t>(o.optimizer);
+  c.momentum = o.momentum;
+  c.nesterov = o.nesterov ? 1 : 0;
+  c.beta1 = o.beta1;
+  c.beta2 = o.beta2;
+  c.epsilon = o.epsilon;
+  c.optimizer_states = static_cast<int32_t>(o.optimizer_states);
+  c.tf32 = o.tf32 ? 1 : 0;
+  c.fp8 = o.fp8 ? 1 : 0;
+  c.quantize_bits = o.quantize_bits;
+  c.layer_drop = o.layer_drop;
+  c.prune_sparsity = o.prune_sparsity;
+  c.prune_start = o.prune_start;
+  c.prune_end = o.prune_end;
+  c.prune_every = o.prune_every;
+  c.keep_zeros = o.keep_zeros ? 1 : 0;
+  c.teacher_weight = o.teacher_weight;
+  c.teacher_temperature = o.teacher_temperature;
+  c.ema_alpha = o.ema_alpha;
+  c.gradient_accumulation = o.gradient_accumulation;
+  c.lanes = o.lanes;
+  c.communication_dtype = static_cast<int32_t>(o.communication_dtype);
+  c.seed = o.seed;
+  c.batch_tokens = o.batch_tokens;
+  c.max_length = o.max_length;
+  c.maxi_batch = o.maxi_batch;
+  c.max_length_ratio = o.max_length_ratio;
+  c.drop_identical = o.drop_identical ? 1 : 0;
+  c.source_alpha = o.source_alpha;
+  c.target_alpha = o.target_alpha;
+  c.batch_fit = o.batch_fit ? 1 : 0;
+  c.recompute = static_cast<int32_t>(o.recompute);
+  c.autotune_gemm = o.autotune_gemm ? 1 : 0;
+  c.memory_limit = o.memory_limit;
+  c.phase = o.phase;
+  c.restart_validation = o.restart_validation ? 1 : 0;
+  c.after_updates = o.after_updates;
+  c.after_epochs = o.after_epochs;
+  c.after_tokens = o.after_tokens;
+  c.early_stopping = o.early_stopping;
+  c.early_stopping_on = static_cast<int32_t>(o.early_stopping_on);
+  c.max_non_finite_steps = o.max_non_finite_steps;
+  c.valid_freq = to_c(o.valid_freq);
+  c.save_freq = to_c(o.save_freq);
+  c.log_freq = to_c(o.log_freq);
+  c.log_first = o.log_first;
+  c.valid_metrics = metric_bits(o.valid_metrics);
+  c.first_metric = first_bit(o.valid_metrics);
+  c.valid_beam = o.valid_beam;
+  c.valid_normalize = o.valid_normalize;
+  c.keep_best = o.keep_best ? 1 : 0;
+  c.keep_last = o.keep_last;
+  c.average_last = o.average_last;
+  return c;
+}
+
+TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& c) {
+  call.reserved(c.reserved, "reserved");
+  call.reserved(c.reserved2, "reserved2");
+  call.reserved(c.reserved3, "reserved3");
+  call.reserved(c.reserved4, "reserved4");
+  TrainOptions o;
+  o.learning_rate = c.learning_rate;
+  o.schedule = static_cast<ScheduleKind>(c.schedule);
+  o.warmup = c.warmup;
+  o.schedule_updates = c.schedule_updates;
+  o.label_smoothing = c.label_smoothing;
+  o.clip_norm = c.clip_norm;
+  o.weight_decay = c.weight_decay;
+  o.decay_norms_and_biases = call.flag(c.decay_norms_and_biases, "decay_norms_and_biases");
+  o.optimizer = static_cast<OptimizerKind>(c.optimizer);
+  o.momentum = c.momentum;
+  o.nesterov = call.flag(c.nesterov, "nesterov");
+  o.beta1 = c.beta1;
+  o.beta2 = c.beta2;
+  o.epsilon = c.epsilon;
+  o.optimizer_states = static_cast<OptimizerStates>(c.optimizer_states);
+  o.tf32 = call.flag(c.tf32, "tf32");
+  o.fp8 = call.flag(c.fp8, "fp8");
+  o.quantize_bits = c.quantize_bits;
+  o.layer_drop = c.layer_drop;
+  o.prune_sparsity = c.prune_sparsity;
+  o.prune_start = c.prune_start;
+  o.prune_end = c.prune_end;
+  o.prune_every = c.prune_every;
+  o.keep_zeros = call.flag(c.keep_zeros, "keep_zeros");
+  o.teacher_weight = c.teacher_weight;
+  o.teacher_temperature = c.teacher_temperature;
+  o.ema_alpha = c.ema_alpha;
+  o.gradient_accumulation = c.gradient_accumulation;
+  o.lanes = c.lanes;
+  o.communication_dtype = static_cast<CommunicationDType>(c.communication_dtype);
+  o.seed = c.seed;
+  o.batch_tokens = c.batch_tokens;
+  o.max_length = c.max_length;
+  o.maxi_batch = c.maxi_batch;
+  o.max_length_ratio = c.max_length_ratio;
+  o.drop_identical = call.flag(c.drop_identical, "drop_identical");
+  o.source_alpha = c.source_alpha;
+  o.target_alpha = c.target_alpha;
+  o.batch_fit = call.flag(c.batch_fit, "batch_fit");
+  o.recompute = static_cast<Recompute>(c.recompute);
+  o.autotune_gemm = call.flag(c.autotune_gemm, "autotune_gemm");
+  o.memory_limit = c.memory_limit;
+  o.phase = c.phase;
+  o.restart_validation = call.flag(c.restart_validation, "restart_validation");
+  o.after_updates = c.after_updates;
+  o.after_epochs = c.after_epochs;
+  o.after_tokens = c.after_tokens;
+  o.early_stopping = c.early_stopping;
+  o.early_stopping_on = static_cast<StoppingMetrics>(c.early_stopping_on);
+  o.max_non_finite_steps = c.max_non_finite_steps;
+  o.valid_freq = to_period(call, c.valid_freq, "valid_freq");
+  o.save_freq = to_period(call, c.save_freq, "save_freq");
+  o.log_freq = to_period(call, c.log_freq, "log_freq");
+  o.log_first = c.log_first;
+  o.valid_metrics = to_metrics(call, c.valid_metrics, c.first_metric);
+  o.valid_beam = c.valid_beam;
+  o.valid_normalize = c.valid_normalize;
+  o.keep_best = call.flag(c.keep_best, "keep_best");
+  o.keep_last = c.keep_last;
+  o.average_last = c.average_last;
+  return o;
+}
+
+trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
+  trafo_translate_options c{};
+  c.struct_size = sizeof c;
+  c.beam = o.decode.beam;
+  c.n_best = o.decode.n_best;
+  c.length_penalty = o.decode.length_penalty;
+  c.max_length = 0;
+  c.min_length = o.decode.min_length;
+  c.batch_tokens = o.decode.batch_tokens;
+  c.repetition_penalty = o.decode.repetition_penalty;
+  c.no_repeat_ngram_size = o.decode.no_repeat_ngram_size;
+  c.word_scores = o.decode.word_scores ? 1 : 0;
+  c.alignment = o.decode.alignment ? 1 : 0;
+  c.alignment_layer = o.decode.alignment_layer;
+  c.distinct = o.distinct ? 1 : 0;
+  c.truncate = o.truncate ? 1 : 0;
+  c.sampling = o.decode.sampling.on ? 1 : 0;
+  c.temperature = o.decode.sampling.temperature;
+  c.top_k = o.decode.sampling.top_k;
+  c.top_p = o.decode.sampling.top_p;
+  c.seed = o.decode.sampling.seed;
+  c.first_line = o.decode.sampling.first_line;
+  c.shortlist_first = o.shortlist.first;
+  c.shortlist_best = o.shortlist.best;
+  c.end_source = o.end_source ? 1 : 0;
+  c.begin_source = o.begin_source ? 1 : 0;
+  return c;
+}
+
+TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_options& c) {
+  call.reserved(c.reserved, "reserved");
+  TranslateOptions o;
+  o.decode.beam = c.beam;
+  o.decode.n_best = c.n_best;
+  o.decode.length_penalty = c.length_penalty;
+  o.decode.min_length = c.min_length;
+  o.decode.batch_tokens = c.batch_tokens;
+  o.decode.repetition_penalty = c.repetition_penalty;
+  o.decode.no_repeat_ngram_size = c.no_repeat_ngram_size;
+  o.decode.word_scores = call.flag(c.word_scores, "word_scores");
+  o.decode.alignment = call.flag(c.alignment, "alignment");
+  o.decode.alignment_layer = c.alignment_layer;
+  o.distinct = call.flag(c.distinct, "distinct");
+  o.truncate = call.flag(c.truncate, "truncate");
+  o.decode.sampling.on = call.flag(c.sampling, "sampling");
+  o.decode.sampling.temperature = c.temperature;
+  o.decode.sampling.top_k = c.top_k;
+  o.decode.sampling.top_p = c.top_p;
+  o.decode.sampling.seed = c.seed;
+  o.decode.sampling.first_line = c.first_line;
+  o.shortlist.first = c.shortlist_first;
+  o.shortlist.best = c.shortlist_best;
+  o.end_source = call.flag(c.end_source, "end_source");
+  o.begin_source = call.flag(c.begin_source, "begin_source");
+  return o;
+}
+
+trafo_evaluation_options trafo::capi::to_c(const EvaluationOptions& o) {
+  trafo_evaluation_options c{};
+  c.struct_size = sizeof c;
+  c.tokenize = static_cast<int32_t>(o.tokenize);
+  c.lowercase = o.lowercase ? 1 : 0;
+  c.confidence = o.confidence ? 1 : 0;
+  c.resamples = o.resamples;
+  c.seed = o.seed;
+  return c;
+}
+
+EvaluationOptions trafo::capi::from_c(const Call& call, const trafo_evaluation_options& c) {
+  call.reserved(c.reserved, "reserved");
+  EvaluationOptions o;
+  o.tokenize = static_cast<BleuTokenizer>(c.tokenize);
+  o.lowercase = call.flag(c.lowercase, "lowercase");
+  o.confidence = call.flag(c.confidence, "confidence");
+  o.resamples = c.resamples;
+  o.seed = c.seed;
+  return o;
+}
+
+namespace {
+
+constexpr Preset kPresets[] = {
+  {"tiny",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.encoder_layers = 4;
+     c.decoder_layers = 4;
+     c.width = 128;
+     c.ffn_width = 256;
+     c.heads = 4;
+     c.dropout = 0.3;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.005;
+     c.warmup = 1000;
+   }},
+  {"student-tiny",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.encoder_layers = 6;
+     c.decoder_layers = 2;
+     c.width = 128;
+     c.ffn_width = 256;
+     c.heads = 4;
+     c.dropout = 0.3;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.005;
+     c.warmup = 1000;
+     c.ema_alpha = 0.0001;
+   }},
+  {"small",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.encoder_layers = 4;
+     c.decoder_layers = 4;
+     c.width = 256;
+     c.ffn_width = 1024;
+     c.heads = 4;
+     c.dropout = 0.3;
+     c.ffn_dropout = 0.3;
+     c.attention_dropout = 0.1;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.003;
+     c.warmup = 1000;
+     c.ema_alpha = 0.0001;
+   }},
+  {"iwslt",
+   [](trafo_model_config& c) {
+     c.vocabulary = 16000;
+     c.encoder_layers = 6;
+     c.decoder_layers = 6;
+     c.width = 512;
+     c.ffn_width = 1024;
+     c.heads = 4;
+     c.dropout = 0.3;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.0005;
+     c.warmup = 4000;
+     c.ema_alpha = 0.0001;
+   }},
+  {"base",
+   [](trafo_model_config& c) {
+     c.vocabulary = 32000;
+     c.encoder_layers = 6;
+     c.decoder_layers = 6;
+     c.width = 512;
+     c.ffn_width = 2048;
+     c.heads = 8;
+     c.dropout = 0.1;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.0007;
+     c.warmup = 4000;
+     c.ema_alpha = 0.0001;
+   }},
+  {"big",
+   [](trafo_model_config& c) {
+     c.vocabulary = 32000;
+     c.encoder_layers = 6;
+     c.decoder_layers = 6;
+     c.width = 1024;
+     c.ffn_width = 4096;
+     c.heads = 16;
+     c.dropout = 0.3;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.0005;
+     c.warmup = 4000;
+     c.ema_alpha = 0.0001;
+   }},
+  {"lm",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.architecture = TRAFO_DECODER_LM;
+     c.activation = TRAFO_GELU;
+     c.decoder_layers = 4;
+     c.width = 256;
+     c.ffn_width = 1024;
+     c.heads = 8;
+     c.dropout = 0.2;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.001;
+     c.warmup = 1000;
+   }},
+  {"gpt2",
+   [](trafo_model_config& c) {
+     c.vocabulary = 32000;
+     c.architecture = TRAFO_DECODER_LM;
+     c.activation = TRAFO_GELU;
+     c.decoder_layers = 12;
+     c.width = 768;
+     c.ffn_width = 3072;
+     c.heads = 12;
+     c.dropout = 0.1;
+     c.output_bias = 0;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.0006;
+     c.warmup = 2000;
+   }},
+  {"llama",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.architecture = TRAFO_DECODER_LM;
+     c.activation = TRAFO_SILU;
+     c.norm = TRAFO_NORM_RMS;
+     c.positions = TRAFO_POSITIONS_ROTARY;
+     c.ffn = TRAFO_FFN_SWIGLU;
+     c.biases = 0;
+     c.decoder_layers = 4;
+     c.width = 256;
+     c.ffn_width = 768;
+     c.heads = 8;
+     c.dropout = 0.2;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.001;
+     c.warmup = 1000;
+   }},
+};
+
+}  // namespace
+
+std::span<const Preset> trafo::capi::presets() { return kPresets; }

@@ -1,0 +1,174 @@
+// Written by scripts/generate_options.py from schema/enums.toml: change that.
+// clang-format off
+#pragma once
+
+#include "engine/core/enum_names.h"
+
+namespace trafo {
+
+// Kinds of models. Values are part of the C ABI.
+enum class Architecture : int32_t {
+  // Encoder and decoder with cross-attention.
+  encoder_decoder = 0,
+  // `source <eos> target <eos>` in one causal stream.
+  decoder_lm = 1,
+};
+template <>
+struct EnumNames<Architecture> {
+  static constexpr std::array<const char*, 2> names{"encoder-decoder", "decoder-lm"};
+};
+
+// Activations of feed-forward layers. Values are part of the C ABI.
+enum class Activation : int32_t {
+  // max(x, 0).
+  relu = 0,
+  // GELU, tanh form.
+  gelu = 1,
+  // x sigmoid(x), also called swish.
+  silu = 2,
+  // GELU, exact: x Phi(x) with the error function.
+  gelu_erf = 3,
+};
+template <>
+struct EnumNames<Activation> {
+  static constexpr std::array<const char*, 4> names{"relu", "gelu", "silu", "gelu_erf"};
+};
+
+// The norm of a decoder-lm. Values are part of the C ABI.
+enum class Norm : int32_t {
+  // Layer norm.
+  layer = 0,
+  // RMS norm, without biases. A decoder-lm only.
+  rms = 1,
+};
+template <>
+struct EnumNames<Norm> {
+  static constexpr std::array<const char*, 2> names{"layer", "rms"};
+};
+
+// How a model knows the position of a token. Values are part of the C ABI.
+enum class Positions : int32_t {
+  // Sinusoidal (encoder-decoder) or learned (decoder-lm).
+  standard = 0,
+  // Rotary position embedding of queries and keys. A decoder-lm only.
+  rotary = 1,
+};
+template <>
+struct EnumNames<Positions> {
+  static constexpr std::array<const char*, 2> names{"standard", "rotary"};
+};
+
+// The feed-forward blocks of a decoder-lm. Values are part of the C ABI.
+enum class FeedForward : int32_t {
+  // Two linear layers with an activation between them.
+  plain = 0,
+  // A gated unit with SiLU. A decoder-lm only.
+  swiglu = 1,
+};
+template <>
+struct EnumNames<FeedForward> {
+  static constexpr std::array<const char*, 2> names{"plain", "swiglu"};
+};
+
+// How the learning rate goes after the warm-up. Values are part of the C ABI.
+enum class ScheduleKind : int32_t {
+  // It stays at its peak.
+  constant = 0,
+  // It falls to final_rate on a line; needs schedule_updates.
+  linear = 1,
+  // It falls to final_rate on half a cosine; needs schedule_updates.
+  cosine = 2,
+  // It falls with the square root of the update.
+  inverse_sqrt = 3,
+  // The schedule of the first transformer.
+  noam = 4,
+};
+template <>
+struct EnumNames<ScheduleKind> {
+  static constexpr std::array<const char*, 5> names{"constant", "linear", "cosine", "inv-sqrt", "noam"};
+};
+
+// How the weights follow their gradients. Values are part of the C ABI.
+enum class OptimizerKind : int32_t {
+  // AdamW; with weight_decay 0 it is Adam.
+  adamw = 0,
+  // Stochastic gradient descent; weight_decay is added to the gradient.
+  sgd = 1,
+  // Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
+  muon = 2,
+};
+template <>
+struct EnumNames<OptimizerKind> {
+  static constexpr std::array<const char*, 3> names{"adamw", "sgd", "muon"};
+};
+
+// Storage type of the optimizer's two moments of every parameter. Values are part of the C ABI.
+enum class OptimizerStates : int32_t {
+  // float32: 8 bytes a parameter.
+  float32 = 0,
+  // Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter.
+  eight_bit = 1,
+};
+template <>
+struct EnumNames<OptimizerStates> {
+  static constexpr std::array<const char*, 2> names{"fp32", "8bit"};
+};
+
+// Type in which ranks send each other the gradient of a lane. Sums are float32 under each. Values
+// are part of the C ABI.
+enum class CommunicationDType : int32_t {
+  // float32.
+  float32 = 0,
+  // bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is
+  // added.
+  bfloat16 = 1,
+};
+template <>
+struct EnumNames<CommunicationDType> {
+  static constexpr std::array<const char*, 2> names{"fp32", "bf16"};
+};
+
+// Activations that backward recomputes instead of keeping them (gradient checkpointing). Results
+// are the same bits under each. Values are part of the C ABI.
+enum class Recompute : int32_t {
+  // Nothing.
+  none = 0,
+  // Outputs of norms and of activations, which are large and cheap.
+  selective = 1,
+  // Everything inside a layer.
+  full = 2,
+};
+template <>
+struct EnumNames<Recompute> {
+  static constexpr std::array<const char*, 3> names{"none", "selective", "full"};
+};
+
+// The metrics that early stopping looks at. Values are part of the C ABI.
+enum class StoppingMetrics : int32_t {
+  // The metric that decides which checkpoint is best.
+  first = 0,
+  // Stops when any metric has stalled for so long.
+  any = 1,
+  // Stops when all metrics have stalled for so long.
+  all = 2,
+};
+template <>
+struct EnumNames<StoppingMetrics> {
+  static constexpr std::array<const char*, 3> names{"first", "any", "all"};
+};
+
+// Which model of a run directory is loaded. Values are part of the C ABI.
+enum class RunModel : int32_t {
+  // Of the best checkpoint by the first metric of validation.
+  best = 0,
+  // Of the newest checkpoint.
+  last = 1,
+  // The average of checkpoints (average_last, or `translate-train average`).
+  averaged = 2,
+};
+template <>
+struct EnumNames<RunModel> {
+  static constexpr std::array<const char*, 3> names{"best", "last", "averaged"};
+};
+
+}  // namespace trafo

@@ -1,0 +1,50 @@
+// Written by scripts/generate_options.py from schema/model.toml: change that.
+// clang-format off
+#pragma once
+
+#include "engine/core/option_field.h"
+#include "engine/models/model_config.h"
+
+namespace trafo {
+
+// visit(OptionField, member) for every member of ModelConfig.
+template <class Options, class Visit>
+void for_each_field_of_model(Options& o, Visit visit) {
+  visit(OptionField{.name = "architecture", .fixed = true}, o.architecture);
+  visit(OptionField{.name = "activation", .fixed = true}, o.activation);
+  visit(OptionField{.name = "vocabulary", .low = 4, .high = 4194304}, o.vocabulary);
+  visit(OptionField{.name = "encoder_layers", .fixed = true, .low = 1, .high = 1024}, o.encoder_layers);
+  visit(OptionField{.name = "decoder_layers", .fixed = true, .low = 1, .high = 1024}, o.decoder_layers);
+  visit(OptionField{.name = "width", .fixed = true, .low = 2, .high = 16777216}, o.width);
+  visit(OptionField{.name = "ffn_width", .fixed = true, .low = 1, .high = 16777216}, o.ffn_width);
+  visit(OptionField{.name = "heads", .fixed = true, .low = 1, .high = 16777216}, o.heads);
+  visit(OptionField{.name = "max_positions", .low = 2, .high = 16777216}, o.max_positions);
+  visit(OptionField{.name = "pre_norm", .fixed = true}, o.pre_norm);
+  visit(OptionField{.name = "tied_embeddings", .fixed = true}, o.tied_embeddings);
+  visit(OptionField{.name = "dropout", .low = 0, .high = 1, .high_inside = false}, o.dropout);
+  visit(OptionField{.name = "attention_dropout", .low = 0, .high = 1, .high_inside = false}, o.attention_dropout);
+  visit(OptionField{.name = "ffn_dropout", .low = 0, .high = 1, .high_inside = false}, o.ffn_dropout);
+  visit(OptionField{.name = "norm_epsilon", .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.norm_epsilon);
+  visit(OptionField{.name = "norm", .later = true}, o.norm);
+  visit(OptionField{.name = "positions", .later = true}, o.positions);
+  visit(OptionField{.name = "ffn", .later = true}, o.ffn);
+  visit(OptionField{.name = "biases", .later = true}, o.biases);
+  visit(OptionField{.name = "kv_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "as many as heads"}, o.kv_heads);
+  visit(OptionField{.name = "rope_theta", .later = true, .low = 0, .high = 1000000000000, .low_inside = false}, o.rope_theta);
+  visit(OptionField{.name = "depth_scaled_init", .later = true}, o.depth_scaled_init);
+  visit(OptionField{.name = "output_bias", .fixed = true, .later = true}, o.output_bias);
+  visit(OptionField{.name = "head_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "width / heads"}, o.head_width);
+  visit(OptionField{.name = "qkv_biases", .fixed = true, .later = true}, o.qkv_biases);
+  visit(OptionField{.name = "attention_output_bias", .fixed = true, .later = true}, o.attention_output_bias);
+  visit(OptionField{.name = "ffn_biases", .fixed = true, .later = true}, o.ffn_biases);
+  visit(OptionField{.name = "rope_factor", .later = true, .low = 1, .high = 1000000}, o.rope_factor);
+  visit(OptionField{.name = "rope_original_positions", .later = true, .low = 0, .high = 16777216, .zero = "rope_factor divides all angles"}, o.rope_original_positions);
+  visit(OptionField{.name = "rope_low_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_low_turns);
+  visit(OptionField{.name = "rope_high_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_high_turns);
+  visit(OptionField{.name = "encoder_ffn_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "ffn_width"}, o.encoder_ffn_width);
+  visit(OptionField{.name = "encoder_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "heads"}, o.encoder_heads);
+  visit(OptionField{.name = "decoder_tied_layers", .fixed = true, .later = true}, o.decoder_tied_layers);
+  visit(OptionField{.name = "encoder_tied_layers", .fixed = true, .later = true}, o.encoder_tied_layers);
+}
+
+}  // namespace trafo
