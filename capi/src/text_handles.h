@@ -9,7 +9,7 @@
 #include "engine/data/text_corpus.h"
 #include "engine/decode/lexical_table.h"
 #include "engine/models/model_io.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo::capi {
 

@@ -7,7 +7,7 @@
 
 #include "engine/data/tokenized_corpus.h"
 #include "engine/models/model.h"
-#include "engine/tokenizer/special_tokens.h"
+#include "engine/text/tokenizer/special_tokens.h"
 #include "engine/train/run/cancel.h"
 
 namespace trafo {

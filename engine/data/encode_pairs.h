@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/data/text_corpus.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

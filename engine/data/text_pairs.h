@@ -7,8 +7,8 @@
 
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
-#include "engine/tokenizer/subword_sampler.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/sentencepiece/subword_sampler.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

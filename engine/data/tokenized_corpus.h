@@ -7,7 +7,7 @@
 
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

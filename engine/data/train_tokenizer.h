@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/data/text_corpus.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

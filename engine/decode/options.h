@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/tokenizer/special_tokens.h"
+#include "engine/text/tokenizer/special_tokens.h"
 
 namespace trafo {
 

@@ -10,7 +10,7 @@
 #include "engine/decode/lexical_table.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

@@ -7,7 +7,7 @@
 
 #include "engine/formats/host_model.h"
 #include "engine/formats/interop.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "engine/models/model.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

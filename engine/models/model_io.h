@@ -16,7 +16,7 @@
 #include "engine/io/safetensors.h"
 #include "engine/memory/host_buffer.h"
 #include "engine/models/meta_model.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

@@ -20,7 +20,7 @@
 #include "engine/io/manifest.h"
 #include "engine/io/safetensors.h"
 #include "engine/models/model_config.h"
-#include "engine/tokenizer/spm_model.h"
+#include "engine/text/tokenizer/sentencepiece/spm_model.h"
 #include "engine/train/checkpoint/checkpoint_files.h"
 #include "engine/train/checkpoint/state.h"
 #include "tests/support/temporary_directory.h"

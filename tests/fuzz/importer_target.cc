@@ -7,7 +7,7 @@
 #include "engine/formats/peft/peft.h"
 #include "engine/models/adapter.h"
 #include "engine/runtime/context.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
 

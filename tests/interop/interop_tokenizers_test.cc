@@ -7,8 +7,8 @@
 
 #include "engine/decode/translator.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
-#include "engine/tokenizer/character_map_entries.h"
-#include "engine/tokenizer/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/character_map_entries.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 #include "tests/interop/interop_support.h"
 
 namespace trafo {

@@ -9,7 +9,7 @@ core="engine/core"
 backend="engine/memory engine/backend"
 runtime="engine/autograd engine/runtime"  # one layer: a Context owns a tape, and a tape's backward functions run on a Context
 model="engine/ops engine/nn engine/models"
-text="engine/tokenizer engine/data engine/metrics"
+text="engine/text engine/data engine/metrics"
 allowed() {
   case "$1" in
     engine/core) echo "" ;;
@@ -19,10 +19,10 @@ allowed() {
     engine/autograd | engine/runtime) echo "$core $backend $runtime engine/io" ;;
     engine/ops) echo "$core $backend $runtime" ;;
     engine/nn | engine/optim) echo "$core $backend $runtime engine/ops" ;;
-    engine/models) echo "$core $backend $runtime $model engine/data engine/io engine/tokenizer" ;;
-    engine/tokenizer | engine/metrics) echo "$core" ;;
-    engine/data) echo "$core engine/tokenizer" ;;
-    engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/tokenizer" ;;
+    engine/models) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
+    engine/text | engine/metrics) echo "$core" ;;
+    engine/data) echo "$core engine/text" ;;
+    engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/dist) echo "$core $backend" ;;
     engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist" ;;
     engine/compress) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train" ;;

@@ -35,7 +35,7 @@ GROUPS = {
     "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
                   r"engine/(train/(checkpoint|step)|models)/(average|checkpoint_files|model_io|optimizer_io|gemm_cache|user_gemm_cache|run_directory|state)\.",
     "parsers": r"engine/io/safetensors|engine/core/(checked|json)\.|engine/formats/|engine/models/model_config\.|"
-               r"engine/(core|data|decode|tokenizer)/(corpus|disk_text|lexical_table|spm_fields|spm_model|text_corpus|text_pairs|tokenized_corpus|utf8)\.",
+               r"engine/(core|data|decode|text/tokenizer/sentencepiece)/(corpus|disk_text|lexical_table|spm_fields|spm_model|text_corpus|text_pairs|tokenized_corpus|utf8)\.",
     "C ABI": r"capi/src/",
 }
 # Target of tests/fuzz -> the files that read its inputs, and their functions that read nothing: writers, and what works on
@@ -47,7 +47,7 @@ PARSERS = {
                    r"encode_|write_|read_gemm_cache|temporary_\w+_name|checkpoint_files\(|gemm_cache_file|restore_checkpoint|\bappend<|to_hex"),
     "config": (r"engine/core/json\.|engine/models/model_config\.", None),
     "corpus": (r"engine/(core|data)/(corpus|disk_text|utf8)\.", r"append_utf8|truncate_utf8|to_code_points|read_lines"),
-    "sentencepiece": (r"engine/tokenizer/(spm_fields|spm_model)\.|engine/formats/tokenizers/spm_subwords\.", r"serialize_spm"),
+    "sentencepiece": (r"engine/text/tokenizer/sentencepiece/(spm_fields|spm_model)\.|engine/formats/tokenizers/spm_subwords\.", r"serialize_spm"),
     "vocabulary": (r"engine/decode/lexical_table\.", r"LexicalTable::(learn|write|of|candidates|size)|PairTable|sort_unique"),
     "importer": (r"engine/formats/",
                  r"write_|export_|serialize_spm|config_json|generation_json|check_expressible|cannot_express|refuse_llama|"

@@ -12,7 +12,7 @@
 #include "engine/formats/tensor_map.h"
 #include "engine/formats/weight_files.h"
 #include "engine/io/safetensors.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
 

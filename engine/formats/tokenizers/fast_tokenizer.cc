@@ -10,7 +10,7 @@
 #include "engine/core/utf8.h"
 #include "engine/formats/tokenizers/spelled_tokens.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
-#include "engine/tokenizer/character_map_entries.h"
+#include "engine/text/tokenizer/sentencepiece/character_map_entries.h"
 
 namespace trafo::interop {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "engine/core/json.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
 

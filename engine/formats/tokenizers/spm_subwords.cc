@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "engine/core/status.h"
-#include "engine/tokenizer/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 
 namespace trafo::interop {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/tokenizer/spm_model.h"
+#include "engine/text/tokenizer/sentencepiece/spm_model.h"
 
 namespace trafo::interop {
 

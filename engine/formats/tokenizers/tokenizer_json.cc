@@ -10,7 +10,7 @@
 #include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/formats/tokenizers/tokenizer_json_text.h"
 #include "engine/io/safetensors_header.h"
-#include "engine/tokenizer/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 
 namespace trafo::interop {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "engine/formats/tokenizers/spm_subwords.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo::interop {
 

@@ -9,7 +9,7 @@
 #include "engine/data/batcher.h"
 #include "engine/data/text_corpus.h"
 #include "engine/models/model.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 #include "engine/train/run/options.h"
 
 namespace trafo {

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/subword_sampler.h"
+#include "engine/text/tokenizer/sentencepiece/subword_sampler.h"
 
 #include <algorithm>
 #include <cmath>

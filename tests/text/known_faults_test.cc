@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/core/wire_format.h"
-#include "engine/tokenizer/spm_fields.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
+#include "engine/text/tokenizer/tokenizer.h"
 #include "tests/support/errors.h"
 
 namespace trafo {

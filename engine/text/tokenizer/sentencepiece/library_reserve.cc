@@ -1,4 +1,4 @@
-#include "engine/tokenizer/library_reserve.h"
+#include "engine/text/tokenizer/sentencepiece/library_reserve.h"
 
 #include <sys/mman.h>
 

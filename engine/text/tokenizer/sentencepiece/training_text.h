@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/tokenizer/character_map.h"
+#include "engine/text/tokenizer/sentencepiece/character_map.h"
 
 namespace trafo {
 

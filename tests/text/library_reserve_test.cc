@@ -1,7 +1,7 @@
 // The memory in reserve for a library that cannot bear std::bad_alloc. operator new calls the new
 // handler when it fails, so these tests call it too. tests/reliability/tokenizer_memory has real
 // failures.
-#include "engine/tokenizer/library_reserve.h"
+#include "engine/text/tokenizer/sentencepiece/library_reserve.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

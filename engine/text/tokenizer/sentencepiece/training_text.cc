@@ -1,4 +1,4 @@
-#include "engine/tokenizer/training_text.h"
+#include "engine/text/tokenizer/sentencepiece/training_text.h"
 
 #include <algorithm>
 #include <string>

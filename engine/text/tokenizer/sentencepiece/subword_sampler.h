@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/core/shuffle.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 

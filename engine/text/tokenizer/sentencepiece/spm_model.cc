@@ -1,4 +1,4 @@
-#include "engine/tokenizer/spm_model.h"
+#include "engine/text/tokenizer/sentencepiece/spm_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
-#include "engine/tokenizer/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 
 namespace trafo {
 namespace {

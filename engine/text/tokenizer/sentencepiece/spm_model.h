@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/core/limits.h"
-#include "engine/tokenizer/character_map.h"
+#include "engine/text/tokenizer/sentencepiece/character_map.h"
 
 namespace trafo {
 

@@ -20,11 +20,11 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
-#include "engine/tokenizer/library_reserve.h"
-#include "engine/tokenizer/sentencepiece.h"
-#include "engine/tokenizer/spm_fields.h"
-#include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/training_text.h"
+#include "engine/text/tokenizer/sentencepiece/library_reserve.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/training_text.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 
 #include "engine/core/status.h"
 

@@ -1,5 +1,5 @@
 // Training on any text ends with a tokenizer or with an Error, never with the process.
-#include "engine/tokenizer/training_text.h"
+#include "engine/text/tokenizer/sentencepiece/training_text.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -17,8 +17,8 @@
 
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
-#include "engine/tokenizer/character_map_entries.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/sentencepiece/character_map_entries.h"
+#include "engine/text/tokenizer/tokenizer.h"
 #include "tests/support/errors.h"
 
 namespace trafo {

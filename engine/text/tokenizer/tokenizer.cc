@@ -1,4 +1,4 @@
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 #include <fcntl.h>
 #include <sentencepiece_processor.h>
@@ -12,9 +12,9 @@
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
 #include "engine/core/system_file.h"
-#include "engine/tokenizer/library_reserve.h"
-#include "engine/tokenizer/sentencepiece.h"
-#include "engine/tokenizer/spm_model.h"
+#include "engine/text/tokenizer/sentencepiece/library_reserve.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece.h"
+#include "engine/text/tokenizer/sentencepiece/spm_model.h"
 
 namespace trafo {
 namespace {

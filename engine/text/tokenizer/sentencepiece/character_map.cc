@@ -1,4 +1,4 @@
-#include "engine/tokenizer/character_map.h"
+#include "engine/text/tokenizer/sentencepiece/character_map.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
-#include "engine/tokenizer/character_map_entries.h"
-#include "engine/tokenizer/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/character_map_entries.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 
 namespace trafo {
 namespace {

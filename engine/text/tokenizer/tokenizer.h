@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/tokenizer/special_tokens.h"
-#include "engine/tokenizer/spm_model.h"
+#include "engine/text/tokenizer/sentencepiece/spm_model.h"
+#include "engine/text/tokenizer/special_tokens.h"
 
 namespace trafo {
 

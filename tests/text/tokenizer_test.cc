@@ -1,4 +1,4 @@
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 
 #include "engine/data/corpus.h"
 
@@ -20,8 +20,8 @@
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
 #include "engine/core/wire_format.h"
-#include "engine/tokenizer/spm_fields.h"
-#include "engine/tokenizer/spm_model.h"
+#include "engine/text/tokenizer/sentencepiece/spm_fields.h"
+#include "engine/text/tokenizer/sentencepiece/spm_model.h"
 #include "tests/support/errors.h"
 
 namespace trafo {
