@@ -138,8 +138,8 @@ class BatchDecoder {
   }
 
  private:
-  // What the model says about the next token of every row: logits for a sampler, or the scores of
-  // the best tokens. Where a prefix goes on, the log-probability of its token, by slot.
+  // The model's output for the next token of every row: logits for a sampler, or the scores of the
+  // best tokens. While a prefix is forced, the log-probability of its token, by slot.
   struct Answer {
     Tensor logits;
     Scores scores;
@@ -200,7 +200,7 @@ class BatchDecoder {
     return limit;
   }
 
-  // The last token of the hypothesis in each row; eos where there is none.
+  // The last token of the hypothesis in each row; eos in an empty row.
   std::vector<int32_t> last_tokens() const {
     std::vector<int32_t> ids(static_cast<size_t>(rows_), options_.tokens.eos);
     for (const Slot& slot : slots_) {
@@ -358,7 +358,7 @@ class BatchDecoder {
   bool pads_rows_;
   std::vector<Slot> slots_;
   int64_t rows_ = 0;     // of the logits and the cache
-  bool placed_ = false;  // every live hypothesis has a row of its own
+  bool placed_ = false;  // every live hypothesis has a separate row
   std::vector<BeamSearch::Candidate> candidates_;
 };
 

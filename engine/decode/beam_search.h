@@ -1,7 +1,7 @@
 // Beam search over one sentence: decides which hypotheses stay live and which are finished. It
 // works on host values and knows no tensors.
 //
-// eos stands for every token that ends a hypothesis (DecodeOptions::more_ends).
+// eos means every token that ends a hypothesis (DecodeOptions::more_ends).
 //
 // Each step ranks the expansions of all live hypotheses by log-probability. Expansions with eos
 // among the first `beam` are finished hypotheses; the first `beam` of the others are the new live

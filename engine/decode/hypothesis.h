@@ -1,4 +1,4 @@
-// What decoding returns.
+// The result of decoding.
 #pragma once
 
 #include <cstdint>

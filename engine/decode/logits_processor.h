@@ -1,5 +1,5 @@
 // Rules on the logits of a decode step that depend on the tokens before it: repetition penalty and
-// n-grams that may not repeat. The formulas are those of transformers'
+// n-grams that may not repeat. The formulas are the same as in transformers'
 // RepetitionPenaltyLogitsProcessor and NoRepeatNGramLogitsProcessor.
 //
 //   repetition_penalty p (Keskar et al., arXiv 1909.05858): the logit x of each token that the text

@@ -65,8 +65,8 @@ Sampler::Draw Sampler::choose(std::span<const Token> tokens, const Place& place,
 
 // The allowed tokens if the others have nearly all of the probability, as happens at a low
 // temperature. Their probabilities are relative to the largest allowed logit, so that none
-// underflows. Returns the logarithm of the factor to the true probabilities. There are none if the
-// logits of all allowed tokens are -infinity.
+// underflows. Returns the logarithm of the factor to the true probabilities. `tokens` is empty if
+// the logits of all allowed tokens are -infinity.
 double Sampler::unlikely_tokens(std::span<const double> logits, const Place& place,
                                 std::vector<Token>& tokens) const {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();

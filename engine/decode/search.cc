@@ -63,7 +63,7 @@ void check_prefix(const ModelConfig& config, const DecodeOptions& options,
           std::max<int64_t>(0, config.max_positions - prompt));
 }
 
-// Each sample of a sentence is decoded as a sentence of its own.
+// Each sample of a sentence is decoded as a separate sentence.
 int64_t samples_of(const DecodeOptions& options) {
   return options.sampling.on ? options.n_best : 1;
 }

@@ -75,7 +75,7 @@ StepGraphs::Best StepGraphs::step(DecodeState& state, std::span<const int32_t> i
           ErrorCode::internal, kStepGraphsOrigin, "the state is not one that was adopted");
   if (k != k_ || !std::equal(banned.begin(), banned.end(), banned_.begin(), banned_.end())) {
     release_graphs();
-    steps_.clear();  // their plans are those of another k
+    steps_.clear();  // their plans belong to another k
     k_ = k;
     banned_.assign(banned.begin(), banned.end());
   }

@@ -37,7 +37,7 @@ class StepGraphs {
   // its cache has moved.
   void adopt(DecodeState& state);
 
-  // What ops::top_k returns, on the host: [rows, k].
+  // Results of ops::top_k on the host: [rows, k].
   struct Best {
     std::vector<int32_t> ids;
     std::vector<float> log_probabilities;

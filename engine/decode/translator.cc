@@ -76,7 +76,7 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   const int64_t limit = longest_source(model_.config(), decode.max_length);
   std::vector<Translation> translations(lines.size());
   std::vector<std::vector<int32_t>> sources(lines.size()), begun(prefixes.size());
-  // A thread of its own pays for some dozens of lines.
+  // Another thread pays from some dozens of lines on.
   constexpr int64_t kChunk = 64;
   const int threads = threads_for_lines(context_);
   const auto for_lines = [&](auto&& work) {
@@ -323,7 +323,7 @@ void Translator::truncate(SentencePair& pair) const {
   truncate(pair.target, std::min(target, config.max_positions), ended);
 }
 
-// The text that `tokens` add to that of `source`: alone they would lose a space in front.
+// The text that `tokens` add to the text of `source`: alone they would lose a space in front.
 std::string Translator::continuation(const std::vector<int32_t>& source,
                                      const std::vector<int32_t>& tokens) const {
   std::vector<int32_t> whole = source;

@@ -41,7 +41,7 @@ struct Translation {
   bool truncated() const { return used_tokens < source_tokens; }
 };
 
-// The tokens of several texts, one text behind the other.
+// The tokens of several texts, one text after the other.
 struct PackedStates {
   Tensor states;  // [T, width]
   Tensor
@@ -98,7 +98,7 @@ class Translator {
   std::vector<Translation> score_text(std::span<const std::string_view> lines,
                                       const TranslateOptions& options = {}) const;
 
-  // The states that the encoder computes of each token of the lines and of the eos behind each
+  // The states that the encoder computes of each token of the lines and of the eos after each
   // line; of a decoder_lm the last layer's, before the output projection. One pass over all lines,
   // without dropout, recorded where the context records. INVALID_ARGUMENT: no lines, text that
   // cannot be tokenised, a line that is too long.

@@ -13,7 +13,7 @@ Part query_part(const AttentionOptions& options, const Place& place) {
 LinearOptions projection(const AttentionOptions& options, const std::vector<Part>& parts) {
   int64_t out = 0;
   for (const Part& part : parts) out += part.rows;
-  // The joint projection is initialised like the separate ones it stands for.
+  // The joint projection is initialised like the separate ones that it replaces.
   return {.in = options.width,
           .out = out,
           .bias = options.biases,

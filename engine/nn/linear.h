@@ -32,7 +32,7 @@ struct LinearOptions {
 // adds the bias.
 struct PendingBias {
   Tensor matmul;  // [T, out]
-  Tensor bias;    // [out], or undefined where it is added or there is none
+  Tensor bias;    // [out], or undefined if it is already added or the layer has no bias
 };
 
 class Linear {

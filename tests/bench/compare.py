@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lays rows of bench_ops and bench_step beside those of the PyTorch comparison script.
+"""Compares rows of bench_ops and bench_step with the rows of the PyTorch comparison script.
 
 Usage: compare.py OURS.jsonl PEER.jsonl
 

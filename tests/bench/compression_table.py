@@ -3,7 +3,7 @@
 
     python3 tests/bench/compression_table.py --data DIR [--work DIR] [--phases make,quality,speed] [--device cuda]
 
---data has train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz. The models are those of compression_models.py: a teacher, small
+--data has train.de.gz, train.en.gz, val.*.gz and test_2016_flickr.*.gz. compression_models.py lists the models: a teacher, small
 models on the original text and with the teacher's translations of it, quantization-aware training, pruned and factorized models, shared layers,
 layer drop, and chains of these.
 The phases may run one after the other on different machines that share --work. Existing results are not made or measured again.
@@ -12,7 +12,7 @@ Every model is measured on the CPU with float32, int8 and some with int4 weights
 1,000 resamples), differences with the p-value of a paired bootstrap, and cross-entropy a token. Size: parameters, bytes of
 model.safetensors and of the same file in gzip, peak memory of a process that translates one line. Speed: target words a second with each of
 --threads, for all lines in batches and for --single lines one after the other, without the time to load. The forms of a model are timed
-alternately, and --speed-jobs models at once, each on processor cores of its own. Needs Python alone.
+alternately, and --speed-jobs models at once, each on separate processor cores. Needs Python alone.
 """
 import argparse
 import concurrent.futures
@@ -174,7 +174,7 @@ def gzip_bytes(file):
 
 
 def cores_apart(jobs, threads):
-    """`jobs` lists of logical processors, each of a physical core of its own as long as there are enough; None of one job."""
+    """`jobs` lists of logical processors, each of a separate physical core as long as there are enough; None of one job."""
     if jobs == 1:
         return [sorted(os.sched_getaffinity(0))]
     first, others, seen = [], [], set()
@@ -308,7 +308,7 @@ def quality_table(measurements, recipes):
 
 
 def comparisons(measurements):
-    """Pairs that answer a question of their own."""
+    """Pairs of models that answer one question each."""
     lines = ["| model | against | difference in BLEU |", "|---|---|---|"]
     for (name, form), (other, other_form) in compression_models.COMPARED:
         hypotheses, baseline = measurements.hypotheses(name, form), measurements.hypotheses(other, other_form)

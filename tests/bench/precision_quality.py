@@ -3,7 +3,7 @@
 
     tests/bench/precision_quality.py --work DIR --seed 1 -- --task gpt2 -t text.gz --valid-sets held-out.gz --after 2000u ...
 
-Everything behind -- goes to `translate-train train`. The first precision trains the vocabulary, unless -v is there, and the others take
+Everything after -- goes to `translate-train train`. The first precision trains the vocabulary, unless -v is there, and the others take
 it. Prints a line for each validation of a run, and at the end each run's last cross-entropy a token beside the first run's. Exit status 1:
 one is more than --most percent above it. Needs Python alone.
 """

@@ -6,7 +6,7 @@
 The model is a run directory with a BPE vocabulary with byte tokens, which GGUF asks for. Each target is exported, then loaded and run
 in a separate process: greedy, at most 60 subwords, 16 sentences at a time (llama.cpp: one, Trafo: 256 source subwords). tok/s:
 generated subwords by wall time, and by the seconds of processor time that all threads took, which other programs on the machine disturb
-less. BLEU is that of translate-train eval. Prints a table in Markdown. Needs nothing: packages go into a separate environment
+less. BLEU is measured by translate-train eval. Prints a table in Markdown. Needs nothing: packages go into a separate environment
 (--environment).
 """
 import argparse

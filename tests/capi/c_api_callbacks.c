@@ -187,7 +187,7 @@ static void test_pairs(const setting* s) {
   FAILS(trafo_corpus_get_pair(corpus, 0, &left, &right), TRAFO_INVALID_ARGUMENT, "UTF-8");
   trafo_corpus_free(corpus);
   trafo_model_free(model);
-  // One that asks for a pair of its own corpus is refused, not locked out for good.
+  // A function that asks for a pair of the corpus that it provides is refused, without a deadlock.
   OK(trafo_corpus_from_function(kPairs, 1, ask_itself, &corpus, NULL, &corpus));
   FAILS(trafo_corpus_get_pair(corpus, 0, &left, &right), TRAFO_IO,
         "returned 1");  // INVALID_ARGUMENT

@@ -1,5 +1,5 @@
 // Every pair of calls on one model, from two threads at a time. A call that runs no function of the
-// program is never refused, and its result is that of a lone call. Calls that run such functions
+// program is never refused, and its result equals a lone call's. Calls that run such functions
 // may be refused beside one another, and while they run, others may be.
 #define _XOPEN_SOURCE 700
 #include <pthread.h>
@@ -243,7 +243,7 @@ int main(void) {
       refused += sides[0].refused + sides[1].refused;
     }
 
-  // What other threads did leaves recording as it was: a backward reaches the parameters.
+  // Calls of other threads have not turned recording off: a backward reaches the parameters.
   trafo_tensor *values = NULL, *labels = NULL, *sum = NULL;
   MUST(trafo_model_logits(model, tokenizer, kTexts, kTexts, kLines, 1, &values, &labels));
   MUST(trafo_op_sum(context, values, &sum));

@@ -79,7 +79,7 @@ def foreign_mentions(text):
 
 
 def is_answered(program, command, flag):
-    """It names the flag of the same purpose, or says why there is none."""
+    """It names the flag of the same purpose, or says why it has no such flag."""
     error = subprocess.run([program, command, flag], capture_output=True, text=True, check=False).stderr
     return f"error: no flag {flag}: " in error
 

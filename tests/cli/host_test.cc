@@ -1,5 +1,5 @@
-// What the program finds where it is started: signals, limits, full disks, and the environment of
-// launchers.
+// The program under unusual conditions of its host: signals, limits, full disks, and the
+// environment of launchers.
 #include <sys/resource.h>
 
 #include <csignal>
@@ -13,7 +13,7 @@
 namespace translate_train::testing {
 namespace {
 
-// What a program inherits that is started while this lives.
+// Signals that a program ignores if it is started while this object lives.
 class Ignored {
  public:
   explicit Ignored(int number) : number_(number), before_(std::signal(number, SIG_IGN)) {}

@@ -77,7 +77,7 @@ TEST_F(InteropCli, AModelGoesOutAndComesBack) {
   expect_refused({"import", "--from", "marian", "-o", "start"}, "exists already", 2);
 }
 
-// What a stranger's run says of itself is text in the model card, and no link, picture or HTML.
+// Settings of a stranger's run are text in the model card, and no link, picture or HTML.
 TEST_F(InteropCli, AForgedRunIsTextInTheModelCard) {
   fs::copy(folder_->file("post"), folder_->file("forged"), fs::copy_options::recursive);
   const std::string metrics = folder_->file("forged") + "/metrics.jsonl";

@@ -1,5 +1,5 @@
-// A run that continues with other data or rates, and which of its models a run directory stands
-// for.
+// A run that continues with other data or rates, and the model that a command takes from its run
+// directory.
 #include <gtest/gtest.h>
 
 #include <algorithm>

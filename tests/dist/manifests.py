@@ -5,8 +5,8 @@
 
 kubernetes-validate (PyPI) checks each document, strictly, and of a PyTorchJob the template of its pods. --crd: the operator's
 manifests/base/crds/kubeflow.org_pytorchjobs.yaml (kubeflow/training-operator up to v1.9) checks the whole of it. Then the command of each
-pod runs on a separate host (namespace_hosts.py), with the variables that the Job controller or the operator sets; the files are those of
-one process. Nothing here is a cluster. Ends with 77 where kubernetes-validate is not installed or namespaces are refused.
+pod runs on a separate host (namespace_hosts.py), with the variables that the Job controller or the operator sets; the files equal
+those written by one process. Nothing here is a cluster. Ends with 77 where kubernetes-validate is not installed or namespaces are refused.
 """
 import argparse
 import os

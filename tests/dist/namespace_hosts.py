@@ -1,6 +1,6 @@
 """Hosts on one machine: network, mount and UTS namespaces of Linux, joined by a bridge.
 
-A script calls enter() first. It runs the script again inside namespaces of its own, where it is process 1: whatever it starts ends with it,
+A script calls enter() first. It runs the script again inside separate namespaces, where it is process 1: whatever it starts ends with it,
 and nothing of the machine changes. Host(number) then has its own name, addresses, file systems and link.
 """
 import os

@@ -3,7 +3,7 @@
 
     tests/dist/ranks.py TRANSLATE_TRAIN [--mpi LIBTRAFO_MPI] [--long] [--kills N] [--seed S]
 
-Without a launcher, with mpirun -n 1, 2 and 4, and over TCP with the environment of torchrun, that of Slurm and --nodes, all with four
+Without a launcher, with mpirun -n 1, 2 and 4, and over TCP with the environments of torchrun and Slurm and with --nodes, all with four
 lanes: the checkpoint files are byte-equal for float32, for 8-bit states with EMA and two batches a lane, with epochs that end inside an
 update, and with skipped updates. Runs change the number of ranks, and how they are started, when they resume. A random rank is killed
 (SIGKILL), stopped (SIGSTOP) or asked to end (SIGTERM). Ranks with different options are refused. Without --mpi or mpirun all of it is

@@ -248,7 +248,7 @@ TEST_F(InteropFormsTest, DoublePrecisionBecomesFloat32) {
 
 // ---- settings ----
 
-// Another value of a setting that a model of `base` may have; false if there is none.
+// Another value of a setting that a model of `base` may have; false if it may have no other.
 template <class Change>
 bool changes_to_another(const ModelConfig& base, ModelConfig& changed, Change&& change) {
   for (int candidate = 0; candidate < 8; ++candidate) {
@@ -341,7 +341,7 @@ TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
     };
     ModelConfig of_fields = form.config;
     for_each_field_of_model(of_fields, [&](const OptionField& field, auto& member) {
-      if (field.name == std::string_view("vocabulary")) return;  // that of the tokenizer
+      if (field.name == std::string_view("vocabulary")) return;  // the tokenizer decides it
       const auto offset =
           reinterpret_cast<const char*>(&member) - reinterpret_cast<const char*>(&of_fields);
       using Member = std::remove_reference_t<decltype(member)>;

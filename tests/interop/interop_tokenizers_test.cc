@@ -210,10 +210,10 @@ TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
     }
 }
 
-// What the `tokenizers` library makes of a text of ASCII letters and signs with a unigram
-// vocabulary. It finds every entry of the vocabulary in a text, also special tokens; what is in
-// none is unk_id, once for several characters. Written from the library's description, without our
-// steps for other scripts.
+// The ids that the `tokenizers` library gives a text of ASCII letters and signs with a unigram
+// vocabulary. It finds every entry of the vocabulary in a text, also special tokens; a run of other
+// characters is one unk_id. Written from the library's description, without our steps for other
+// scripts.
 class LibraryUnigram {
  public:
   explicit LibraryUnigram(const FileJson& file) : file_(file), model_(file.at("model")) {

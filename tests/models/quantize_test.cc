@@ -134,7 +134,7 @@ TEST_F(QuantizeModel, GptqLosesLessOfTheOutputsThanNearest) {
 
 // The algorithm as the paper states it (Frantar et al., arXiv 2210.17323, equations 2 and 3): the
 // inverse of the damped matrix, from which one column after the other is removed. The scale of a
-// group is that of the weights as the columns before it have changed them.
+// group belongs to the weights after the corrections of earlier columns.
 TEST(Gptq, RoundsAsThePaperStates) {
   constexpr size_t kColumns = 96, kRows = 4, kGroup = 32;
   PhiloxStream random(5, 1);
@@ -174,7 +174,7 @@ TEST(Gptq, RoundsAsThePaperStates) {
       }
     }
   }
-  double moved = 0;  // how far the scales are from those of the original weights
+  double moved = 0;  // distance of the scales from the original weights' scales
   for (size_t r = 0; r < kRows; ++r) {
     std::vector<double> w(weights.begin() + static_cast<ptrdiff_t>(r * kColumns),
                           weights.begin() + static_cast<ptrdiff_t>((r + 1) * kColumns));

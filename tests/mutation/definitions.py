@@ -23,7 +23,7 @@ CLASSES = {"class", "struct", "union"}
 
 
 def tokens_of(text):
-    """(token, begin, end) of what a compiler sees; neighbouring string literals are one. Directives are tokens of their own."""
+    """(token, begin, end) of the code without comments; neighbouring string literals are one token, and so is a directive."""
     tokens = []
     for match in TOKEN.finditer("\n" + text):  # a directive follows a line break
         kind = match.lastgroup if match.lastgroup != "mark" else "raw"
@@ -45,7 +45,7 @@ def occurrences(tokens, wanted):
 
 
 def balanced_end(tokens, at, opening, closing):
-    """The index behind the bracket that closes the one at `at`."""
+    """The index after the bracket that closes the one at `at`."""
     depth = 0
     while at < len(tokens):
         if tokens[at] == opening:
@@ -61,14 +61,14 @@ def balanced_end(tokens, at, opening, closing):
 
 
 def without_template(header):
-    """Behind the template parameters and what stands before them, such as calls of macros."""
+    """The header after its template parameters, and without anything before them, such as calls of macros."""
     while "template" in header:
         header = header[balanced_end(header, header.index("template") + 1, "<", ">"):]
     return header
 
 
 def top_level(header):
-    """(index, token) of what stands in no parenthesis or bracket; an opening one counts, its closing one too."""
+    """(index, token) outside of parentheses and brackets, which are included themselves."""
     depth, found = 0, []
     for at, token in enumerate(header):
         if token in (")", "]", "}"):

@@ -326,7 +326,7 @@ class Build:
         return copies
 
     def in_files_of(self, messages):
-        """The places of all mutations in the files that errors name: an error behind a template names no line of its own."""
+        """The places of all mutations in the files that errors name: an error inside a template may name the line of another mutation."""
         named = {str(pathlib.Path(path).relative_to(TREE)) for path in re.findall(rf"^({re.escape(str(TREE))}/[^:]+):\d+:\d+: error", messages, re.M)}
         return {each.place for each in self.order[:self.taken] if each.file in named}
 

@@ -129,7 +129,7 @@ def words_of(text):
 
 
 def locate_all(mutations, sources):
-    """(mutation, message) of those without a place of their own."""
+    """(mutation, message) of mutations without a unique place."""
     messages = [(mutation, message) for mutation in mutations if (message := locate(mutation, sources))]
     placed = sorted((mutation for mutation in mutations if "file" in mutation), key=lambda each: (each["file"], each["begin"]))
     for first, second in zip(placed, placed[1:]):
@@ -199,7 +199,7 @@ def run_tests(entry, number):
 
 
 def run_one(mutation, wide):
-    """(what noticed the mutation or None, whether it is one of its own tests)."""
+    """(the test that noticed the mutation or None, whether the mutation's row names this test)."""
     for entry in mutation["tests"]:
         caught = run_tests(entry, mutation["number"])
         if caught:

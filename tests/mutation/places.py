@@ -122,7 +122,7 @@ MESSAGE = re.compile(r"^(?:In file included from |\s+from )?(.+?):(\d+):(\d+)(?:
 
 
 def blamed(messages, texts):
-    """Places that errors of a compiler are about. texts: path -> Text. An error outside all places is about those of its notes."""
+    """Places that errors of a compiler are about. texts: path -> Text. An error outside all places is about the places of its notes."""
     found, errors = set(), []
     for line in messages.splitlines():
         match = MESSAGE.match(line)

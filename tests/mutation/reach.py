@@ -2,7 +2,7 @@
 
 Every test of every program runs once in a separate process and records the places that it evaluates (mutation.h), also in threads, in
 processes that it starts and before main(). A mutation can change nothing in a test that does not reach its place, so only the tests that do
-are run with it: those of the folder that belongs to the file first, then the others, fast ones before slow ones.
+are run with it: first the tests in the folder that belongs to the file, then the others, fast ones before slow ones.
 """
 
 import collections

@@ -145,7 +145,7 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
   return r;
 }
 
-// bfloat16 rows with `before` columns of others in front and `behind` after, which hold kOther.
+// bfloat16 rows with other columns around them, `before` in front and the rest after, all kOther.
 constexpr double kOther = 0.75;
 struct Matrix {
   int64_t rows, width, before, behind;

@@ -122,7 +122,7 @@ class SgdMuonTest : public ::testing::Test {
     for (size_t i = 0; i < values.size(); ++i)
       ASSERT_NEAR(values[i], expected[i], bound) << what << " " << i;
   }
-  // One update along `gradients`, by the kernel of own networks or by that of the trainer.
+  // One update along `gradients`, by the kernel of custom networks or by the trainer's.
   void update(Optimizer& optimizer, bool clipped, int64_t step) {
     if (!clipped) return optimizer.step(kUpdateRate);
     if (step == 1) {
@@ -235,7 +235,7 @@ TYPED_TEST(SgdMuonTest, MuonIsThatOfTorchAndTheRestIsAdamW) {
     }
 }
 
-// Singular values of the direction are near 1, whatever those of the gradient are.
+// Singular values of the direction are near 1 for every gradient.
 TYPED_TEST(SgdMuonTest, DirectionsAreNearlyOrthogonal) {
   const MatrixPart matrix{0, 8, 16};
   Column values = normal_column(128, 3);

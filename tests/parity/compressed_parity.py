@@ -5,7 +5,7 @@
 
 Trains small Llama models, with tied and untied embeddings and in Qwen2's form. For int8 (W8A8) and int4 (W4A16): every tensor has the
 bytes that compressed-tensors makes of the float32 weights, transformers finds every tensor it wants and no other, and its
-log-probabilities and greedy translations are those of translate-train with the weights that the package reads back. In int8 transformers
+log-probabilities and greedy translations equal translate-train's with the weights that the package reads back. In int8 transformers
 also rounds activations: its log-probabilities are within INT8_GAP, and most translations are the same.
 
 Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not,

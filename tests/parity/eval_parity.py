@@ -138,7 +138,7 @@ NEIGHBOURS = [("es", "es_AR", "es_MX", "es_CO", "es_VE"), ("pt", "pt_BR"), ("zh_
 
 
 def neighbouring(languages):
-    """The first language's messages beside those of all others."""
+    """The first language's messages beside the messages of all others."""
     for names in NEIGHBOURS:
         common = set.intersection(*(set(languages[name]) for name in names))
         yield "-".join(names), [[languages[name][original] for original in sorted(common)] for name in names]

@@ -245,7 +245,7 @@ _resaved = {}
 
 
 def resaved_tokenizer(program, spm, vocabulary):
-    """The tokenizer.json that transformers makes of a directory with tokenizer.model: of its own conversion, or, for unigram, of one
+    """The tokenizer.json that transformers makes of a directory with tokenizer.model: by its conversion, or, for unigram, from one
     that translate-train exported."""
     import transformers
     if vocabulary in _resaved:

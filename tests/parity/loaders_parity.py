@@ -8,7 +8,7 @@ tokenizer_cases.py compare them with transformers 5. optimum: ORTModelForSeq2Seq
 --to onnx and generate; float32 gives our greedy translations, the share of int8 is told.
 
 --long also installs Intel Neural Compressor and auto-round. Neural Compressor loads hf-llama and rounds it to 8 and 4 bits: every linear
-layer becomes one of its own, and log-probabilities stay near. auto-round loads and rounds it to 4 bits: every group of each layer has at
+layer becomes one of its class, and log-probabilities stay near. auto-round loads and rounds it to 4 bits: every group of each layer has at
 most 16 values, near the weights. transformers in their environment loads hf-compressed, as compressed_parity.py has it.
 
 Needs nothing: packages go into separate environments (--environment and its name with -long). Exit codes: 0 all equal, 1 not, 77 the

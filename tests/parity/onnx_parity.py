@@ -7,11 +7,11 @@
    feed-forward, shared keys, with and without biases, tied and not) and the engine's logits for a batch of three. Here: onnx.checker,
    and the logits within 1e-4 of the engine's, for the padded batch at once and for a first part and cached steps after it.
    The same models in int8: within INT8_GAP of the engine's float32 logits.
-2. Three trained models: greedy translations equal those of translate-train. In int8 the share of equal ones is told and not judged.
+2. Three trained models: greedy translations equal translate-train's. In int8 the share of equal ones is told and not judged.
 
     python3 tests/parity/onnx_parity.py --model RUN ... --source FILE [--reference FILE] [--least-equal 0.99] [--runtime openvino]
 
-Instead, the greedy translations of a file by models that are trained already: --least-equal of them must be those of translate-train.
+Instead, the greedy translations of a file by models that are trained already: --least-equal of them must be equal to translate-train's.
 
 Needs nothing: packages go into a separate environment (--environment, kept between runs). Exit codes: 0 all equal, 1 not, 77 the
 packages cannot be had here.

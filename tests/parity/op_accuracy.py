@@ -8,7 +8,7 @@ TRAFO_CUDA_LIBRARY). The reference is PyTorch in float64 on the CPU from the sam
 the peer is PyTorch on the same device in the same dtype (TF32 off). Two figures are made of every output and gradient:
 
     max   largest |error|, relative to the largest |reference|
-    rms   root mean square of the error, relative to that of the reference
+    rms   root mean square of the error, relative to the reference's
 
 (absolute where the reference is all zeros), over several draws together where there are few elements. A figure of ours fails when it is above 2 x the peer's + the floor. The floor is one
 unit in the last place of the dtype under test, at the largest |reference| for max (between eps / 2 and eps), eps for rms (2^-23,

@@ -6,7 +6,7 @@
 For MarianMT, GPT-2 and Llama: trains a base and an adapter on it, loads the exported base and the adapter in PEFT, and compares the
 log-probabilities of tokens to 1e-4. Then PEFT makes adapters, which translate-train loads. The merged model must give the same.
 
-The environment and the exit codes are those of export_parity.py.
+The environment and the exit codes are as in export_parity.py.
 """
 import os
 import sys

@@ -1,6 +1,6 @@
 """Texts in many scripts, and what AutoTokenizer makes of them: weights_parity.py runs a few of them, with --tokenizers all.
 
-The ids are compared with those of SentencePiece and vocab.spm, for unigram and BPE, with and without byte tokens. The normal form of
+The ids are compared with the ids of SentencePiece and vocab.spm, for unigram and BPE, with and without byte tokens. The normal form of
 every character and of every entry of the character map is compared as well.
 """
 import os

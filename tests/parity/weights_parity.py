@@ -125,7 +125,7 @@ def gguf_name(name):
 
 
 def reordered(name, values, config, back):
-    """Rows of queries and keys: of each head, those of its two halves by turns; or back."""
+    """Rows of queries and keys: in each head, rows of its two halves alternate; or back."""
     if ".q_proj." not in name and ".k_proj." not in name:
         return values
     heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]

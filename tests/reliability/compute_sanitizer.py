@@ -22,7 +22,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
-# The tests of these programs that need a GPU, and the tools they run under. A trainer's kernels are those of the ops, whose races
+# The tests of these programs that need a GPU, and the tools they run under. A trainer runs the kernels of the ops, whose races
 # op_tests shows in a time that can be waited for.
 PROGRAMS = {
     "op_tests": ("*Cuda*:Devices/*", ["memcheck", "racecheck", "synccheck"]),

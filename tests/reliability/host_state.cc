@@ -1,6 +1,6 @@
-// What a host program has set must not change what the library computes and writes, and the library
-// must leave it as it is: global locale, rounding mode, traps, flushing of subnormal numbers,
-// umask, closed standard streams, ignored signals, the limit of file sizes.
+// Settings of the host process must not change the results and files of the library, and the
+// library must leave them as they are: global locale, rounding mode, traps, flushing of subnormal
+// numbers, umask, closed standard streams, ignored signals, the limit of file sizes.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>

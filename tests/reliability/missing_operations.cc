@@ -43,7 +43,7 @@ void try_run(Suite& suite, const RunTrials& trials, int error) {
   suite.tried();
 }
 
-// Nothing is given up where locks exist, and other errors are none of a missing operation.
+// On a file system with locks nothing is given up, and other errors stay errors.
 void try_present(Suite& suite, const RunTrials& trials) {
   const RunCopy run(trials.prepared());
   Process first = trials.open(run.path());

@@ -7,7 +7,7 @@ A suite is one command. Its last line on standard output that has the form `suit
 suite counts as passed only with such a line, its own name in it, something tried, nothing failed and exit status 0. Exit status 77
 means that it cannot run here (no compiler of that kind, no GPU): it is listed as skipped, which is not a pass.
 
---device cuda runs the suites that a GPU has a form of, on one; their results have a table of their own.
+--device cuda runs the suites that a GPU has a form of, on one; their results have a separate table.
 
 Exit status: 0 all passed, 1 something failed, 77 nothing failed and something was skipped. Every suite's output is kept in
 build/reliability/NAME.log. --update-docs writes the rows of the suites that ran into docs/design/reliability.md.
@@ -170,7 +170,7 @@ def rows_in(block):
 
 
 def update_document(rows, device):
-    """Replaces the rows of the suites that ran; those of the others stay with the date they have."""
+    """Replaces the rows of the suites that ran; the other rows stay with their dates."""
     text = DOCUMENT.read_text(encoding="utf-8")
     begin, end = MARKERS[device]
     if text.count(begin) != 1 or text.count(end) != 1:

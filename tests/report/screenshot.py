@@ -7,7 +7,7 @@ Without RUN it trains three small runs (some seconds). The report of one run and
 screen, light and dark. Checked are: no request leaves the page, nothing is said on the console, every curve has an extent and its
 colour is in the picture, nothing is wider than the screen, the switches for runs and axes work, and pointing at a curve shows
 its value. The pictures are kept in DIR (default: a new folder under the system's temporary one). Needs Debian's chromium-headless-shell
-or another Chromium, which scripts/install-dependencies.sh --report installs; exit code 77 means that there is none and nothing
+or another Chromium, which scripts/install-dependencies.sh --report installs; exit code 77 means that no browser was found and nothing
 was checked. --readme also writes the head of the first report, numbers and curves, to FILE, at two thirds of its size: docs/report.png
 is made so.
 """

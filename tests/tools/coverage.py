@@ -5,7 +5,7 @@
 
 Compiles engine and C ABI with clang's source-based counters (build/coverage; the programs around them are the release build's, linked
 again by relink.py), runs the tests, and reads llvm-cov's export. Lines are the lines of engine/ and capi/src that have code. A branch is one
-outcome of one condition of the source, with those of && and || one by one and with the condition of every require() and check() at the
+outcome of one condition of the source, with the operands of && and || one by one and with the condition of every require() and check() at the
 line that makes it; all instances of a template count together. Not counted: conditions that are constants (true, false, if constexpr)
 and comparisons that the compiler writes (= default). A process that is killed or leaves by _exit() counts nothing.
 --gaps writes the lines and branches that nothing took. Exit status 1 below a target, 77 without clang.

@@ -50,7 +50,7 @@ class DependenciesTest(unittest.TestCase):
 
 
 class CommandTest(unittest.TestCase):
-    """With programs that stand in for cargo audit and govulncheck; `python3` stands in for the check of the bill of materials."""
+    """With programs in place of cargo audit and govulncheck, and `python3` in place of the check of the bill of materials."""
 
     NOTHING = ("exit 0", "")
     OFFLINE = ("exit 1", "error: couldn't fetch advisory database: failed to fetch https://example.org: Could not resolve host")

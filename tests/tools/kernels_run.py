@@ -6,9 +6,9 @@ Usage: kernels_run.py LIBRARY COMMAND [ARGUMENT ...]
 
 LIBRARY is kernels_run/libtrafo_cuda.so of the build folder: the plugin, with notes of its launches
 (kernels_run.cc). The commands find it through TRAFO_CUDA_LIBRARY and run at their usual speed;
-those of --parallel run in a shell each, all at once, and one may set TRAFO_CUDA_LIBRARY itself to
+commands of --parallel run in a shell each, all at once, and one may set TRAFO_CUDA_LIBRARY itself to
 kernels_run/without_wgmma/libtrafo_cuda.so, where attention runs the kernels of cards other than 9.0.
-Only kernels of this project count, not those of CUB and cuBLASLt. Prints the kernels that were not
+Only kernels of this project count, not CUB's and cuBLASLt's. Prints the kernels that were not
 run; the exit status is 1 if there are any, or if a command fails.
 """
 import os

@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(os.environ.get("TRAFO_BUILD", ROOT / "build" / "release"))
-# What is linked again; the other programs take the libraries at run time.
+# Programs that are linked again; the others load the libraries at run time.
 TEST_PROGRAMS = ["tests/unit_tests", "tests/op_tests", "tests/train_tests", "tests/parity_tests", "tests/dist_tests", "tests/save_faults"]
 MPI_PROGRAMS = ["tests/mpi_ranks"]  # what tests/dist/mpi_test.cc starts; builds without MPI have none
 TARGETS = ["unit_tests", "op_tests", "train_tests", "parity_tests", "dist_tests", "save_faults", "c_api_test", "c_api_threads_test", "misuse_suite",
@@ -114,7 +114,7 @@ def link_all(objects, folder, flags, compiler=None, programs=(), wanted=TARGETS)
 
 
 def link(target, objects, folder, flags, compiler=None):
-    """Links a target of the release build with `objects` in the place of its own, and before those of the static library."""
+    """Links a target of the release build with `objects` in place of its objects, and before the objects of the static library."""
     words = shlex.split(ninja("-t", "commands", "-s", target).strip().splitlines()[-1])
     words = words[words.index("&&") + 1:]
     words = words[:words.index("&&")] if "&&" in words else words

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the programs of tests have skipped since the last call, with the reasons.
+"""Lists the tests that were skipped since the last call, with the reasons.
 
     skipped_tests.py FOLDER
 

@@ -23,7 +23,7 @@ std::vector<std::byte> optimizer_file(const Trainer& trainer) {
   return sink.take();
 }
 
-// Muon's matrices move as far as those of AdamW with the same rate, SGD's need a larger one.
+// Muon's matrices move as far as AdamW's with the same rate, SGD's need a larger one.
 TEST(Optimizers, EachLearns) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto data = copy_batches(Architecture::encoder_decoder, 20);

@@ -1,5 +1,5 @@
-// What a resumed run may change: its validation, with a phase its data and rates; the model that it
-// starts from.
+// Settings that a resumed run may change: its validation, with a phase its data and rates; the
+// model that it starts from.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -85,7 +85,7 @@ TEST_F(PhasesTest, AnotherValidationTextIsRefusedOrScoresStartAnew) {
   TrainOptions other_normalize = options_;
   other_normalize.valid_normalize = 0.5;
   expect_refused(data_, other_normalize, "valid_normalize was 1");
-  // Without validation for a while, the scores stay those of the old text.
+  // Without validation for a while, the old text's scores stay.
   TrainingData none = data_;
   none.valid = nullptr;
   Process(none, options_, run_).run->run();
@@ -165,7 +165,7 @@ TEST_F(PhasesTest, APhaseHasItsOwnDataRatesAndLimits) {
   expect_refused(other_corpus(), options_, "phase 2 may have another corpus");
   options.phase = 3;
   expect_refused(data_, options, "a run resumes its phase or begins the next one");
-  // What the moments of the optimizer depend on stays.
+  // Settings that the moments of the optimizer depend on stay.
   options = second_phase();
   options.optimizer_states = OptimizerStates::eight_bit;
   expect_refused(other_corpus(), options, "optimizer_states was \"fp32\"");
@@ -192,7 +192,7 @@ TEST_F(PhasesTest, APhaseHasItsOwnDataRatesAndLimits) {
   EXPECT_NEAR(rates[0], 1e-4 * 2 / 3, 1e-12);
   EXPECT_NEAR(rates[1], 1e-4 * 2 / 3, 1e-12);
   EXPECT_NEAR(rates[2], 0, 1e-12);
-  // The best model of the first phase is kept, and no name stands for it any longer.
+  // The best model of the first phase is kept, and no pointer names it any longer.
   EXPECT_TRUE(fs::exists(run_ / "ckpt" / std::to_string(best) / kModelFile));
   EXPECT_EQ(run_model_file(run_, RunModel::best),
             run_ / "ckpt" / std::to_string(best_of(process)->update) / kModelFile);

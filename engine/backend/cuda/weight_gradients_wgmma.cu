@@ -224,8 +224,8 @@ int32_t launch_group(DeviceState& device, Group& group) {
   return launch_tiles<128>(device, group, lay_out(group, 128));
 }
 
-// Whether wide tiles of one GEMM leave at most a tenth of the multiprocessors' time and of their
-// own elements unused.
+// Whether wide tiles of one GEMM leave at most a tenth of the multiprocessors' time and a tenth of
+// the tiles' elements unused.
 bool fills_device(const DeviceState& device, const GemmParams& p) {
   const int64_t tiles = (p.m + kTileRows - 1) / kTileRows * ((p.n + 255) / 256);
   const int64_t waves = (tiles + device.multiprocessors - 1) / device.multiprocessors;

@@ -1,4 +1,4 @@
-// How two ranks find out that they are of one job. Both know a key and prove it to each other:
+// Proof between two ranks that they belong to one job. Both know a key and prove it to each other:
 //
 //   caller -> host    magic, version, a nonce
 //   host -> caller    magic, version, a nonce
@@ -7,7 +7,7 @@
 //   host -> caller    a code and a text or a table
 //
 // The caller proves the key first: whoever connects learns nothing that a key could be guessed
-// with. The key itself is never sent. What follows is neither encrypted nor authenticated.
+// with. The key itself is never sent. Later messages are neither encrypted nor authenticated.
 #pragma once
 
 #include <string>

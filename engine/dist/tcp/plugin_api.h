@@ -1,5 +1,5 @@
-// What libtrafo_tcp.so gives the engine: sockets between the ranks of a group. libtrafo.so itself
-// opens none. Only C types cross.
+// Interface between the engine and libtrafo_tcp.so, which opens the sockets between the ranks of a
+// group. libtrafo.so itself opens none. Only C types cross.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ struct PluginTable {
   // Whether it is done; then frees the request. received: the bytes of a receive, may be null.
   int32_t (*test)(Wire* wire, Request* request, int32_t* done, int64_t* received, Why why);
   // A message with this tag, not of data, that has come from `peer`, which may be kAnyPeer; its
-  // sender becomes *from, or kNoPeer if there is none.
+  // sender becomes *from, or kNoPeer without such a message.
   int32_t (*probe)(Wire* wire, int32_t peer, int32_t tag, int32_t* from, int64_t* bytes, Why why);
   // Waits for a connection that can send or receive, for as many milliseconds at most, and moves
   // the bytes.

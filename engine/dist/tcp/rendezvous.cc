@@ -16,8 +16,8 @@ constexpr double kConnectSeconds = 5;  // one try
 constexpr double kRetrySeconds = 20;   // for a rank that listens already
 constexpr auto kPause = std::chrono::milliseconds(200);
 
-// A row of the table that rank 0 sends: an address and a port. An address of zeros is that of rank
-// 0 as the reader knows it, for ranks of its host that have reached it by a loopback address.
+// A row of the table that rank 0 sends: an address and a port. An address of zeros means the
+// address of rank 0 that the reader knows, for ranks of its host that have reached it by loopback.
 constexpr size_t kRowBytes = kAddressBytes + sizeof(uint16_t);
 
 std::string table_of(const std::vector<Guest>& guests) {

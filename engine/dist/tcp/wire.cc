@@ -159,7 +159,7 @@ void Wire::send_some(Peer& peer) {
     message.msg_iovlen = 2;
     const ssize_t count = ::sendmsg(peer.socket.descriptor(), &message, MSG_NOSIGNAL);
     if (count < 0) {
-      // What the rank has sent before it went can still be read.
+      // Messages that the rank sent before it left can still be read.
       if (errno == EPIPE || errno == ECONNRESET)
         peer.sends.clear(), peer.sent = 0;
       else if (errno != EAGAIN && errno != EINTR)
@@ -175,7 +175,7 @@ void Wire::send_some(Peer& peer) {
   }
 }
 
-// Bytes of the connection; 0: there are none now, or it has ended.
+// Bytes of the connection; 0: nothing has arrived, or it has ended.
 int64_t Wire::take(Peer& peer, void* data, size_t bytes) {
   const ssize_t count = ::recv(peer.socket.descriptor(), data, bytes, 0);
   if (count > 0) {
@@ -286,8 +286,8 @@ std::optional<Wire::Lost> Wire::next_lost() {
   return std::nullopt;
 }
 
-// What is sent or received in part is finished with memory of this wire, so that the messages
-// behind it can come.
+// Finishes partly sent and partly received messages with memory of this wire, so that the messages
+// after them can come.
 void Wire::abandon() {
   abandoned_ = true;
   for (Peer& peer : peers_) {

@@ -20,9 +20,9 @@ struct Request {
   int64_t received = 0;
 };
 
-// On the connection, a message is a head (its tag and the number of its bytes) and the bytes. Those
-// of data wait in the connection until somebody receives them, so nothing else comes behind them.
-// Others are kept here until then.
+// On the connection, a message is a head (its tag and the number of its bytes) and the bytes.
+// Data waits in the connection until somebody receives it, so no later message comes before that.
+// Other messages are kept here until then.
 class Wire {
  public:
   // No connection at the own rank.

@@ -69,7 +69,7 @@ def train(program, run, after, flags):
 
 
 def losses(run, beyond):
-    """Update -> loss of the updates behind `beyond`, as the run logged them."""
+    """Update -> loss of the updates after `beyond`, as the run logged them."""
     found = {}
     for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)

@@ -102,7 +102,7 @@ def bleu_row(hypotheses, *references, **options):
 
 
 def rotated(references):
-    """A second reference of every line: the next line's, with a part of its own."""
+    """A second reference of every line: the first half of its reference, then the next line's."""
     following = references[1:] + references[:1]
     return [own[:len(own) // 2] + " " + other for own, other in zip(references, following)]
 

@@ -152,9 +152,9 @@ void add_gzip(std::vector<Case>& all) {
   all.push_back(zipped(taken("gzip", "taken", mono, good, "", 2)));
   all.push_back(zipped(taken("gzip, several files joined", "taken, one after the other", mono,
                              good + gzip_of("c\n"), "", 3)));
-  all.push_back(zipped(taken("gzip with zeros behind it", "taken, without the zeros", mono,
+  all.push_back(zipped(taken("gzip with zeros after it", "taken, without the zeros", mono,
                              good + std::string(512, '\0'), "", 2)));
-  all.push_back(zipped(refused("gzip with something else behind it",
+  all.push_back(zipped(refused("gzip with something else after it",
                                "the gzip file is damaged: something else follows its data", mono,
                                good + "garbage")));
   all.push_back(zipped(refused("gzip, cut short", "the gzip file is truncated", mono,

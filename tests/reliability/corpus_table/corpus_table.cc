@@ -223,7 +223,7 @@ void removed_case(const char* title, const ScratchDirectory& folder) {
 constexpr Special kSpecial[] = {
     {"a pipe (FIFO)", "taken: read once, to its end", pipe_case},
     {"standard input on both sides", "refused: `standard input cannot be both sides`", input_case},
-    {"from C: ids below 0 or outside the vocabulary, offsets behind the ids",
+    {"from C: ids below 0 or outside the vocabulary, offsets beyond the ids",
      "refused: `token 1 is 10, the vocabulary has 10 tokens`", ids_case},
     {"on disk: edited between epochs", "the run stops: `has changed while it was trained on`",
      edited_case},

@@ -1,4 +1,4 @@
-/* Runs the misuse table, each function in a separate process that goes on behind a case that
+/* Runs the misuse table, each function in a separate process that continues after a case that
  * killed it, and prints it.
  *
  *   misuse_suite [-v] [FUNCTION]
@@ -324,7 +324,7 @@ static void* hold_trainer(void* callback) {
   return NULL;
 }
 
-/* The run stands in its callback (other thread), or goes on meanwhile (race). */
+/* The run waits in its callback (other thread), or continues meanwhile (race). */
 static void run_other_thread(const misuse_function* f, int cls, int busy) {
   void* arguments = calloc(1, f->argument_bytes);
   trafo_event_fn callback = cls == CLASS_race ? event_notes : event_waits;
@@ -359,7 +359,7 @@ static void run_held_busy(const misuse_function* f) {
 
 /* ---- Processes ---- */
 
-/* In a process with a world of its own; again while it dies before `count` cases are done, or has
+/* In a process with a separate world; again while it dies before `count` cases are done, or has
  * more of them to do alone. */
 static void batch(const misuse_function* f, void (*run)(const misuse_function*), int count) {
   shared->next = 0;

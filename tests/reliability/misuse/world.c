@@ -482,7 +482,7 @@ void world_begin(void) {
   tokenizer_bytes = tokenizer_copy;
   read_whole(w.files.model, &model_bytes.data, &model_bytes.count);
   read_whole(w.files.checkpoint, &checkpoint_bytes.data, &checkpoint_bytes.count);
-  /* profile_write refuses whatever it is given if there is none. */
+  /* Without a profile, profile_write refuses every argument. */
   must(trafo_context_profile_start(w.context, 0));
 }
 
