@@ -25,11 +25,11 @@
 #include "capi/src/context_lock.h"
 #include "capi/src/handle_table.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/cancel.h"
 #include "engine/core/float_environment.h"
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/trace.h"
-#include "engine/train/run/cancel.h"
 
 namespace trafo::capi {
 

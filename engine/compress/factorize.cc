@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/compress/calibration.h"
 #include "engine/compress/whitened_svd.h"
 #include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
-#include "engine/models/calibration.h"
 #include "engine/models/upload.h"
 
 namespace trafo {

@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/compress/calibration.h"
 #include "engine/compress/model_slice.h"
 #include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
-#include "engine/models/calibration.h"
 #include "engine/models/upload.h"
 #include "engine/nn/sparsity.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/view/view.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/core/checked.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 namespace {

@@ -16,7 +16,7 @@
 // version may have values that bfloat16 does not represent. It is saved in the form of its file:
 // NAME.scale BF16 or F32 [rows] for each matrix, and every other parameter F32 by its name.
 //
-// backend/cpu/int8_matrix.h and int4_matrix.h have the formulas.
+// quant/int8_matrix.h and int4_matrix.h have the formulas.
 #pragma once
 
 #include <string>

@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/models/model_io.h"
 #include "engine/models/objective.h"
+#include "engine/quant/int8_matrix.h"
 #include "engine/train/checkpoint/average.h"
 #include "tests/decode/decode_models.h"
 #include "tests/support/errors.h"

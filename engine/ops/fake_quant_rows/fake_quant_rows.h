@@ -5,7 +5,7 @@
 //                             y = code * s
 //
 // x [.., C] of float32, float64 or bfloat16. In float32 y has the bits of the int8 kernels
-// (backend/cpu/int8_kernel.h) and of Int4Matrix. A row (of 4 bits: a group) with a value that is
+// (quant/int8_kernel.h) and of Int4Matrix. A row (of 4 bits: a group) with a value that is
 // not finite gives NaN, one whose largest magnitude is below 2^-100 gives zeros.
 //
 // The gradient passes unchanged (straight-through estimator, Bengio et al., arXiv 1308.3432): no

@@ -11,9 +11,9 @@
 
 #include "engine/ops/row_kernels-inl.h"
 
-#include "engine/backend/cpu/int4_matrix.h"
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/quant/int4_matrix.h"
+#include "engine/quant/int8_matrix.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {

@@ -46,7 +46,7 @@ __device__ __forceinline__ Codes codes_of(uint32_t largest) {
   float scale;
   if constexpr (kBits == 4) {
     scale = __half2float(__float2half_rn(fminf(__fdiv_rn(most, 7.0f), 65504.0f)));
-  } else {  // int8_scale of backend/cpu/int8_matrix.h
+  } else {  // int8_scale of quant/int8_matrix.h
     const uint32_t exact = __float_as_uint(__fdiv_rn(most, 127.0f));
     scale = __uint_as_float((exact + 0xffffu) & 0xffff0000u);
   }

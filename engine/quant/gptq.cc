@@ -1,11 +1,11 @@
-#include "engine/models/gptq.h"
+#include "engine/quant/gptq.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "engine/core/cholesky.h"
 #include "engine/core/status.h"
-#include "engine/models/cholesky.h"
 
 namespace trafo {
 namespace {

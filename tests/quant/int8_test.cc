@@ -1,5 +1,5 @@
 // int8 products: every kernel of this machine against loops that say what is computed, bit for bit.
-#include "engine/backend/cpu/int8_kernel.h"
+#include "engine/quant/int8_kernel.h"
 
 #include <gtest/gtest.h>
 

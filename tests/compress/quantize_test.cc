@@ -1,14 +1,14 @@
 // Models made by quantize_model: what is rounded, kept and stored, and what is refused.
-#include "engine/models/quantize.h"
+#include "engine/compress/quantize.h"
 
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/half.h"
 #include "engine/memory/host_buffer.h"
-#include "engine/models/gptq.h"
 #include "engine/models/int8_weights.h"
 #include "engine/models/model_io.h"
+#include "engine/quant/gptq.h"
 #include "tests/decode/decode_models.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/backend/cpu/int8_kernel_list.h"
+#include "engine/quant/int8_kernel_list.h"
 
 namespace trafo {
 namespace {
