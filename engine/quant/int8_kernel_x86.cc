@@ -70,7 +70,7 @@ float quantize(const float* x, int64_t count, uint8_t flip, uint8_t* codes) {
     return finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   }
   // |x| / scale exceeds 127 by rounding errors at most, and rounds to 127 then.
-  const float scale = int8_scale(most), factor = 1.0f / scale;
+  const auto [scale, factor] = group_scale(formats::kInt8, most);
   const __m256 factor8 = _mm256_set1_ps(factor);
   const __m128i flip16 = _mm_set1_epi8(static_cast<char>(flip));
   for (c = 0; c + 8 <= count; c += 8) {
