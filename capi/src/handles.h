@@ -361,4 +361,10 @@ class NewTensors {
 DType checked_dtype(const Call& call, int32_t dtype);
 Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank);
 
+// Null: the caller gave none.
+inline std::shared_ptr<const CancelToken> cancel_token(const Call& call,
+                                                       const trafo_cancel* cancel) {
+  return cancel ? call.handle(cancel, "cancel").token : nullptr;
+}
+
 }  // namespace trafo::capi

@@ -31,8 +31,7 @@ class InputNorms : public LinearObserver {
   explicit InputNorms(const CancelToken* cancel) : cancel_(cancel) {}
 
   void observe(Context& context, int32_t parameter, const Tensor& x) override {
-    require(cancel_ == nullptr || !cancel_->is_cancelled(), ErrorCode::cancelled, kSparsifyOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(cancel_, kSparsifyOrigin);
     Tensor rows = ops::contiguous(context, x);
     if (rows.dtype() == DType::bf16) rows = ops::cast(context, rows, DType::f32);
     const Tensor sums = ops::sum(context, ops::multiply(context, rows, rows), 0);
@@ -147,8 +146,7 @@ std::unique_ptr<Model> sparsify(Context& context, Model& model, const SparsifyOp
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (!parameters.prunable(id)) continue;
-    require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kSparsifyOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(cancel, kSparsifyOrigin);
     const std::vector<double> norms = wanda ? inputs.norms(parameters, id) : std::vector<double>{};
     if (parameters.master().dtype() == DType::f64)
       sparsify_matrix<double>(context, parameters, id, options, norms);
