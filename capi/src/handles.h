@@ -25,11 +25,11 @@
 #include "capi/src/context_lock.h"
 #include "capi/src/handle_table.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/cancel.h"
 #include "engine/core/float_environment.h"
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/trace.h"
-#include "engine/train/run/cancel.h"
 
 namespace trafo::capi {
 
@@ -360,5 +360,11 @@ class NewTensors {
 
 DType checked_dtype(const Call& call, int32_t dtype);
 Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank);
+
+// Null: the caller gave none.
+inline std::shared_ptr<const CancelToken> cancel_token(const Call& call,
+                                                       const trafo_cancel* cancel) {
+  return cancel ? call.handle(cancel, "cancel").token : nullptr;
+}
 
 }  // namespace trafo::capi

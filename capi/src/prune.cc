@@ -1,11 +1,8 @@
 #include "engine/compress/prune.h"
 
-#include <algorithm>
 #include <memory>
 
-#include "capi/src/model_handles.h"
-#include "capi/src/text_handles.h"
-#include "engine/models/upload.h"
+#include "capi/src/calibration.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -50,23 +47,13 @@ trafo_error* trafo_model_prune(const trafo_model* model, const trafo_tokenizer* 
     call.out(out);
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);  // to read the corpus
-    const ModelConfig& config = m.model->config();
-    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    if (subwords.vocab_size() != config.vocabulary)
-      call.refuse("the tokenizer has ", subwords.vocab_size(), " tokens, the model's vocabulary ",
-                  config.vocabulary);
-    const TextCorpus& text = call.handle(calibration, "calibration").corpus;
-    if (text.monolingual() && config.has_encoder())
-      call.refuse("calibration is monolingual text; an encoder-decoder needs pairs");
-    const std::shared_ptr<CancelToken> token =
-        cancel ? call.handle(cancel, "cancel").token : nullptr;
+    const TokenizerObject& subwords = call.handle(tokenizer, "tokenizer");
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
     const PruneOptions settings = from_c(read_options(call, options, prune_defaults()));
-    TokenizedCorpusOptions lengths;
-    lengths.form = sequence_form(config);
-    lengths.max_length = static_cast<int32_t>(std::min(kLongestPair, config.max_positions));
-    const TokenizedCorpus pairs(text, subwords, lengths, m.context->backend().threads());
+    const TokenizedCorpus pairs = calibration_pairs(call, m, &subwords, calibration, kLongestPair);
     *out = new_handle<trafo_model>(
-        m.context, std::shared_ptr<Model>(prune(*m.context, *m.model, pairs,
-                                                subwords.special_tokens(), settings, token.get())));
+        m.context,
+        std::shared_ptr<Model>(prune(*m.context, *m.model, pairs,
+                                     subwords.tokenizer.special_tokens(), settings, token.get())));
   });
 }

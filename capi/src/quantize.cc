@@ -1,5 +1,5 @@
 // Models with quantized weights.
-#include "engine/models/quantize.h"
+#include "engine/compress/quantize.h"
 
 #include "capi/src/calibration.h"
 #include "capi/src/options.h"

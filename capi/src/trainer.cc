@@ -220,8 +220,7 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
     const Working t(call, trainer);
     if (max_updates < 0)
       call.refuse_argument("max_updates", " must be at least 0, got ", max_updates);
-    const std::shared_ptr<CancelToken> token =
-        cancel ? call.handle(cancel, "cancel").token : nullptr;
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
     TrainCallback forward;
     if (callback)
       forward = [&](const TrainEvent& event) {

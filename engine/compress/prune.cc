@@ -144,8 +144,7 @@ class Scorer {
     const DType dtype = model_.parameters().dtype();
     const LossSums sums(context_, dtype);
     for (int64_t i = 0; i < calibration.size(); ++i) {
-      require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kPruneOrigin,
-              "cancelled by the caller");
+      stop_if_cancelled(cancel, kPruneOrigin);
       PackedBatchHost pair;
       BatchPacker(pair, sequence_form(model_.config()), tokens.start())
           .add(calibration.source(i), calibration.target(i), i);

@@ -58,8 +58,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
   };
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
-    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kScorerOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(options.cancel, kScorerOrigin);
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
     const Batch batch = pack_pairs(context, config, options.tokens, members);

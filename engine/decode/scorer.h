@@ -1,7 +1,6 @@
 // Scoring: log-probabilities of given translations.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,7 +15,7 @@ struct ScoreOptions {
   int64_t batch_tokens = 4096;  // decoder tokens of the pairs of a batch
   SpecialTokens tokens;
   bool ended = true;  // false: sides need not end with eos; a decoder_lm scores plain text so
-  std::function<bool()> cancelled;  // called before every batch; true: CANCELLED
+  const CancelToken* cancel = nullptr;  // checked before every batch: CANCELLED
 };
 
 struct PairScore {

@@ -199,7 +199,7 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
   score_options.batch_tokens = options.batch_tokens;
   score_options.tokens = options.tokens;
   score_options.ended = ended;
-  score_options.cancelled = options.cancelled;
+  score_options.cancel = options.cancel;
   std::vector<PairScore> scores = trafo::score(context_, model_, pairs, score_options);
   std::vector<Alignment> alignments(pairs.size());
   if (options.alignment) {
@@ -207,7 +207,7 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
     align_options.layer = options.alignment_layer;
     align_options.batch_tokens = options.batch_tokens;
     align_options.tokens = options.tokens;
-    align_options.cancelled = options.cancelled;
+    align_options.cancel = options.cancel;
     alignments = align(context_, model_, pairs, align_options);
   }
   std::vector<Translation> result(pairs.size());

@@ -113,11 +113,13 @@ void check_tensors(const SafetensorsReader& reader, const ParameterStore& parame
 
 // Names and shapes of a file with codes. read_int8_weights() checks types and surplus tensors.
 void check_code_shapes(const SafetensorsReader& reader, const ParameterStore& parameters) {
-  const bool joint_vectors = reader.find(kVectorsName) != nullptr;
+  require(reader.find(kVectorsName) != nullptr, ErrorCode::corrupt_file, kModelIoOrigin,
+          reader.label(), " lacks the tensor ", kVectorsName,
+          "; builds before 0.1.0 wrote int8 weights without it: quantize the float model again");
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const Shape& shape = parameters.shape(id);
-    if (joint_vectors && shape.rank() == 1) continue;
+    if (shape.rank() == 1) continue;
     const TensorInfo* info = reader.find(parameters.name(id));
     require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
             " lacks the tensor ", parameters.name(id));

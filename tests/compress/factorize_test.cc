@@ -9,16 +9,16 @@
 #include <map>
 
 #include "engine/autograd/gradcheck.h"
+#include "engine/compress/calibration.h"
 #include "engine/compress/prune.h"
+#include "engine/compress/quantize.h"
 #include "engine/compress/sparsify.h"
 #include "engine/compress/symmetric_eigen.h"
 #include "engine/compress/whitened_svd.h"
 #include "engine/io/atomic_file.h"
 #include "engine/models/adapter.h"
-#include "engine/models/calibration.h"
 #include "engine/models/model_io.h"
 #include "engine/models/objective.h"
-#include "engine/models/quantize.h"
 #include "engine/models/upload.h"
 #include "tests/decode/decode_models.h"
 #include "tests/models/llama_models.h"

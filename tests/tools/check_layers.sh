@@ -7,8 +7,9 @@ cd "$(dirname "$0")/../.."
 # folder: what it may include besides itself
 core="engine/core"
 backend="engine/memory engine/backend"
+quant="engine/quant"
 runtime="engine/autograd engine/runtime"  # one layer: a Context owns a tape, and a tape's backward functions run on a Context
-model="engine/ops engine/nn engine/models"
+model="engine/quant engine/ops engine/nn engine/models"
 text="engine/text engine/data engine/metrics"
 allowed() {
   case "$1" in
@@ -16,9 +17,10 @@ allowed() {
     engine/memory) echo "$core" ;;
     engine/io) echo "$core" ;;
     engine/backend) echo "$core engine/memory" ;;
+    engine/quant) echo "$core $backend" ;;
     engine/autograd | engine/runtime) echo "$core $backend $runtime engine/io" ;;
-    engine/ops) echo "$core $backend $runtime" ;;
-    engine/nn | engine/optim) echo "$core $backend $runtime engine/ops" ;;
+    engine/ops) echo "$core $backend $quant $runtime" ;;
+    engine/nn | engine/optim) echo "$core $backend $quant $runtime engine/ops" ;;
     engine/models) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/text | engine/metrics) echo "$core" ;;
     engine/data) echo "$core engine/text" ;;

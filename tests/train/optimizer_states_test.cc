@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/optim/state_code.h"
+#include "engine/quant/state_code.h"
 #include "engine/train/checkpoint/optimizer_io.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"

@@ -3,10 +3,10 @@
 #include <map>
 
 #include "engine/compress/prune.h"
+#include "engine/compress/quantize.h"
 #include "engine/decode/search.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
-#include "engine/models/quantize.h"
 #include "engine/models/upload.h"
 #include "engine/ops/view/view.h"
 #include "engine/train/plan/memory_plan.h"

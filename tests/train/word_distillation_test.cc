@@ -3,10 +3,10 @@
 #include <cmath>
 #include <tuple>
 
+#include "engine/compress/quantize.h"
 #include "engine/io/byte_sink.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
-#include "engine/models/quantize.h"
 #include "engine/models/teacher.h"
 #include "engine/models/upload.h"
 #include "engine/train/checkpoint/run_models.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_kernel.h"
 #include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/view/view.h"
+#include "engine/quant/int8_kernel.h"
 
 namespace trafo::ops {
 namespace {

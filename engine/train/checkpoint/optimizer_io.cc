@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/dist/lanes.h"
-#include "engine/optim/state_code.h"
+#include "engine/quant/state_code.h"
 #include "engine/train/parallel/shard_transfer.h"
 
 namespace trafo {

@@ -5,7 +5,7 @@
 //
 // With 8-bit states of AdamW: the flat workspace in blocks of 256 elements. Parameters are in their
 // order, each at the next multiple of 16 elements, with zeros between them. exp_avg and exp_avg_sq
-// are int32 [blocks, 64] and hold the codes of a block byte by byte (engine/optim/state_code.h).
+// are int32 [blocks, 64] and hold the codes of a block byte by byte (engine/quant/state_code.h).
 // exp_avg_scale and exp_avg_sq_scale are float32 [blocks].
 //
 // The file is the same if each rank of a group has the states of a shard.

@@ -8,11 +8,11 @@
 #include <memory>
 #include <optional>
 
+#include "engine/core/cancel.h"
 #include "engine/decode/step_graphs.h"
 #include "engine/train/checkpoint/background_save.h"
 #include "engine/train/checkpoint/run_directory.h"
 #include "engine/train/plan/run_plan.h"
-#include "engine/train/run/cancel.h"
 #include "engine/train/run/event.h"
 #include "engine/train/run/training_data.h"
 #include "engine/train/run/validation.h"

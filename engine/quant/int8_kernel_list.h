@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "engine/backend/cpu/int8_kernel.h"
+#include "engine/quant/int8_kernel.h"
 
 namespace trafo {
 

@@ -1,12 +1,12 @@
 // The choice of the int8 kernel, and the cut of a product into blocks of work.
-#include "engine/backend/cpu/int8_kernel.h"
+#include "engine/quant/int8_kernel.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "engine/backend/cpu/gemm_internal.h"
-#include "engine/backend/cpu/int8_kernel_list.h"
 #include "engine/core/checked.h"
+#include "engine/quant/int8_kernel_list.h"
 
 namespace trafo {
 namespace {

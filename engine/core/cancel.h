@@ -1,8 +1,10 @@
-// A request to stop, from any thread. It is checked between updates and between batches of a
-// validation.
+// A request to stop, from any thread. It is checked between updates, between batches and between
+// decode steps.
 #pragma once
 
 #include <atomic>
+
+#include "engine/core/status.h"
 
 namespace trafo {
 
@@ -15,5 +17,11 @@ class CancelToken {
  private:
   std::atomic<bool> cancelled_{false};  // lock-free: a signal handler may set it
 };
+
+// CANCELLED if the token is set. Null: nothing can cancel.
+inline void stop_if_cancelled(const CancelToken* token, std::string_view origin) {
+  require(token == nullptr || !token->is_cancelled(), ErrorCode::cancelled, origin,
+          "cancelled by the caller");
+}
 
 }  // namespace trafo

@@ -1,17 +1,17 @@
-#include "engine/models/quantize.h"
+#include "engine/compress/quantize.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/compress/calibration.h"
 #include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
-#include "engine/models/calibration.h"
-#include "engine/models/gptq.h"
 #include "engine/models/int8_weights.h"
 #include "engine/ops/int8_linear/int8_linear.h"
 #include "engine/ops/matmul/matmul.h"
+#include "engine/quant/gptq.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/models/calibration.h"
+#include "engine/compress/calibration.h"
 
 #include "engine/data/batcher.h"
 #include "engine/models/upload.h"

@@ -1,8 +1,5 @@
-// Matrices of int4 codes with a scale for each 32 columns of a row: what files hold. A model
-// computes with int8 codes of their values (Int8Matrix).
-//
-//   W[r, c] ~ scale[r, c / 32] * code[r, c],   scale = float16(max |W[r, 32 g .. 32 g + 31]| / 7),
-//   codes in -7 .. 7
+// Matrices of int4 codes with a float16 scale for each 32 columns of a row (formats::kInt4): what
+// files hold. A model computes with int8 codes of their values (Int8Matrix).
 //
 // A byte has the codes of two columns, each plus 8: column 2 i in the low bits, column 2 i + 1 in
 // the high ones (8, the code 0, after an odd last column).
@@ -13,21 +10,13 @@
 #include <vector>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/quant/weight_format.h"
 
 namespace trafo {
 
-struct Int4Scale {
-  uint16_t half;  // the bits of a float16
-  float scale;    // the same
-};
-// Of a group with this largest magnitude, which is finite. 0: the group rounds to zeros.
-Int4Scale int4_scale(float most);
-// The code nearest to value / scale, in -7 .. 7; 0 if the scale is 0.
-int32_t int4_code(float value, float scale);
-
 class Int4Matrix {
  public:
-  static constexpr int64_t kGroup = 32;
+  static constexpr int64_t kGroup = formats::kInt4.group;
   static constexpr int32_t kZero = 8;  // what codes are stored plus
 
   // Rounds values [rows, columns] to nearest. INVALID_ARGUMENT for a row with a value that is not

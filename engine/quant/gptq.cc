@@ -1,11 +1,11 @@
-#include "engine/models/gptq.h"
+#include "engine/quant/gptq.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "engine/core/cholesky.h"
 #include "engine/core/status.h"
-#include "engine/models/cholesky.h"
 
 namespace trafo {
 namespace {
@@ -47,19 +47,19 @@ void round_row(const float* weights, size_t columns, const std::vector<double>& 
                uint8_t* codes, uint16_t* scales) {
   std::vector<double> w(weights, weights + columns);
   constexpr auto kGroup = static_cast<size_t>(Int4Matrix::kGroup);
-  Int4Scale scale{};
+  GroupScale scale{};
   for (size_t c = 0; c < columns; ++c) {
     if (c % kGroup == 0) {
       double most = 0;
       for (size_t j = c; j < std::min(columns, c + kGroup); ++j)
         most = std::max(most, std::abs(w[j]));
-      scale = int4_scale(static_cast<float>(most));
-      scales[c / kGroup] = scale.half;
+      scale = group_scale(formats::kInt4, static_cast<float>(most));
+      scales[c / kGroup] = float_to_half(scale.value);
     }
-    const int32_t code = int4_code(static_cast<float>(w[c]), scale.scale);
+    const int32_t code = code_of(formats::kInt4, static_cast<float>(w[c]), scale);
     Int4Matrix::set_code(codes, static_cast<int64_t>(c), code);
     const double* row = rows.data() + c * columns;
-    const double error = (w[c] - static_cast<double>(code) * scale.scale) / row[c];
+    const double error = (w[c] - static_cast<double>(code) * scale.value) / row[c];
     for (size_t j = c; j < columns; ++j) w[j] -= error * row[j];
   }
 }

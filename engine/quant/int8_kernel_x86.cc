@@ -6,7 +6,7 @@
 // AVX2's vpmaddubsw adds two such products in 16 bits. It gets |x| and sign(x) w: both are at most
 // 127, and 2 * 127 * 127 fits.
 #include "engine/backend/cpu/gemm_internal.h"
-#include "engine/backend/cpu/int8_kernel_list.h"
+#include "engine/quant/int8_kernel_list.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -70,7 +70,7 @@ float quantize(const float* x, int64_t count, uint8_t flip, uint8_t* codes) {
     return finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
   }
   // |x| / scale exceeds 127 by rounding errors at most, and rounds to 127 then.
-  const float scale = int8_scale(most), factor = 1.0f / scale;
+  const auto [scale, factor] = group_scale(formats::kInt8, most);
   const __m256 factor8 = _mm256_set1_ps(factor);
   const __m128i flip16 = _mm_set1_epi8(static_cast<char>(flip));
   for (c = 0; c + 8 <= count; c += 8) {
@@ -150,7 +150,7 @@ struct Isa {
   static HWY_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
 };
 
-#include "engine/backend/cpu/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply-inl.h"
 
 }  // namespace avx2
 }  // namespace
@@ -172,7 +172,7 @@ struct Isa : avx2::Isa {
   }
 };
 
-#include "engine/backend/cpu/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply-inl.h"
 
 }  // namespace avx_vnni
 }  // namespace
@@ -209,7 +209,7 @@ struct Isa {
   static HWY_INLINE void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
 };
 
-#include "engine/backend/cpu/int8_multiply-inl.h"
+#include "engine/quant/int8_multiply-inl.h"
 
 }  // namespace avx512_vnni
 }  // namespace

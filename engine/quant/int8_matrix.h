@@ -1,14 +1,12 @@
 // Matrices of int8 codes, for the linear layers of a model that only computes forward.
 //
-//   W[r, c] ~ scales[r] * codes[r, c],   scales[r] = int8_scale(max_c |W[r, c]|),   codes in
-//   -127 .. 127
+//   W[r, c] ~ scales[r] * codes[r, c],   as formats::kInt8 says
 //
 // The codes are laid out once, in one order for all instruction sets: panels of 16 rows; in a panel
 // groups of 4 columns; in a group the 4 codes of each row side by side. One 64-byte vector has 4
 // columns of 16 rows.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,15 +15,9 @@
 #include <vector>
 
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/quant/weight_format.h"
 
 namespace trafo {
-
-// The scale of a row whose largest magnitude is `most`, finite and at least 2^-100: most / 127,
-// rounded up to the next bfloat16. Two bytes store it, no code exceeds 127, and the steps are at
-// most 1/128 wider than with most / 127.
-inline float int8_scale(float most) {
-  return std::bit_cast<float>((std::bit_cast<uint32_t>(most / 127.0f) + 0xffffu) & 0xffff0000u);
-}
 
 class Int8Matrix {
  public:

@@ -1,5 +1,5 @@
 // int8 products: every kernel of this machine against loops that say what is computed, bit for bit.
-#include "engine/backend/cpu/int8_kernel.h"
+#include "engine/quant/int8_kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -235,13 +235,13 @@ TEST_F(Int8Test, QuantizationAndDequantizationAreTheSameEverywhere) {
 TEST_F(Int8Test, ScalesAreTheNextBfloat16) {
   for (const float most : {1.0f, 127.0f, std::nextafter(127.0f, 128.0f), 0.3f, 0x1p-100f,
                            std::numeric_limits<float>::max()}) {
-    const float scale = int8_scale(most), exact = most / 127;
+    const float scale = group_scale(formats::kInt8, most).value, exact = most / 127;
     EXPECT_EQ(scale, up_to_bfloat16(exact)) << most;
     EXPECT_GE(scale, exact) << most;
     EXPECT_LE(scale, exact * (1 + 1.0f / 128)) << most;
   }
-  EXPECT_EQ(int8_scale(127.0f), 1.0f);
-  EXPECT_EQ(int8_scale(std::nextafter(127.0f, 128.0f)), 1.0f + 1.0f / 128);
+  EXPECT_EQ(group_scale(formats::kInt8, 127.0f).value, 1.0f);
+  EXPECT_EQ(group_scale(formats::kInt8, std::nextafter(127.0f, 128.0f)).value, 1.0f + 1.0f / 128);
 }
 
 TEST_F(Int8Test, CodesGoInAndComeOut) {

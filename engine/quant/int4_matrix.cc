@@ -1,10 +1,9 @@
-#include "engine/backend/cpu/int4_matrix.h"
+#include "engine/quant/int4_matrix.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "engine/core/checked.h"
-#include "engine/core/half.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -14,17 +13,6 @@ constexpr const char* kInt4Origin = "int4 matrix";
 constexpr int64_t kInt4BlockRows = 64;
 
 }  // namespace
-
-Int4Scale int4_scale(float most) {
-  if (most < 0x1p-100f) return {0, 0};
-  const uint16_t half = float_to_half(std::min(most / 7.0f, 65504.0f));
-  return {half, half_to_float(half)};
-}
-
-int32_t int4_code(float value, float scale) {
-  if (!(scale > 0)) return 0;
-  return static_cast<int32_t>(std::clamp(std::nearbyint(value * (1.0f / scale)), -7.0f, 7.0f));
-}
 
 void Int4Matrix::quantize_row(int64_t row, std::span<const float> values) {
   uint8_t* codes = codes_.data() + row * row_bytes();
@@ -38,10 +26,10 @@ void Int4Matrix::quantize_row(int64_t row, std::span<const float> values) {
               " has a value that is not finite");
       most = std::max(most, std::abs(value));
     }
-    const Int4Scale scale = int4_scale(most);
-    scales[begin / kGroup] = scale.half;
+    const GroupScale scale = group_scale(formats::kInt4, most);
+    scales[begin / kGroup] = float_to_half(scale.value);
     for (int64_t c = begin; c < end; ++c)
-      set_code(codes, c, int4_code(values[static_cast<size_t>(c)], scale.scale));
+      set_code(codes, c, code_of(formats::kInt4, values[static_cast<size_t>(c)], scale));
   }
 }
 
@@ -97,7 +85,7 @@ std::vector<float> Int4Matrix::values(ThreadPool& pool) const {
       float* to = result.data() + r * columns_;
       for (int64_t c = 0; c < columns_; ++c) {
         const int32_t code = (c % 2 == 0 ? codes[c / 2] & 0x0f : codes[c / 2] >> 4) - kZero;
-        to[c] = static_cast<float>(code) * half_to_float(scales[c / kGroup]);
+        to[c] = value_of(formats::kInt4, code, half_to_float(scales[c / kGroup]));
       }
     }
   });

@@ -3,8 +3,9 @@
 // Products and sums of codes are exact in int32. Everything around them is a fixed sequence of
 // IEEE-754 operations in float32, rounded to nearest, so the kernels agree in every bit:
 //
-//   quantize:  scale = int8_scale(m), code[c] = rint(x[c] * (1 / scale)),  m = max_c |x[c]|
-//   multiply:  y[i, r] = fma(float(sum_c code[i, c] codes[r, c]), x_scale[i] * scales[r], bias[r])
+//   quantize:  scale = group_scale(formats::kInt8, max_c |x[c]|), code[c] = rint(x[c] * (1 /
+//   scale)) multiply:  y[i, r] = fma(float(sum_c code[i, c] codes[r, c]), x_scale[i] * scales[r],
+//   bias[r])
 //
 // A row of activations is quantized when it is multiplied. If it has a value that is not finite,
 // its scale is NaN and so is its result. A row whose largest magnitude is below 2^-100 counts as
@@ -14,7 +15,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 

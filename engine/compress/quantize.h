@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/compress/calibration.h"
 #include "engine/core/generated/option_enums.h"
-#include "engine/models/calibration.h"
 
 namespace trafo {
 
 enum class QuantizeMethod : int32_t {
   nearest = 0,  // each weight to the nearest code
-  gptq = 1      // models/gptq.h, of int4
+  gptq = 1      // quant/gptq.h, of int4
 };
 
 struct QuantizeOptions {

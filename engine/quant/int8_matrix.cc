@@ -1,12 +1,12 @@
-#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/quant/int8_matrix.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "engine/backend/cpu/int8_kernel.h"
 #include "engine/core/checked.h"
 #include "engine/core/status.h"
+#include "engine/quant/int8_kernel.h"
 
 namespace trafo {
 namespace {

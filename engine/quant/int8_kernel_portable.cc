@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/backend/cpu/int8_kernel_list.h"
+#include "engine/quant/int8_kernel_list.h"
 
 namespace trafo {
 namespace {
@@ -22,17 +22,15 @@ float quantize(const float* x, int64_t count, uint8_t flip, uint8_t* codes) {
   uint32_t largest = 0;
   for (int64_t c = 0; c < count; ++c)
     largest = std::max(largest, std::bit_cast<uint32_t>(x[c]) & 0x7fffffffu);
-  const bool finite = largest < 0x7f800000u;
-  const float most = std::bit_cast<float>(largest);
-  if (!finite || most < 0x1p-100f) {
+  if (largest >= 0x7f800000u) {
     std::fill(codes, codes + count, flip);
-    return finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+    return std::numeric_limits<float>::quiet_NaN();
   }
-  // |x| / scale exceeds 127 by rounding errors at most, and rint gives 127 then.
-  const float scale = int8_scale(most), factor = 1.0f / scale;
+  const GroupScale scale = group_scale(formats::kInt8, std::bit_cast<float>(largest));
   for (int64_t c = 0; c < count; ++c)
-    codes[c] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(x[c] * factor))) ^ flip;
-  return scale;
+    codes[c] =
+        static_cast<uint8_t>(static_cast<int8_t>(code_of(formats::kInt8, x[c], scale))) ^ flip;
+  return scale.value;
 }
 
 void multiply(const Int8Block& b) {

@@ -1,4 +1,4 @@
-#include "engine/models/cholesky.h"
+#include "engine/core/cholesky.h"
 
 #include <cmath>
 

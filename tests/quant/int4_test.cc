@@ -1,4 +1,4 @@
-#include "engine/backend/cpu/int4_matrix.h"
+#include "engine/quant/int4_matrix.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "engine/backend/cpu/int4_matrix.h"
 #include "engine/backend/cpu/thread_pool.h"
+#include "engine/quant/int4_matrix.h"
 
 namespace trafo {
 
