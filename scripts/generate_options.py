@@ -16,6 +16,7 @@ import cli
 import docs
 import engine
 import go
+import ops
 import rust
 from schema import ROOT, Schema
 
@@ -46,6 +47,13 @@ def targets(schema):
         yield f"{path}_fields.h", engine.fields_header(schema, table, header, rows, struct)
     for table in schema.tables.values():
         yield f"capi/include/trafo/generated/{table.c.removeprefix('trafo_')}.h", c_abi.header(schema, table)
+    rows = ops.read(schema)
+    yield "capi/include/trafo/generated/op_constants.h", ops.constants_header(schema)
+    yield "capi/include/trafo/generated/ops.h", ops.header(schema, rows)
+    yield "capi/src/generated/ops.cc", ops.glue(rows)
+    yield "bindings/rust/trafo/src/generated/ops.rs", ops.rust_source(schema, rows)
+    yield "bindings/go/trafo/ops.generated.go", ops.go_source(schema, rows)
+    yield "docs/reference/generated/ops.md", ops.page(rows)
     yield "capi/src/generated/options.cc", c_abi.source(schema)
     yield "tests/capi/generated/wrong_options.h", c_abi.wrong_options([model, training, decoding, evaluation])
     yield "apps/translate-train/settings/generated/settings.cc", cli.source(schema)

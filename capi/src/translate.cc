@@ -77,7 +77,7 @@ void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokeni
   call.use(m.context);
   const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
   TranslateOptions wanted =
-      to_options(call, read_options(call, options, to_c(TranslateOptions{})), subwords);
+      to_options(call, read_options(call, options, capi::to_c(TranslateOptions{})), subwords);
   cancel_with(call, cancel, wanted.decode);
   const Translator translator(*m.context, *m.model, subwords, m.packed);
   *out = new_handle<trafo_translations>(work(translator, wanted));
@@ -94,7 +94,7 @@ void record_if_trainable(const ModelObject& model, bool recorded, std::optional<
 
 trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, to_c(TranslateOptions{}));
+    init_options(call, options, struct_size, capi::to_c(TranslateOptions{}));
   });
 }
 

@@ -101,8 +101,7 @@ def header(schema, table):
     guard = f"TRAFO_GENERATED_{table.c.removeprefix('trafo_').upper()}_H"
     lines = [f"/* Written by scripts/generate_options.py from {table.source}: change that. Include trafo.h. */", f"#ifndef {guard}", f"#define {guard}"]
     for enum in schema.enums_of(table):
-        if not enum.shared:
-            lines += [""] + constants(enum)
+        lines += [""] + constants(enum)
     if table.name == "training":
         lines += [""] + metrics(schema)
     return lines + ["", f"typedef struct {table.c} {{", *struct_fields(table), f"}} {table.c};", "", f"#endif /* {guard} */"]
@@ -215,7 +214,8 @@ def wrong_options(tables):
 
 def source(schema):
     lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
-             '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"', "", "using namespace trafo;",
+             '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"',
+             *(f'#include "{enum.declared}"' for enum in schema.enums.values() if enum.declared), "", "using namespace trafo;",
              "using namespace trafo::capi;", ""]
     for enum in schema.enums.values():
         for value in enum.values:

@@ -77,7 +77,8 @@ def shift(table, row):
 
 def shifts(schema):
     """The enums with a shift, by their Go types."""
-    return {row.enum.go for table in schema.tables.values() for row in table.c_rows if shift(table, row)}
+    return ({row.enum.go for table in schema.tables.values() for row in table.c_rows if shift(table, row)} |
+            {enum.go for enum in schema.enums.values() if enum.default not in (None, enum.values[0]["name"])})
 
 
 def enum_type(enum, shifted):
@@ -130,7 +131,7 @@ def source(schema):
     lines += [")", "", f"var metricNames = map[Metric]string{{{names}}}", ""]
     shifted = shifts(schema)
     for enum in schema.enums.values():
-        if not enum.shared:
+        if enum.with_table != "ops":
             lines += enum_type(enum, enum.go in shifted)
     for name in ("model", "training"):
         table = schema.tables[name]

@@ -60,8 +60,7 @@ def model(schema):
     table = schema.tables["model"]
     lines = []
     for enum in schema.enums_of(table):
-        if not enum.shared:
-            lines += enum_type(enum) + from_raw(enum) + ["}"] + named(enum)
+        lines += enum_type(enum) + from_raw(enum) + ["}"] + named(enum)
     lines.append("config_fields! {")
     for row in table.c_rows:
         kind, to, back = MODEL.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw", f"{row.enum.rust}::from_raw")

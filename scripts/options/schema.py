@@ -20,8 +20,8 @@ ENUM_HEADER = "engine/core/generated/option_enums.h"
 class Enum:
     def __init__(self, name, spec):
         self.name, self.doc, self.engine, self.c = name, spec["doc"], spec["engine"], spec["c"]
-        self.rust, self.go, self.shared = spec["rust"], spec["go"], spec.get("shared", False)
-        self.with_table = spec.get("with")
+        self.rust, self.go, self.declared = spec["rust"], spec["go"], spec.get("declared")
+        self.with_table, self.default = spec.get("with"), spec.get("default")
         self.header = spec.get("header", ENUM_HEADER)
         self.values = spec["values"]
         for value in self.values:
@@ -210,7 +210,7 @@ class Schema:
         """The enums that a table uses, in the order of its rows, and those that are declared with it."""
         found = []
         for row in table.rows:
-            if row.enum and row.enum not in found:
+            if row.enum and row.enum not in found and row.enum.with_table != "ops":
                 found.append(row.enum)
         return found + [enum for enum in self.enums.values() if enum.with_table == table.name]
 

@@ -3,6 +3,8 @@
 #include "capi/src/options.h"
 
 #include "capi/src/option_types.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -13,6 +15,15 @@ static_assert(static_cast<int32_t>(Activation::relu) == TRAFO_RELU);
 static_assert(static_cast<int32_t>(Activation::gelu) == TRAFO_GELU);
 static_assert(static_cast<int32_t>(Activation::silu) == TRAFO_SILU);
 static_assert(static_cast<int32_t>(Activation::gelu_erf) == TRAFO_GELU_ERF);
+static_assert(static_cast<int32_t>(Comparison::equal) == TRAFO_EQUAL);
+static_assert(static_cast<int32_t>(Comparison::not_equal) == TRAFO_NOT_EQUAL);
+static_assert(static_cast<int32_t>(Comparison::less) == TRAFO_LESS);
+static_assert(static_cast<int32_t>(Comparison::less_equal) == TRAFO_LESS_EQUAL);
+static_assert(static_cast<int32_t>(Comparison::greater) == TRAFO_GREATER);
+static_assert(static_cast<int32_t>(Comparison::greater_equal) == TRAFO_GREATER_EQUAL);
+static_assert(static_cast<int32_t>(Reduction::none) == TRAFO_REDUCE_NONE);
+static_assert(static_cast<int32_t>(Reduction::sum) == TRAFO_REDUCE_SUM);
+static_assert(static_cast<int32_t>(Reduction::mean) == TRAFO_REDUCE_MEAN);
 static_assert(static_cast<int32_t>(Norm::layer) == TRAFO_NORM_LAYER);
 static_assert(static_cast<int32_t>(Norm::rms) == TRAFO_NORM_RMS);
 static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STANDARD);

@@ -140,7 +140,6 @@
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
 
 mod adapter;
-mod array_ops;
 mod batches;
 mod cancel;
 mod chain;
@@ -153,7 +152,6 @@ mod error;
 mod evaluation;
 mod event;
 mod factorize;
-mod fused_ops;
 mod group;
 mod handle;
 mod interop;
@@ -179,7 +177,6 @@ mod trainer_options;
 mod translation;
 
 pub use adapter::AdapterOptions;
-pub use array_ops::Comparison;
 pub use batches::{Batch, BatchSource};
 pub use cancel::CancelToken;
 pub use chain::Chain;
@@ -200,10 +197,10 @@ pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, ParameterInfo, Score, find_model};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
 pub use op_options::{
-    Activation, AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, Reduction,
-    SoftmaxOptions,
+    AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, SoftmaxOptions,
 };
 pub use open_model::OpenModel;
+pub use ops::{Activation, Comparison, Reduction};
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
 pub use prune::PruneOptions;
