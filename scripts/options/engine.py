@@ -68,8 +68,6 @@ def field(row):
         parts.append(".fixed = true")
     if row.phase:
         parts.append(".phase = true")
-    if row.later:
-        parts.append(".later = true")
     if row.range:
         parts.append(f".low = {real(row.range.low)}")
         parts.append(f".high = {real(row.range.high)}")

@@ -7,7 +7,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "schema"
-KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "later", "json", "only", "section", "flag", "alias", "old",
+KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "only", "section", "flag", "alias",
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "read", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
@@ -70,10 +70,10 @@ class Row:
         self.type = spec.get("type", "text")
         self.enum = enums.get(self.type)
         self.default = spec.get("default")
-        self.fixed, self.later, self.phase = (spec.get(key, False) for key in ("fixed", "later", "phase"))
+        self.fixed, self.phase = spec.get("fixed", False), spec.get("phase", False)
         self.set_by = spec.get("set_by")
         self.json, self.section, self.zero = spec.get("json", self.name), spec.get("section"), spec.get("zero")
-        self.flag, self.alias, self.old = spec.get("flag"), spec.get("alias", []), spec.get("old", [])
+        self.flag, self.alias = spec.get("flag"), spec.get("alias", [])
         self.group, self.meta = spec.get("group"), spec.get("value")
         self.count = spec.get("count", [0, 1] if self.meta == "on|off" else [1, 1])
         self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
