@@ -48,7 +48,8 @@ def targets(schema):
     for table in schema.tables.values():
         yield f"capi/include/trafo/generated/{table.c.removeprefix('trafo_')}.h", c_abi.header(schema, table)
     rows = ops.read(schema)
-    yield "capi/include/trafo/generated/op_constants.h", ops.constants_header(schema)
+    yield "capi/include/trafo/generated/constants.h", c_abi.constants_header(schema)
+    yield "bindings/rust/trafo/src/generated/enums.rs", rust.file("schema/enums.toml", rust.library(schema))
     yield "capi/include/trafo/generated/ops.h", ops.header(schema, rows)
     yield "capi/src/generated/ops.cc", ops.glue(rows)
     yield "bindings/rust/trafo/src/generated/ops.rs", ops.rust_source(schema, rows)

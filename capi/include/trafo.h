@@ -289,7 +289,7 @@ typedef struct trafo_dropout {
   uint64_t seed;
 } trafo_dropout;
 
-#include "trafo/generated/op_constants.h"
+#include "trafo/generated/constants.h"
 
 typedef struct trafo_embedding_options {
   size_t struct_size;

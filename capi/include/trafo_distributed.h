@@ -19,12 +19,6 @@
 extern "C" {
 #endif
 
-/* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
-#define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a separate GPU */
-#define TRAFO_TRANSPORT_MPI 1   /* the processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so. */
-#define TRAFO_TRANSPORT_NCCL 2  /* threads of one process, or processes, each on a separate GPU. NCCL moves the bytes, and adds nothing up. */
-#define TRAFO_TRANSPORT_TCP 3   /* processes of one host or several, on the CPU. Needs libtrafo_tcp.so. */
-
 #define TRAFO_GROUP_ID_BYTES 128
 
 /* One rank of a group. */

@@ -22,15 +22,6 @@ typedef struct trafo_tokenizer trafo_tokenizer;
 #define TRAFO_TOKEN_EOS 2
 #define TRAFO_TOKEN_PAD 3
 
-/* The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control characters
- * vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF: letters are folded to
- * lower case. */
-#define TRAFO_NORMALIZATION_NMT_NFKC 0
-#define TRAFO_NORMALIZATION_NFKC 1
-#define TRAFO_NORMALIZATION_NMT_NFKC_CF 2
-#define TRAFO_NORMALIZATION_NFKC_CF 3
-#define TRAFO_NORMALIZATION_IDENTITY 4
-
 typedef struct trafo_tokenizer_options {
   size_t struct_size;
   int64_t vocabulary;        /* tokens: special, byte and learned ones; default 8000 */

@@ -25,6 +25,15 @@ def constants(enum):
     return lines
 
 
+def constants_header(schema):
+    guard = "TRAFO_GENERATED_CONSTANTS_H"
+    lines = ["/* Written by scripts/generate_options.py from schema/enums.toml: change that. Include trafo.h. */", f"#ifndef {guard}",
+             f"#define {guard}"]
+    for enum in schema.enums.values():
+        lines += [""] + constants(enum) if enum.with_table in ("ops", "library") else []
+    return lines + ["", f"#endif /* {guard} */"]
+
+
 def default(row):
     if row.type == "flag":
         return "1" if row.default else "0"
@@ -215,10 +224,10 @@ def wrong_options(tables):
 def source(schema):
     lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
              '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"',
-             *(f'#include "{enum.declared}"' for enum in schema.enums.values() if enum.declared), "", "using namespace trafo;",
+             *(f'#include "{path}"' for path in sorted({enum.declared for enum in schema.enums.values() if enum.declared})), "", "using namespace trafo;",
              "using namespace trafo::capi;", ""]
     for enum in schema.enums.values():
-        for value in enum.values:
+        for value in enum.values if enum.engine else []:
             lines.append(f"static_assert(static_cast<int32_t>({enum.engine}::{value['name']}) == {value['c']});")
     for table in schema.tables.values():
         lines += [""] + to_c(table) + [""] + from_c(table)

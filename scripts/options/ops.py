@@ -199,15 +199,6 @@ def header(schema, ops):
     return lines + ["", f"#endif /* {guard} */"]
 
 
-def constants_header(schema):
-    guard = "TRAFO_GENERATED_OP_CONSTANTS_H"
-    lines = [f"/* Written by scripts/generate_options.py from schema/enums.toml: change that. Include trafo.h. */", f"#ifndef {guard}",
-             f"#define {guard}"]
-    for enum in enums(schema):
-        lines += [""] + c_abi.constants(enum)
-    return lines + ["", f"#endif /* {guard} */"]
-
-
 def glue(ops):
     lines = [f"// Written by scripts/generate_options.py from {SOURCE}: change that.", "// clang-format off", '#include "capi/src/op_arguments.h"']
     lines += [f'#include "engine/ops/{name}/{name}.h"' for name in sorted({op.header for op in ops})]

@@ -18,6 +18,11 @@ def enum_type(enum):
     return lines
 
 
+def library(schema):
+    """The enums that no option is made of."""
+    return [line for enum in schema.enums.values() if enum.rust and enum.with_table == "library" for line in [*enum_type(enum), "}"]]
+
+
 def words_of(value):
     """The names of a value in files and on the command line; the first is the one that is printed."""
     return list(dict.fromkeys([value["text"], *value["cli"].split("|"), value["name"]]))

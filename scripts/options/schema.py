@@ -19,8 +19,9 @@ ENUM_HEADER = "engine/core/generated/option_enums.h"
 
 class Enum:
     def __init__(self, name, spec):
-        self.name, self.doc, self.engine, self.c = name, spec["doc"], spec["engine"], spec["c"]
-        self.rust, self.go, self.declared = spec["rust"], spec["go"], spec.get("declared")
+        self.name, self.doc, self.c = name, spec["doc"], spec["c"]
+        self.engine, self.rust, self.go, self.declared = (spec.get(key) for key in ("engine", "rust", "go", "declared"))
+        self.go_type, self.go_names = spec.get("go_type", "int32"), spec.get("go_names", False)
         self.with_table, self.default = spec.get("with"), spec.get("default")
         self.header = spec.get("header", ENUM_HEADER)
         self.values = spec["values"]
@@ -29,7 +30,7 @@ class Enum:
             value.setdefault("cli", value["text"])
             value.setdefault("c", f"{self.c}_{value['name'].upper()}")
             value.setdefault("rust", camel(value["name"]))
-            value.setdefault("go", self.go + camel(value["name"]))
+            value.setdefault("go", (self.go or "") + camel(value["name"]))
 
     def value(self, name):
         return next(value for value in self.values if value["name"] == name)
@@ -210,7 +211,7 @@ class Schema:
         """The enums that a table uses, in the order of its rows, and those that are declared with it."""
         found = []
         for row in table.rows:
-            if row.enum and row.enum not in found and row.enum.with_table != "ops":
+            if row.enum and row.enum not in found and row.enum.with_table not in ("ops", "library"):
                 found.append(row.enum)
         return found + [enum for enum in self.enums.values() if enum.with_table == table.name]
 

@@ -28,42 +28,15 @@ pub const TRAFO_RELU: i32 = 0;
 pub const TRAFO_GELU: i32 = 1;
 pub const TRAFO_SILU: i32 = 2;
 pub const TRAFO_GELU_ERF: i32 = 3;
-pub const TRAFO_REDUCE_NONE: i32 = 0;
-pub const TRAFO_REDUCE_SUM: i32 = 1;
-pub const TRAFO_REDUCE_MEAN: i32 = 2;
 pub const TRAFO_EQUAL: i32 = 0;
 pub const TRAFO_NOT_EQUAL: i32 = 1;
 pub const TRAFO_LESS: i32 = 2;
 pub const TRAFO_LESS_EQUAL: i32 = 3;
 pub const TRAFO_GREATER: i32 = 4;
 pub const TRAFO_GREATER_EQUAL: i32 = 5;
-pub const TRAFO_UNIFORM: i32 = 0;
-pub const TRAFO_NORMAL: i32 = 1;
-pub const TRAFO_TOKEN_UNK: i32 = 0;
-pub const TRAFO_TOKEN_BOS: i32 = 1;
-pub const TRAFO_TOKEN_EOS: i32 = 2;
-pub const TRAFO_TOKEN_PAD: i32 = 3;
-pub const TRAFO_NORMALIZATION_NMT_NFKC: i32 = 0;
-pub const TRAFO_NORMALIZATION_NFKC: i32 = 1;
-pub const TRAFO_NORMALIZATION_NMT_NFKC_CF: i32 = 2;
-pub const TRAFO_NORMALIZATION_NFKC_CF: i32 = 3;
-pub const TRAFO_NORMALIZATION_IDENTITY: i32 = 4;
-pub const TRAFO_ENCODER_DECODER: i32 = 0;
-pub const TRAFO_DECODER_LM: i32 = 1;
-pub const TRAFO_NORM_LAYER: i32 = 0;
-pub const TRAFO_NORM_RMS: i32 = 1;
-pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
-pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
-pub const TRAFO_FFN_PLAIN: i32 = 0;
-pub const TRAFO_FFN_SWIGLU: i32 = 1;
-pub const TRAFO_TIED_LAYERS: i32 = 32;
-pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
-pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
-pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
-pub const TRAFO_PRUNE_WANDA: i32 = 1;
-pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
-pub const TRAFO_SPARSITY_2_4: i32 = 1;
-pub const TRAFO_INT8: i32 = 4;
+pub const TRAFO_REDUCE_NONE: i32 = 0;
+pub const TRAFO_REDUCE_SUM: i32 = 1;
+pub const TRAFO_REDUCE_MEAN: i32 = 2;
 pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
 pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
@@ -81,6 +54,60 @@ pub const TRAFO_EXPORT_WEIGHTS_INT8: i32 = 5;
 pub const TRAFO_EXPORT_WEIGHTS_Q8_0: i32 = 6;
 pub const TRAFO_EXPORT_WEIGHTS_Q4_0: i32 = 7;
 pub const TRAFO_EXPORT_WEIGHTS_INT4: i32 = 8;
+pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
+pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
+pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
+pub const TRAFO_PRUNE_WANDA: i32 = 1;
+pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
+pub const TRAFO_SPARSITY_2_4: i32 = 1;
+pub const TRAFO_NORMALIZATION_NMT_NFKC: i32 = 0;
+pub const TRAFO_NORMALIZATION_NFKC: i32 = 1;
+pub const TRAFO_NORMALIZATION_NMT_NFKC_CF: i32 = 2;
+pub const TRAFO_NORMALIZATION_NFKC_CF: i32 = 3;
+pub const TRAFO_NORMALIZATION_IDENTITY: i32 = 4;
+pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
+pub const TRAFO_TRANSPORT_MPI: i32 = 1;
+pub const TRAFO_TRANSPORT_NCCL: i32 = 2;
+pub const TRAFO_TRANSPORT_TCP: i32 = 3;
+pub const TRAFO_UNIT_UPDATES: i32 = 0;
+pub const TRAFO_UNIT_TOKENS: i32 = 1;
+pub const TRAFO_UNIT_EPOCHS: i32 = 2;
+pub const TRAFO_EVENT_STARTED: i32 = 0;
+pub const TRAFO_EVENT_RESUMED: i32 = 1;
+pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
+pub const TRAFO_EVENT_LOG: i32 = 3;
+pub const TRAFO_EVENT_SKIPPED: i32 = 4;
+pub const TRAFO_EVENT_EPOCH: i32 = 5;
+pub const TRAFO_EVENT_VALIDATED: i32 = 6;
+pub const TRAFO_EVENT_SAVED: i32 = 7;
+pub const TRAFO_EVENT_FINISHED: i32 = 8;
+pub const TRAFO_EVENT_STOPPED: i32 = 9;
+pub const TRAFO_EVENT_VALIDATING: i32 = 10;
+pub const TRAFO_EVENT_AVERAGED: i32 = 11;
+pub const TRAFO_EVENT_GEMM_AUTOTUNED: i32 = 12;
+pub const TRAFO_EVENT_WARNING: i32 = 13;
+pub const TRAFO_STOP_NONE: i32 = 0;
+pub const TRAFO_STOP_LIMIT: i32 = 1;
+pub const TRAFO_STOP_EARLY: i32 = 2;
+pub const TRAFO_STOP_CALLBACK: i32 = 3;
+pub const TRAFO_STOP_CANCELLED: i32 = 4;
+pub const TRAFO_STOP_PAUSED: i32 = 5;
+pub const TRAFO_UNIFORM: i32 = 0;
+pub const TRAFO_NORMAL: i32 = 1;
+pub const TRAFO_TOKEN_UNK: i32 = 0;
+pub const TRAFO_TOKEN_BOS: i32 = 1;
+pub const TRAFO_TOKEN_EOS: i32 = 2;
+pub const TRAFO_TOKEN_PAD: i32 = 3;
+pub const TRAFO_TIED_LAYERS: i32 = 32;
+pub const TRAFO_ENCODER_DECODER: i32 = 0;
+pub const TRAFO_DECODER_LM: i32 = 1;
+pub const TRAFO_NORM_LAYER: i32 = 0;
+pub const TRAFO_NORM_RMS: i32 = 1;
+pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
+pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
+pub const TRAFO_FFN_PLAIN: i32 = 0;
+pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
@@ -102,34 +129,11 @@ pub const TRAFO_STOPPING_ALL: i32 = 2;
 pub const TRAFO_RUN_BEST: i32 = 0;
 pub const TRAFO_RUN_LAST: i32 = 1;
 pub const TRAFO_RUN_AVERAGED: i32 = 2;
-pub const TRAFO_UNIT_UPDATES: i32 = 0;
-pub const TRAFO_UNIT_TOKENS: i32 = 1;
-pub const TRAFO_UNIT_EPOCHS: i32 = 2;
 pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
 pub const TRAFO_METRIC_TER: i32 = 8;
 pub const TRAFO_METRIC_COUNT: i32 = 4;
-pub const TRAFO_EVENT_STARTED: i32 = 0;
-pub const TRAFO_EVENT_RESUMED: i32 = 1;
-pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
-pub const TRAFO_EVENT_LOG: i32 = 3;
-pub const TRAFO_EVENT_SKIPPED: i32 = 4;
-pub const TRAFO_EVENT_EPOCH: i32 = 5;
-pub const TRAFO_EVENT_VALIDATED: i32 = 6;
-pub const TRAFO_EVENT_SAVED: i32 = 7;
-pub const TRAFO_EVENT_FINISHED: i32 = 8;
-pub const TRAFO_EVENT_STOPPED: i32 = 9;
-pub const TRAFO_EVENT_VALIDATING: i32 = 10;
-pub const TRAFO_EVENT_AVERAGED: i32 = 11;
-pub const TRAFO_EVENT_GEMM_AUTOTUNED: i32 = 12;
-pub const TRAFO_EVENT_WARNING: i32 = 13;
-pub const TRAFO_STOP_NONE: i32 = 0;
-pub const TRAFO_STOP_LIMIT: i32 = 1;
-pub const TRAFO_STOP_EARLY: i32 = 2;
-pub const TRAFO_STOP_CALLBACK: i32 = 3;
-pub const TRAFO_STOP_CANCELLED: i32 = 4;
-pub const TRAFO_STOP_PAUSED: i32 = 5;
 pub const TRAFO_TOKENIZE_13A: i32 = 0;
 pub const TRAFO_TOKENIZE_NONE: i32 = 1;
 pub const TRAFO_TOKENIZE_ZH: i32 = 2;
@@ -140,10 +144,6 @@ pub const TRAFO_TOKENIZE_JA_MECAB: i32 = 6;
 pub const TRAFO_COPY_IF_NEEDED: i32 = 0;
 pub const TRAFO_COPY_NEVER: i32 = 1;
 pub const TRAFO_COPY_ALWAYS: i32 = 2;
-pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
-pub const TRAFO_TRANSPORT_MPI: i32 = 1;
-pub const TRAFO_TRANSPORT_NCCL: i32 = 2;
-pub const TRAFO_TRANSPORT_TCP: i32 = 3;
 pub const TRAFO_GROUP_ID_BYTES: i32 = 128;
 unsafe extern "C" {
     #[doc = " \"0.1.0\". Static storage. since 0.1"]
@@ -620,9 +620,169 @@ const _: () = {
     ["Offset of field: trafo_dropout::seed"]
         [::core::mem::offset_of!(trafo_dropout, seed) - 16usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_embedding_options {
+    pub struct_size: usize,
+    #[doc = " default 1"]
+    pub scale: f64,
+    #[doc = " tokens with this id give the table no gradient; default -1: none"]
+    pub padding_id: i64,
+    #[doc = " [T] int32, with position_table; default NULL"]
+    pub positions: *const trafo_tensor,
+    #[doc = " [P,C]"]
+    pub position_table: *const trafo_tensor,
+    #[doc = " default off"]
+    pub dropout: trafo_dropout,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_embedding_options"]
+        [::core::mem::size_of::<trafo_embedding_options>() - 64usize];
+    ["Alignment of trafo_embedding_options"]
+        [::core::mem::align_of::<trafo_embedding_options>() - 8usize];
+    ["Offset of field: trafo_embedding_options::struct_size"]
+        [::core::mem::offset_of!(trafo_embedding_options, struct_size) - 0usize];
+    ["Offset of field: trafo_embedding_options::scale"]
+        [::core::mem::offset_of!(trafo_embedding_options, scale) - 8usize];
+    ["Offset of field: trafo_embedding_options::padding_id"]
+        [::core::mem::offset_of!(trafo_embedding_options, padding_id) - 16usize];
+    ["Offset of field: trafo_embedding_options::positions"]
+        [::core::mem::offset_of!(trafo_embedding_options, positions) - 24usize];
+    ["Offset of field: trafo_embedding_options::position_table"]
+        [::core::mem::offset_of!(trafo_embedding_options, position_table) - 32usize];
+    ["Offset of field: trafo_embedding_options::dropout"]
+        [::core::mem::offset_of!(trafo_embedding_options, dropout) - 40usize];
+};
 unsafe extern "C" {
     #[must_use]
-    #[doc = " NumPy broadcasting. since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_embedding_options_init(
+        options: *mut trafo_embedding_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1"]
+    pub fn trafo_sinusoidal_positions(
+        context: *mut trafo_context,
+        positions: i64,
+        width: i64,
+        dtype: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_attention_options {
+    pub struct_size: usize,
+    #[doc = " default 1"]
+    pub heads: i64,
+    #[doc = " heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads"]
+    pub kv_heads: i64,
+    #[doc = " must be set"]
+    pub head_dim: i64,
+    #[doc = " first of heads * head_dim columns of q; default 0"]
+    pub q_column: i64,
+    #[doc = " first of kv_heads * head_dim columns of k; default 0"]
+    pub k_column: i64,
+    pub v_column: i64,
+    #[doc = " default 0: 1 / sqrt(head_dim)"]
+    pub scale: f64,
+    #[doc = " default 0"]
+    pub causal: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+    #[doc = " on probabilities; default off"]
+    pub dropout: trafo_dropout,
+    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
+    pub mask: *const trafo_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_attention_options"]
+        [::core::mem::size_of::<trafo_attention_options>() - 104usize];
+    ["Alignment of trafo_attention_options"]
+        [::core::mem::align_of::<trafo_attention_options>() - 8usize];
+    ["Offset of field: trafo_attention_options::struct_size"]
+        [::core::mem::offset_of!(trafo_attention_options, struct_size) - 0usize];
+    ["Offset of field: trafo_attention_options::heads"]
+        [::core::mem::offset_of!(trafo_attention_options, heads) - 8usize];
+    ["Offset of field: trafo_attention_options::kv_heads"]
+        [::core::mem::offset_of!(trafo_attention_options, kv_heads) - 16usize];
+    ["Offset of field: trafo_attention_options::head_dim"]
+        [::core::mem::offset_of!(trafo_attention_options, head_dim) - 24usize];
+    ["Offset of field: trafo_attention_options::q_column"]
+        [::core::mem::offset_of!(trafo_attention_options, q_column) - 32usize];
+    ["Offset of field: trafo_attention_options::k_column"]
+        [::core::mem::offset_of!(trafo_attention_options, k_column) - 40usize];
+    ["Offset of field: trafo_attention_options::v_column"]
+        [::core::mem::offset_of!(trafo_attention_options, v_column) - 48usize];
+    ["Offset of field: trafo_attention_options::scale"]
+        [::core::mem::offset_of!(trafo_attention_options, scale) - 56usize];
+    ["Offset of field: trafo_attention_options::causal"]
+        [::core::mem::offset_of!(trafo_attention_options, causal) - 64usize];
+    ["Offset of field: trafo_attention_options::reserved"]
+        [::core::mem::offset_of!(trafo_attention_options, reserved) - 68usize];
+    ["Offset of field: trafo_attention_options::dropout"]
+        [::core::mem::offset_of!(trafo_attention_options, dropout) - 72usize];
+    ["Offset of field: trafo_attention_options::mask"]
+        [::core::mem::offset_of!(trafo_attention_options, mask) - 96usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_attention_options_init(
+        options: *mut trafo_attention_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_cross_entropy_options {
+    pub struct_size: usize,
+    #[doc = " default 0; mass spread over all classes"]
+    pub label_smoothing: f64,
+    #[doc = " default -100"]
+    pub ignore_label: i32,
+    #[doc = " default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count"]
+    pub reduction: i32,
+    #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient"]
+    pub weights: *const trafo_tensor,
+    #[doc = " [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a\n row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only"]
+    pub class_weights: *const trafo_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_cross_entropy_options"]
+        [::core::mem::size_of::<trafo_cross_entropy_options>() - 40usize];
+    ["Alignment of trafo_cross_entropy_options"]
+        [::core::mem::align_of::<trafo_cross_entropy_options>() - 8usize];
+    ["Offset of field: trafo_cross_entropy_options::struct_size"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, struct_size) - 0usize];
+    ["Offset of field: trafo_cross_entropy_options::label_smoothing"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, label_smoothing) - 8usize];
+    ["Offset of field: trafo_cross_entropy_options::ignore_label"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, ignore_label) - 16usize];
+    ["Offset of field: trafo_cross_entropy_options::reduction"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, reduction) - 20usize];
+    ["Offset of field: trafo_cross_entropy_options::weights"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, weights) - 24usize];
+    ["Offset of field: trafo_cross_entropy_options::class_weights"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, class_weights) - 32usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_cross_entropy_options_init(
+        options: *mut trafo_cross_entropy_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " a + b, with NumPy broadcasting. since 0.1"]
     pub fn trafo_op_add(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -727,490 +887,6 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The sum of all elements, [1]. since 0.1"]
-    pub fn trafo_op_sum(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The mean of all elements, [1]. since 0.1"]
-    pub fn trafo_op_mean(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The sum over one dimension. A negative dim counts from the end; with keep_dim 1 a dimension of size 1 stays. since 0.1"]
-    pub fn trafo_op_sum_dim(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        keep_dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The mean over one dimension, with the arguments of trafo_op_sum_dim. since 0.1"]
-    pub fn trafo_op_mean_dim(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        keep_dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The maximum over one dimension; the gradient goes to the first maximum. since 0.1"]
-    pub fn trafo_op_max_dim(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        keep_dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " One dimension of `shape` may be -1: it is inferred. since 0.1"]
-    pub fn trafo_op_reshape(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        shape: *const i64,
-        rank: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Swaps two dimensions; a view. since 0.1"]
-    pub fn trafo_op_transpose(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim0: i32,
-        dim1: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " x[.., start:stop, ..]; a view. since 0.1"]
-    pub fn trafo_op_slice(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        start: i64,
-        stop: i64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The tensors one after the other along a dimension; all others must be equal. since 0.1"]
-    pub fn trafo_op_concat(
-        context: *mut trafo_context,
-        tensors: *const *const trafo_tensor,
-        count: usize,
-        dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; what lies outside becomes the nearest int32,\n NaN becomes 0; it has no gradient. since 0.1"]
-    pub fn trafo_op_cast(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dtype: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast; a vector [k] is a row on the left and a\n column on the right. transpose_* swaps the last two dimensions of an input. since 0.1"]
-    pub fn trafo_op_matmul(
-        context: *mut trafo_context,
-        a: *const trafo_tensor,
-        b: *const trafo_tensor,
-        transpose_a: i32,
-        transpose_b: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " x W^T + bias: x [.., in], weight [out, in], bias [out] or NULL. since 0.1"]
-    pub fn trafo_op_linear(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        weight: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Dropout. dropout may be NULL: the values do not change then. since 0.1"]
-    pub fn trafo_op_dropout(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dropout: *const trafo_dropout,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct trafo_embedding_options {
-    pub struct_size: usize,
-    #[doc = " default 1"]
-    pub scale: f64,
-    #[doc = " tokens with this id give the table no gradient; default -1: none"]
-    pub padding_id: i64,
-    #[doc = " [T] int32, with position_table; default NULL"]
-    pub positions: *const trafo_tensor,
-    #[doc = " [P,C]"]
-    pub position_table: *const trafo_tensor,
-    #[doc = " default off"]
-    pub dropout: trafo_dropout,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of trafo_embedding_options"]
-        [::core::mem::size_of::<trafo_embedding_options>() - 64usize];
-    ["Alignment of trafo_embedding_options"]
-        [::core::mem::align_of::<trafo_embedding_options>() - 8usize];
-    ["Offset of field: trafo_embedding_options::struct_size"]
-        [::core::mem::offset_of!(trafo_embedding_options, struct_size) - 0usize];
-    ["Offset of field: trafo_embedding_options::scale"]
-        [::core::mem::offset_of!(trafo_embedding_options, scale) - 8usize];
-    ["Offset of field: trafo_embedding_options::padding_id"]
-        [::core::mem::offset_of!(trafo_embedding_options, padding_id) - 16usize];
-    ["Offset of field: trafo_embedding_options::positions"]
-        [::core::mem::offset_of!(trafo_embedding_options, positions) - 24usize];
-    ["Offset of field: trafo_embedding_options::position_table"]
-        [::core::mem::offset_of!(trafo_embedding_options, position_table) - 32usize];
-    ["Offset of field: trafo_embedding_options::dropout"]
-        [::core::mem::offset_of!(trafo_embedding_options, dropout) - 40usize];
-};
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_embedding_options_init(
-        options: *mut trafo_embedding_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C] -> [T,C]. options may be NULL. since 0.1"]
-    pub fn trafo_op_embedding(
-        context: *mut trafo_context,
-        ids: *const trafo_tensor,
-        table: *const trafo_tensor,
-        options: *const trafo_embedding_options,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1"]
-    pub fn trafo_sinusoidal_positions(
-        context: *mut trafo_context,
-        positions: i64,
-        width: i64,
-        dtype: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Layer norm over the last dimension; gamma, beta [C]. since 0.1"]
-    pub fn trafo_op_layer_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        beta: *const trafo_tensor,
-        epsilon: f64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma [C]. since 0.1"]
-    pub fn trafo_op_rms_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        epsilon: f64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " sum = residual + dropout(x) and normed = rms_norm(sum), in one pass; dropout or NULL. since 0.1"]
-    pub fn trafo_op_residual_rms_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        residual: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        epsilon: f64,
-        dropout: *const trafo_dropout,
-        out_sum: *mut *mut trafo_tensor,
-        out_normed: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of a head are rotated by position * theta^(-2i / head_dim). positions [T]\n int32. kv_heads 0: x [T, heads * head_dim], and all heads are rotated. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed\n projection of queries, keys and values: queries and keys are rotated, values are copied. The result has the shape of x.\n since 0.1"]
-    pub fn trafo_op_rotary(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        positions: *const trafo_tensor,
-        heads: i64,
-        kv_heads: i64,
-        head_dim: i64,
-        theta: f64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " silu(a) * b for x = [a, b], [.., 2F] -> [.., F]. since 0.1"]
-    pub fn trafo_op_swiglu(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]\n int32, non-zero: the key is masked, or NULL. causal: key j is masked for query i if j > i + keys - queries. A row whose keys are\n all masked is zeros. since 0.1"]
-    pub fn trafo_op_softmax(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        scale: f64,
-        causal: i32,
-        padding_mask: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct trafo_attention_options {
-    pub struct_size: usize,
-    #[doc = " default 1"]
-    pub heads: i64,
-    #[doc = " heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads"]
-    pub kv_heads: i64,
-    #[doc = " must be set"]
-    pub head_dim: i64,
-    #[doc = " first of heads * head_dim columns of q; default 0"]
-    pub q_column: i64,
-    #[doc = " first of kv_heads * head_dim columns of k; default 0"]
-    pub k_column: i64,
-    pub v_column: i64,
-    #[doc = " default 0: 1 / sqrt(head_dim)"]
-    pub scale: f64,
-    #[doc = " default 0"]
-    pub causal: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
-    #[doc = " on probabilities; default off"]
-    pub dropout: trafo_dropout,
-    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
-    pub mask: *const trafo_tensor,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of trafo_attention_options"]
-        [::core::mem::size_of::<trafo_attention_options>() - 104usize];
-    ["Alignment of trafo_attention_options"]
-        [::core::mem::align_of::<trafo_attention_options>() - 8usize];
-    ["Offset of field: trafo_attention_options::struct_size"]
-        [::core::mem::offset_of!(trafo_attention_options, struct_size) - 0usize];
-    ["Offset of field: trafo_attention_options::heads"]
-        [::core::mem::offset_of!(trafo_attention_options, heads) - 8usize];
-    ["Offset of field: trafo_attention_options::kv_heads"]
-        [::core::mem::offset_of!(trafo_attention_options, kv_heads) - 16usize];
-    ["Offset of field: trafo_attention_options::head_dim"]
-        [::core::mem::offset_of!(trafo_attention_options, head_dim) - 24usize];
-    ["Offset of field: trafo_attention_options::q_column"]
-        [::core::mem::offset_of!(trafo_attention_options, q_column) - 32usize];
-    ["Offset of field: trafo_attention_options::k_column"]
-        [::core::mem::offset_of!(trafo_attention_options, k_column) - 40usize];
-    ["Offset of field: trafo_attention_options::v_column"]
-        [::core::mem::offset_of!(trafo_attention_options, v_column) - 48usize];
-    ["Offset of field: trafo_attention_options::scale"]
-        [::core::mem::offset_of!(trafo_attention_options, scale) - 56usize];
-    ["Offset of field: trafo_attention_options::causal"]
-        [::core::mem::offset_of!(trafo_attention_options, causal) - 64usize];
-    ["Offset of field: trafo_attention_options::reserved"]
-        [::core::mem::offset_of!(trafo_attention_options, reserved) - 68usize];
-    ["Offset of field: trafo_attention_options::dropout"]
-        [::core::mem::offset_of!(trafo_attention_options, dropout) - 72usize];
-    ["Offset of field: trafo_attention_options::mask"]
-        [::core::mem::offset_of!(trafo_attention_options, mask) - 96usize];
-};
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_attention_options_init(
-        options: *mut trafo_attention_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may\n serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and _k [B+1]\n int32: the tokens of sequence b are rows cu_seqlens[b] to cu_seqlens[b+1] - 1. since 0.1"]
-    pub fn trafo_op_attention(
-        context: *mut trafo_context,
-        q: *const trafo_tensor,
-        k: *const trafo_tensor,
-        v: *const trafo_tensor,
-        cu_seqlens_q: *const trafo_tensor,
-        cu_seqlens_k: *const trafo_tensor,
-        options: *const trafo_attention_options,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " activation: TRAFO_RELU, _GELU, _SILU, _GELU_ERF. since 0.1"]
-    pub fn trafo_op_activation(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        activation: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " dropout(activation(x + bias)): bias [C] or NULL, dropout or NULL. since 0.1"]
-    pub fn trafo_op_bias_act_dropout(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        activation: i32,
-        dropout: *const trafo_dropout,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " residual + dropout(x + bias): bias [C] or NULL, dropout or NULL. since 0.1"]
-    pub fn trafo_op_bias_dropout_residual(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        residual: *const trafo_tensor,
-        dropout: *const trafo_dropout,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass; bias or NULL, dropout or NULL. since 0.1"]
-    pub fn trafo_op_bias_dropout_residual_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        residual: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        beta: *const trafo_tensor,
-        epsilon: f64,
-        dropout: *const trafo_dropout,
-        out_sum: *mut *mut trafo_tensor,
-        out_normed: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct trafo_cross_entropy_options {
-    pub struct_size: usize,
-    #[doc = " default 0; mass spread over all classes"]
-    pub label_smoothing: f64,
-    #[doc = " default -100"]
-    pub ignore_label: i32,
-    #[doc = " default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count"]
-    pub reduction: i32,
-    #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient"]
-    pub weights: *const trafo_tensor,
-    #[doc = " [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a\n row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only"]
-    pub class_weights: *const trafo_tensor,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of trafo_cross_entropy_options"]
-        [::core::mem::size_of::<trafo_cross_entropy_options>() - 40usize];
-    ["Alignment of trafo_cross_entropy_options"]
-        [::core::mem::align_of::<trafo_cross_entropy_options>() - 8usize];
-    ["Offset of field: trafo_cross_entropy_options::struct_size"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, struct_size) - 0usize];
-    ["Offset of field: trafo_cross_entropy_options::label_smoothing"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, label_smoothing) - 8usize];
-    ["Offset of field: trafo_cross_entropy_options::ignore_label"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, ignore_label) - 16usize];
-    ["Offset of field: trafo_cross_entropy_options::reduction"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, reduction) - 20usize];
-    ["Offset of field: trafo_cross_entropy_options::weights"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, weights) - 24usize];
-    ["Offset of field: trafo_cross_entropy_options::class_weights"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, class_weights) - 32usize];
-};
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_cross_entropy_options_init(
-        options: *mut trafo_cross_entropy_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Cross-entropy of logits [T,V] and labels [T] int32 -> loss [1], or [T] without reduction. out_nll (may be NULL) gets the loss\n without smoothing, which has no gradient. options may be NULL. since 0.1"]
-    pub fn trafo_op_cross_entropy(
-        context: *mut trafo_context,
-        logits: *const trafo_tensor,
-        labels: *const trafo_tensor,
-        options: *const trafo_cross_entropy_options,
-        out_loss: *mut *mut trafo_tensor,
-        out_nll: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Cross-entropy of logits [T,V] and class probabilities [T,V] of one dtype, such as a teacher's -> loss [1], or [T] without\n reduction. The targets may want a gradient. label_smoothing e makes them (1 - e) targets + e / V; ignore_label has no meaning; a\n mean is divided by the sum of the row weights, without them by T. options may be NULL. since 0.1"]
-    pub fn trafo_op_soft_cross_entropy(
-        context: *mut trafo_context,
-        logits: *const trafo_tensor,
-        targets: *const trafo_tensor,
-        options: *const trafo_cross_entropy_options,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " cross_entropy(x W^T + bias) in chunks that never hold all logits. x [T,C], weight [V,C], bias [V] or NULL; the reduction is sum\n or mean. chunk_bytes: logits held at a time, 0 for the default. options and out_nll may be NULL. since 0.1"]
-    pub fn trafo_op_linear_cross_entropy(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        weight: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        labels: *const trafo_tensor,
-        options: *const trafo_cross_entropy_options,
-        chunk_bytes: i64,
-        out_loss: *mut *mut trafo_tensor,
-        out_nll: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
     #[doc = " |x|; the gradient at 0 is 0. since 0.1"]
     pub fn trafo_op_abs(
         context: *mut trafo_context,
@@ -1220,7 +896,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x in radians. since 0.1"]
+    #[doc = " The sine of each element, in radians. since 0.1"]
     pub fn trafo_op_sin(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1229,7 +905,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x in radians. since 0.1"]
+    #[doc = " The cosine of each element, in radians. since 0.1"]
     pub fn trafo_op_cos(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1238,7 +914,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. since 0.1"]
+    #[doc = " The error function: 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. since 0.1"]
     pub fn trafo_op_erf(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1247,10 +923,20 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x (1 + erf(x / sqrt(2))) / 2: the exact GELU. since 0.1"]
+    #[doc = " The exact GELU, x (1 + erf(x / sqrt(2))) / 2. since 0.1"]
     pub fn trafo_op_gelu_erf(
         context: *mut trafo_context,
         x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " An activation of each element. since 0.1"]
+    pub fn trafo_op_activation(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        activation: i32,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
@@ -1277,7 +963,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The gradient of equal elements is divided in half. since 0.1"]
+    #[doc = " The larger of two elements; the gradient of equal elements is divided in half. since 0.1"]
     pub fn trafo_op_maximum(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1287,7 +973,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The smaller of two elements; the gradient as of trafo_op_maximum. since 0.1"]
+    #[doc = " The smaller of two elements; the gradient of equal elements is divided in half. since 0.1"]
     pub fn trafo_op_minimum(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1307,7 +993,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " int32: 1 where the comparison (TRAFO_EQUAL and others) of a with b holds, else 0; a and b of one type, int32 allowed. No\n gradient. since 0.1"]
+    #[doc = " An int32 tensor: 1 where the comparison of a with b holds, else 0. Both have one type; int32 is allowed. No gradient.\n since 0.1"]
     pub fn trafo_op_compare(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1318,7 +1004,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with a number for b. since 0.1"]
+    #[doc = " trafo_op_compare with a number. since 0.1"]
     pub fn trafo_op_compare_number(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1329,7 +1015,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " a where the mask is not 0, else b; int32 allowed. The operand that is not chosen affects neither values nor gradients. since 0.1"]
+    #[doc = " a where mask is not 0, else b; int32 is allowed. The operand that is not chosen affects neither values nor gradients.\n since 0.1"]
     pub fn trafo_op_where(
         context: *mut trafo_context,
         mask: *const trafo_tensor,
@@ -1340,7 +1026,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " `value` where the mask is not 0, else x; int32 allowed. since 0.1"]
+    #[doc = " value where mask is not 0, else x; int32 is allowed. since 0.1"]
     pub fn trafo_op_masked_fill(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1361,7 +1047,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same below the diagonal: j - i < diagonal. since 0.1"]
+    #[doc = " trafo_op_tril below the diagonal: j - i < diagonal. since 0.1"]
     pub fn trafo_op_triu(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1371,7 +1057,78 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The sum over `count` dimensions, each given once; count 0: over all. keep_dim 1 leaves dimensions of size 1. since 0.1"]
+    #[doc = " Zeroes elements and scales the others by 1 / (1 - p). Without a dropout the values do not change. dropout may be NULL.\n since 0.1"]
+    pub fn trafo_op_dropout(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dropout: *const trafo_dropout,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; a value outside becomes the nearest int32, NaN\n becomes 0; it has no gradient. since 0.1"]
+    pub fn trafo_op_cast(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dtype: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sum of all elements, [1]. since 0.1"]
+    pub fn trafo_op_sum(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean of all elements, [1]. since 0.1"]
+    pub fn trafo_op_mean(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sum over one dimension. since 0.1"]
+    pub fn trafo_op_sum_dim(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean over one dimension. since 0.1"]
+    pub fn trafo_op_mean_dim(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The maximum over one dimension; the gradient goes to the first maximum. since 0.1"]
+    pub fn trafo_op_max_dim(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sum over several dimensions, each given once; over all if none is given. since 0.1"]
     pub fn trafo_op_sum_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1383,7 +1140,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The mean over `count` dimensions, given as for trafo_op_sum_dims. since 0.1"]
+    #[doc = " The mean over several dimensions, given as for trafo_op_sum_dims. since 0.1"]
     pub fn trafo_op_mean_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1395,7 +1152,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The maximum; the gradient goes to the first one. since 0.1"]
+    #[doc = " The maximum over several dimensions, given as for trafo_op_sum_dims; the gradient goes to the first one. since 0.1"]
     pub fn trafo_op_max_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1407,7 +1164,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The minimum; the gradient goes to the first one. since 0.1"]
+    #[doc = " The minimum over several dimensions, given as for trafo_op_sum_dims; the gradient goes to the first one. since 0.1"]
     pub fn trafo_op_min_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1419,7 +1176,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " int32: the number along dim of the largest element, the first of equal ones; NaN counts as largest. since 0.1"]
+    #[doc = " An int32 tensor: the number along dim of the largest element, the first of equal ones; NaN counts as largest. since 0.1"]
     pub fn trafo_op_argmax(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1430,7 +1187,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same of the smallest; NaN counts as smallest. since 0.1"]
+    #[doc = " trafo_op_argmax of the smallest element; NaN counts as smallest. since 0.1"]
     pub fn trafo_op_argmin(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1453,11 +1210,78 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " y_i = x_0 + .. + x_i along dim; int32 allowed. since 0.1"]
+    #[doc = " y_i = x_0 + .. + x_i along dim; int32 is allowed. since 0.1"]
     pub fn trafo_op_cumsum(
         context: *mut trafo_context,
         x: *const trafo_tensor,
         dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x at each place p of index, with the place along dim replaced by the index's element. The index is int32, has the rank of x\n and is in no other dimension larger; the result has its shape. since 0.1"]
+    pub fn trafo_op_gather(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x with each element of src added at the place that trafo_op_gather reads for it; src has the shape of index. since 0.1"]
+    pub fn trafo_op_scatter_add(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        src: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " trafo_op_scatter_add with the elements put there; of several for one place the last in row-major order stays. since 0.1"]
+    pub fn trafo_op_scatter(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        src: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean of the rows of each packed sequence: x [T, ..] and cu_seqlens [B + 1] int32 to [B, ..], zeros for a sequence without\n rows. Sequence b has the rows cu_seqlens[b] to cu_seqlens[b + 1] - 1. Sums are made in float32, of float64 in float64.\n INVALID_ARGUMENT: cu_seqlens does not rise from 0 to T. since 0.1"]
+    pub fn trafo_op_segment_mean(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        cu_seqlens: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same elements in another shape. One dimension may be -1: it is inferred. since 0.1"]
+    pub fn trafo_op_reshape(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        shape: *const i64,
+        rank: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Swaps two dimensions; a view. since 0.1"]
+    pub fn trafo_op_transpose(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim0: i32,
+        dim1: i32,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
@@ -1474,7 +1298,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Repeats dimensions of size 1, and new ones in front, to `shape`; -1 keeps the size of x. A view. since 0.1"]
+    #[doc = " Repeats dimensions of size 1, and new ones in front, to shape; -1 keeps the size. A view. since 0.1"]
     pub fn trafo_op_expand(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1485,47 +1309,223 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x at each place p of the index, with the place along dim replaced by index[p]. index int32 has the rank of x and is in no\n other dimension larger; the result has its shape. since 0.1"]
-    pub fn trafo_op_gather(
+    #[doc = " The elements of a range of one dimension, without its end; a view. since 0.1"]
+    pub fn trafo_op_slice(
         context: *mut trafo_context,
         x: *const trafo_tensor,
         dim: i32,
-        index: *const trafo_tensor,
+        start: i64,
+        stop: i64,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x with src[p] added at these places. src has the shape of the index. since 0.1"]
-    pub fn trafo_op_scatter_add(
+    #[doc = " The tensors one after the other along a dimension; all other dimensions must be equal. since 0.1"]
+    pub fn trafo_op_concat(
         context: *mut trafo_context,
-        x: *const trafo_tensor,
+        tensors: *const *const trafo_tensor,
+        count: usize,
         dim: i32,
-        index: *const trafo_tensor,
-        src: *const trafo_tensor,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x with src[p] in these places; of several for one place the last in row-major order stays. since 0.1"]
-    pub fn trafo_op_scatter(
+    #[doc = " [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast; a vector [k] is a row on the left and a\n column on the right. transpose_a and transpose_b swap the last two dimensions of an input. since 0.1"]
+    pub fn trafo_op_matmul(
         context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        index: *const trafo_tensor,
-        src: *const trafo_tensor,
+        a: *const trafo_tensor,
+        b: *const trafo_tensor,
+        transpose_a: i32,
+        transpose_b: i32,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The mean of the rows of each packed sequence: x [T, ..] and cu_seqlens [B + 1] int32 -> [B, ..], zeros for a sequence without\n rows. Sums are made in float32, of float64 in float64. INVALID_ARGUMENT: cu_seqlens does not rise from 0 to T. since 0.1"]
-    pub fn trafo_op_segment_mean(
+    #[doc = " x W^T + bias: x [.., in], weight [out, in], bias [out]. bias may be NULL. since 0.1"]
+    pub fn trafo_op_linear(
         context: *mut trafo_context,
         x: *const trafo_tensor,
-        cu_seqlens: *const trafo_tensor,
+        weight: *const trafo_tensor,
+        bias: *const trafo_tensor,
         out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C] to [T,C]. options may be NULL.\n since 0.1"]
+    pub fn trafo_op_embedding(
+        context: *mut trafo_context,
+        ids: *const trafo_tensor,
+        table: *const trafo_tensor,
+        options: *const trafo_embedding_options,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Layer norm over the last dimension; gamma and beta are [C]. since 0.1"]
+    pub fn trafo_op_layer_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        beta: *const trafo_tensor,
+        epsilon: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma is [C]. since 0.1"]
+    pub fn trafo_op_rms_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        epsilon: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " sum = residual + dropout(x) and normed = rms_norm(sum), in one pass. dropout may be NULL. since 0.1"]
+    pub fn trafo_op_residual_rms_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        residual: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        epsilon: f64,
+        dropout: *const trafo_dropout,
+        out_sum: *mut *mut trafo_tensor,
+        out_normed: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of a head are rotated by position * theta^(-2i / head_dim). positions\n is [T] int32. With kv_heads 0, x is [T, heads * head_dim], and all heads are rotated. Else x is the packed projection of\n queries, keys and values, [T, (heads + 2 kv_heads) * head_dim]: queries and keys are rotated, values are copied. The result\n has the shape of x. since 0.1"]
+    pub fn trafo_op_rotary(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        positions: *const trafo_tensor,
+        heads: i64,
+        kv_heads: i64,
+        head_dim: i64,
+        theta: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " silu(a) * b for x = [a, b], [.., 2F] to [.., F]. since 0.1"]
+    pub fn trafo_op_swiglu(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]\n int32, non-zero: the key is masked. causal: key j is masked for query i if j > i + keys - queries. A row whose keys are all\n masked is zeros. padding_mask may be NULL. since 0.1"]
+    pub fn trafo_op_softmax(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        scale: f64,
+        causal: i32,
+        padding_mask: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Scaled dot-product attention over packed sequences, to [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may\n serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and\n cu_seqlens_k are [B+1] int32: the tokens of sequence b are rows cu_seqlens[b] to cu_seqlens[b+1] - 1. since 0.1"]
+    pub fn trafo_op_attention(
+        context: *mut trafo_context,
+        q: *const trafo_tensor,
+        k: *const trafo_tensor,
+        v: *const trafo_tensor,
+        cu_seqlens_q: *const trafo_tensor,
+        cu_seqlens_k: *const trafo_tensor,
+        options: *const trafo_attention_options,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " dropout(activation(x + bias)) in one pass; bias is [C]. bias and dropout may be NULL. since 0.1"]
+    pub fn trafo_op_bias_act_dropout(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        activation: i32,
+        dropout: *const trafo_dropout,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " residual + dropout(x + bias) in one pass; bias is [C]. bias and dropout may be NULL. since 0.1"]
+    pub fn trafo_op_bias_dropout_residual(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        residual: *const trafo_tensor,
+        dropout: *const trafo_dropout,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass. bias and dropout may be NULL. since 0.1"]
+    pub fn trafo_op_bias_dropout_residual_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        residual: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        beta: *const trafo_tensor,
+        epsilon: f64,
+        dropout: *const trafo_dropout,
+        out_sum: *mut *mut trafo_tensor,
+        out_normed: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Cross-entropy of logits [T,V] and labels [T] int32: the loss [1], or [T] without reduction, and nll, the same without\n smoothing, which has no gradient. options and out_nll may be NULL. since 0.1"]
+    pub fn trafo_op_cross_entropy(
+        context: *mut trafo_context,
+        logits: *const trafo_tensor,
+        labels: *const trafo_tensor,
+        options: *const trafo_cross_entropy_options,
+        out_loss: *mut *mut trafo_tensor,
+        out_nll: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Cross-entropy of logits [T,V] and class probabilities [T,V] of one dtype, such as a teacher's: [1], or [T] without reduction.\n The targets may want a gradient. label_smoothing e makes them (1 - e) targets + e / V; ignore_label has no meaning; a mean is\n divided by the sum of the row weights, without them by T. options may be NULL. since 0.1"]
+    pub fn trafo_op_soft_cross_entropy(
+        context: *mut trafo_context,
+        logits: *const trafo_tensor,
+        targets: *const trafo_tensor,
+        options: *const trafo_cross_entropy_options,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " trafo_op_cross_entropy of x W^T + bias in chunks that never hold all logits. x [T,C], weight [V,C], bias [V]; the reduction\n is sum or mean. chunk_bytes: logits held at a time, 0 for the default. bias, options and out_nll may be NULL. since 0.1"]
+    pub fn trafo_op_linear_cross_entropy(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        weight: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        labels: *const trafo_tensor,
+        options: *const trafo_cross_entropy_options,
+        chunk_bytes: i64,
+        out_loss: *mut *mut trafo_tensor,
+        out_nll: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 #[repr(C)]
@@ -1954,7 +1954,6 @@ pub struct trafo_model {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_model_config {
-    #[doc = " options: begin trafo_model_config (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " Tokens of the vocabulary. It must be set."]
     pub vocabulary: i64,
@@ -2671,7 +2670,6 @@ unsafe extern "C" {
 pub struct trafo_trainer {
     _unused: [u8; 0],
 }
-#[doc = " options: end"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_period {
@@ -2693,7 +2691,6 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_trainer_options {
-    #[doc = " options: begin trafo_trainer_options (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " Peak of the learning rate. Default 0.002."]
     pub learning_rate: f64,
@@ -3346,7 +3343,6 @@ unsafe extern "C" {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_translate_options {
-    #[doc = " options: begin trafo_translate_options (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " Hypotheses kept of each sentence. 1 is greedy search. Default 5."]
     pub beam: i64,
@@ -3646,11 +3642,9 @@ unsafe extern "C" {
         out_labels: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
-#[doc = " options: end"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_evaluation_options {
-    #[doc = " options: begin trafo_evaluation_options (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " The SentencePiece model of tokenize flores200, which needs one. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,

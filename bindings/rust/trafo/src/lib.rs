@@ -148,6 +148,7 @@ mod data;
 mod device;
 mod dlpack;
 mod embed;
+mod enums;
 mod error;
 mod evaluation;
 mod event;
@@ -184,6 +185,7 @@ pub use context::{Context, ContextOptions, MemoryStats};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
+pub use enums::{ExportFormat, ExportWeights, Normalization};
 pub use error::{Error, ErrorCode, Result};
 pub use evaluation::{
     BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, SentenceScore, evaluate,
@@ -192,7 +194,7 @@ pub use evaluation::{
 pub use event::{Event, EventKind, Metrics, Stop};
 pub use factorize::FactorizeOptions;
 pub use group::{Group, GroupId, finalize_mpi};
-pub use interop::{ExportFormat, ExportWeights, Imported};
+pub use interop::Imported;
 pub use memory_plan::MemoryPlan;
 pub use model::{Model, Parameter, ParameterInfo, Score, find_model};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
@@ -210,8 +212,7 @@ pub use sparsify::SparsifyOptions;
 pub use states::{HiddenStates, Logits};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{
-    Corpus, CorpusInfo, MetricScore, Normalization, SpecialTokens, Tokenizer, TokenizerOptions,
-    bleu, chrf,
+    Corpus, CorpusInfo, MetricScore, SpecialTokens, Tokenizer, TokenizerOptions, bleu, chrf,
 };
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{
