@@ -11,19 +11,6 @@ namespace {
 
 constexpr int64_t kLongestPair = 256;  // tokens a side
 
-trafo_prune_options prune_defaults() {
-  const PruneOptions options;
-  trafo_prune_options result{};
-  result.struct_size = sizeof result;
-  result.encoder_ffn_share = options.encoder_ffn_share;
-  result.decoder_ffn_share = options.decoder_ffn_share;
-  result.encoder_head_share = options.encoder_head_share;
-  result.decoder_head_share = options.decoder_head_share;
-  result.encoder_layers = options.encoder_layers;
-  result.decoder_layers = options.decoder_layers;
-  return result;
-}
-
 PruneOptions from_c(const trafo_prune_options& options) {
   return {.encoder_ffn_share = options.encoder_ffn_share,
           .decoder_ffn_share = options.decoder_ffn_share,
@@ -35,11 +22,6 @@ PruneOptions from_c(const trafo_prune_options& options) {
 
 }  // namespace
 
-trafo_error* trafo_prune_options_init(trafo_prune_options* options, size_t struct_size) {
-  return api(__func__,
-             [&](const Call& call) { init_options(call, options, struct_size, prune_defaults()); });
-}
-
 trafo_error* trafo_model_prune(const trafo_model* model, const trafo_tokenizer* tokenizer,
                                const trafo_corpus* calibration, const trafo_prune_options* options,
                                const trafo_cancel* cancel, trafo_model** out) {
@@ -49,7 +31,7 @@ trafo_error* trafo_model_prune(const trafo_model* model, const trafo_tokenizer* 
     call.use(m.context, CallsBack::yes);  // to read the corpus
     const TokenizerObject& subwords = call.handle(tokenizer, "tokenizer");
     const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
-    const PruneOptions settings = from_c(read_options(call, options, prune_defaults()));
+    const PruneOptions settings = from_c(read_options(call, options));
     const TokenizedCorpus pairs = calibration_pairs(call, m, &subwords, calibration, kLongestPair);
     *out = new_handle<trafo_model>(
         m.context,

@@ -55,7 +55,7 @@ def completions(schema, row):
 def spec(schema, row):
     low, high = row.count
     default = row.default if row.only == "cli" else None
-    return ("    {" + ", ".join([json.dumps(row.flag), json.dumps(",".join(row.alias)), json.dumps(",".join(row.old)),
+    return ("    {" + ", ".join([json.dumps(row.flag), json.dumps(",".join(row.alias)),
                                  json.dumps(row.group), json.dumps(row.meta)]) + ",\n     " +
             json.dumps(help_text(schema, row)) + ",\n     " + json.dumps(completions(schema, row)) + ", " +
             ", ".join([str(low), str(high), str(row.in_run).lower(), str(row.plan).lower(),

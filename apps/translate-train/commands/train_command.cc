@@ -119,8 +119,6 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   const std::string saved = run + "/config.yml";
   if (has_checkpoint(run) && fs::exists(saved)) {
     all = Settings::from_yaml(saved);
-    // Releases before this setting gave every model with biases an output bias.
-    all.set_default("output-bias", {"on"});
     check_continued(all, given, run);
     // A run directory may be a stranger's. Where it is written to, apart from itself, is said anew.
     all.unset("tempdir");

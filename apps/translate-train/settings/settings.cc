@@ -55,9 +55,8 @@ const SettingSpec* find_setting(std::string_view name) {
   const std::string flag = "--" + std::string(name);
   for (const SettingSpec& spec : setting_specs()) {
     if (name == spec.name) return &spec;
-    for (const char* const list : {spec.aliases, spec.old_names})
-      for (const std::string& other : names_in(list))
-        if (other == flag) return &spec;
+    for (const std::string& other : names_in(spec.aliases))
+      if (other == flag) return &spec;
   }
   return nullptr;
 }

@@ -13,9 +13,8 @@ namespace translate_train {
 
 // The table follows from schema/ (generated/settings.cc).
 struct SettingSpec {
-  const char* name;       // without dashes: also the key in YAML
-  const char* aliases;    // other names, comma separated, with dashes; long ones are keys as well
-  const char* old_names;  // the same, but no help shows them
+  const char* name;     // without dashes: also the key in YAML
+  const char* aliases;  // other names, comma separated, with dashes; long ones are keys as well
   const char* group;
   const char* values;  // shown in the help
   const char* help;
@@ -28,7 +27,7 @@ struct SettingSpec {
 std::span<const SettingSpec> setting_specs();    // of `train`
 std::span<const SettingSpec> translate_specs();  // of `translate`
 std::span<const SettingSpec> eval_specs();       // of `eval`
-// By name, long alias or old name, without dashes; null if there is none.
+// By name or long alias, without dashes; null if there is none.
 const SettingSpec* find_setting(std::string_view name);
 // "--lr,--rate" is two names.
 std::vector<std::string> names_in(std::string_view list);

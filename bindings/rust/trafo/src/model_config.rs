@@ -6,7 +6,7 @@ use crate::context::to_i64;
 use crate::error::{Result, check};
 use crate::handle::defaults;
 use crate::names::named;
-use crate::op_options::Activation;
+use crate::ops::Activation;
 use crate::tensor::DType;
 
 /// The shape of a model.
