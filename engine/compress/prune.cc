@@ -148,8 +148,8 @@ class Scorer {
       PackedBatchHost pair;
       BatchPacker(pair, sequence_form(model_.config()), tokens.start())
           .add(calibration.source(i), calibration.target(i), i);
-      accumulate_gradients(context_, model_, upload(context_, pair, model_.config(), dtype),
-                           cross_entropy, Recompute::none, {}, 1, true, sums);
+      accumulate_gradients(context_, model_, {upload(context_, pair, model_.config(), dtype), {}},
+                           cross_entropy, Recompute::none, sums);
       for (Measured& weight : weights_) add_gradient(weight);
     }
   }

@@ -22,7 +22,7 @@ class OptimizerStatesTest : public ::testing::TestWithParam<Architecture> {
   }
   std::vector<std::byte> saved(const Trainer& trainer) const {
     MemorySink sink;
-    trainer.write_optimizer(sink);
+    trainer.optimizer_file().write(sink);
     return sink.take();
   }
 

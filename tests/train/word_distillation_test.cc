@@ -240,8 +240,7 @@ TEST_P(WordDistillation, GradientsInFloat64) {
   const Batch batch = upload(*context, copy_batches(GetParam(), 1)[0], config_, DType::f64);
   const auto loss = [&](Recompute recompute = Recompute::none, bool fused = true) {
     context->set_fused_kernels(fused);
-    accumulate_gradients(*context, *model, batch, objective, recompute, {7, 3, true}, 1, true,
-                         sums);
+    accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
     return context->item(sums.loss);
   };
   const double at_rest = loss();

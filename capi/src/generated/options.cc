@@ -3,12 +3,12 @@
 #include "capi/src/options.h"
 
 #include "capi/src/option_types.h"
+#include "engine/compress/quantize.h"
 #include "engine/compress/sparsify.h"
 #include "engine/formats/interop.h"
-#include "engine/models/quantize.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
 #include "engine/train/run/event.h"
 #include "engine/train/run/period.h"
 

@@ -1,15 +1,15 @@
-// Trainer: unstructured pruning on the way.
+#include "engine/train/step/weight_pruning.h"
+
 #include <algorithm>
 
 #include "engine/core/argument_error.h"
 #include "engine/nn/sparsity.h"
 #include "engine/train/step/prune_schedule.h"
-#include "engine/train/step/trainer.h"
 
 namespace trafo {
 namespace {
 
-constexpr const char* kTrainerPruningOrigin = "trainer";
+constexpr const char* kWeightPruningOrigin = "trainer";
 
 int64_t last_pruning(const TrainOptions& options) {
   return std::max(options.prune_start, options.prune_end);
@@ -39,9 +39,10 @@ double scheduled_sparsity(const TrainOptions& options, int64_t update) {
   return options.prune_sparsity * (1 - rest * rest * rest);
 }
 
-void Trainer::prepare_pruning() {
-  if (options_.prune_sparsity == 0 && !options_.keep_zeros) return;
-  const ParameterStore& parameters = model_.parameters();
+std::unique_ptr<WeightPruning> WeightPruning::make(Context& context, ParameterStore& parameters,
+                                                   const Optimizer& optimizer,
+                                                   const TrainOptions& options) {
+  if (options.prune_sparsity == 0 && !options.keep_zeros) return nullptr;
   std::vector<ElementRange> matrices;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
@@ -49,39 +50,36 @@ void Trainer::prepare_pruning() {
     const int64_t begin = parameters.offset(id);
     matrices.push_back({begin, begin + element_count(parameters.shape(id))});
   }
-  require(!matrices.empty(), ErrorCode::invalid_argument, kTrainerPruningOrigin,
-          options_.keep_zeros ? "keep_zeros" : "prune_sparsity",
+  require(!matrices.empty(), ErrorCode::invalid_argument, kWeightPruningOrigin,
+          options.keep_zeros ? "keep_zeros" : "prune_sparsity",
           ": every linear layer is frozen, there is no weight to prune");
-  pruned_weights_.emplace(context_, *optimizer_, matrices);
+  return std::unique_ptr<WeightPruning>(
+      new WeightPruning(context, parameters, optimizer, options, matrices));
 }
 
-// The number of the update that comes next, which depends on whether those in flight are skipped:
-// waits for them.
-int64_t Trainer::next_update() const {
-  if (in_flight_.empty()) return state_.update + 1;
-  const UpdateRecord* newest = in_flight_.back().record;
-  if (stream_) stream_->wait(record_event(static_cast<size_t>(newest - records_)));
-  return newest->updates + 1;
+WeightPruning::WeightPruning(Context& context, ParameterStore& parameters,
+                             const Optimizer& optimizer, const TrainOptions& options,
+                             const std::vector<ElementRange>& matrices)
+    : context_(context),
+      parameters_(parameters),
+      options_(options),
+      weights_(context, optimizer, matrices) {}
+
+bool WeightPruning::is_due(int64_t earliest, int64_t latest) const {
+  for (int64_t update = earliest; update <= latest; ++update)
+    if (prunes_before(options_, update)) return true;
+  return false;
 }
 
-// Prunes if the schedule says so, before the gradients of an update. All ranks have the same
-// weights and prune them alike. Pruning again, after an update that was skipped or failed, changes
-// nothing: the weights of least magnitude are then the zeros.
-void Trainer::prune_weights() {
-  bool may_prune = false;
-  for (size_t i = 0; i <= in_flight_.size(); ++i)
-    may_prune |= prunes_before(options_, state_.update + 1 + static_cast<int64_t>(i));
-  if (!may_prune) return;
-  const int64_t update = next_update();
+void WeightPruning::prune_before(int64_t update) {
   if (!prunes_before(options_, update)) return;
   const PhaseRange phase(context_, "prune", true);
-  ParameterStore& parameters = model_.parameters();
   const double sparsity = scheduled_sparsity(options_, update);
-  for (size_t i = 0; i < parameters.count(); ++i) {
+  for (size_t i = 0; i < parameters_.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    if (is_pruned(parameters, id)) nn::prune_by_magnitude(context_, parameters, id, sparsity);
+    if (is_pruned(parameters_, id)) nn::prune_by_magnitude(context_, parameters_, id, sparsity);
   }
-  pruned_weights_->mask_states();
+  weights_.mask_states();
 }
 
 }  // namespace trafo

@@ -1,7 +1,8 @@
-#include "engine/train/step/device_step.h"
+#include "engine/train/step/device_step_memory.h"
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/ops/op_kernel.h"
 
@@ -19,13 +20,9 @@ constexpr size_t kMaxBuckets = 256;
 
 }  // namespace
 
-DeviceStep::DeviceStep(Context& context, Model& model, const Objective& objective,
-                       const TrainOptions& options, const LossSums& sums)
-    : context_(context),
-      model_(model),
-      objective_(objective),
-      options_(options),
-      sums_(sums),
+DeviceStepMemory::DeviceStepMemory(Context& context, Model& model, const Objective& objective,
+                                   const TrainOptions& options)
+    : StepMemory(context, model, objective, options),
       stream_(*context.backend().stream_device()),
       meta_backend_(make_meta_backend(context.device(), kOpKernelCount, &context.backend())),
       meta_context_(meta_backend_),
@@ -36,7 +33,7 @@ DeviceStep::DeviceStep(Context& context, Model& model, const Objective& objectiv
   meta_context_.one(sums_dtype);
 }
 
-DeviceStep::~DeviceStep() {
+DeviceStepMemory::~DeviceStepMemory() {
   release_graphs();
   for (const Staging& staging : staging_) stream_.release_pinned(staging.block);
   // Another trainer that uses the arena allocates it again.
@@ -44,12 +41,12 @@ DeviceStep::~DeviceStep() {
   if (arena_ && arena_ == backend.arena_memory()) backend.set_arena_memory(0);
 }
 
-void DeviceStep::release_graphs() noexcept {
+void DeviceStepMemory::release_graphs() noexcept {
   for (auto& [key, bucket] : buckets_) bucket.release(stream_);
 }
 
 // Makes room: buckets that came once go first, then all of them.
-void DeviceStep::forget_buckets() {
+void DeviceStepMemory::forget_buckets() {
   std::erase_if(buckets_, [](const auto& entry) { return entry.second.graph == nullptr; });
   if (buckets_.size() < kMaxBuckets / 2) return;
   context_.backend().synchronize();
@@ -57,27 +54,26 @@ void DeviceStep::forget_buckets() {
   buckets_.clear();
 }
 
-void DeviceStep::drop_graphs() {
+void DeviceStepMemory::drop_graphs() {
   context_.backend().synchronize();
   release_graphs();
 }
 
 // Weights are always there: they carry the division by the label count and mask the padding.
-BatchLayout DeviceStep::layout(const BatchBucket& exact) const {
+BatchLayout DeviceStepMemory::layout(const BatchBucket& exact) const {
   BatchBucket bucket = padded_bucket(exact);
   bucket.add(FieldId::target_weights);
   return BatchLayout(bucket, model_.parameters().dtype(), sizeof(uint32_t));
 }
 
-void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
-                            bool first) {
-  validate_for_training(context_, batch, model_);
+MicroBatch DeviceStepMemory::upload(const PackedBatchHost& batch, uint32_t pass, double labels,
+                                    bool first) {
+  validate(batch);
   const BatchBucket exact = exact_bucket(batch, first);
-  const DropoutPass dropout = training_pass(model_.config(), options_, pass);
+  const DropoutPass dropout = training_pass(pass);
   if (!context_.fused_kernels()) {
     const BatchLayout unpadded(exact, model_.parameters().dtype());
-    return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), objective_,
-                                options_.recompute, dropout, 1 / labels, first, sums_);
+    return {trafo::upload(context_, batch, unpadded), dropout, 1 / labels, first};
   }
   const BatchLayout layout = this->layout(exact);
   if (buckets_.size() >= kMaxBuckets && !buckets_.contains({layout.bucket(), dropout.skipped}))
@@ -86,15 +82,37 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
   prepare_memory(bucket.plan.bytes, layout.words());
   upload_async(batch, layout, labels, pass);
 
-  const Batch on_device = layout.view(block_);
-  const auto issue = [&] { run(context_, on_device, first, dropout.skipped, sums_); };
-  if (context_.graphs() && bucket.runs > 0)
-    return bucket.replay(context_, kDeviceStepOrigin, issue);
-  const TuningScope tuning(options_.autotune_gemm ? context_.backend().gemm_tuner() : nullptr);
-  bucket.launch(context_, issue);
+  const bool uses_graph = context_.graphs() && bucket.runs > 0;
+  if (uses_graph) uploaded_ = &bucket;
+  if (!uses_graph || !bucket.graph) {
+    GemmTuner* tuner =
+        options_.autotune_gemm && !uses_graph ? context_.backend().gemm_tuner() : nullptr;
+    issue_.emplace(context_, bucket, uses_graph, tuner, static_cast<const uint32_t*>(block_.raw()));
+    // Replaying a graph runs no host code. The store must therefore be told here, through the meta
+    // context where zeroing costs nothing, that earlier micro-batches have written every gradient.
+    if (!first) model_.parameters().complete_grads(meta_context_);
+  }
+  // The weights carry the division by the label count, the block the number of the forward pass.
+  return {layout.view(block_), {options_.seed, 0, true, dropout.skipped}, 1, first};
 }
 
-void DeviceStep::reserve(std::span<const BatchBucket> buckets) {
+DeviceStepMemory::Issue::Issue(Context& context, PlannedGraph& work, bool capture, GemmTuner* tuner,
+                               const uint32_t* dropout_step)
+    : stream(*context.backend().stream_device()), tuning(tuner), planned(context, work, capture) {
+  stream.set_dropout_step(dropout_step);
+}
+
+void DeviceStepMemory::end(bool failed) noexcept {
+  issue_.reset();
+  if (failed) uploaded_ = nullptr;
+}
+
+void DeviceStepMemory::replay() {
+  if (PlannedGraph* bucket = std::exchange(uploaded_, nullptr))
+    bucket->replay(context_, kDeviceStepOrigin);
+}
+
+void DeviceStepMemory::reserve(std::span<const BatchBucket> buckets) {
   size_t arena_bytes = 0;
   int64_t block_words = 0;
   for (const BatchBucket& exact : buckets) {
@@ -107,7 +125,7 @@ void DeviceStep::reserve(std::span<const BatchBucket> buckets) {
 }
 
 // Plans the arena of a bucket by a dry run on the meta device.
-PlannedGraph& DeviceStep::plan(const BatchLayout& layout, const std::vector<bool>& skipped) {
+PlannedGraph& DeviceStepMemory::plan(const BatchLayout& layout, const std::vector<bool>& skipped) {
   PlannedGraph& bucket = buckets_[{layout.bucket(), skipped}];
   if (bucket.planned) return bucket;
   const PhaseRange phase(context_, "planning", false);
@@ -115,7 +133,8 @@ PlannedGraph& DeviceStep::plan(const BatchLayout& layout, const std::vector<bool
   const Batch batch = dry_run_batch(meta_context_, layout);
   const LossSums sums(meta_context_, model_.parameters().dtype());
   meta_backend_->take_trace();  // the batch and the sums are not in the arena
-  run(meta_context_, batch, layout.bucket().first, skipped, sums);
+  dry_run(meta_context_, {batch, {options_.seed, 0, true, skipped}, 1, layout.bucket().first},
+          sums);
   bucket.plan = plan_arena(meta_backend_->take_trace());
   bucket.planned = true;
   return bucket;
@@ -123,7 +142,7 @@ PlannedGraph& DeviceStep::plan(const BatchLayout& layout, const std::vector<bool
 
 // Makes room for an arena and a block of at least these sizes. Graphs hold addresses in both, so
 // they are captured again if one has moved.
-void DeviceStep::prepare_memory(size_t arena_bytes, int64_t block_words) {
+void DeviceStepMemory::prepare_memory(size_t arena_bytes, int64_t block_words) {
   Backend& backend = context_.backend();
   if (backend.arena_bytes() < arena_bytes) {
     backend.synchronize();
@@ -141,8 +160,8 @@ void DeviceStep::prepare_memory(size_t arena_bytes, int64_t block_words) {
   block_ = context_.empty({block_words + block_words / 4}, DType::i32);
 }
 
-void DeviceStep::upload_async(const PackedBatchHost& batch, const BatchLayout& layout,
-                              double labels, uint32_t pass) {
+void DeviceStepMemory::upload_async(const PackedBatchHost& batch, const BatchLayout& layout,
+                                    double labels, uint32_t pass) {
   const PhaseRange phase(context_, "upload", true);
   const size_t slot = next_staging_;
   int32_t* host = staging(layout.words());
@@ -152,24 +171,7 @@ void DeviceStep::upload_async(const PackedBatchHost& batch, const BatchLayout& l
   stream_.record(static_cast<int>(slot));
 }
 
-void DeviceStep::run(Context& context, const Batch& batch, bool first,
-                     const std::vector<bool>& skipped, const LossSums& sums) {
-  struct DropoutStep {
-    StreamDevice& stream;
-    DropoutStep(StreamDevice& device, const uint32_t* step) : stream(device) {
-      device.set_dropout_step(step);
-    }
-    ~DropoutStep() { stream.set_dropout_step(nullptr); }
-  } dropout_step(stream_, static_cast<const uint32_t*>(block_.defined() ? block_.raw() : nullptr));
-  // Replaying a graph runs no host code. The store must therefore be told here, through the meta
-  // context where zeroing costs nothing, that earlier micro-batches have written every gradient.
-  if (!first) model_.parameters().complete_grads(meta_context_);
-  // The weights carry the division by the label count, the block the number of the forward pass.
-  accumulate_gradients(context, model_, batch, objective_, options_.recompute,
-                       {options_.seed, 0, true, skipped}, 1, first, sums);
-}
-
-int32_t* DeviceStep::staging(int64_t words) {
+int32_t* DeviceStepMemory::staging(int64_t words) {
   Staging& staging = staging_[next_staging_];
   stream_.wait(static_cast<int>(next_staging_));
   next_staging_ = (next_staging_ + 1) % staging_.size();
