@@ -56,6 +56,7 @@ def targets(schema):
     yield "capi/src/options.generated.cc", None, c_abi.source(schema)
     yield "tests/capi/wrong_options.generated.h", None, c_abi.wrong_options([model, training, decoding, evaluation])
     yield "apps/translate-train/settings/settings.generated.cc", None, cli.source(schema)
+    yield "apps/translate-train/settings/settings.generated.h", None, cli.header(schema)
     yield "bindings/rust/trafo/src/model_config.generated.rs", None, rust.file(model.source, rust.model(schema))
     yield "bindings/rust/trafo/src/trainer_options.generated.rs", None, rust.file(training.source, rust.training(schema))
     yield "bindings/rust/trafo/src/translation.generated.rs", None, rust.file(decoding.source, rust.decoding(schema))
