@@ -64,6 +64,7 @@ def targets(schema):
     yield "capi/src/generated/options.cc", c_abi.source(schema)
     yield "tests/capi/generated/wrong_options.h", c_abi.wrong_options([model, training, decoding, evaluation])
     yield "apps/translate-train/settings/generated/settings.cc", cli.source(schema)
+    yield "apps/translate-train/settings/generated/settings.h", cli.header(schema)
     for table, name, emit in ((model, "model_config", rust.model), (training, "trainer_options", rust.training),
                               (decoding, "translation", rust.decoding), (evaluation, "evaluation", rust.evaluation)):
         yield f"bindings/rust/trafo/src/generated/{name}.rs", rust.file(table.source, emit(schema))

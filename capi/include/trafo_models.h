@@ -67,6 +67,16 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *contex
  * *out_path with trafo_string_free. NOT_FOUND: there is no such path, or no model in it. CORRUPT_FILE, VERSION, IO: of the run's
  * state. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_model(const char *path, size_t path_length, char **out_path);
+/* The model file of a checkpoint of a run directory by its name: an update such as "1000", "latest", "best-bleu" (or another metric), or
+ * "averaged". The caller frees *out_path with trafo_string_free. NOT_FOUND: there is no such directory, or no such checkpoint in it.
+ * CORRUPT_FILE, IO: of RUN/NAME. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_checkpoint(const char *run_directory, size_t run_directory_length, const char *name,
+                                                            size_t name_length, char **out_path);
+/* The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to
+ * `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: there is none, or no such directory.
+ * updates may be NULL if capacity is 0. IO. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_list_checkpoints(const char *run_directory, size_t run_directory_length, int64_t *updates,
+                                                             int64_t capacity, int64_t *out_count);
 /* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
  * training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that
  * does not fit, and the model has not changed. since 0.1 */
@@ -114,6 +124,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model,
 /* The configuration that the model was made or loaded with. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_config(const trafo_model *model, trafo_model_config *out,
                                                              size_t struct_size);
+/* The same of a model.safetensors, whose weights are not read: only its header, whose tensors are compared with the configuration.
+ * precision is the type of the stored weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_read_config(const char *path, size_t path_length, trafo_model_config *out,
+                                                              size_t struct_size);
+/* Checks that a tokenizer belongs to the model, as translating and scoring do. INVALID_ARGUMENT: it has another number of tokens, or the
+ * model was trained with another vocabulary; the message names both files. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_check_tokenizer(const trafo_model *model, const trafo_tokenizer *tokenizer);
 /* The number of parameter tensors, and of their elements together. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors,
                                                                       int64_t *out_elements);

@@ -9,6 +9,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/parallel_chunks.h"
 #include "engine/decode/alignment.h"
+#include "engine/models/model_io.h"
 
 namespace trafo {
 namespace {
@@ -42,9 +43,7 @@ Translator::Translator(Context& context, const Model& model, Tokenizer tokenizer
       model_(model),
       tokenizer_(std::move(tokenizer)),
       weights_(std::move(weights)) {
-  require(tokenizer_.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
-          kTranslatorOrigin, "the tokenizer has ", tokenizer_.vocab_size(), " tokens, the model ",
-          model.config().vocabulary, ": they do not belong together");
+  require_vocabulary_size(model, tokenizer_);
 }
 
 std::vector<Translation> Translator::translate(std::span<const std::string_view> lines,

@@ -8,7 +8,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "schema"
 KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "only", "section", "flag", "alias",
-        "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "read", "help", "doc"}
+        "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "type_of_flag", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
           "Batches", "Metrics"]
@@ -79,7 +79,7 @@ class Row:
         self.group, self.meta = spec.get("group"), spec.get("value")
         self.count = spec.get("count", [0, 1] if self.meta == "on|off" else [1, 1])
         self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
-        self.cli_values, self.complete, self.read = spec.get("cli_values"), spec.get("complete"), spec.get("read")
+        self.cli_values, self.complete, self.type_of_flag = spec.get("cli_values"), spec.get("complete"), spec.get("type_of_flag")
         self.help, self.doc, self.part = spec.get("help"), spec.get("doc"), spec.get("part")
         self.required = spec.get("required", False)
         self.range = parse_range(spec["range"]) if "range" in spec else None

@@ -14,11 +14,18 @@ CLI::Option* add_setting(CLI::App& app, const SettingSpec& spec, FlagValues& val
 
 Settings given_settings(const CLI::App& app, std::span<const SettingSpec> specs,
                         const FlagValues& values) {
+  std::vector<const SettingSpec*> all;
+  for (const SettingSpec& spec : specs) all.push_back(&spec);
+  return given_settings(app, all, values);
+}
+
+Settings given_settings(const CLI::App& app, std::span<const SettingSpec* const> specs,
+                        const FlagValues& values) {
   Settings settings;
-  for (const SettingSpec& spec : specs) {
-    const std::string flag = "--" + std::string(spec.name);
+  for (const SettingSpec* spec : specs) {
+    const std::string flag = "--" + std::string(spec->name);
     if (const auto given = values.find(flag); given != values.end() && app.count(flag) > 0)
-      settings.set(spec.name, given->second, flag);
+      settings.set(setting_of(*spec), given->second, flag);
   }
   return settings;
 }

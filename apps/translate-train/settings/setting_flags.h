@@ -16,8 +16,10 @@ using FlagValues = std::map<std::string, std::vector<std::string>>;
 
 // Adds the flag with its aliases.
 CLI::Option* add_setting(CLI::App& app, const SettingSpec& spec, FlagValues& values);
-// The settings among `specs` that the command line has.
+// The settings of `specs` that the command line has. Throws usage errors.
 Settings given_settings(const CLI::App& app, std::span<const SettingSpec> specs,
+                        const FlagValues& values);
+Settings given_settings(const CLI::App& app, std::span<const SettingSpec* const> specs,
                         const FlagValues& values);
 
 }  // namespace translate_train

@@ -229,6 +229,12 @@ ARRAYS = {
     "trafo_model_load_teacher.path": path("w.files.model", "path_length"),
     "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_find_model.path": path("w.files.run", "path_length"),
+    "trafo_find_checkpoint.run_directory": path("w.files.run", "run_directory_length"),
+    "trafo_find_checkpoint.name": {"good": "@ = \"latest\";", "bends": [
+        ("NUL or not UTF-8", "refused", "@ = \"a\\0\\xff\\xfe\"; a->name_length = 4;"), ("zero", "refused", "@ = \"\"; a->name_length = 0;")]},
+    "trafo_list_checkpoints.run_directory": path("w.files.run", "run_directory_length"),
+    "trafo_list_checkpoints.updates": {"store": "int64_t @[8]", "good": "@ = @_v;"},
+    "trafo_model_read_config.path": path("w.files.model", "path_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),
     "trafo_model_export.directory": path("fresh_path()", "directory_length"),
     "trafo_model_load_adapter.directory": path("w.files.adapter", "directory_length"),
@@ -285,7 +291,9 @@ VALUES = {
     "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
     "trafo_sentence_scores.count": "3",
     "reference_sets": "1",
-    "run_directory_length": "0", "trafo_model_load_run.run_directory_length": "strlen(a->run_directory)", "which": "TRAFO_RUN_LAST",
+    "run_directory_length": "0", "trafo_model_load_run.run_directory_length": "strlen(a->run_directory)",
+    "trafo_find_checkpoint.run_directory_length": "strlen(a->run_directory)",
+    "trafo_list_checkpoints.run_directory_length": "strlen(a->run_directory)", "which": "TRAFO_RUN_LAST",
     "trafo_corpus_hold_out.count": "1",
     "transport": "TRAFO_TRANSPORT_LOCAL", "id_bytes": "TRAFO_GROUP_ID_BYTES", "reason_length": "3", "master_length": "15", "token_length": "32",
 }

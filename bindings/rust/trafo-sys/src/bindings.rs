@@ -2254,6 +2254,28 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The model file of a checkpoint of a run directory by its name: an update such as \"1000\", \"latest\", \"best-bleu\" (or another metric), or\n \"averaged\". The caller frees *out_path with trafo_string_free. NOT_FOUND: there is no such directory, or no such checkpoint in it.\n CORRUPT_FILE, IO: of RUN/NAME. since 0.1"]
+    pub fn trafo_find_checkpoint(
+        run_directory: *const ::core::ffi::c_char,
+        run_directory_length: usize,
+        name: *const ::core::ffi::c_char,
+        name_length: usize,
+        out_path: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to\n `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: there is none, or no such directory.\n updates may be NULL if capacity is 0. IO. since 0.1"]
+    pub fn trafo_list_checkpoints(
+        run_directory: *const ::core::ffi::c_char,
+        run_directory_length: usize,
+        updates: *mut i64,
+        capacity: i64,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
@@ -2461,6 +2483,24 @@ unsafe extern "C" {
         model: *const trafo_model,
         out: *mut trafo_model_config,
         struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same of a model.safetensors, whose weights are not read: only its header, whose tensors are compared with the configuration.\n precision is the type of the stored weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1"]
+    pub fn trafo_model_read_config(
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out: *mut trafo_model_config,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Checks that a tokenizer belongs to the model, as translating and scoring do. INVALID_ARGUMENT: it has another number of tokens, or the\n model was trained with another vocabulary; the message names both files. since 0.1"]
+    pub fn trafo_model_check_tokenizer(
+        model: *const trafo_model,
+        tokenizer: *const trafo_tokenizer,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {

@@ -196,7 +196,9 @@ pub use factorize::FactorizeOptions;
 pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::Imported;
 pub use memory_plan::MemoryPlan;
-pub use model::{Model, Parameter, ParameterInfo, Score, find_model};
+pub use model::{
+    Model, Parameter, ParameterInfo, Score, find_checkpoint, find_model, list_checkpoints,
+};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
 pub use op_options::{
     AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, SoftmaxOptions,
