@@ -18,6 +18,7 @@ import engine
 import go
 import ops
 import rust
+import structs
 from schema import ROOT, Schema
 
 
@@ -47,6 +48,11 @@ def targets(schema):
         yield f"{path}_fields.h", engine.fields_header(schema, table, header, rows, struct)
     for table in schema.tables.values():
         yield f"capi/include/trafo/generated/{table.c.removeprefix('trafo_')}.h", c_abi.header(schema, table)
+    others = structs.read(schema)
+    for struct in others:
+        yield f"capi/include/trafo/generated/{struct.file}.h", structs.header(struct)
+    yield "capi/src/generated/defaults.h", structs.declarations(others, schema.tables.values())
+    yield "capi/src/generated/defaults.cc", structs.source(others, schema.tables.values())
     rows = ops.read(schema)
     yield "capi/include/trafo/generated/constants.h", c_abi.constants_header(schema)
     yield "bindings/rust/trafo/src/generated/enums.rs", rust.file("schema/enums.toml", rust.library(schema))
@@ -62,7 +68,7 @@ def targets(schema):
                               (decoding, "translation", rust.decoding), (evaluation, "evaluation", rust.evaluation)):
         yield f"bindings/rust/trafo/src/generated/{name}.rs", rust.file(table.source, emit(schema))
     yield "bindings/go/trafo/options.generated.go", go.source(schema)
-    yield "docs/reference/generated/options.md", docs.page(schema)
+    yield "docs/reference/generated/options.md", docs.page(schema, structs.page(others))
 
 
 def main():

@@ -121,18 +121,8 @@ typedef struct trafo_context trafo_context;
  * trafo_context_get_device tells which device was chosen. */
 #define TRAFO_DEVICE_AUTO 2
 
-typedef struct trafo_context_options {
-  size_t struct_size;
-  int32_t device;        /* TRAFO_DEVICE_*; default CPU */
-  int32_t device_index;  /* default 0; 0 for CPU and AUTO */
-  int32_t threads;       /* host threads that compute, 1 to 256; default 0: one a core. Does not change results */
-  int32_t fused_kernels; /* default 1; 0: every op runs its unfused reference */
-  int32_t graphs;        /* default 1: training steps on CUDA are replayed as CUDA graphs. Does not change results */
-  int32_t reserved;      /* 0 */
-} trafo_context_options;
+#include "trafo/generated/context_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_options_init(trafo_context_options *options, size_t struct_size);
 /* `options` may be NULL for the defaults. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_new(const trafo_context_options *options, trafo_context **out);
 /* Objects made from the context stay valid; the last of them to be freed releases the device. since 0.1 */
@@ -291,57 +281,15 @@ typedef struct trafo_dropout {
 
 #include "trafo/generated/constants.h"
 
-typedef struct trafo_embedding_options {
-  size_t struct_size;
-  double scale;                       /* default 1 */
-  int64_t padding_id;                 /* tokens with this id give the table no gradient; default -1: none */
-  const trafo_tensor *positions;      /* [T] int32, with position_table; default NULL */
-  const trafo_tensor *position_table; /* [P,C] */
-  trafo_dropout dropout;              /* default off */
-} trafo_embedding_options;
+#include "trafo/generated/embedding_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_embedding_options_init(trafo_embedding_options *options, size_t struct_size);
 /* The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sinusoidal_positions(trafo_context *context, int64_t positions, int64_t width,
                                                                  int32_t dtype, trafo_tensor **out);
 
-typedef struct trafo_attention_options {
-  size_t struct_size;
-  int64_t heads;    /* default 1 */
-  int64_t kv_heads; /* heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads */
-  int64_t head_dim; /* must be set */
-  int64_t q_column; /* first of heads * head_dim columns of q; default 0 */
-  int64_t k_column; /* first of kv_heads * head_dim columns of k; default 0 */
-  int64_t v_column;
-  double scale;     /* default 0: 1 / sqrt(head_dim) */
-  int32_t causal;   /* default 0 */
-  int32_t reserved; /* 0 */
-  trafo_dropout dropout; /* on probabilities; default off */
-  /* [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.
-   * Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked
-   * gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and
-   * trafo_op_softmax. Default NULL: none */
-  const trafo_tensor *mask;
-} trafo_attention_options;
+#include "trafo/generated/attention_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_attention_options_init(trafo_attention_options *options, size_t struct_size);
-
-typedef struct trafo_cross_entropy_options {
-  size_t struct_size;
-  double label_smoothing;      /* default 0; mass spread over all classes */
-  int32_t ignore_label;        /* default -100 */
-  int32_t reduction;           /* default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count */
-  const trafo_tensor *weights; /* [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient */
-  /* [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a
-   * row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only */
-  const trafo_tensor *class_weights;
-} trafo_cross_entropy_options;
-
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cross_entropy_options_init(trafo_cross_entropy_options *options,
-                                                                       size_t struct_size);
+#include "trafo/generated/cross_entropy_options.h"
 
 #include "trafo/generated/ops.h"
 
@@ -349,17 +297,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cross_entropy_options_init(trafo_cro
 
 typedef struct trafo_adamw trafo_adamw;
 
-typedef struct trafo_adamw_options {
-  size_t struct_size;
-  double beta1;        /* default 0.9 */
-  double beta2;        /* default 0.98 */
-  double epsilon;      /* default 1e-9 */
-  double weight_decay; /* default 0 */
-  double clip_norm;    /* global gradient norm limit; default 0: off */
-} trafo_adamw_options;
+#include "trafo/generated/adamw_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_options_init(trafo_adamw_options *options, size_t struct_size);
 /* An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With
  * weight_decay 0, the default, it is Adam. Groups of parameters with different settings need an optimizer each. options may be
  * NULL. since 0.1 */

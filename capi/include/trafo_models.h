@@ -20,8 +20,6 @@ typedef struct trafo_model trafo_model;
 
 #include "trafo/generated/model_config.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
 /* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/reference/generated/options.md has a table). Fields that
  * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
  * since 0.1 */
@@ -49,18 +47,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context
  * UNSUPPORTED: a context of a GPU. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_int8(trafo_context *context, const char *path, size_t path_length,
                                                             trafo_model **out);
-typedef struct trafo_quantize_options {
-  size_t struct_size;
-  int32_t bits;                        /* 8 (default): a scale for each row; 4: a scale for each 32 columns of a row */
-  int32_t method;                      /* TRAFO_QUANTIZE_NEAREST (default) or TRAFO_QUANTIZE_GPTQ */
-  const trafo_string_view *keep_float; /* patterns of names as of trafo_model_freeze: matrices that stay float32; default none */
-  size_t keep_float_count;
-  const trafo_tokenizer *tokenizer;    /* of the calibration pairs; default NULL */
-  const trafo_corpus *calibration;     /* pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them; default NULL */
-} trafo_quantize_options;
+#include "trafo/generated/quantize_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_quantize_options_init(trafo_quantize_options *options, size_t struct_size);
 /* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for
  * the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.
  * trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,
@@ -88,21 +76,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *mode
  * the tensor or setting in which a file differs from the first. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
                                                            size_t output_length);
-/* Sizes that trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder. */
-typedef struct trafo_prune_options {
-  size_t struct_size;
-  /* Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default
-   * 1 */
-  double encoder_ffn_share, decoder_ffn_share;
-  /* Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and
-   * values stay or go together. Default 1 */
-  double encoder_head_share, decoder_head_share;
-  /* Layers that stay; default 0: all */
-  int64_t encoder_layers, decoder_layers;
-} trafo_prune_options;
+#include "trafo/generated/prune_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_options *options, size_t struct_size);
 /* Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`
  * says which are needed least (docs/guide/pruning.md); pairs of more than 256 tokens a side are left out. The new model is on the
  * same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.
@@ -110,17 +85,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_optio
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *calibration, const trafo_prune_options *options,
                                                         const trafo_cancel *cancel, trafo_model **out);
-typedef struct trafo_sparsify_options {
-  size_t struct_size;
-  double sparsity;                  /* share of the weights of each linear layer that becomes zero, at least 0 and below 1; default 0.5 */
-  int32_t score;                    /* TRAFO_PRUNE_MAGNITUDE (default) or TRAFO_PRUNE_WANDA */
-  int32_t pattern;                  /* TRAFO_SPARSITY_UNSTRUCTURED (default) or TRAFO_SPARSITY_2_4 */
-  const trafo_tokenizer *tokenizer; /* of the calibration pairs; default NULL */
-  const trafo_corpus *calibration;  /* pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them; default NULL */
-} trafo_sparsify_options;
+#include "trafo/generated/sparsify_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sparsify_options_init(trafo_sparsify_options *options, size_t struct_size);
 /* Makes a float32 model of a trained one in which single weights of the linear layers are zero (unstructured pruning); embeddings, the
  * output projection, biases and norms stay. At most 65,536 target tokens of the calibration pairs are read. The new model is on the same
  * context and is the caller's; `model` does not change. Fine-tune it with keep_zeros of trafo_trainer_options. options may be NULL for the
@@ -131,19 +97,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_sparsify(trafo_model *model, c
                                                            const trafo_cancel *cancel, trafo_model **out);
 /* The number of elements of parameter `index` that are exactly zero; of an int8 weight, of its codes. Reads the parameter. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_zeros(const trafo_model *model, int64_t index, int64_t *out_zeros);
-/* How trafo_model_factorize makes matrices smaller: one of rank and ratio is given. */
-typedef struct trafo_factorize_options {
-  size_t struct_size;
-  int64_t rank;                     /* of all factors, at least 1; default 0: ratio chooses the ranks */
-  double ratio;                     /* share of the weights of the matrices that stays, above 0 and below 1; default 0: rank says */
-  const trafo_string_view *layers;  /* patterns of names of matrices, '*' for any characters, '?' for one; default NULL: all */
-  size_t layers_count;
-  const trafo_tokenizer *tokenizer; /* of the calibration pairs */
-  const trafo_corpus *calibration;  /* pairs that show what the layers multiply; needed */
-} trafo_factorize_options;
+#include "trafo/generated/factorize_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_factorize_options_init(trafo_factorize_options *options, size_t struct_size);
 /* Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u
  * [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,
  * docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536
@@ -310,8 +265,6 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
                                                               int64_t source_tokens, int64_t target_tokens,
                                                               trafo_memory_plan *out, size_t struct_size);
 
-/* The defaults. Training then has no limit. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
                                                                    size_t name_length);

@@ -45,21 +45,15 @@ DType trafo::capi::checked_precision(const Call& call, int32_t precision) {
 
 WantedModel trafo::capi::wanted_model(const Call& call, const trafo_model_config* config) {
   if (!config) call.refuse_argument("config", " is NULL");
-  const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
+  const trafo_model_config settings = read_options(call, config);
   return {from_c(call, settings), checked_precision(call, settings.precision)};
-}
-
-trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, config, struct_size, to_c(ModelConfig{}));
-  });
 }
 
 trafo_error* trafo_model_config_preset(trafo_model_config* config, const char* name,
                                        size_t name_length) {
   return api(__func__, [&](const Call& call) {
     const Preset& wanted = preset(call, call.text(name, name_length, "name"));
-    write_preset(call, config, "config", to_c(ModelConfig{}), wanted.model);
+    write_preset(call, config, "config", wanted.model);
   });
 }
 

@@ -54,23 +54,9 @@ std::vector<Tensor> trafo::capi::tensors_of(const Call& call, const trafo_tensor
   return parts;
 }
 
-static trafo_embedding_options embedding_defaults() {
-  trafo_embedding_options options{};
-  options.struct_size = sizeof options;
-  options.scale = 1;
-  options.padding_id = -1;
-  return options;
-}
-
-trafo_error* trafo_embedding_options_init(trafo_embedding_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, embedding_defaults());
-  });
-}
-
 ops::EmbeddingOptions trafo::capi::to_embedding(const Call& call,
                                                 const trafo_embedding_options* options) {
-  const trafo_embedding_options o = read_options(call, options, embedding_defaults());
+  const trafo_embedding_options o = read_options(call, options);
   ops::EmbeddingOptions result;
   result.scale = o.scale;
   result.padding_id = o.padding_id;
@@ -90,23 +76,10 @@ trafo_error* trafo_sinusoidal_positions(trafo_context* context, int64_t position
   });
 }
 
-static trafo_attention_options attention_defaults() {
-  trafo_attention_options options{};
-  options.struct_size = sizeof options;
-  options.heads = 1;
-  return options;
-}
-
-trafo_error* trafo_attention_options_init(trafo_attention_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, attention_defaults());
-  });
-}
-
 Tensor trafo::capi::attention(const Call& call, Context& context, const Tensor& q, const Tensor& k,
                               const Tensor& v, const Tensor& cu_seqlens_q,
                               const Tensor& cu_seqlens_k, const trafo_attention_options* options) {
-  const trafo_attention_options o = read_options(call, options, attention_defaults());
+  const trafo_attention_options o = read_options(call, options);
   call.reserved(o.reserved);
   ops::AttentionOptions settings;
   settings.heads = o.heads;
@@ -120,24 +93,9 @@ Tensor trafo::capi::attention(const Call& call, Context& context, const Tensor& 
                         cu_seqlens_k, settings);
 }
 
-static trafo_cross_entropy_options cross_entropy_defaults() {
-  trafo_cross_entropy_options options{};
-  options.struct_size = sizeof options;
-  options.ignore_label = -100;
-  options.reduction = TRAFO_REDUCE_MEAN;
-  return options;
-}
-
-trafo_error* trafo_cross_entropy_options_init(trafo_cross_entropy_options* options,
-                                              size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, cross_entropy_defaults());
-  });
-}
-
 ops::CrossEntropyOptions trafo::capi::to_cross_entropy(const Call& call,
                                                        const trafo_cross_entropy_options* options) {
-  const trafo_cross_entropy_options o = read_options(call, options, cross_entropy_defaults());
+  const trafo_cross_entropy_options o = read_options(call, options);
   ops::CrossEntropyOptions result;
   result.label_smoothing = o.label_smoothing;
   result.ignore_label = o.ignore_label;

@@ -14,19 +14,6 @@ namespace {
 
 constexpr int64_t kLongestPair = 256;  // tokens a side
 
-trafo_prune_options prune_defaults() {
-  const PruneOptions options;
-  trafo_prune_options result{};
-  result.struct_size = sizeof result;
-  result.encoder_ffn_share = options.encoder_ffn_share;
-  result.decoder_ffn_share = options.decoder_ffn_share;
-  result.encoder_head_share = options.encoder_head_share;
-  result.decoder_head_share = options.decoder_head_share;
-  result.encoder_layers = options.encoder_layers;
-  result.decoder_layers = options.decoder_layers;
-  return result;
-}
-
 PruneOptions from_c(const trafo_prune_options& options) {
   return {.encoder_ffn_share = options.encoder_ffn_share,
           .decoder_ffn_share = options.decoder_ffn_share,
@@ -37,11 +24,6 @@ PruneOptions from_c(const trafo_prune_options& options) {
 }
 
 }  // namespace
-
-trafo_error* trafo_prune_options_init(trafo_prune_options* options, size_t struct_size) {
-  return api(__func__,
-             [&](const Call& call) { init_options(call, options, struct_size, prune_defaults()); });
-}
 
 trafo_error* trafo_model_prune(const trafo_model* model, const trafo_tokenizer* tokenizer,
                                const trafo_corpus* calibration, const trafo_prune_options* options,
@@ -60,7 +42,7 @@ trafo_error* trafo_model_prune(const trafo_model* model, const trafo_tokenizer* 
       call.refuse("calibration is monolingual text; an encoder-decoder needs pairs");
     const std::shared_ptr<CancelToken> token =
         cancel ? call.handle(cancel, "cancel").token : nullptr;
-    const PruneOptions settings = from_c(read_options(call, options, prune_defaults()));
+    const PruneOptions settings = from_c(read_options(call, options));
     TokenizedCorpusOptions lengths;
     lengths.form = sequence_form(config);
     lengths.max_length = static_cast<int32_t>(std::min(kLongestPair, config.max_positions));

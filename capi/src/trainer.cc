@@ -74,9 +74,6 @@ trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>&
   return e;
 }
 
-// Made when the library is loaded: the list of metrics is on the heap, and _init allocates nothing.
-const trafo_trainer_options kDefaults = capi::to_c(TrainOptions{});
-
 struct PlanArguments {
   const trafo_model_config* config;
   const trafo_trainer_options* options;
@@ -89,7 +86,7 @@ struct PlanArguments {
 trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
                                const TrainingGroup& group) {
   const WantedModel wanted = wanted_model(call, arguments.config);
-  TrainOptions training = from_c(call, read_options(call, arguments.options, kDefaults));
+  TrainOptions training = from_c(call, read_options(call, arguments.options));
   if (training.lanes == 1) training.lanes = group.size;
   const Device device{DeviceKind::cuda, 0};
   const std::vector<std::string> patterns =
@@ -116,16 +113,11 @@ TrainingGroup planned_group(const Call& call, int32_t rank, int32_t size, int32_
 
 }  // namespace
 
-trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
-  return api(__func__,
-             [&](const Call& call) { init_options(call, options, struct_size, kDefaults); });
-}
-
 trafo_error* trafo_trainer_options_preset(trafo_trainer_options* options, const char* name,
                                           size_t name_length) {
   return api(__func__, [&](const Call& call) {
     const Preset& wanted = preset(call, call.text(name, name_length, "name"));
-    write_preset(call, options, "options", to_c(TrainOptions{}), wanted.training);
+    write_preset(call, options, "options", wanted.training);
   });
 }
 
@@ -186,7 +178,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   const TextCorpus& training = call.handle(arguments.train, "train").corpus;
   const TextCorpus* validation =
       arguments.valid ? &call.handle(arguments.valid, "valid").corpus : nullptr;
-  const TrainOptions settings = from_c(call, read_options(call, arguments.options, kDefaults));
+  const TrainOptions settings = from_c(call, read_options(call, arguments.options));
   validate(settings);
   std::optional<std::filesystem::path> directory;
   if (!call.text(arguments.run_directory, arguments.run_directory_length, "run_directory").empty())

@@ -76,8 +76,7 @@ void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokeni
   const ModelObject& m = call.handle(model, "model");
   call.use(m.context);
   const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-  TranslateOptions wanted =
-      to_options(call, read_options(call, options, capi::to_c(TranslateOptions{})), subwords);
+  TranslateOptions wanted = to_options(call, read_options(call, options), subwords);
   cancel_with(call, cancel, wanted.decode);
   const Translator translator(*m.context, *m.model, subwords, m.packed);
   *out = new_handle<trafo_translations>(work(translator, wanted));
@@ -91,12 +90,6 @@ void record_if_trainable(const ModelObject& model, bool recorded, std::optional<
 }
 
 }  // namespace
-
-trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, capi::to_c(TranslateOptions{}));
-  });
-}
 
 trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenizer,
                              const trafo_string_view* lines, size_t count,

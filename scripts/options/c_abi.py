@@ -113,7 +113,14 @@ def header(schema, table):
         lines += [""] + constants(enum)
     if table.name == "training":
         lines += [""] + metrics(schema)
-    return lines + ["", f"typedef struct {table.c} {{", *struct_fields(table), f"}} {table.c};", "", f"#endif /* {guard} */"]
+    return lines + ["", f"typedef struct {table.c} {{", *struct_fields(table), f"}} {table.c};", "", *init_declaration(table.c), "", f"#endif /* {guard} */"]
+
+
+def init_declaration(struct):
+    head, name = f"TRAFO_API TRAFO_MUST_USE trafo_error *{struct}_init(", struct.rpartition("_")[2]
+    one = f"{head}{struct} *{name}, size_t struct_size);"
+    return ["/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */",
+            *([one] if len(one) <= WIDTH else [f"{head}{struct} *{name},", " " * len(head) + "size_t struct_size);"])]
 
 
 def struct_fields(table):

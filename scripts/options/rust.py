@@ -9,7 +9,8 @@ def doc(text, indent):
 
 
 def enum_type(enum):
-    lines = doc(enum.doc, "") + ["#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]", f"pub enum {enum.rust} {{"]
+    lines = doc(enum.doc, "") + ["#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]"] + ["#[non_exhaustive]"] * (not enum.exhaustive)
+    lines += [f"pub enum {enum.rust} {{"]
     for value in enum.values:
         lines += doc(value["doc"], "    ") + [f"    {value['rust']},"]
     lines += ["}", f"impl {enum.rust} {{", "    pub(crate) fn as_raw(self) -> i32 {", "        match self {"]

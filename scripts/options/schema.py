@@ -21,6 +21,7 @@ class Enum:
     def __init__(self, name, spec):
         self.name, self.doc, self.c = name, spec["doc"], spec["c"]
         self.engine, self.rust, self.go, self.declared = (spec.get(key) for key in ("engine", "rust", "go", "declared"))
+        self.exhaustive = spec.get("exhaustive", False)
         self.go_type, self.go_names = spec.get("go_type", "int32"), spec.get("go_names", False)
         self.with_table, self.default = spec.get("with"), spec.get("default")
         self.header = spec.get("header", ENUM_HEADER)

@@ -216,15 +216,15 @@ pub struct trafo_context {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_context_options {
     pub struct_size: usize,
-    #[doc = " TRAFO_DEVICE_*; default CPU"]
+    #[doc = " TRAFO_DEVICE_*. Default TRAFO_DEVICE_CPU."]
     pub device: i32,
-    #[doc = " default 0; 0 for CPU and AUTO"]
+    #[doc = " 0 for CPU and AUTO. Default 0."]
     pub device_index: i32,
-    #[doc = " host threads that compute, 1 to 256; default 0: one a core. Does not change results"]
+    #[doc = " Host threads that compute, 1 to 256; 0: one a core. Does not change results. Default 0."]
     pub threads: i32,
-    #[doc = " default 1; 0: every op runs its unfused reference"]
+    #[doc = " 0: every op runs its unfused reference. Default 1."]
     pub fused_kernels: i32,
-    #[doc = " default 1: training steps on CUDA are replayed as CUDA graphs. Does not change results"]
+    #[doc = " 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1."]
     pub graphs: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -624,15 +624,15 @@ const _: () = {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_embedding_options {
     pub struct_size: usize,
-    #[doc = " default 1"]
+    #[doc = " Multiplies the rows of the table. Default 1."]
     pub scale: f64,
-    #[doc = " tokens with this id give the table no gradient; default -1: none"]
+    #[doc = " Tokens with this id give the table no gradient; -1: none. Default -1."]
     pub padding_id: i64,
-    #[doc = " [T] int32, with position_table; default NULL"]
+    #[doc = " [T] int32, with position_table. Default NULL."]
     pub positions: *const trafo_tensor,
-    #[doc = " [P,C]"]
+    #[doc = " [P,C]. Default NULL."]
     pub position_table: *const trafo_tensor,
-    #[doc = " default off"]
+    #[doc = " On the sum. Default off."]
     pub dropout: trafo_dropout,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -677,26 +677,27 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_attention_options {
     pub struct_size: usize,
-    #[doc = " default 1"]
+    #[doc = " Heads of q. Default 1."]
     pub heads: i64,
-    #[doc = " heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads"]
+    #[doc = " Heads of k and v, a divisor of heads (grouped-query attention); 0: as many as heads. Default 0."]
     pub kv_heads: i64,
-    #[doc = " must be set"]
+    #[doc = " Columns of a head. It must be set."]
     pub head_dim: i64,
-    #[doc = " first of heads * head_dim columns of q; default 0"]
+    #[doc = " First of heads * head_dim columns of q. Default 0."]
     pub q_column: i64,
-    #[doc = " first of kv_heads * head_dim columns of k; default 0"]
+    #[doc = " First of kv_heads * head_dim columns of k. Default 0."]
     pub k_column: i64,
+    #[doc = " First of kv_heads * head_dim columns of v. Default 0."]
     pub v_column: i64,
-    #[doc = " default 0: 1 / sqrt(head_dim)"]
+    #[doc = " 0: 1 / sqrt(head_dim). Default 0."]
     pub scale: f64,
-    #[doc = " default 0"]
+    #[doc = " 1: a query attends to no later key. Default 0."]
     pub causal: i32,
     #[doc = " 0"]
     pub reserved: i32,
-    #[doc = " on probabilities; default off"]
+    #[doc = " On probabilities. Default off."]
     pub dropout: trafo_dropout,
-    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
+    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is\n masked. Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all\n masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL."]
     pub mask: *const trafo_tensor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -742,15 +743,15 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_cross_entropy_options {
     pub struct_size: usize,
-    #[doc = " default 0; mass spread over all classes"]
+    #[doc = " Mass spread over all classes. Default 0."]
     pub label_smoothing: f64,
-    #[doc = " default -100"]
+    #[doc = " Rows with this label do not count. Default -100."]
     pub ignore_label: i32,
-    #[doc = " default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count"]
+    #[doc = " TRAFO_REDUCE_*. The mean is divided by the sum of the weights that count. Default TRAFO_REDUCE_MEAN."]
     pub reduction: i32,
-    #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient"]
+    #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL: all 1. No gradient. Default NULL."]
     pub weights: *const trafo_tensor,
-    #[doc = " [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a\n row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only"]
+    #[doc = " [V] of the same dtype, or NULL: all 1. The term of class v in a row's loss is multiplied by the weight of v, and a row\n counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only. Default\n NULL."]
     pub class_weights: *const trafo_tensor,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1537,15 +1538,15 @@ pub struct trafo_adamw {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_adamw_options {
     pub struct_size: usize,
-    #[doc = " default 0.9"]
+    #[doc = " Decay of the first moment. Default 0.9."]
     pub beta1: f64,
-    #[doc = " default 0.98"]
+    #[doc = " Decay of the second moment. Default 0.98."]
     pub beta2: f64,
-    #[doc = " default 1e-9"]
+    #[doc = " Added to the root of the second moment. Default 1e-9."]
     pub epsilon: f64,
-    #[doc = " default 0"]
+    #[doc = " Decoupled weight decay. Default 0."]
     pub weight_decay: f64,
-    #[doc = " global gradient norm limit; default 0: off"]
+    #[doc = " Limit of the global gradient norm; 0: off. Default 0."]
     pub clip_norm: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1687,19 +1688,19 @@ pub struct trafo_tokenizer {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_tokenizer_options {
     pub struct_size: usize,
-    #[doc = " tokens: special, byte and learned ones; default 8000"]
+    #[doc = " Tokens: special, byte and learned ones. Default 8000."]
     pub vocabulary: i64,
-    #[doc = " share of the characters that become tokens, 0.98 to 1; default 1"]
+    #[doc = " Share of the characters that become tokens, 0.98 to 1. Default 1."]
     pub character_coverage: f64,
-    #[doc = " 0 (default): unigram model; 1: byte-pair encoding"]
+    #[doc = " 0: unigram model; 1: byte-pair encoding. Default 0."]
     pub bpe: i32,
-    #[doc = " 0 (default): unknown characters become <unk>; 1: they are spelled in byte tokens"]
+    #[doc = " 0: unknown characters become <unk>; 1: they are spelled in byte tokens. Default 0."]
     pub byte_fallback: i32,
-    #[doc = " 1: the vocabulary may be smaller if the text has too few subwords; default 0"]
+    #[doc = " 1: the vocabulary may be smaller if the text has too few subwords. Default 0."]
     pub soft_limit: i32,
-    #[doc = " TRAFO_NORMALIZATION_*; default TRAFO_NORMALIZATION_NMT_NFKC"]
+    #[doc = " TRAFO_NORMALIZATION_*. Default TRAFO_NORMALIZATION_NMT_NFKC."]
     pub normalization: i32,
-    #[doc = " Texts without white space that are one token each, wherever they stand, and not normalised. Default: none"]
+    #[doc = " Texts without white space that are one token each, wherever they are, and not normalised. Default none."]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
 }
@@ -2181,16 +2182,16 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_quantize_options {
     pub struct_size: usize,
-    #[doc = " 8 (default): a scale for each row; 4: a scale for each 32 columns of a row"]
+    #[doc = " 8: a scale for each row; 4: a scale for each 32 columns of a row. Default 8."]
     pub bits: i32,
-    #[doc = " TRAFO_QUANTIZE_NEAREST (default) or TRAFO_QUANTIZE_GPTQ"]
+    #[doc = " TRAFO_QUANTIZE_*. Default TRAFO_QUANTIZE_NEAREST."]
     pub method: i32,
-    #[doc = " patterns of names as of trafo_model_freeze: matrices that stay float32; default none"]
+    #[doc = " Patterns of names as of trafo_model_freeze: matrices that stay float32. Default none."]
     pub keep_float: *const trafo_string_view,
     pub keep_float_count: usize,
-    #[doc = " of the calibration pairs; default NULL"]
+    #[doc = " Of the calibration pairs. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them; default NULL"]
+    #[doc = " Pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them. Default NULL."]
     pub calibration: *const trafo_corpus,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2276,17 +2277,17 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_prune_options {
     pub struct_size: usize,
-    #[doc = " Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default\n 1"]
+    #[doc = " Share of the feed-forward columns of an encoder layer that stays, above 0 and at most 1; rounded up to a multiple of 8\n columns. Default 1."]
     pub encoder_ffn_share: f64,
-    #[doc = " Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default\n 1"]
+    #[doc = " The same of the decoder. Default 1."]
     pub decoder_ffn_share: f64,
-    #[doc = " Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and\n values stay or go together. Default 1"]
+    #[doc = " Share of the attention heads of an encoder layer that stays, above 0 and at most 1; at least one. Query heads that share\n keys and values stay or go together. Default 1."]
     pub encoder_head_share: f64,
-    #[doc = " Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and\n values stay or go together. Default 1"]
+    #[doc = " The same of the decoder. Default 1."]
     pub decoder_head_share: f64,
-    #[doc = " Layers that stay; default 0: all"]
+    #[doc = " Layers that stay; 0: all. Default 0."]
     pub encoder_layers: i64,
-    #[doc = " Layers that stay; default 0: all"]
+    #[doc = " Layers that stay; 0: all. Default 0."]
     pub decoder_layers: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2332,15 +2333,15 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_sparsify_options {
     pub struct_size: usize,
-    #[doc = " share of the weights of each linear layer that becomes zero, at least 0 and below 1; default 0.5"]
+    #[doc = " Share of the weights of each linear layer that becomes zero, at least 0 and below 1. Default 0.5."]
     pub sparsity: f64,
-    #[doc = " TRAFO_PRUNE_MAGNITUDE (default) or TRAFO_PRUNE_WANDA"]
+    #[doc = " TRAFO_PRUNE_*. Default TRAFO_PRUNE_MAGNITUDE."]
     pub score: i32,
-    #[doc = " TRAFO_SPARSITY_UNSTRUCTURED (default) or TRAFO_SPARSITY_2_4"]
+    #[doc = " TRAFO_SPARSITY_*. Default TRAFO_SPARSITY_UNSTRUCTURED."]
     pub pattern: i32,
-    #[doc = " of the calibration pairs; default NULL"]
+    #[doc = " Of the calibration pairs. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them; default NULL"]
+    #[doc = " Pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them. Default NULL."]
     pub calibration: *const trafo_corpus,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2393,16 +2394,16 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_factorize_options {
     pub struct_size: usize,
-    #[doc = " of all factors, at least 1; default 0: ratio chooses the ranks"]
+    #[doc = " Of all factors, at least 1; 0: ratio chooses the ranks. Default 0."]
     pub rank: i64,
-    #[doc = " share of the weights of the matrices that stays, above 0 and below 1; default 0: rank says"]
+    #[doc = " Share of the weights of the matrices that stays, above 0 and below 1; 0: rank says. Default 0."]
     pub ratio: f64,
-    #[doc = " patterns of names of matrices, '*' for any characters, '?' for one; default NULL: all"]
+    #[doc = " Patterns of names of matrices, '*' for any characters, '?' for one. None: all. Default none."]
     pub layers: *const trafo_string_view,
     pub layers_count: usize,
-    #[doc = " of the calibration pairs"]
+    #[doc = " Of the calibration pairs. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " pairs that show what the layers multiply; needed"]
+    #[doc = " Pairs that show what the layers multiply; needed. Default NULL."]
     pub calibration: *const trafo_corpus,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2961,6 +2962,14 @@ const _: () = {
     ["Offset of field: trafo_trainer_options::reserved4"]
         [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 460usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_trainer_options_init(
+        options: *mut trafo_trainer_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_memory_plan {
@@ -3043,14 +3052,6 @@ unsafe extern "C" {
         source_tokens: i64,
         target_tokens: i64,
         out: *mut trafo_memory_plan,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The defaults. Training then has no limit. since 0.1"]
-    pub fn trafo_trainer_options_init(
-        options: *mut trafo_trainer_options,
         struct_size: usize,
     ) -> *mut trafo_error;
 }
@@ -3454,6 +3455,14 @@ const _: () = {
     ["Offset of field: trafo_translate_options::reserved"]
         [::core::mem::offset_of!(trafo_translate_options, reserved) - 172usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_translate_options_init(
+        options: *mut trafo_translate_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_translations {
@@ -3463,14 +3472,6 @@ unsafe extern "C" {
     #[must_use]
     #[doc = " Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are\n then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot\n change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and\n tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1"]
     pub fn trafo_model_prepare_inference(model: *mut trafo_model) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_translate_options_init(
-        options: *mut trafo_translate_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
@@ -3684,6 +3685,14 @@ const _: () = {
     ["Offset of field: trafo_evaluation_options::reserved"]
         [::core::mem::offset_of!(trafo_evaluation_options, reserved) - 44usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_evaluation_options_init(
+        options: *mut trafo_evaluation_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[doc = " A corpus score, 0 to 100. The other members are NaN where lines were not resampled."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3770,14 +3779,6 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_evaluation_options_init(
-        options: *mut trafo_evaluation_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
     #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab\n (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1"]
     pub fn trafo_evaluate(
         hypotheses: *const trafo_string_view,
@@ -3841,11 +3842,11 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_corpus_options {
     pub struct_size: usize,
-    #[doc = " Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory\n a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does not change\n training. Default 256 MiB; 0: all text stays on disk"]
+    #[doc = " Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of\n memory a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does\n not change training. 0: all text stays on disk. Default 256 MiB."]
     pub memory_bytes: i64,
-    #[doc = " Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.\n Default: empty, the system's directory for temporary files"]
+    #[doc = " Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if\n missing. Empty: the system's directory for temporary files. Default empty."]
     pub unpack_directory: trafo_string_view,
-    #[doc = " 1: one file of text without a source, for a decoder-lm; default 0"]
+    #[doc = " 1: one file of text without a source, for a decoder-lm. Default 0."]
     pub monolingual: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -4087,22 +4088,22 @@ unsafe extern "C" {
 pub struct trafo_group {
     _unused: [u8; 0],
 }
+#[doc = " One rank of a group."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_group_options {
-    #[doc = " set by trafo_group_options_init"]
     pub struct_size: usize,
     #[doc = " 0 to size - 1. Default 0."]
     pub rank: i32,
-    #[doc = " number of ranks. Default 1. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's."]
+    #[doc = " Number of ranks. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's. Default 1."]
     pub size: i32,
-    #[doc = " TRAFO_TRANSPORT_* of the id"]
+    #[doc = " TRAFO_TRANSPORT_* of the id. Default TRAFO_TRANSPORT_LOCAL."]
     pub transport: i32,
     #[doc = " 0"]
     pub reserved: i32,
-    #[doc = " seconds to wait until all ranks have joined. Default 300."]
+    #[doc = " Seconds to wait until all ranks have joined. Default 300."]
     pub start_timeout_s: f64,
-    #[doc = " seconds that ranks wait for the slowest one in a call, saving included. Default 600."]
+    #[doc = " Seconds that ranks wait for the slowest one in a call, saving included. Default 600."]
     pub timeout_s: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -4124,6 +4125,14 @@ const _: () = {
     ["Offset of field: trafo_group_options::timeout_s"]
         [::core::mem::offset_of!(trafo_group_options, timeout_s) - 32usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_group_options_init(
+        options: *mut trafo_group_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_group_info {
@@ -4148,14 +4157,6 @@ const _: () = {
     ["Offset of field: trafo_group_info::reserved"]
         [::core::mem::offset_of!(trafo_group_info, reserved) - 20usize];
 };
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Defaults for the fields that struct_size covers. since 0.1"]
-    pub fn trafo_group_options_init(
-        options: *mut trafo_group_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
 unsafe extern "C" {
     #[must_use]
     #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI\n the group is the job, and each process makes the same id by itself.\n TRAFO_TRANSPORT_NCCL: the first call loads NCCL, 2.19.1 or newer: the file that TRAFO_NCCL_LIBRARY in the environment names by an absolute\n path, or else libnccl.so.2 beside libtrafo_cuda.so or on the loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment unless it is\n set. UNSUPPORTED: there is none, and where it was looked for. The id is for threads of this process.\n TRAFO_TRANSPORT_TCP: trafo_group_id_of_master at 127.0.0.1:0 with a new token, for the processes of this host. since 0.1"]

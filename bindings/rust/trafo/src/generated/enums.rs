@@ -76,7 +76,6 @@ impl ExportWeights {
 /// characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF:
 /// letters are folded to lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Normalization {
     /// NMT's NFKC. The default.
     NmtNfkc,
