@@ -1,5 +1,6 @@
-// How much memory this program has from malloc, aligned_alloc and operator new, and the most it
-// had.
+// How much memory this program has from malloc, aligned_alloc and operator new, the most it had,
+// and how often it asked. Programs that link this wrap malloc, aligned_alloc and free
+// (trafo_measure_memory in tests/CMakeLists.txt).
 #pragma once
 
 #include <cstdint>
@@ -11,5 +12,8 @@ namespace trafo::testing {
 bool measures_memory();
 void reset_memory_peak();
 int64_t memory_peak();
+
+// How often this program has called operator new; 0 under sanitizers.
+int64_t heap_calls();
 
 }  // namespace trafo::testing
