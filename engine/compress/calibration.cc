@@ -35,6 +35,14 @@ std::vector<double> InputProducts::take(int32_t parameter, int64_t columns) {
   return sum;
 }
 
+void check_calibration(const TokenizedCorpus& pairs, const ModelConfig& config,
+                       std::string_view origin) {
+  require(pairs.size() > 0, ErrorCode::invalid_argument, origin,
+          "the calibration data have no pair");
+  require(pairs.options().form == sequence_form(config), ErrorCode::invalid_argument, origin,
+          "the calibration data was prepared for another architecture");
+}
+
 void observe_calibration(Context& context, Model& model, const TokenizedCorpus& pairs,
                          int32_t start_id, LinearObserver& observer) {
   struct Observed {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "engine/data/tokenized_corpus.h"
@@ -26,6 +27,10 @@ class InputProducts : public LinearObserver {
   const std::vector<bool>& wanted_;
   std::map<int32_t, std::vector<double>> sums_;
 };
+
+// INVALID_ARGUMENT: no pair, or pairs that were prepared for another architecture.
+void check_calibration(const TokenizedCorpus& pairs, const ModelConfig& config,
+                       std::string_view origin);
 
 // Tells `observer` what every linear layer multiplies in forward passes over the pairs, without
 // dropout, until kCalibrationTokens target tokens were read or all pairs. start_id: what the

@@ -37,10 +37,8 @@ void check_factorize(const Model& model, const FactorizeOptions& options) {
                    "ratio", " must be above 0 and below 1, got ", options.ratio);
   require_argument((options.rank > 0) != (options.ratio > 0), kFactorizeOrigin, "ratio",
                    options.rank > 0 ? " and a rank exclude each other" : " or a rank is needed");
-  refuse_unless(options.calibration != nullptr && options.calibration->size() > 0,
-                "the calibration data have no pair");
-  refuse_unless(options.calibration->options().form == sequence_form(model.config()),
-                "the calibration data was prepared for another architecture");
+  refuse_unless(options.calibration != nullptr, "the calibration data have no pair");
+  check_calibration(*options.calibration, model.config(), kFactorizeOrigin);
 }
 
 // The inputs of the wanted layers, and how many rows of them there were.

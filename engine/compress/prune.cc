@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/compress/calibration.h"
 #include "engine/compress/model_slice.h"
 #include "engine/core/argument_error.h"
 #include "engine/data/batch_packer.h"
@@ -48,8 +49,7 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
           "the model has an adapter: save it merged and prune that, or remove it");
   require(config.factor_ranks.empty(), ErrorCode::unsupported, kPruneOrigin,
           "parts of a factorized model are not removed: prune the whole model, then factorize it");
-  require(calibration.options().form == sequence_form(config), ErrorCode::invalid_argument,
-          kPruneOrigin, "the calibration data was prepared for another architecture");
+  check_calibration(calibration, config, kPruneOrigin);
   check_share("decoder_ffn_share", options.decoder_ffn_share);
   check_share("decoder_head_share", options.decoder_head_share);
   check_layers("decoder_layers", options.decoder_layers, config.decoder_layers,

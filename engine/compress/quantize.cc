@@ -65,8 +65,8 @@ void check_quantization(const Context& context, const Model& model,
                    " must be 4 with GPTQ: int8 weights are rounded to nearest");
   require(!gptq || options.calibration != nullptr, ErrorCode::invalid_argument, kQuantizeOrigin,
           "GPTQ needs calibration pairs");
-  require(options.calibration == nullptr || options.calibration->size() > 0,
-          ErrorCode::invalid_argument, kQuantizeOrigin, "the calibration data have no pair");
+  if (options.calibration != nullptr)
+    check_calibration(*options.calibration, model.config(), kQuantizeOrigin);
   require(!parameters.has_int8(), ErrorCode::unsupported, kQuantizeOrigin,
           "the model has quantized weights already: quantize the float model");
   require(context.device().kind == DeviceKind::cpu && parameters.dtype() == DType::f32,

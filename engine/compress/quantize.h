@@ -34,8 +34,9 @@ struct QuantizeOptions {
 // weights. Matrices without any error have infinity.
 //
 // INVALID_ARGUMENT: options out of range, GPTQ without calibration pairs or without int4,
-// calibration without a pair, a weight that is not finite. NOT_FOUND: a pattern that no matrix
-// matches. UNSUPPORTED: a model that does not compute in float32 on the CPU, or has int8 weights.
+// calibration without a pair or for another architecture, a weight that is not finite. NOT_FOUND: a
+// pattern that no matrix matches. UNSUPPORTED: a model that does not compute in float32 on the CPU,
+// or has int8 weights.
 std::unique_ptr<Model> quantize_model(Context& context, Model& model,
                                       const QuantizeOptions& options);
 

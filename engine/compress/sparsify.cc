@@ -85,8 +85,7 @@ void check_sparsify(const Model& model, const SparsifyOptions& options) {
   if (options.score == PruneScore::wanda) {
     refuse_unless(options.calibration != nullptr,
                   "the score wanda needs calibration data, which show the inputs of the layers");
-    refuse_unless(options.calibration->options().form == sequence_form(model.config()),
-                  "the calibration data was prepared for another architecture");
+    check_calibration(*options.calibration, model.config(), kSparsifyOrigin);
   }
   if (options.pattern == SparsityPattern::unstructured) return;
   require_argument(options.sparsity == 0.5, kSparsifyOrigin, "sparsity",

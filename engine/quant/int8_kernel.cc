@@ -38,14 +38,12 @@ const Int8Kernel& best_int8_kernel() {
   return *int8_kernels().front();
 }
 
-void int8_linear(ThreadPool& pool, const Int8Kernel& kernel, const Int8Matrix& matrix,
-                 const float* x, int64_t m, int64_t x_stride, const float* bias, float* y,
-                 int64_t y_stride) {
+void int8_gemm(ThreadPool& pool, const Int8Kernel& kernel, const Int8Matrix& matrix, const float* x,
+               int64_t m, int64_t x_stride, const float* bias, float* y, int64_t y_stride) {
   const int64_t n = matrix.rows(), k = matrix.columns();
   if (m <= 0 || n == 0) return;
-  const int64_t code_stride =
-      checked_mul(matrix.groups(), Int8Matrix::kGroupColumns, "int8_linear");
-  const int64_t code_bytes = (checked_mul(m, code_stride, "int8_linear") + 63) / 64 * 64;
+  const int64_t code_stride = checked_mul(matrix.groups(), Int8Matrix::kGroupColumns, "int8_gemm");
+  const int64_t code_bytes = (checked_mul(m, code_stride, "int8_gemm") + 63) / 64 * 64;
   const int64_t scale_bytes = m * static_cast<int64_t>(sizeof(float));
   auto* codes = static_cast<uint8_t*>(gemm_shared_scratch(code_bytes + scale_bytes));
   auto* scales = reinterpret_cast<float*>(codes + code_bytes);

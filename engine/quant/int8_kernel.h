@@ -53,8 +53,7 @@ const Int8Kernel& best_int8_kernel();
 // y [m, n] = x [m, k] W^T + bias, with W [n, k] in `matrix`: quantizes the rows of x and
 // multiplies. x and y have x_stride and y_stride elements from row to row. bias [n] or null. Any
 // number of threads gives the same bits. OUT_OF_MEMORY.
-void int8_linear(ThreadPool& pool, const Int8Kernel& kernel, const Int8Matrix& matrix,
-                 const float* x, int64_t m, int64_t x_stride, const float* bias, float* y,
-                 int64_t y_stride);
+void int8_gemm(ThreadPool& pool, const Int8Kernel& kernel, const Int8Matrix& matrix, const float* x,
+               int64_t m, int64_t x_stride, const float* bias, float* y, int64_t y_stride);
 
 }  // namespace trafo

@@ -143,6 +143,9 @@ TEST_F(QuantizeModel, WhatCannotBeIsNamed) {
   refused(ErrorCode::invalid_argument, "bits must be 4 with GPTQ", wrong);
   wrong.bits = 4;
   refused(ErrorCode::invalid_argument, "GPTQ needs calibration pairs", wrong);
+  const auto others = copy_corpus(Architecture::decoder_lm, 5, 1);
+  wrong.calibration = others.get();
+  refused(ErrorCode::invalid_argument, "prepared for another architecture", wrong);
   wrong = options_;
   wrong.keep_float = {"encoder.*", "nothing.*"};
   refused(ErrorCode::not_found, "matches \"nothing.*\"", wrong);

@@ -78,7 +78,7 @@ class Int8Test : public ::testing::Test {
                 ThreadPool& pool) const {
     const int64_t m = static_cast<int64_t>(x.size()) / w.columns();
     Floats y(static_cast<size_t>(m * w.rows()), -1.0f);
-    int8_linear(pool, kernel, w, x.data(), m, w.columns(), bias, y.data(), w.rows());
+    int8_gemm(pool, kernel, w, x.data(), m, w.columns(), bias, y.data(), w.rows());
     return y;
   }
   Floats linear(const Int8Kernel& kernel, const Int8Matrix& w, const Floats& x,

@@ -1,4 +1,4 @@
-#include "tests/reliability/memory_meter.h"
+#include "tests/support/memory_meter.h"
 
 #include <malloc.h>
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-std::atomic<int64_t> in_use{0}, peak{0}, base{0};
+std::atomic<int64_t> in_use{0}, peak{0}, base{0}, calls{0};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kMeasures = false;
@@ -48,6 +48,7 @@ void __wrap_free(void* memory) {
 }
 
 void* operator new(size_t bytes) {
+  calls.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
@@ -72,6 +73,10 @@ void reset_memory_peak() {
 
 int64_t memory_peak() {
   return peak - base;
+}
+
+int64_t heap_calls() {
+  return calls;
 }
 
 }  // namespace trafo::testing
