@@ -94,7 +94,7 @@ class TextCorpus {
   PairView view(int64_t pair, PairBuffers& buffers) const;
   CorpusReport report() const;
   // The line of a pair, counted from 0 through all files one after the other; pairs that are held
-  // out are counted as if they were a file of their own without other lines.
+  // out are counted as if they were a separate file without other lines.
   int64_t line(int64_t pair) const;
   int64_t lines() const noexcept;  // of all files, counted so
   // Depends on texts, weights and selections.

@@ -11,8 +11,8 @@
 
 namespace trafo {
 
-// What a metric is computed from: the model's probabilities of the references; translations; or the
-// words of translations, which say little about scripts without spaces.
+// The input of a metric: the model's probabilities of the references; translations; or the words of
+// translations, which say little about scripts without spaces.
 enum class MetricNeeds { model, translations, words };
 
 struct Metric {

@@ -159,7 +159,7 @@ class ShiftSearch {
         before_(distance.to(words)),
         alignment_(align(distance.trace())) {}
 
-  // The best shift; its words are empty if there is none.
+  // The best shift; its words are empty if no shift helps.
   Candidate best() {
     const int words = static_cast<int>(words_.size()),
               references = static_cast<int>(reference_.size());

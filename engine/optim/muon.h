@@ -17,12 +17,12 @@ namespace trafo {
 struct MuonOptions {
   double momentum = 0.95;
   bool nesterov = true;
-  AdamWOptions adamw = {};  // of the other parameters; its weight decay is that of all
+  AdamWOptions adamw = {};  // of the other parameters; its weight decay applies to all
 };
 
 class Muon final : public Optimizer {
  public:
-  // The cells of `matrices` have groups of their own in target.groups, with whole_matrix 1. A
+  // The cells of `matrices` have separate groups in target.groups, with whole_matrix 1. A
   // matrix begins at a multiple of kGroupElements. It may be in several shards: each rank then
   // computes its direction and updates its own elements.
   Muon(Context& context, const UpdateTarget& target, std::span<const MatrixPart> matrices,

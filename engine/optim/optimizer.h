@@ -16,7 +16,7 @@
 
 namespace trafo {
 
-// Parameters that are updated with factors of their own. Empty: every factor is 1.
+// Parameters that are updated with different factors. Empty: every factor is 1.
 struct UpdateGroups {
   std::vector<UpdateFactors> factors;  // at most 256
   // For every kGroupElements elements of the workspace, an index of `factors`.

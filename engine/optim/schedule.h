@@ -35,7 +35,7 @@ class Schedule {
   explicit Schedule(
       const ScheduleOptions& options);  // INVALID_ARGUMENT, naming the option that cannot be
   double operator()(int64_t update) const;
-  // The schedule counts updates from here: a phase of a run has a schedule of its own. 0 at first.
+  // The schedule counts updates from here: a phase of a run has a new schedule. 0 at first.
   void set_start(int64_t update) { start_ = update; }
   void set_function(RateFunction function) { function_ = std::move(function); }  // empty: none
   const ScheduleOptions& options() const { return options_; }

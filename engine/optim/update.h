@@ -44,7 +44,7 @@ constexpr double ema_weight(double alpha, int64_t step) {
   return alpha > early ? alpha : early;
 }
 
-// What a parameter group multiplies the learning rate and the weight decay of an update with.
+// Factors of a parameter group for the learning rate and the weight decay of an update.
 struct UpdateFactors {
   double learning_rate = 1;
   double weight_decay = 1;
@@ -55,7 +55,7 @@ struct UpdateFactors {
 // Elements that share a group index. Parameters start at multiples of it in a flat workspace.
 inline constexpr int64_t kGroupElements = 16;
 
-// What an update computes from a gradient. Below, g = grad_scale * grad, and lr and decay are the
+// The formula of an update. Below, g = grad_scale * grad, and lr and decay are the
 // learning rate and the weight decay times the factors of the element.
 enum class UpdateRule : int32_t { adamw = 0, sgd = 1, muon = 2 };
 

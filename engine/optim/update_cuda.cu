@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(kThreads)
   rates[threadIdx.x] = constants.rate(learning_rate, step, factors[threadIdx.x]);
 }
 
-// What clipped_update decides between its norm and its update; one block. With groups: one thread
-// computes the rates of one group.
+// Decides about clipping and skipping, between the norm and the update of clipped_update. One
+// block; with groups, one thread computes the rates of one group.
 __global__ void __launch_bounds__(kThreads)
     decide_update_kernel(UpdateConstants constants, double max_norm,
                          const double* __restrict__ partial, int64_t count,

@@ -292,7 +292,7 @@ void adamw_8bit_block(const UpdateParams& p, int64_t begin, int64_t count, Apply
     store_n(value, d, param + i, count - i);
     i += lanes(d);
   }
-  const int64_t coded = i;  // lanes behind the end get codes of zero
+  const int64_t coded = i;  // lanes beyond the end get codes of zero
 
   m_scale = scale_of(reduce_max(d, largest_m), kFirstLargest);
   v_scale = scale_of(reduce_max(d, largest_v), kSecondLargest);
