@@ -6,7 +6,7 @@
 
 #include "engine/backend/cpu/int8_matrix.h"
 #include "engine/models/model_io.h"
-#include "engine/models/objective.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/train/checkpoint/average.h"
 #include "tests/decode/decode_models.h"
 #include "tests/support/errors.h"
