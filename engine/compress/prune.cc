@@ -10,8 +10,8 @@
 #include "engine/compress/model_slice.h"
 #include "engine/core/argument_error.h"
 #include "engine/data/batch_packer.h"
-#include "engine/models/objective.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/train/run/validation.h"
 #include "engine/train/step/micro_batch.h"
 

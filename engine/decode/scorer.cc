@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/core/argument_error.h"
-#include "engine/models/objective.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 
 namespace trafo {
 namespace {
@@ -40,6 +40,14 @@ void check_pairs(const char* origin, const ModelConfig& config, const SpecialTok
             origin, "pair ", i + 1, " has ", decoder_tokens(config, pairs[i]),
             " tokens in one stream, the model takes at most ", config.max_positions);
   }
+}
+
+Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32_t ignore_label) {
+  ops::CrossEntropyOptions options;
+  options.ignore_label = ignore_label;
+  options.reduction = Reduction::none;
+  options.labels_validated = batch.indices_validated;
+  return ops::cross_entropy(context, model.logits(context, batch), batch.target_out, options).nll;
 }
 
 std::vector<PairScore> score(Context& context, const Model& model,

@@ -30,6 +30,11 @@ struct PairScore {
 void check_pairs(const char* origin, const ModelConfig& config, const SpecialTokens& tokens,
                  std::span<const SentencePair> pairs, bool ended = true);
 
+// The negative log-likelihood of each label of `batch` without dropout and weights: [Tt],
+// stat_dtype of the model, 0 where the label is `ignore_label`. All logits [Tt, V] are held at
+// once.
+Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32_t ignore_label);
+
 // The scores of the pairs, in their order. The model is only read and nothing is recorded.
 // INVALID_ARGUMENT: of check_pairs. NON_FINITE: a log-probability is not finite. CANCELLED.
 std::vector<PairScore> score(Context& context, const Model& model,

@@ -50,7 +50,7 @@ class GradientMarksTest : public ::testing::TestWithParam<Architecture> {
     EXPECT_EQ(marks.parts().back().end, parameters.flat_grad().numel());
     TrainOptions options = quick_options();
     options.layer_drop = layer_drop;
-    const LabelSmoothedCrossEntropy objective(0.1, {});
+    const LabelSmoothedCrossEntropy objective(0.1);
     const LossSums sums(*context, DType::f32);
     bool first = true;
     uint32_t pass = 0;

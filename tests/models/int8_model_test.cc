@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "engine/models/model_io.h"
-#include "engine/models/objective.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/quant/int8_matrix.h"
 #include "engine/train/checkpoint/average.h"
 #include "tests/decode/decode_models.h"

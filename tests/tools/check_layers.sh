@@ -26,10 +26,11 @@ allowed() {
     engine/data) echo "$core engine/text" ;;
     engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/dist) echo "$core $backend" ;;
-    engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist" ;;
-    engine/compress) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train" ;;
+    engine/objective) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
+    engine/train) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist" ;;
+    engine/compress) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist engine/train" ;;
     engine/formats) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
-    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/formats" ;;
+    capi) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/formats" ;;
     apps | bindings) echo "capi/include" ;;
     *) return 1 ;;
   esac

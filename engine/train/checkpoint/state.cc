@@ -42,7 +42,7 @@ void for_each_field(State& s, Visit visit) {
   visit("source_tokens", s.source_tokens);
   visit("display_loss", s.log.loss);
   visit("display_nll", s.log.nll);
-  visit("display_labels", s.log.labels);
+  visit("display_labels", s.log.units);
   visit("grad_norm", s.grad_norm);
   visit("stalled", s.stalled);
   visit("validated_update", s.validated_update);

@@ -81,7 +81,7 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
       {"the model's data type", dtype_name(model.parameters().dtype())},
       {"the set of frozen parameters and factors", parameter_groups_json(model.parameters())},
       {"the teacher (the checksum of its weights)",
-       model.teacher() ? model.teacher()->checksum : std::string()},
+       data.teacher ? data.teacher->checksum : std::string()},
       {"the training corpus (its fingerprint)", checksum(data.train->fingerprint())},
       {"the validation corpus (its fingerprint)",
        data.valid ? checksum(data.valid->fingerprint()) : std::string()},

@@ -20,7 +20,7 @@ TrainingData checked(const Context& context, TrainingData data, const Model& mod
   require_argument(options.average_last == 0 || has_directory, "training run", "average_last",
                    " needs a run directory, because it averages checkpoints");
   check_data(data, model.config(), options);
-  check_teacher(data, model);
+  check_teacher(data);
   if (group.has_peers()) compare_ranks(context, data, model, options, has_directory, group);
   return data;
 }
@@ -57,12 +57,12 @@ RunPlan planned(const Context& context, const Model& model, const TrainingData& 
                 const TrainingGroup& group) {
   const std::optional<SavedSizes> saved = sizes_of_root(run_directory, group);
   const bool resumed = saved && saved->phase >= options.phase;
-  RunPlan plan = plan_run(context, model, batcher, data.valid.get(), options, resumed, group);
+  RunPlan plan = plan_run(context, model, batcher, data, options, resumed, group);
   if (options.batch_fit && !resumed && group.has_peers()) {
     const int64_t fits_all = least_of_all(plan.batch_tokens, group);
     if (fits_all < plan.batch_tokens) {
       batcher.restart(fits_all);
-      plan = plan_run(context, model, batcher, data.valid.get(), options, true, group);
+      plan = plan_run(context, model, batcher, data, options, true, group);
     }
   }
   options.batch_tokens = options.batch_fit ? plan.batch_tokens : options.batch_tokens;
@@ -77,7 +77,7 @@ RunIdentity identity_of(const Model& model, const TrainingData& data, const Trai
   if (data.tokenizer) identity.tokenizer = vocabulary_checksum(*data.tokenizer);
   identity.options = fixed_options_json(options);
   identity.groups = parameter_groups_json(model.parameters());
-  if (model.teacher() && options.teacher_weight > 0) identity.teacher = model.teacher()->checksum;
+  if (data.teacher && options.teacher_weight > 0) identity.teacher = data.teacher->checksum;
   identity.validation = validation_identity(data, options);
   identity.phase = options.phase;
   identity.restart_validation = options.restart_validation;
@@ -95,7 +95,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       options_(with_saved_sizes(options, run_directory, group_)),
       first_batches_(std::make_unique<Batcher>(*data_.train, data_order(data_, options_, group_))),
       plan_(planned(context, model, data_, *first_batches_, options_, run_directory, group_)),
-      trainer_(context, model, options_, group_),
+      trainer_(context, model, options_, group_, make_objective(options_, data_.teacher)),
       gemm_tuning_(context.backend().gemm_tuner(), options_.autotune_gemm, options_.lanes),
       batches_(std::move(first_batches_),
                static_cast<size_t>(options_.gradient_accumulation * options_.lanes)),
@@ -306,7 +306,7 @@ void TrainingRun::report_update(RunSession& session, const StepResult& result,
   state_.validation_due = data_.valid && is_due(options_.valid_freq, before, after);
   if (is_due(options_.save_freq, before, after)) checkpoints_.make_due();
   const bool first = !result.skipped && after.updates <= options_.log_first;
-  const bool log = state_.log.labels > 0 && (first || is_due(options_.log_freq, before, after));
+  const bool log = state_.log.units > 0 && (first || is_due(options_.log_freq, before, after));
   events_.update_clock();
   std::vector<TrainEvent> events;
   if (result.skipped) events.push_back(events_.make_skipped(result));

@@ -79,9 +79,9 @@ void RunEvents::add(const StepResult& result) {
   state.source_tokens += source;
   since_log_.target_tokens += labels;
   since_log_.source_tokens += source;
-  state.log.loss += result.loss * result.labels;
-  state.log.nll += result.nll * result.labels;
-  state.log.labels += result.labels;
+  state.log.loss += result.loss * result.units;
+  state.log.nll += result.nll * result.units;
+  state.log.units += result.units;
   state.grad_norm = result.grad_norm;
 }
 
@@ -110,9 +110,9 @@ TrainEvent RunEvents::make(TrainEventKind kind) const {
   event.update = state.trainer.update;
   event.epoch = state.position.epoch + 1;
   event.epoch_fraction = epochs_done() - static_cast<double>(state.position.epoch);
-  if (state.log.labels > 0) {
-    event.loss = state.log.loss / state.log.labels;
-    event.nll = state.log.nll / state.log.labels;
+  if (state.log.units > 0) {
+    event.loss = state.log.loss / state.log.units;
+    event.nll = state.log.nll / state.log.units;
     event.perplexity = std::exp(event.nll);
   }
   event.grad_norm = state.grad_norm;

@@ -10,8 +10,8 @@
 #include "engine/io/checksum.h"
 #include "engine/metrics/registry.h"
 #include "engine/metrics/unspaced.h"
-#include "engine/models/objective.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 
 namespace trafo {
 namespace {

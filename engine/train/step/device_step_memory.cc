@@ -59,28 +59,28 @@ void DeviceStepMemory::drop_graphs() {
   release_graphs();
 }
 
-// Weights are always there: they carry the division by the label count and mask the padding.
+// Weights are always there: they carry the division by the units and mask the padding.
 BatchLayout DeviceStepMemory::layout(const BatchBucket& exact) const {
   BatchBucket bucket = padded_bucket(exact);
   bucket.add(FieldId::target_weights);
   return BatchLayout(bucket, model_.parameters().dtype(), sizeof(uint32_t));
 }
 
-MicroBatch DeviceStepMemory::upload(const PackedBatchHost& batch, uint32_t pass, double labels,
+MicroBatch DeviceStepMemory::upload(const PackedBatchHost& batch, uint32_t pass, double units,
                                     bool first) {
   validate(batch);
   const BatchBucket exact = exact_bucket(batch, first);
   const DropoutPass dropout = training_pass(pass);
   if (!context_.fused_kernels()) {
     const BatchLayout unpadded(exact, model_.parameters().dtype());
-    return {trafo::upload(context_, batch, unpadded), dropout, 1 / labels, first};
+    return {trafo::upload(context_, batch, unpadded), dropout, 1 / units, first};
   }
   const BatchLayout layout = this->layout(exact);
   if (buckets_.size() >= kMaxBuckets && !buckets_.contains({layout.bucket(), dropout.skipped}))
     forget_buckets();
   PlannedGraph& bucket = plan(layout, dropout.skipped);
   prepare_memory(bucket.plan.bytes, layout.words());
-  upload_async(batch, layout, labels, pass);
+  upload_async(batch, layout, units, pass);
 
   const bool uses_graph = context_.graphs() && bucket.runs > 0;
   if (uses_graph) uploaded_ = &bucket;
@@ -92,7 +92,7 @@ MicroBatch DeviceStepMemory::upload(const PackedBatchHost& batch, uint32_t pass,
     // context where zeroing costs nothing, that earlier micro-batches have written every gradient.
     if (!first) model_.parameters().complete_grads(meta_context_);
   }
-  // The weights carry the division by the label count, the block the number of the forward pass.
+  // The weights carry the division by the units, the block the number of the forward pass.
   return {layout.view(block_), {options_.seed, 0, true, dropout.skipped}, 1, first};
 }
 
@@ -161,12 +161,12 @@ void DeviceStepMemory::prepare_memory(size_t arena_bytes, int64_t block_words) {
 }
 
 void DeviceStepMemory::upload_async(const PackedBatchHost& batch, const BatchLayout& layout,
-                                    double labels, uint32_t pass) {
+                                    double units, uint32_t pass) {
   const PhaseRange phase(context_, "upload", true);
   const size_t slot = next_staging_;
   int32_t* host = staging(layout.words());
   std::memcpy(host, &pass, sizeof pass);
-  layout.write(batch, host, labels);
+  layout.write(batch, host, units);
   stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words()) * sizeof(int32_t));
   stream_.record(static_cast<int>(slot));
 }

@@ -27,8 +27,7 @@ class DeviceStepMemory final : public StepMemory {
   void reserve(std::span<const BatchBucket> buckets) override;
   // Returns before the device has the batch. Without fused kernels the batch is not padded and its
   // step not planned, because the reference ops read values on the host.
-  MicroBatch upload(const PackedBatchHost& batch, uint32_t pass, double labels,
-                    bool first) override;
+  MicroBatch upload(const PackedBatchHost& batch, uint32_t pass, double units, bool first) override;
   bool has_graph() const override { return uploaded_ != nullptr && !issue_; }
   void replay() override;
   void drop_graphs() override;
@@ -48,7 +47,7 @@ class DeviceStepMemory final : public StepMemory {
   BatchLayout layout(const BatchBucket& exact) const;
   PlannedGraph& plan(const BatchLayout& layout, const std::vector<bool>& skipped);
   void prepare_memory(size_t arena_bytes, int64_t block_words);
-  void upload_async(const PackedBatchHost& batch, const BatchLayout& layout, double labels,
+  void upload_async(const PackedBatchHost& batch, const BatchLayout& layout, double units,
                     uint32_t pass);
   void forget_buckets();
   void release_graphs() noexcept;

@@ -37,7 +37,7 @@ void HostStepMemory::reserve(std::span<const BatchBucket> buckets) {
   model_.parameters().zero_grad();
 }
 
-MicroBatch HostStepMemory::upload(const PackedBatchHost& batch, uint32_t pass, double labels,
+MicroBatch HostStepMemory::upload(const PackedBatchHost& batch, uint32_t pass, double units,
                                   bool first) {
   validate(batch);
   const BatchBucket exact = exact_bucket(batch, first);
@@ -51,7 +51,7 @@ MicroBatch HostStepMemory::upload(const PackedBatchHost& batch, uint32_t pass, d
     in_arena_.emplace(context_.backend(), arena_);
   }
   const BatchLayout layout(exact, model_.parameters().dtype());
-  return {trafo::upload(context_, batch, layout), dropout, 1 / labels, first};
+  return {trafo::upload(context_, batch, layout), dropout, 1 / units, first};
 }
 
 void HostStepMemory::end(bool) noexcept {

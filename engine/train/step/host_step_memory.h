@@ -20,8 +20,7 @@ class HostStepMemory final : public StepMemory {
   ~HostStepMemory() override;
 
   void reserve(std::span<const BatchBucket> buckets) override;
-  MicroBatch upload(const PackedBatchHost& batch, uint32_t pass, double labels,
-                    bool first) override;
+  MicroBatch upload(const PackedBatchHost& batch, uint32_t pass, double units, bool first) override;
   int64_t unplanned_allocations() const override { return arena_.refused(); }
 
  private:

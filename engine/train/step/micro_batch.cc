@@ -39,12 +39,12 @@ MicroBatchPass::MicroBatchPass(Context& context, Model& model, const MicroBatch&
   if (micro.first) model.parameters().zero_grad();
 }
 
-ops::CrossEntropyOutput MicroBatchPass::forward(const Objective& objective) {
+ObjectiveOutput MicroBatchPass::forward(const Objective& objective) {
   const PhaseRange phase(context_, "forward", true);
   return objective.loss(context_, model_, micro_.batch, micro_.dropout, micro_.scale);
 }
 
-void MicroBatchPass::backward(const ops::CrossEntropyOutput& output, const LossSums& sums) {
+void MicroBatchPass::backward(const ObjectiveOutput& output, const LossSums& sums) {
   const PhaseRange phase(context_, "backward", true);
   // Without a gradient where layer drop skips all that is trainable.
   if (requires_grad(output.loss)) context_.backward(output.loss);
@@ -63,7 +63,7 @@ void MicroBatchPass::backward(const ops::CrossEntropyOutput& output, const LossS
 void accumulate_gradients(Context& context, Model& model, const MicroBatch& micro,
                           const Objective& objective, Recompute recompute, const LossSums& sums) {
   MicroBatchPass pass(context, model, micro, recompute);
-  const ops::CrossEntropyOutput output = pass.forward(objective);
+  const ObjectiveOutput output = pass.forward(objective);
   pass.backward(output, sums);
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/models/batch.h"
-#include "engine/models/objective.h"
+#include "engine/objective/objective.h"
 #include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/runtime/side_work.h"
 #include "engine/train/run/options.h"
@@ -37,8 +37,8 @@ class MicroBatchPass {
   MicroBatchPass(Context& context, Model& model, const MicroBatch& micro, Recompute recompute);
 
   // The scaled loss, summed over the batch.
-  ops::CrossEntropyOutput forward(const Objective& objective);
-  void backward(const ops::CrossEntropyOutput& output, const LossSums& sums);
+  ObjectiveOutput forward(const Objective& objective);
+  void backward(const ObjectiveOutput& output, const LossSums& sums);
 
  private:
   Context& context_;

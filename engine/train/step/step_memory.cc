@@ -8,13 +8,14 @@ StepMemory::StepMemory(Context& context, Model& model, const Objective& objectiv
                        const TrainOptions& options)
     : context_(context), model_(model), objective_(objective), options_(options) {}
 
-MicroBatch StepMemory::upload(const Batch& batch, uint32_t pass, double labels, bool first) const {
-  return {batch, training_pass(pass), 1 / labels, first};
+MicroBatch StepMemory::upload(const Batch& batch, uint32_t pass, double units, bool first) const {
+  return {batch, training_pass(pass), 1 / units, first};
 }
 
 void StepMemory::validate(const PackedBatchHost& batch) const {
   validate_batch(context_, batch, model_.config());
-  if (model_.teacher()) validate_batch(context_, batch, model_.teacher()->model->config());
+  if (const Model* other = objective_.other_model())
+    validate_batch(context_, batch, other->config());
 }
 
 DropoutPass StepMemory::training_pass(uint32_t pass) const {

@@ -40,13 +40,13 @@ class StepMemory {
     int exceptions_ = std::uncaught_exceptions();
   };
 
-  // The batch's share of a mean over `labels`, with the dropout masks of forward pass `pass`.
+  // The batch's share of a mean over `units`, with the dropout masks of forward pass `pass`.
   // Allocations come from planned memory until the Scope ends. `batch` may change once this has
   // returned.
-  virtual MicroBatch upload(const PackedBatchHost& batch, uint32_t pass, double labels,
+  virtual MicroBatch upload(const PackedBatchHost& batch, uint32_t pass, double units,
                             bool first) = 0;
   // The same for a batch that is on the device already. Its step is not planned.
-  MicroBatch upload(const Batch& batch, uint32_t pass, double labels, bool first) const;
+  MicroBatch upload(const Batch& batch, uint32_t pass, double units, bool first) const;
 
   // Whether a graph has recorded forward and backward of the uploaded batch.
   virtual bool has_graph() const { return false; }
@@ -63,7 +63,7 @@ class StepMemory {
   // `failed`: an exception leaves the Scope.
   virtual void end(bool failed) noexcept = 0;
 
-  // The batch fits the model and its teacher, which may know fewer positions.
+  // The batch fits the model and the objective's other one, which may know fewer positions.
   void validate(const PackedBatchHost& batch) const;
   DropoutPass training_pass(uint32_t pass) const;
   // Forward and backward on the meta device.

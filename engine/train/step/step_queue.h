@@ -14,11 +14,12 @@ namespace trafo {
 
 struct StepResult {
   int64_t update = 0;        // updates applied so far, this one included unless it was skipped
-  double loss = 0;           // mean per label, with label smoothing
-  double nll = 0;            // mean per label, without
+  double loss = 0;           // mean per unit: of a label, with label smoothing
+  double nll = 0;            // mean per unit, without
   double grad_norm = 0;      // global norm of the mean loss's gradient, before clipping
   double learning_rate = 0;  // of this update
-  double labels = 0;         // what the means are divided by: the sum of the target weights
+  double labels = 0;         // the sum of the target weights
+  double units = 0;          // what the means are divided by (Objective::units)
   int64_t source_tokens = 0, target_tokens = 0;  // read by the encoder and by the decoder
   int64_t sentences = 0;
   bool skipped = false;  // loss or gradient was not finite: weights, moments and schedule untouched

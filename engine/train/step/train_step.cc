@@ -29,10 +29,10 @@ void Trainer::train_step(std::span<const AnyBatch> batches, const StepResult& to
         {
           const StepMemory::Scope planned(*memory_);
           const MicroBatch micro =
-              memory_->upload(batches[i], static_cast<uint32_t>(passes + i), totals.labels, first);
+              memory_->upload(batches[i], static_cast<uint32_t>(passes + i), totals.units, first);
           if (!memory_->has_graph()) {
             MicroBatchPass pass(context_, model_, micro, options_.recompute);
-            const ops::CrossEntropyOutput loss = pass.forward(objective_);
+            const ObjectiveOutput loss = pass.forward(*objective_);
             pass.backward(loss, sums_);
           }
         }

@@ -18,17 +18,19 @@ constexpr const char* kTrainerOrigin = "trainer";
 // 3072.
 constexpr int64_t kFp8LinearElements = 3 << 20;
 
-// The labels of an update: what its loss is divided by.
-template <class Batches, class Count>
-double total_labels(const Batches& batches, Count count) {
-  require(!batches.empty(), ErrorCode::invalid_argument, kTrainerOrigin,
+// Takes a batch into the totals of its update.
+void add_batch(StepResult& totals, const Objective& objective, double labels, int64_t sentences) {
+  totals.labels += labels;
+  totals.units += objective.units(labels, sentences);
+  totals.sentences += sentences;
+}
+
+void check_totals(const StepResult& totals, bool any_batch) {
+  require(any_batch, ErrorCode::invalid_argument, kTrainerOrigin,
           "an update needs at least one batch");
-  double labels = 0;
-  for (const auto& batch : batches) labels += count(batch);
-  require(labels > 0 && std::isfinite(labels), ErrorCode::invalid_argument, kTrainerOrigin,
-          "the batches of an update have the label count ", labels,
+  require(totals.labels > 0 && std::isfinite(totals.labels), ErrorCode::invalid_argument,
+          kTrainerOrigin, "the batches of an update have the label count ", totals.labels,
           ", at least one label must count");
-  return labels;
 }
 
 // The factors of the trainable parameters, from their groups and the options.
@@ -124,13 +126,20 @@ std::unique_ptr<Fp8Weights> make_fp8_weights(Context& context, const Model& mode
 
 }  // namespace
 
+std::unique_ptr<Objective> make_objective(const TrainOptions& options,
+                                          const std::shared_ptr<const Teacher>& teacher) {
+  return make_objective(ObjectiveOptions{options.label_smoothing,
+                                         {options.teacher_weight, options.teacher_temperature}},
+                        teacher);
+}
+
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
-                 const TrainingGroup& group)
+                 const TrainingGroup& group, std::unique_ptr<Objective> objective)
     : context_(context),
       model_(model),
       options_(prepared(context, model.parameters(), options)),
       group_(group),
-      objective_(options.label_smoothing, {options.teacher_weight, options.teacher_temperature}),
+      objective_(objective ? std::move(objective) : make_objective(options, nullptr)),
       optimizer_(make_optimizer(
           context,
           {model.parameters().master(), model.parameters().flat_grad(),
@@ -144,7 +153,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       pruning_(WeightPruning::make(context, model.parameters(), *optimizer_, options)),
       ema_swap_(context, model.parameters(), optimizer_->ema()),
       fp8_weights_(make_fp8_weights(context, model, options)),
-      memory_(make_memory(context, model, objective_, options_)),
+      memory_(make_memory(context, model, *objective_, options_)),
       lanes_(make_lane_sums(context, model, sums_, options, group)),
       weights_(context, model.parameters(), *optimizer_, update_, group, pruning_ != nullptr),
       optimizer_file_(context, model.parameters(), *optimizer_, group),
@@ -155,12 +164,12 @@ Trainer::~Trainer() = default;
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
   require_idle();
   StepResult totals;
-  totals.labels = total_labels(micro_batches, [](const Batch& batch) { return batch.label_count; });
   for (const Batch& batch : micro_batches) {
-    totals.sentences += batch.sentences;
+    add_batch(totals, *objective_, batch.label_count, batch.sentences);
     totals.target_tokens += batch.target_in.numel();
     if (batch.source_ids.defined()) totals.source_tokens += batch.source_ids.numel();
   }
+  check_totals(totals, !micro_batches.empty());
   submit_batches(micro_batches, totals, Vote::none);
   return await();
 }
@@ -173,13 +182,13 @@ StepResult Trainer::step(std::span<const PackedBatchHost> micro_batches) {
 
 void Trainer::submit(std::span<const PackedBatchHost> micro_batches, Vote vote) {
   StepResult totals;
-  totals.labels = total_labels(micro_batches, label_count);
   for (const PackedBatchHost& batch : micro_batches) {
     const BatchCounts counts = batch.counts();
-    totals.sentences += counts.sentences;
+    add_batch(totals, *objective_, label_count(batch), counts.sentences);
     totals.target_tokens += counts.target_tokens;
     totals.source_tokens += counts.source_tokens;
   }
+  check_totals(totals, !micro_batches.empty());
   submit_batches(micro_batches, totals, vote);
 }
 

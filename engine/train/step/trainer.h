@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 
-#include "engine/models/objective.h"
 #include "engine/nn/fp8_weights.h"
+#include "engine/objective/registry.h"
 #include "engine/optim/clipped_update.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/checkpoint/optimizer_io.h"
@@ -23,6 +23,10 @@
 
 namespace trafo {
 
+// The objective of the options; `teacher` may be null.
+std::unique_ptr<Objective> make_objective(const TrainOptions& options,
+                                          const std::shared_ptr<const Teacher>& teacher);
+
 // Context, model and group must outlive the trainer. One thread at a time.
 //
 // With a group of several ranks, functions that say so are collective. Each rank gives all batches
@@ -31,8 +35,9 @@ namespace trafo {
 // shard of the weights.
 class Trainer {
  public:
+  // `objective`: null: the one of the options, without a teacher.
   Trainer(Context& context, Model& model, const TrainOptions& options,
-          const TrainingGroup& group = {});
+          const TrainingGroup& group = {}, std::unique_ptr<Objective> objective = nullptr);
   ~Trainer();
 
   // Forward and backward of each micro-batch, then one clipped update with the gradient of
@@ -125,7 +130,7 @@ class Trainer {
   Model& model_;
   TrainOptions options_;
   TrainingGroup group_;
-  LabelSmoothedCrossEntropy objective_;
+  std::unique_ptr<Objective> objective_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   ClippedUpdate update_;

@@ -1,4 +1,4 @@
-#include "engine/models/teacher.h"
+#include "engine/objective/distillation/teacher.h"
 
 #include <utility>
 
@@ -13,12 +13,13 @@ constexpr const char* kTeacherOrigin = "teacher";
 
 }  // namespace
 
-Model::Teacher planned_teacher(Context& context, std::unique_ptr<Model> model) {
+std::shared_ptr<const Teacher> frozen_teacher(Context& context, std::unique_ptr<Model> model) {
   model->parameters().set_trainable(context, "*", false);
-  return {std::move(model), {}};
+  return std::make_shared<Teacher>(Teacher{std::move(model), {}});
 }
 
-void load_teacher(Context& context, Model& student, const std::filesystem::path& file) {
+std::shared_ptr<const Teacher> load_teacher(Context& context, const Model& student,
+                                            const std::filesystem::path& file) {
   const SafetensorsReader reader = open_model(file);
   const ModelConfig config = read_model_config(reader), &own = student.config();
   require(config.architecture == own.architecture, ErrorCode::invalid_argument, kTeacherOrigin,
@@ -35,22 +36,17 @@ void load_teacher(Context& context, Model& student, const std::filesystem::path&
   }
   model->parameters().set_trainable(context, "*", false);
   std::string checksum = base_checksums(context, model->parameters()).all;
-  const std::optional<Model::Teacher> before = student.teacher();
-  student.set_teacher(Model::Teacher{std::move(model), std::move(checksum)});
-  try {
-    require_teacher_vocabulary(student, student.origin().vocabulary);
-  } catch (...) {
-    student.set_teacher(before);
-    throw;
-  }
+  auto teacher = std::make_shared<Teacher>(Teacher{std::move(model), std::move(checksum)});
+  require_teacher_vocabulary(*teacher, student.origin().vocabulary);
+  return teacher;
 }
 
-void require_teacher_vocabulary(const Model& student, std::string_view checksum) {
-  if (!student.teacher() || checksum.empty()) return;
-  const Model::Origin& origin = student.teacher()->model->origin();
-  require(origin.vocabulary.empty() || origin.vocabulary == checksum, ErrorCode::invalid_argument,
-          kTeacherOrigin, origin.file, " was trained with another vocabulary (checksum ",
-          origin.vocabulary, ") than the student's (checksum ", checksum,
+void require_teacher_vocabulary(const Teacher& teacher, std::string_view checksum) {
+  const Model::Origin& origin = teacher.model->origin();
+  require(checksum.empty() || origin.vocabulary.empty() || origin.vocabulary == checksum,
+          ErrorCode::invalid_argument, kTeacherOrigin, origin.file,
+          " was trained with another vocabulary (checksum ", origin.vocabulary,
+          ") than the student's (checksum ", checksum,
           "): train the student with the vocabulary of its teacher");
 }
 
