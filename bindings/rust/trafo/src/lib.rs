@@ -214,7 +214,7 @@ pub use states::{HiddenStates, Logits};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{
     Corpus, CorpusInfo, MetricScore, Normalization, SpecialTokens, Tokenizer, TokenizerOptions,
-    bleu, chrf,
+    bleu, chrf, find_vocabulary,
 };
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{
