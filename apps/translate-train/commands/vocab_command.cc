@@ -86,7 +86,7 @@ Action add_vocab(CLI::App& app) {
                  "sentencepiece)")
       ->type_name("NAME");
   app.add_option("-o,--output", arguments->output,
-                 "(default vocab.spm, or vocab.byte of --kind byte)")
+                 "(default: the name that it has in a run directory)")
       ->type_name("FILE");
   app.add_option("--dim-vocabs", arguments->subwords, "(default 8000)")->type_name("N");
   app.add_option("--character-coverage", arguments->coverage,
