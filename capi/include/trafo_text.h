@@ -42,8 +42,8 @@ typedef struct trafo_tokenizer_options {
   /* Texts without white space that are one token each, wherever they stand, and not normalised. Default: none */
   const trafo_string_view *user_symbols;
   size_t user_symbol_count;
-  /* "sentencepiece", the default, or "byte": a token for each byte of UTF-8, with the ids of ByT5; it learns nothing from a text, its 259
-   * tokens are no choice, and the other fields keep their defaults */
+  /* a kind by its name (docs/guide/vocabularies.md); default "sentencepiece". "byte" has a token for each byte of UTF-8, with the ids of
+   * ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults */
   trafo_string_view kind;
 } trafo_tokenizer_options;
 
@@ -64,7 +64,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t 
 /* Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length);
-/* The vocabulary in the directory of a run or a model: the file vocab.spm (sentencepiece) or vocab.byte (byte). The caller frees
+/* The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees
  * *out_path with trafo_string_free. NOT_FOUND: there is none. INVALID_ARGUMENT: there are two. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_vocabulary(const char *directory, size_t directory_length, char **out_path);
 /* The kind of a tokenizer, by the names of trafo_tokenizer_options, and the name of its file in such a directory. Both are static;

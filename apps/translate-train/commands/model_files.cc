@@ -186,7 +186,7 @@ std::string matrix_of_factor(std::string_view parameter) {
 }
 
 void require_no_model_in(const std::string& folder) {
-  for (const std::string& path : {folder + "/" + kModelFile, vocabulary_in(folder)})
+  for (const std::string& path : {(fs::path(folder) / kModelFile).string(), vocabulary_in(folder)})
     if (fs::exists(path)) usage_error(path + ": exists already");
 }
 

@@ -229,8 +229,10 @@ Tokenizer train_vocabulary(const Corpus& corpus, const Settings& settings, bool 
   }
   int64_t got = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &got));
-  reporter.info(
-      fmt::format("vocabulary: {} subwords trained in {:.1f} s", grouped(got), phase.seconds()));
+  reporter.info(kind.empty() ? fmt::format("vocabulary: {} subwords trained in {:.1f} s",
+                                           grouped(got), phase.seconds())
+                             : fmt::format("vocabulary: {}, {} subwords, in {:.1f} s", kind,
+                                           grouped(got), phase.seconds()));
   return tokenizer;
 }
 

@@ -82,8 +82,7 @@ Action add_vocab(CLI::App& app) {
                  "text of every language, plain, gzip, TSV, or - for standard input")
       ->type_name("FILE");
   app.add_option("--kind", arguments->kind,
-                 "sentencepiece, or byte, the 259 tokens of ByT5, which need no text (default "
-                 "sentencepiece)")
+                 "such as byte, the 259 tokens of ByT5, which need no text (default sentencepiece)")
       ->type_name("NAME");
   app.add_option("-o,--output", arguments->output,
                  "(default: the name that it has in a run directory)")

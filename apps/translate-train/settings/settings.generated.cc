@@ -29,7 +29,7 @@ constexpr SettingSpec kSpecs[] = {
      "tokens of a new vocabulary (default: 8000, 16000, 32000 by task)",
      "", 1, 1, true, true, nullptr},
     {"vocab-kind", "", "", "Data", "NAME",
-     "kind of a new vocabulary: sentencepiece, or byte, the 259 tokens of ByT5 (default sentencepiece)",
+     "kind of a new vocabulary, such as byte, the 259 tokens of ByT5 (default sentencepiece)",
      "", 1, 1, true, false, nullptr},
     {"mini-batch-words", "--max-tokens", "", "Data", "N",
      "target tokens a batch (default 4096)",

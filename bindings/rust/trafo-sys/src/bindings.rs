@@ -1702,7 +1702,7 @@ pub struct trafo_tokenizer_options {
     #[doc = " Texts without white space that are one token each, wherever they stand, and not normalised. Default: none"]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
-    #[doc = " \"sentencepiece\", the default, or \"byte\": a token for each byte of UTF-8, with the ids of ByT5; it learns nothing from a text, its 259\n tokens are no choice, and the other fields keep their defaults"]
+    #[doc = " a kind by its name (docs/guide/vocabularies.md); default \"sentencepiece\". \"byte\" has a token for each byte of UTF-8, with the ids of\n ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults"]
     pub kind: trafo_string_view,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1779,7 +1779,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The vocabulary in the directory of a run or a model: the file vocab.spm (sentencepiece) or vocab.byte (byte). The caller frees\n *out_path with trafo_string_free. NOT_FOUND: there is none. INVALID_ARGUMENT: there are two. since 0.1"]
+    #[doc = " The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees\n *out_path with trafo_string_free. NOT_FOUND: there is none. INVALID_ARGUMENT: there are two. since 0.1"]
     pub fn trafo_find_vocabulary(
         directory: *const ::core::ffi::c_char,
         directory_length: usize,

@@ -89,8 +89,8 @@ impl TokenizerOptions {
             user_symbols: Vec::new(),
         }
     }
-    /// `sentencepiece`, the default, or `byte`: a token for each byte of UTF-8, with the ids of ByT5. It learns nothing
-    /// from a text, has 259 tokens, and takes no other option.
+    /// The name of a kind (docs/guide/vocabularies.md); default `sentencepiece`. `byte` has a token for each byte of UTF-8,
+    /// with the ids of ByT5. It learns nothing from a text, has 259 tokens, and takes no other option.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self
