@@ -63,6 +63,7 @@ std::vector<std::string> flag_names(const CLI::App& app) {
 // the name of their argument.
 std::string flag_of(const CLI::App& command, std::string_view field) {
   static constexpr MemberFlag kTrain[] = {{"vocabulary", "--dim-vocabs"},
+                                          {"kind", "--vocab-kind"},
                                           {"rank", "--lora-rank"},
                                           {"alpha", "--lora-alpha"},
                                           {"targets", "--lora-targets"}};

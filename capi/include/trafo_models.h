@@ -1,7 +1,7 @@
 /*
  * Trafo: models and training. Include trafo.h; its rules hold here.
  *
- * A token is an id of the vocabulary, which represents a SentencePiece subword. Lengths in tokens count the final </s>.
+ * A token is an id of the vocabulary, which represents a piece of text. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_MODELS_H
 #define TRAFO_MODELS_H
@@ -58,7 +58,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_quantize(trafo_model *model, c
                                                            trafo_model **out);
 /* Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
  * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
- * that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
+ * that translate-train made, trafo_tokenizer_load takes the directory as well. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *context, const char *run_directory,
                                                            size_t run_directory_length, int32_t which, int32_t precision,
                                                            trafo_model **out);
@@ -226,8 +226,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *mode
                                                          int32_t format, int32_t weights, const char *directory,
                                                          size_t directory_length, double *out_difference);
 /* Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as
- * float32. *out_tokenizer is NULL if the directory has no SentencePiece model. *out_note gets a remark for the user, or ""; free it with trafo_string_free. out_note
- * may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
+ * float32. *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free
+ * it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,
                                                          trafo_tokenizer **out_tokenizer, char **out_note);

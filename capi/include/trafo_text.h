@@ -1,7 +1,7 @@
 /*
  * Trafo: tokenizers and parallel corpora. Include trafo.h; its rules hold here.
  *
- * A token is an id of the vocabulary, which represents a SentencePiece subword. Lengths in tokens count the final </s>.
+ * A token is an id of the vocabulary, which represents a piece of text. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_TEXT_H
 #define TRAFO_TEXT_H
@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* ---- Tokenizer: SentencePiece ------------------------------------------------------------------------------------- */
+/* ---- Tokenizers --------------------------------------------------------------------------------------------------- */
 
 typedef struct trafo_tokenizer trafo_tokenizer;
 
-/* Special tokens of vocabularies that are trained here, the defaults. trafo_tokenizer_get_special has those of any. */
+/* Special tokens of SentencePiece vocabularies that are trained here. trafo_tokenizer_get_special has those of any. */
 #define TRAFO_TOKEN_UNK 0
 #define TRAFO_TOKEN_BOS 1
 #define TRAFO_TOKEN_EOS 2
@@ -24,20 +24,29 @@ typedef struct trafo_tokenizer trafo_tokenizer;
 
 #include "trafo/generated/tokenizer_options.h"
 
-/* Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same
- * model. Without options the defaults apply. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that
- * the text cannot fill; the message names the largest size. since 0.1 */
+/* Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new
+ * SentencePiece model has the special tokens TRAFO_TOKEN_*.
+ * INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text
+ * cannot fill; the message names the largest size. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
                                                             const trafo_tokenizer_options *options,
                                                             trafo_tokenizer **out);
-/* Loads a SentencePiece model file. NOT_FOUND, IO, CORRUPT_FILE. since 0.1 */
+/* Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. NOT_FOUND, IO,
+ * CORRUPT_FILE. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load(const char *path, size_t path_length, trafo_tokenizer **out);
-/* A tokenizer from the bytes of a SentencePiece model file. CORRUPT_FILE. since 0.1 */
+/* A tokenizer from the bytes of its file. CORRUPT_FILE. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t *data, size_t bytes,
                                                                   trafo_tokenizer **out);
-/* Writes a SentencePiece model file, which appears whole or not at all. IO. since 0.1 */
+/* Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length);
+/* The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees
+ * *out_path with trafo_string_free. NOT_FOUND: there is none. INVALID_ARGUMENT: there are two. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_vocabulary(const char *directory, size_t directory_length, char **out_path);
+/* The kind of a tokenizer, by the names of trafo_tokenizer_options, and the name of its file in such a directory. Both are static;
+ * out_file may be NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_kind(const trafo_tokenizer *tokenizer, const char **out_kind,
+                                                               const char **out_file);
 /* The number of tokens. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
 
@@ -49,15 +58,15 @@ typedef struct trafo_special_tokens {
   int32_t pad;
 } trafo_special_tokens;
 
-/* The special tokens of a vocabulary. A loaded SentencePiece model may have others than TRAFO_TOKEN_*. since 0.1 */
+/* The special tokens of a vocabulary. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_special(const trafo_tokenizer *tokenizer, trafo_special_tokens *out);
-/* The token ids of a text, without <s> and </s>; free them with trafo_ids_free. since 0.1 */
+/* The token ids of a text, without bos and eos; free them with trafo_ids_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
                                                              size_t text_length, int32_t **out_ids, size_t *out_count);
 /* The text of token ids. Special tokens give no text. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
                                                              size_t count, char **out_text, size_t *out_length);
-/* The subword of a token, such as "the" or "<s>". since 0.1 */
+/* The name of a token, such as "the", "<s>" or "<0x41>". since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_subword,
                                                             size_t *out_length);
 /* Frees the handle. since 0.1 */

@@ -9,6 +9,7 @@
 #include "engine/metrics/chrf.h"
 #include "engine/metrics/evaluation.h"
 #include "engine/metrics/registry.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -78,8 +79,12 @@ EvaluationOptions options_argument(const Call& call, const trafo_evaluation_opti
   const TokenizerObject& object = call.handle(c.tokenizer, "tokenizer");
   if (result.tokenize != BleuTokenizer::flores200)
     call.refuse("a tokenizer is given, but tokenize is not TRAFO_TOKENIZE_FLORES200");
+  if (!object.tokenizer.as_sentencepiece())
+    call.refuse(
+        "TRAFO_TOKENIZE_FLORES200 takes a SentencePiece model, the tokenizer is of the kind ",
+        object.tokenizer.kind());
   result.subwords = [tokenizer = object.tokenizer](std::string_view line) {
-    return tokenizer.encode_as_text(line);
+    return tokenizer.as_sentencepiece()->encode_as_text(line);
   };
   result.subwords_checksum = object.checksum;
   return result;

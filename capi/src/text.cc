@@ -1,8 +1,11 @@
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "capi/src/text_handles.h"
 #include "engine/data/train_tokenizer.h"
 #include "engine/io/atomic_file.h"
+#include "engine/text/tokenizer/tokenizer_kinds.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -15,6 +18,7 @@ TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options
     call.refuse_argument("vocabulary", " must be 1 to ", std::numeric_limits<int32_t>::max(),
                          ", got ", o.vocabulary);
   TokenizerTrainOptions result;
+  result.kind = call.text(o.kind.data, o.kind.length, "kind");
   result.vocab_size = static_cast<int32_t>(o.vocabulary);
   result.model = call.flag(o.bpe, "bpe") ? TokenizerModel::bpe : TokenizerModel::unigram;
   result.character_coverage = o.character_coverage;
@@ -64,8 +68,32 @@ trafo_error* trafo_tokenizer_load_buffer(const uint8_t* data, size_t bytes, traf
 trafo_error* trafo_tokenizer_save(const trafo_tokenizer* tokenizer, const char* path,
                                   size_t path_length) {
   return api(__func__, [&](const Call& call) {
-    const std::string& bytes = call.handle(tokenizer, "tokenizer").tokenizer.serialized();
-    write_file_atomically(path_argument(call, path, path_length, "path"), bytes);
+    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    std::filesystem::path file = path_argument(call, path, path_length, "path");
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) file /= subwords.file_name();
+    write_file_atomically(file, subwords.serialized());
+  });
+}
+
+trafo_error* trafo_find_vocabulary(const char* directory, size_t directory_length,
+                                   char** out_path) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_path, "out_path");
+    const std::filesystem::path file =
+        vocabulary_file(path_argument(call, directory, directory_length, "directory"));
+    *out_path = copy_string(file.string());
+  });
+}
+
+trafo_error* trafo_tokenizer_get_kind(const trafo_tokenizer* tokenizer, const char** out_kind,
+                                      const char** out_file) {
+  return api(__func__, [&](const Call& call) {
+    if (out_file) *out_file = nullptr;
+    call.out(out_kind, "out_kind");
+    const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    *out_kind = subwords.kind().data();
+    if (out_file) *out_file = subwords.file_name().data();
   });
 }
 

@@ -18,7 +18,7 @@ TextPairs::TextPairs(TextCorpus corpus, const Tokenizer& tokenizer,
   options_ = options;
   report_ = corpus_.report();
   fingerprint_ = mix_bits(corpus_.fingerprint() + static_cast<uint64_t>(options_.form) + 1);
-  if (sampling.source_alpha > 0 || sampling.target_alpha > 0) sampler_.emplace(tokenizer_);
+  if (sampling.source_alpha > 0 || sampling.target_alpha > 0) sampler_ = tokenizer_.sampler();
 }
 
 void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,

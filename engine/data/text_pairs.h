@@ -3,11 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
-#include "engine/text/tokenizer/sentencepiece/subword_sampler.h"
+#include "engine/text/tokenizer/subword_sampling.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
@@ -22,14 +21,14 @@ class TextPairs final : public PairSource {
   void read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
             const std::atomic<bool>* stop) const override;
   bool is_slow() const noexcept override { return true; }
-  bool varies() const noexcept override { return sampler_.has_value(); }
+  bool varies() const noexcept override { return sampler_ != nullptr; }
 
  private:
   TextCorpus corpus_;
   Tokenizer tokenizer_;
   EpochMix epochs_;
   SubwordSampling sampling_;
-  std::optional<SubwordSampler> sampler_;
+  std::unique_ptr<const SubwordSampler> sampler_;  // of tokenizer_, or none
   int num_threads_;
 };
 

@@ -4,11 +4,14 @@
 
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
+#include "engine/text/tokenizer/tokenizer_kinds.h"
 
 namespace trafo {
 
 Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions& options) {
   validate(options);
+  if (!tokenizer_kind(options.kind).learns)
+    return Tokenizer::train(std::span<const std::string_view>(), options);
   const auto pairs = static_cast<size_t>(corpus.size());
   const size_t sides = corpus.monolingual() ? 1 : 2;
   std::vector<std::string> lines;

@@ -6,8 +6,8 @@
 
 namespace trafo {
 
-// Trains on all sources, then all targets. If the corpus is on disk, reads only the sampled lines.
-// Errors: as Tokenizer::train.
+// Trains on all sources, then all targets. If the corpus is on disk, reads only the sampled lines;
+// of a kind that learns nothing, none. Errors: as Tokenizer::train.
 Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions& options);
 
 }  // namespace trafo

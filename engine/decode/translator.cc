@@ -16,12 +16,6 @@ namespace {
 
 constexpr const char* kTranslatorOrigin = "translate";
 
-// A byte token from <0x80> to <0xBF>: in UTF-8 never the first byte of a character.
-bool continues_character(const Tokenizer& tokenizer, int32_t id) {
-  return tokenizer.type(id) == SubwordType::byte && tokenizer.token(id) >= "<0x80>" &&
-         tokenizer.token(id) <= "<0xBF>";
-}
-
 // Rows of a packed batch are numbered in int32.
 void check_tokens(const char* origin, int64_t tokens) {
   require(tokens <= std::numeric_limits<int32_t>::max(), ErrorCode::invalid_argument, origin,
@@ -101,8 +95,9 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, sources, decode);
   for_lines([&](size_t i) {
     for (Hypothesis& hypothesis : found[i]) {
-      std::string text = options.end_source ? tokenizer_.decode(hypothesis.tokens)
-                                            : continuation(sources[i], hypothesis.tokens);
+      std::string text = options.end_source
+                             ? tokenizer_.decode(hypothesis.tokens)
+                             : tokenizer_.continuation(sources[i], hypothesis.tokens);
       translations[i].hypotheses.push_back({std::move(hypothesis), std::move(text)});
     }
     if (options.distinct) keep_distinct(translations[i], decode.n_best);
@@ -172,7 +167,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     const auto most = static_cast<size_t>(config.max_positions);
     if (given.truncate && ids.size() > most) {
       size_t kept = most;
-      while (kept > 0 && continues_character(tokenizer_, ids[kept])) --kept;
+      while (kept > 0 && tokenizer_.continues_character(ids[kept])) --kept;
       ids.resize(kept);
     }
     result[i].used_tokens = static_cast<int64_t>(ids.size());
@@ -294,14 +289,14 @@ void Translator::truncate(std::vector<int32_t>& ids, int64_t limit,
   if (static_cast<int64_t>(ids.size()) <= limit) return;
   auto kept = static_cast<size_t>(std::max<int64_t>(limit - 1, 0));
   if (options.end_source) {
-    while (kept > 0 && continues_character(tokenizer_, ids[kept])) --kept;
+    while (kept > 0 && tokenizer_.continues_character(ids[kept])) --kept;
     ids.resize(kept);
     ids.push_back(tokenizer_.eos_id());
     return;
   }
   if (!options.begin_source) ++kept;
   size_t first = ids.size() - kept;
-  while (first < ids.size() && continues_character(tokenizer_, ids[first])) ++first;
+  while (first < ids.size() && tokenizer_.continues_character(ids[first])) ++first;
   ids.erase(ids.begin() + (options.begin_source ? 1 : 0),
             ids.begin() + static_cast<std::ptrdiff_t>(first));
 }
@@ -320,15 +315,6 @@ void Translator::truncate(SentencePair& pair) const {
   const TranslateOptions ended;
   truncate(pair.source, std::min(source, config.max_positions), ended);
   truncate(pair.target, std::min(target, config.max_positions), ended);
-}
-
-// The text that `tokens` add to the text of `source`: alone they would lose a space in front.
-std::string Translator::continuation(const std::vector<int32_t>& source,
-                                     const std::vector<int32_t>& tokens) const {
-  std::vector<int32_t> whole = source;
-  whole.insert(whole.end(), tokens.begin(), tokens.end());
-  const std::string begin = tokenizer_.decode(source), text = tokenizer_.decode(whole);
-  return text.starts_with(begin) ? text.substr(begin.size()) : tokenizer_.decode(tokens);
 }
 
 }  // namespace trafo

@@ -120,8 +120,6 @@ class Translator {
                                          std::span<const std::string_view> targets) const;
   std::vector<int32_t> encode(std::string_view line, const char* side, size_t number) const;
   void truncate(std::vector<int32_t>& ids, int64_t limit, const TranslateOptions& options) const;
-  std::string continuation(const std::vector<int32_t>& source,
-                           const std::vector<int32_t>& tokens) const;
 
   Context& context_;
   const Model& model_;

@@ -1,5 +1,7 @@
 // Cases that no other file here covers: a device of the tests, and the rarer refusals.
 #define _XOPEN_SOURCE 700
+#include <sys/stat.h>
+
 #include "capi_check.h"
 #include "dlpack_layout.h"
 
@@ -183,10 +185,81 @@ static void test_shortlists(trafo_context* context) {
   trafo_tokenizer_free(other);
 }
 
+// Vocabularies of both kinds, in a directory that says which one it has.
+static void test_kinds_of_tokenizers(trafo_context* context) {
+  trafo_tokenizer_options options;
+  OK(trafo_tokenizer_options_init(&options, sizeof options));
+  CHECK(options.kind.length == 13 && memcmp(options.kind.data, "sentencepiece", 13) == 0);
+  trafo_tokenizer *bytes = NULL, *again = NULL, *none = NULL;
+  options.kind = view("word");
+  FAILS(trafo_tokenizer_train(NULL, 0, &options, &none), TRAFO_INVALID_ARGUMENT,
+        "kind must be sentencepiece or byte, got 'word'");
+  options.kind = view("byte");
+  OK(trafo_tokenizer_train(NULL, 0, &options, &bytes));
+  options.bpe = 1;
+  FAILS(trafo_tokenizer_train(NULL, 0, &options, &none), TRAFO_INVALID_ARGUMENT,
+        "bpe is not for a byte vocabulary");
+  trafo_special_tokens special;
+  OK(trafo_tokenizer_get_special(bytes, &special));
+  CHECK(special.pad == 0 && special.eos == 1 && special.unk == 2 && special.bos == -1);
+
+  const char* folder = work_path("vocabularies");
+  CHECK(mkdir(folder, 0700) == 0);
+  char* path = NULL;
+  FAILS(trafo_find_vocabulary(folder, strlen(folder), &path), TRAFO_NOT_FOUND,
+        "there is no vocabulary (vocab.spm or vocab.byte)");
+  OK(trafo_tokenizer_save(bytes, folder, strlen(folder)));
+  OK(trafo_find_vocabulary(folder, strlen(folder), &path));
+  CHECK(strcmp(path + strlen(folder), "/vocab.byte") == 0);
+  trafo_string_free(path);
+  OK(trafo_tokenizer_load(folder, strlen(folder), &again));
+  const char *kind = NULL, *file = NULL;
+  OK(trafo_tokenizer_get_kind(again, &kind, &file));
+  CHECK(strcmp(kind, "byte") == 0 && strcmp(file, "vocab.byte") == 0);
+  int32_t* ids = NULL;
+  size_t count = 0;
+  OK(trafo_tokenizer_encode(again, "Li", 2, &ids, &count));
+  CHECK(count == 2 && ids[0] == 79 && ids[1] == 108);
+  trafo_ids_free(ids);
+
+  const trafo_string_view lines[] = {view("alpha beta"), view("beta gamma"), view("alpha gamma")};
+  trafo_tokenizer* subwords = make_tokenizer(lines, 3, 0);
+  OK(trafo_tokenizer_get_kind(subwords, &kind, NULL));
+  CHECK(strcmp(kind, "sentencepiece") == 0);
+  OK(trafo_tokenizer_save(subwords, folder, strlen(folder)));
+  FAILS(trafo_tokenizer_load(folder, strlen(folder), &none), TRAFO_INVALID_ARGUMENT,
+        "has two vocabularies");
+
+  // Formats and scores that are SentencePiece's say so.
+  trafo_model_config config;
+  OK(trafo_model_config_init(&config, sizeof config));
+  config.vocabulary = 259;
+  config.width = config.ffn_width = 16;
+  config.heads = 2;
+  config.encoder_layers = config.decoder_layers = 1;
+  trafo_model* model = NULL;
+  OK(trafo_model_new(context, &config, 1, &model));
+  const char* target = work_path("marian");
+  FAILS(trafo_model_export(model, bytes, TRAFO_EXPORT_HF_MARIAN, 0, target, strlen(target), NULL),
+        TRAFO_UNSUPPORTED, "hf-marian cannot express a byte vocabulary");
+  trafo_evaluation_options evaluation;
+  OK(trafo_evaluation_options_init(&evaluation, sizeof evaluation));
+  evaluation.tokenize = TRAFO_TOKENIZE_FLORES200;
+  evaluation.tokenizer = bytes;
+  trafo_evaluation result;
+  FAILS(trafo_evaluate(lines, lines, 3, 1, NULL, &evaluation, &result, sizeof result),
+        TRAFO_INVALID_ARGUMENT, "takes a SentencePiece model");
+  trafo_model_free(model);
+  trafo_tokenizer_free(subwords);
+  trafo_tokenizer_free(again);
+  trafo_tokenizer_free(bytes);
+}
+
 void test_edges(void) {
   trafo_context* context = new_context(1);
   test_strides_and_leaves(context);
   test_shortlists(context);
+  test_kinds_of_tokenizers(context);
   trafo_context_free(context);
   test_stand_in();
 }

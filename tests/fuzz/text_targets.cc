@@ -1,4 +1,5 @@
 // Corpora, tokenizers and lexical tables.
+#include <optional>
 #include <sstream>
 
 #include "engine/core/utf8.h"
@@ -8,7 +9,7 @@
 #include "engine/data/tokenized_corpus.h"
 #include "engine/decode/lexical_table.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
-#include "engine/text/tokenizer/sentencepiece/subword_sampler.h"
+#include "engine/text/tokenizer/subword_sampling.h"
 #include "engine/text/tokenizer/tokenizer.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
@@ -78,11 +79,11 @@ void use(const Tokenizer& tokenizer, std::string_view text) {
       for (const int32_t id : ids)
         expect(id >= 0 && id < tokenizer.vocab_size(), "an id outside the vocabulary");
       tokenizer.decode(ids);
-      tokenizer.normalize(each);
-      SubwordSampler sampler(tokenizer);
+      if (const auto* model = tokenizer.as_sentencepiece()) model->normalize(each);
+      const auto sampler = tokenizer.sampler();
       ShuffleRng rng(1, 2);
       std::vector<int32_t> sampled;
-      sampler.sample(each, 0.3, rng, sampled);
+      sampler->sample(each, 0.3, rng, sampled);
       for (const int32_t id : sampled)
         expect(id >= 0 && id < tokenizer.vocab_size(), "a sampled id outside the vocabulary");
     });
@@ -90,10 +91,14 @@ void use(const Tokenizer& tokenizer, std::string_view text) {
   for (int32_t id = 0; id < std::min(tokenizer.vocab_size(), 512); ++id) {
     all.push_back(id);
     tokenizer.token(id);
-    tokenizer.score(id);
-    tokenizer.type(id);
+    tokenizer.continues_character(id);
+    if (const auto* model = tokenizer.as_sentencepiece()) {
+      model->score(id);
+      model->type(id);
+    }
   }
   attempt([&] { tokenizer.decode(all); });
+  if (tokenizer.as_sentencepiece() == nullptr) return;
   attempt([&] {
     const interop::SpmModel model = interop::parse_spm(tokenizer.serialized());
     Tokenizer::from_bytes(interop::serialize_spm(model, model.subwords));

@@ -133,7 +133,8 @@ TEST_F(ImportTest, ATokenizerThatWasSavedAgain) {
     EXPECT_EQ(result.tokenizer->encode(line), tokenizer().encode(line)) << line;
   for (int32_t id = 0; id < tokenizer().vocab_size(); ++id) {
     EXPECT_EQ(result.tokenizer->token(id), tokenizer().token(id));
-    EXPECT_EQ(result.tokenizer->type(id), tokenizer().type(id));
+    EXPECT_EQ(result.tokenizer->as_sentencepiece()->type(id),
+              tokenizer().as_sentencepiece()->type(id));
   }
   EXPECT_EQ(result.tokenizer->eos_id(), 2);
   EXPECT_EQ(result.tokenizer->bos_id(), 1);
@@ -327,7 +328,7 @@ TEST_F(ImportTest, TheModelsOwnEnds) {
   EXPECT_EQ(several.further_end_ids(), (std::vector<int32_t>{9, 12}));
   // An end that is an ordinary subword stays one: texts have the same ids.
   const Tokenizer ordinary = with(9, nullptr);
-  EXPECT_EQ(ordinary.type(9), SubwordType::normal);
+  EXPECT_EQ(ordinary.as_sentencepiece()->type(9), SubwordType::normal);
   EXPECT_EQ(ordinary.encode("der Hund sieht"), tokenizer().encode("der Hund sieht"));
   for (const FileJson& wrong : {FileJson({2, "three"}), FileJson("2"), FileJson(1e300)}) {
     edit_config(directory, [&](FileJson& json) { json["eos_token_id"] = wrong; });

@@ -204,8 +204,9 @@ TEST_F(InteropTokenizerTest, EveryKindOfVocabularyHasItsFastForm) {
       const std::string best = merge[0].get<std::string>() + merge[1].get<std::string>();
       const int32_t id = model["vocab"][best];
       for (int32_t other = 0; other < tokenizer.vocab_size(); ++other)
-        if (tokenizer.type(other) == SubwordType::normal) {
-          EXPECT_LE(tokenizer.score(other), tokenizer.score(id));
+        if (tokenizer.as_sentencepiece()->type(other) == SubwordType::normal) {
+          EXPECT_LE(tokenizer.as_sentencepiece()->score(other),
+                    tokenizer.as_sentencepiece()->score(id));
         }
     }
 }
@@ -335,7 +336,9 @@ TEST_F(InteropTokenizerTest, SpelledTokensAreText) {
       EXPECT_EQ(library.encode(text), ids) << text;
     }
     for (const int32_t id : {0, 1, 2, 3})
-      EXPECT_EQ(imported.tokenizer->type(id), each->type(id)) << id;
+      EXPECT_EQ(imported.tokenizer->as_sentencepiece()->type(id),
+                each->as_sentencepiece()->type(id))
+          << id;
   }
   exported(*model_of(config_of(Architecture::encoder_decoder, true)), ExportFormat::hf_pegasus,
            "m");

@@ -42,7 +42,8 @@ std::vector<int32_t> sampled(const SubwordSampler& sampler, const std::string& t
 TEST(SubwordSampler, SegmentationsSayTheSameText) {
   for (const TokenizerModel model : {TokenizerModel::unigram, TokenizerModel::bpe}) {
     const Tokenizer tokenizer = trained(model);
-    const SubwordSampler sampler(tokenizer);
+    const auto drawn = tokenizer.sampler();
+    const SubwordSampler& sampler = *drawn;
     const std::string text = "abcdef fade  cab";  // two spaces: normalised to one
     std::map<std::vector<int32_t>, int> seen;
     for (uint64_t i = 0; i < 300; ++i) {
@@ -57,7 +58,8 @@ TEST(SubwordSampler, SegmentationsSayTheSameText) {
 
 TEST(SubwordSampler, UnigramSegmentationsComeAsOftenAsTheirProbability) {
   const Tokenizer tokenizer = trained(TokenizerModel::unigram);
-  const SubwordSampler sampler(tokenizer);
+  const auto drawn = tokenizer.sampler();
+  const SubwordSampler& sampler = *drawn;
   constexpr double kAlpha = 0.7;
   constexpr int kDraws = 40000;
   std::map<std::vector<int32_t>, int> seen;
@@ -81,7 +83,7 @@ TEST(SubwordSampler, UnigramSegmentationsComeAsOftenAsTheirProbability) {
       const int32_t id = tokenizer.id(subword);
       known = known && id != tokenizer.unk_id();
       ids.push_back(id);
-      score += static_cast<double>(tokenizer.score(id));
+      score += static_cast<double>(tokenizer.as_sentencepiece()->score(id));
       begin = ends[place];
     }
     if (!known) continue;
@@ -98,7 +100,8 @@ TEST(SubwordSampler, UnigramSegmentationsComeAsOftenAsTheirProbability) {
 
 TEST(SubwordSampler, NoDroppedMergesAreTheTokenizersOwn) {
   const Tokenizer tokenizer = trained(TokenizerModel::bpe);
-  const SubwordSampler sampler(tokenizer);
+  const auto drawn = tokenizer.sampler();
+  const SubwordSampler& sampler = *drawn;
   for (const char* text : {"abcdef fade cab", "fa", "deadbeef bead face cafe", ""})
     EXPECT_EQ(sampled(sampler, text, 1e-300, 1), tokenizer.encode(text)) << text;
   // And all merges dropped: single characters.
@@ -107,10 +110,10 @@ TEST(SubwordSampler, NoDroppedMergesAreTheTokenizersOwn) {
 
 TEST(SubwordSampler, UnknownCharactersAreAsTheTokenizerHasThem) {
   const Tokenizer plain = trained(TokenizerModel::unigram);
-  const auto unknown = sampled(SubwordSampler(plain), "ж日", 0.5, 1);
+  const auto unknown = sampled(*plain.sampler(), "ж日", 0.5, 1);
   EXPECT_EQ(std::count(unknown.begin(), unknown.end(), plain.unk_id()), 1);
   const Tokenizer bytes = trained(TokenizerModel::bpe, true);
-  const auto ids = sampled(SubwordSampler(bytes), "ж日 ab", 0.5, 1);
+  const auto ids = sampled(*bytes.sampler(), "ж日 ab", 0.5, 1);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), bytes.unk_id()), 0);
   EXPECT_EQ(bytes.decode(ids), "ж日 ab");
 }
@@ -136,7 +139,8 @@ TEST(SubwordSampler, AControlCharacterIsUnknown) {
   const Tokenizer trained_one = trained(TokenizerModel::unigram);
   const Tokenizer raw =
       Tokenizer::from_bytes(without_normalizer(trained_one.serialized()), "raw.spm");
-  const SubwordSampler sampler(raw);
+  const auto drawn = raw.sampler();
+  const SubwordSampler& sampler = *drawn;
   for (uint64_t stream = 0; stream < 20; ++stream)
     for (const char* text : {"abc\x01"
                              "abc",

@@ -20,8 +20,8 @@
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
 #include "engine/core/wire_format.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "engine/text/tokenizer/sentencepiece/spm_fields.h"
-#include "engine/text/tokenizer/sentencepiece/spm_model.h"
 #include "tests/support/errors.h"
 
 namespace trafo {
@@ -59,7 +59,7 @@ TEST(Tokenizer, ScoresOfAUnigramModelHaveTenBinaryPlaces) {
   const Tokenizer tokenizer = train_small();
   int others = 0;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    const float scaled = tokenizer.score(id) * 1024;
+    const float scaled = tokenizer.as_sentencepiece()->score(id) * 1024;
     EXPECT_EQ(scaled, std::nearbyint(scaled)) << tokenizer.token(id);
     others += scaled != 0;
   }
@@ -178,7 +178,7 @@ TEST(Tokenizer, RefusesBadTextAndIds) {
     const std::vector<int32_t> ids{4, id};
     EXPECT_TRUE(contains(error_of([&] { tokenizer.decode(ids); }).message(), "token 1 is"));
     EXPECT_THROW(tokenizer.token(id), Error);
-    EXPECT_THROW(tokenizer.score(id), Error);
+    EXPECT_THROW(tokenizer.as_sentencepiece()->score(id), Error);
   }
 }
 
@@ -440,7 +440,8 @@ TEST(Tokenizer, BoundsWhatACharacterMapMakesOfAText) {
   EXPECT_NO_THROW(tokenizer.encode(std::string(64, 'a')));  // the limit
   const std::string bomb(100, 'a');
   expect_error(ErrorCode::corrupt_file, "into 102403", [&] { tokenizer.encode(bomb); });
-  expect_error(ErrorCode::corrupt_file, "into 102403", [&] { tokenizer.normalize(bomb); });
+  expect_error(ErrorCode::corrupt_file, "into 102403",
+               [&] { tokenizer.as_sentencepiece()->normalize(bomb); });
   EXPECT_NO_THROW(tokenizer.encode(std::string(100, 'b')));
   // The longest growth of Unicode's own normal forms, 3 bytes to 39, passes at any length.
   const Tokenizer usual = train_small();

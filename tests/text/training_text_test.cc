@@ -18,7 +18,7 @@
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
 #include "engine/text/tokenizer/sentencepiece/character_map_entries.h"
-#include "engine/text/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "tests/support/errors.h"
 
 namespace trafo {
@@ -216,7 +216,7 @@ TEST(UserSymbols, AreOneTokenWhereverTheyStand) {
     const Tokenizer tokenizer = trained_with({"ein <x>Hund", "<x> <\"y\",1>b <x>", "<x>"}, options);
     for (const std::string& symbol : options.user_symbols) {
       const int32_t id = tokenizer.id(symbol);
-      EXPECT_EQ(tokenizer.type(id), SubwordType::user_defined) << symbol;
+      EXPECT_EQ(tokenizer.as_sentencepiece()->type(id), SubwordType::user_defined) << symbol;
       const std::vector<int32_t> ids = tokenizer.encode("ein" + symbol + symbol + "Hund");
       EXPECT_EQ(std::count(ids.begin(), ids.end(), id), 2) << symbol;
     }

@@ -60,6 +60,13 @@ while IFS= read -r file; do
 done < <(find engine capi apps bindings -name target -prune -o \
            \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.c' \) -print | sort)
 
+# SentencePiece is one kind of tokenizer: exporters and BLEU's flores200 ask as_sentencepiece(), all others the interface.
+while IFS= read -r hit; do
+  echo "$hit: a header of SentencePiece outside its folder, engine/formats and the two files that may"
+  status=1
+done < <(grep -rnE '#\s*include [<"](engine/text/tokenizer/sentencepiece/|sentencepiece_)' engine capi apps 2>/dev/null |
+         grep -vE '^engine/(text/tokenizer/(sentencepiece/|tokenizer_kinds\.cc:)|formats/)|^capi/src/metrics\.cc:' || true)
+
 # CUDA headers belong to *_cuda.cu and engine/backend/cuda alone.
 while IFS= read -r hit; do
   echo "$hit: CUDA header outside *_cuda.cu and engine/backend/cuda"

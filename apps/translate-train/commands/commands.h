@@ -74,8 +74,13 @@ bool is_outer_factor(std::string_view parameter);
 std::string matrix_of_factor(std::string_view parameter);
 // Refuses a folder that has a model or a vocabulary already.
 void require_no_model_in(const std::string& folder);
+// The name of its file in the directory of a run or a model.
+const char* vocabulary_name(const trafo_tokenizer* tokenizer);
+// Writes the vocabulary of a run. Replaces one of another kind, from a run that ended before its
+// first checkpoint.
+void write_own_vocabulary(const std::string& run, const trafo_tokenizer* tokenizer);
 // Makes the folder and writes the files of a run that other commands read: model.safetensors and,
-// with a tokenizer, vocab.spm. Returns the path of the model.
+// with a tokenizer, the vocabulary. Returns the path of the model.
 std::string write_model_folder(const std::string& folder, const trafo_model* model,
                                const trafo_tokenizer* tokenizer);
 

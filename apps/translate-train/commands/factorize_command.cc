@@ -99,7 +99,7 @@ int factorize(const FactorizeArguments& arguments) {
   }
   reporter.info(fmt::format(
       "{}: {} matrices are two factors, {:.2f} million parameters, before {:.2f}; {:.2f} MB ({}: "
-      "{:.2f} MB), with vocab.spm; {:.1f} s",
+      "{:.2f} MB), with its vocabulary; {:.1f} s",
       to, outer.size(), million_parameters(model.get()), million_parameters(loaded.model.get()),
       megabytes(fs::file_size(to)), from, megabytes(fs::file_size(from)), phase.seconds()));
   return kDone;
@@ -110,7 +110,7 @@ int factorize(const FactorizeArguments& arguments) {
 Action add_factorize(CLI::App& app) {
   auto arguments = std::make_shared<FactorizeArguments>();
   add_model_arguments(app, arguments->model);
-  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocab.spm")
+  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocabulary")
       ->required()
       ->type_name("DIR");
   app.add_option("-t,--train-sets", arguments->calibration,

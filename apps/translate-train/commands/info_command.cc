@@ -223,7 +223,9 @@ Json vocabulary_facts(const std::string& path) {
   const auto tokenizer = make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
-  Json facts{{"file", path}, {"subwords", subwords}, {"first", Json::array()}};
+  const char* kind = nullptr;
+  check(trafo_tokenizer_get_kind(tokenizer.get(), &kind, nullptr));
+  Json facts{{"file", path}, {"kind", kind}, {"subwords", subwords}, {"first", Json::array()}};
   for (int32_t id = 0; id < std::min<int64_t>(subwords, 12); ++id) {
     char* subword = nullptr;
     size_t length = 0;
@@ -299,7 +301,7 @@ Json run_facts(const std::string& path, bool tensors) {
       if (settings.has(setting))
         facts["settings"][spec_of(setting).name] = text_of(setting, settings);
   }
-  const std::string vocabulary = fs::exists(path + "/vocab.spm") ? path + "/vocab.spm" : "";
+  const std::string vocabulary = vocabulary_in(path);
   if (!vocabulary.empty()) facts["vocabulary"] = vocabulary_facts(vocabulary);
   if (!facts["checkpoints"].empty())
     facts["checkpoint"] =
@@ -364,7 +366,7 @@ int info(const InfoArguments& arguments) {
 Action add_info(CLI::App& app) {
   auto arguments = std::make_shared<InfoArguments>();
   app.add_option("path", arguments->path,
-                 "run directory, checkpoint, model.safetensors or vocab.spm (default run)")
+                 "run directory, checkpoint, model.safetensors or vocabulary (default run)")
       ->type_name("PATH");
   app.add_option("-m,--model", arguments->path, "the same")->type_name("PATH");
   app.add_flag("--tensors", arguments->tensors, "list every tensor");

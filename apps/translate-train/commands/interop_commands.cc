@@ -122,7 +122,7 @@ int import_from(const ImportArguments& arguments) {
   int64_t tensors = 0, elements = 0;
   check(trafo_model_get_parameter_count(model, &tensors, &elements));
   reporter.info(fmt::format("{}: {} weights{} in {:.1f} s", model_path, elements,
-                            tokenizer != nullptr ? ", with vocab.spm" : "", phase.seconds()));
+                            tokenizer != nullptr ? ", with its vocabulary" : "", phase.seconds()));
   return kDone;
 }
 
@@ -163,7 +163,7 @@ Action add_import(CLI::App& app) {
       ->required()
       ->type_name("DIR");
   app.add_option("-o,--output", arguments->output,
-                 "directory for model.safetensors and vocab.spm (default imported)")
+                 "directory for model.safetensors and vocabulary (default imported)")
       ->type_name("DIR");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");
   return [arguments] { return import_from(*arguments); };

@@ -21,7 +21,7 @@ int merge(const MergeArguments& arguments) {
   check(trafo_model_merge_adapter(loaded.model.get()));
   const std::string path =
       write_model_folder(arguments.output, loaded.model.get(), loaded.tokenizer.get());
-  reporter.info(fmt::format("{}: the model with its adapter merged, with vocab.spm", path));
+  reporter.info(fmt::format("{}: the model with its adapter merged, with its vocabulary", path));
   return kDone;
 }
 
@@ -33,7 +33,7 @@ Action add_merge(CLI::App& app) {
   arguments->model.precision = "fp32";
   add_model_paths(app, arguments->model);
   add_adapter_argument(app, arguments->model);
-  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocab.spm")
+  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocabulary")
       ->required()
       ->type_name("DIR");
   app.add_flag("-q,--quiet", arguments->quiet, "errors and warnings only");

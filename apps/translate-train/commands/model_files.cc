@@ -12,18 +12,14 @@
 #include "settings/setting_types.h"
 
 namespace translate_train {
-namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kVocabularyFile = "vocab.spm";
-
-std::string vocabulary_of_run(const fs::path& run) {
-  const fs::path path = run / kVocabularyFile;
-  return fs::exists(path) ? path.string() : "";
+const char* vocabulary_name(const trafo_tokenizer* tokenizer) {
+  const char *kind = nullptr, *file = nullptr;
+  check(trafo_tokenizer_get_kind(tokenizer, &kind, &file));
+  return file;
 }
-
-}  // namespace
 
 std::string one_vocabulary(const std::vector<std::string>& files) {
   if (files.front() != files.back() && !same_content(files.front(), files.back()))
@@ -44,9 +40,9 @@ void add_model_paths(CLI::App& app, ModelArguments& arguments) {
          [&arguments](const std::vector<std::string>& files) {
            arguments.vocabulary = one_vocabulary(files);
          },
-         "SentencePiece model (default: the run directory's)")
+         "vocabulary (default: the run directory's)")
       ->expected(1, 2)
-      ->type_name("FILE.spm");
+      ->type_name("FILE");
   app.add_option("--checkpoint", arguments.checkpoint,
                  "of the run directory: latest, averaged, an update, or best-NAME, NAME being one "
                  "of " +
@@ -90,24 +86,24 @@ ModelPaths find_model(const ModelArguments& arguments) {
     paths.model = arguments.model;
     // RUN/ckpt/UPDATE/model.safetensors or a vocabulary next to the file.
     const fs::path folder = fs::absolute(given).parent_path();
-    paths.vocabulary = vocabulary_of_run(folder);
+    paths.vocabulary = vocabulary_in(folder.string());
     if (paths.vocabulary.empty())
-      paths.vocabulary = vocabulary_of_run(folder.parent_path().parent_path());
+      paths.vocabulary = vocabulary_in(folder.parent_path().parent_path().string());
   } else if (fs::exists(given / kModelFile)) {  // a checkpoint directory
     paths.model = (given / kModelFile).string();
-    paths.vocabulary =
-        vocabulary_of_run(fs::absolute(given).lexically_normal().parent_path().parent_path());
-    if (paths.vocabulary.empty()) paths.vocabulary = vocabulary_of_run(given);
+    const fs::path run = fs::absolute(given).lexically_normal().parent_path().parent_path();
+    paths.vocabulary = vocabulary_in(run.string());
+    if (paths.vocabulary.empty()) paths.vocabulary = vocabulary_in(arguments.model);
   } else {
     check_run_files(arguments.model);
     paths.model = arguments.checkpoint.empty()
                       ? usual_model(arguments.model)
                       : checkpoint_model(arguments.model, arguments.checkpoint);
-    paths.vocabulary = vocabulary_of_run(given);
+    paths.vocabulary = vocabulary_in(arguments.model);
   }
   if (!arguments.vocabulary.empty()) paths.vocabulary = arguments.vocabulary;
   if (paths.vocabulary.empty())
-    usage_error(arguments.model + ": no vocab.spm belongs to it, give --vocab FILE.spm");
+    usage_error(arguments.model + ": no vocabulary belongs to it, give --vocab FILE");
   return paths;
 }
 
@@ -172,17 +168,22 @@ std::string matrix_of_factor(std::string_view parameter) {
 }
 
 void require_no_model_in(const std::string& folder) {
-  for (const char* name : {kModelFile, kVocabularyFile}) {
-    const fs::path path = fs::path(folder) / name;
-    if (fs::exists(path)) usage_error(path.string() + ": exists already");
-  }
+  for (const std::string& path : {(fs::path(folder) / kModelFile).string(), vocabulary_in(folder)})
+    if (fs::exists(path)) usage_error(path + ": exists already");
+}
+
+void write_own_vocabulary(const std::string& run, const trafo_tokenizer* tokenizer) {
+  const fs::path before = vocabulary_in(run), name = vocabulary_name(tokenizer);
+  if (!before.empty() && before.filename() != name) fs::remove(before);
+  const std::string path = (fs::path(run) / name).string();
+  check(trafo_tokenizer_save(tokenizer, path.data(), path.size()));
 }
 
 std::string write_model_folder(const std::string& folder, const trafo_model* model,
                                const trafo_tokenizer* tokenizer) {
   trafo::MadeDirectory output(folder);
   if (tokenizer != nullptr) {
-    const std::string vocabulary = output.file(kVocabularyFile).string();
+    const std::string vocabulary = output.file(vocabulary_name(tokenizer)).string();
     check(trafo_tokenizer_save(tokenizer, vocabulary.data(), vocabulary.size()));
   }
   std::string path = output.file(kModelFile).string();

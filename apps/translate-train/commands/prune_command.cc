@@ -142,7 +142,7 @@ int prune(const PruneArguments& arguments) {
 Action add_prune(CLI::App& app) {
   auto arguments = std::make_shared<PruneArguments>();
   add_model_arguments(app, arguments->model);
-  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocab.spm")
+  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocabulary")
       ->required()
       ->type_name("DIR");
   app.add_option("-t,--train-sets", arguments->calibration,

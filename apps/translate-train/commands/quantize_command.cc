@@ -112,11 +112,10 @@ int quantize(QuantizeArguments arguments) {
     if (pairs) out.write(compared("float32", exact, "quantized", rounded));
     out.finish();
   }
-  reporter.info(
-      fmt::format("{}: int{} weights in {} matrices, {:.2f} MB ({}: {:.2f} MB), with "
-                  "vocab.spm",
-                  to, arguments.bits, coded.size(), megabytes(fs::file_size(to)), from,
-                  megabytes(fs::file_size(from))));
+  reporter.info(fmt::format(
+      "{}: int{} weights in {} matrices, {:.2f} MB ({}: {:.2f} MB), with its vocabulary", to,
+      arguments.bits, coded.size(), megabytes(fs::file_size(to)), from,
+      megabytes(fs::file_size(from))));
   return kDone;
 }
 
@@ -125,7 +124,7 @@ int quantize(QuantizeArguments arguments) {
 Action add_quantize(CLI::App& app) {
   auto arguments = std::make_shared<QuantizeArguments>();
   add_model_paths(app, arguments->model);
-  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocab.spm")
+  app.add_option("-o,--output", arguments->output, "directory for model.safetensors and vocabulary")
       ->required()
       ->type_name("DIR");
   app.add_option("--bits", arguments->bits,

@@ -61,9 +61,9 @@ Action add_shortlist(CLI::App& app) {
       ->required()
       ->expected(2)
       ->type_name("SRC TRG");
-  app.add_option("-v,--vocab,--vocabs", arguments->vocabulary, "the model's SentencePiece model")
+  app.add_option("-v,--vocab,--vocabs", arguments->vocabulary, "the vocabulary of the model")
       ->required()
-      ->type_name("FILE.spm");
+      ->type_name("FILE");
   app.add_option("-o,--output", arguments->output, "(default lex.s2t)")->type_name("FILE");
   app.add_option("--best", arguments->best, "translations of a subword that are kept (default 100)")
       ->type_name("N")

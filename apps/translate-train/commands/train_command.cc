@@ -39,7 +39,7 @@ void check_continued(const Settings& saved, const Settings& given, const std::st
         text_of(setting, given) != text_of(setting, saved))
       given.refuse(setting, fmt::format("the run in {} has {}; give another --model to start one",
                                         run, text_of(setting, saved)));
-  if (given.has(Setting::vocabs) && !same_content(given.program.vocabs.front(), run + "/vocab.spm"))
+  if (given.has(Setting::vocabs) && !same_content(given.program.vocabs.front(), vocabulary_in(run)))
     given.refuse(Setting::vocabs, fmt::format("is not the vocabulary of the run in {}", run));
 }
 
@@ -295,7 +295,7 @@ std::optional<ModelPaths> find_teacher(const Settings& settings, const std::stri
   if (!fs::exists(arguments.model))
     settings.refuse(Setting::teacher, arguments.model + ": no such file or directory");
   if (continuing)
-    arguments.vocabulary = run + "/vocab.spm";
+    arguments.vocabulary = vocabulary_in(run);
   else if (pretrained)
     arguments.vocabulary = pretrained->vocabulary;
   else if (settings.has(Setting::vocabs))
@@ -303,17 +303,17 @@ std::optional<ModelPaths> find_teacher(const Settings& settings, const std::stri
   return find_model(arguments);
 }
 
-// The file to load the vocabulary from; empty: it is to be trained. A vocab.spm that no run has
-// written is used and stays as it is.
+// The path to load the vocabulary from; empty: it is to be trained. A vocabulary in the run
+// directory that no run has written is used and stays as it is.
 std::string vocabulary_file(const Settings& settings, const std::string& run, bool continuing,
                             const Pretrained* pretrained, const ModelPaths* teacher) {
-  const std::string own = run + "/vocab.spm";
-  if (continuing) return own;
+  if (continuing) return run;
+  const std::string own = vocabulary_in(run);
   const std::string given = pretrained                      ? pretrained->vocabulary
                             : settings.has(Setting::vocabs) ? settings.program.vocabs.front()
                             : teacher                       ? teacher->vocabulary
                                                             : "";
-  if (!fs::exists(own) || owns_vocabulary(run)) return given;
+  if (own.empty() || owns_vocabulary(run)) return given;
   if (!given.empty() && !same_content(given, own))
     usage_error(
         fmt::format("{}: no run has written it, and a run would overwrite it with {}: move "
@@ -332,6 +332,14 @@ void check_adopted_size(const Settings& settings, const Tokenizer& tokenizer,
                     fmt::format("{} has {} subwords, and no run has written it: move it away to "
                                 "train another vocabulary, or leave --dim-vocabs out to use it",
                                 path, subwords));
+}
+
+// --vocab-kind, where the vocabulary is not a new one.
+void check_kind(const Settings& settings, const Tokenizer& tokenizer, const std::string& path) {
+  const char* kind = nullptr;
+  check(trafo_tokenizer_get_kind(tokenizer.get(), &kind, nullptr));
+  if (settings.has(Setting::vocab_kind) && settings.program.vocab_kind != kind)
+    settings.refuse(Setting::vocab_kind, fmt::format("{} is a vocabulary of the kind {}", path, kind));
 }
 
 // What a run with these settings would keep as its config.yml, and where it would.
@@ -463,13 +471,14 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   config.trainer.tf32 = precision.tf32;
   config.trainer.fp8 = precision.fp8;
 
-  const std::string own_vocabulary = run + "/vocab.spm";
-  const bool adopted = !continuing && files.vocabulary == own_vocabulary;
+  const std::string own_vocabulary = vocabulary_in(run);
+  const bool adopted =
+      !continuing && !files.vocabulary.empty() && files.vocabulary == own_vocabulary;
   const bool owned = continuing ? owns_vocabulary(run) : !adopted;
-  Tokenizer tokenizer =
-      files.vocabulary.empty()
-          ? train_vocabulary(corpora.train, settings.program.dim_vocabs, !own_size, reporter)
-          : load_vocabulary(files.vocabulary);
+  Tokenizer tokenizer = files.vocabulary.empty()
+                            ? train_vocabulary(corpora.train, settings, !own_size, reporter)
+                            : load_vocabulary(files.vocabulary);
+  if (!files.vocabulary.empty()) check_kind(settings, tokenizer, files.vocabulary);
   if (adopted && own_size) check_adopted_size(settings, tokenizer, own_vocabulary);
   if (adopted) reporter.info("vocabulary: " + own_vocabulary + ", which was there before the run");
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
@@ -495,8 +504,7 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
     if (!ranks.exchange().empty()) reporter.info(ranks.exchange());
     report_memory(trainer.get(), group ? " of rank 0" : "", settings, reporter);
     make_absolute(settings);
-    if (!continuing && !adopted)
-      check(trafo_tokenizer_save(tokenizer.get(), own_vocabulary.data(), own_vocabulary.size()));
+    if (!continuing && !adopted) write_own_vocabulary(run, tokenizer.get());
     write_config(settings, run, continuing, owned);
     int64_t tensors = 0, parameters = 0;
     check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));

@@ -212,23 +212,27 @@ Corpora hold_out(Corpus all, Reporter& reporter) {
   return {Corpus(rest), Corpus(held)};
 }
 
-Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_limit,
+Tokenizer train_vocabulary(const Corpus& corpus, const Settings& settings, bool soft_limit,
                            Reporter& reporter) {
   auto options = with_defaults<trafo_tokenizer_options>(trafo_tokenizer_options_init);
-  options.vocabulary = subwords;
+  const std::string& kind = settings.program.vocab_kind;
+  if (!kind.empty()) options.kind = view(kind);
+  options.vocabulary = settings.program.dim_vocabs;
   options.soft_limit = soft_limit;
   const Reporter::Phase phase(reporter, "training the vocabulary");
   Tokenizer tokenizer;
   try {
     tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options);
   } catch (const CliError& error) {
-    if (soft_limit || error.trafo_code() != TRAFO_INVALID_ARGUMENT) throw;
+    if (soft_limit || !kind.empty() || error.trafo_code() != TRAFO_INVALID_ARGUMENT) throw;
     throw error.within("", " (--dim-vocabs; without it the text decides how many there are)");
   }
   int64_t got = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &got));
-  reporter.info(
-      fmt::format("vocabulary: {} subwords trained in {:.1f} s", grouped(got), phase.seconds()));
+  reporter.info(kind.empty() ? fmt::format("vocabulary: {} subwords trained in {:.1f} s",
+                                           grouped(got), phase.seconds())
+                             : fmt::format("vocabulary: {}, {} subwords, in {:.1f} s", kind,
+                                           grouped(got), phase.seconds()));
   return tokenizer;
 }
 

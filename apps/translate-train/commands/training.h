@@ -20,7 +20,8 @@ struct Corpora {
 // that the same pairs are chosen whatever their order, and never a copy of one that stays.
 Corpora hold_out(Corpus all, Reporter& reporter);
 
-Tokenizer train_vocabulary(const Corpus& corpus, int64_t subwords, bool soft_limit,
+// A vocabulary of --dim-vocabs tokens, with `soft_limit` at most, and of --vocab-kind.
+Tokenizer train_vocabulary(const Corpus& corpus, const Settings& settings, bool soft_limit,
                            Reporter& reporter);
 
 int64_t pair_count(const Corpus& corpus);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "commands/commands.h"
 #include "commands/training.h"
@@ -14,8 +15,8 @@ constexpr const char* kNormalizations[] = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "n
 
 struct VocabArguments {
   std::vector<std::string> files, symbols;
-  std::string output = "vocab.spm", normalization = kNormalizations[0];
-  int64_t subwords = 8000;
+  std::string kind, output, normalization = kNormalizations[0];
+  std::optional<int64_t> subwords;
   double coverage = 1;
   bool bpe = false, byte_fallback = false, soft_limit = false, quiet = false;
 };
@@ -40,9 +41,12 @@ Corpus read_text(const VocabArguments& arguments, Reporter& reporter) {
 
 int vocab(const VocabArguments& arguments) {
   Reporter reporter({.quiet = arguments.quiet});
-  const Corpus text = read_text(arguments, reporter);
+  if (arguments.files.empty() && arguments.kind.empty()) usage_error("--train-sets is required");
+  Corpus text;
+  if (!arguments.files.empty()) text = read_text(arguments, reporter);
   auto options = with_defaults<trafo_tokenizer_options>(trafo_tokenizer_options_init);
-  options.vocabulary = arguments.subwords;
+  if (!arguments.kind.empty()) options.kind = view(arguments.kind);
+  if (arguments.subwords) options.vocabulary = *arguments.subwords;
   options.character_coverage = arguments.coverage;
   options.bpe = arguments.bpe;
   options.byte_fallback = arguments.byte_fallback;
@@ -54,12 +58,19 @@ int vocab(const VocabArguments& arguments) {
   options.user_symbols = symbols.data();
   options.user_symbol_count = symbols.size();
   const Reporter::Phase phase(reporter, "training the vocabulary");
-  const auto tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, text.get(), &options);
-  check(trafo_tokenizer_save(tokenizer.get(), arguments.output.data(), arguments.output.size()));
+  const auto tokenizer =
+      text ? make<Tokenizer>(trafo_corpus_train_tokenizer, text.get(), &options)
+           : make<Tokenizer>(trafo_tokenizer_train, static_cast<const trafo_string_view*>(nullptr),
+                             size_t{0}, &options);
+  const std::string output =
+      arguments.output.empty() ? vocabulary_name(tokenizer.get()) : arguments.output;
+  check(trafo_tokenizer_save(tokenizer.get(), output.data(), output.size()));
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
-  reporter.info(fmt::format("{}: {} subwords from {} lines in {:.1f} s", arguments.output,
-                            grouped(subwords), grouped(pair_count(text)), phase.seconds()));
+  const std::string from =
+      text ? fmt::format(" from {} lines", grouped(pair_count(text))) : std::string();
+  reporter.info(fmt::format("{}: {} subwords{} in {:.1f} s", output, grouped(subwords), from,
+                            phase.seconds()));
   return kDone;
 }
 
@@ -69,9 +80,13 @@ Action add_vocab(CLI::App& app) {
   auto arguments = std::make_shared<VocabArguments>();
   app.add_option("-t,--train-sets", arguments->files,
                  "text of every language, plain, gzip, TSV, or - for standard input")
-      ->required()
       ->type_name("FILE");
-  app.add_option("-o,--output", arguments->output, "(default vocab.spm)")->type_name("FILE.spm");
+  app.add_option("--kind", arguments->kind,
+                 "such as byte, the 259 tokens of ByT5, which need no text (default sentencepiece)")
+      ->type_name("NAME");
+  app.add_option("-o,--output", arguments->output,
+                 "(default: the name that it has in a run directory)")
+      ->type_name("FILE");
   app.add_option("--dim-vocabs", arguments->subwords, "(default 8000)")->type_name("N");
   app.add_option("--character-coverage", arguments->coverage,
                  "share of characters that get a subword (default 1)")

@@ -53,6 +53,19 @@ std::string usual_model(const std::string& path) {
   return taken(found);
 }
 
+std::string vocabulary_in(const std::string& folder) {
+  char* path = nullptr;
+  try {
+    check(trafo_find_vocabulary(folder.data(), folder.size(), &path));
+  } catch (const CliError& error) {
+    if (error.trafo_code() == TRAFO_NOT_FOUND) return "";
+    throw;
+  }
+  const std::string found = path;
+  trafo_string_free(path);
+  return found;
+}
+
 namespace {
 
 void refuse_special_file(const std::string& path) {
@@ -65,8 +78,10 @@ void refuse_special_file(const std::string& path) {
 }  // namespace
 
 void check_run_files(const std::string& run) {
-  for (const char* name : {"config.yml", "vocab.spm", "metrics.jsonl", "train.log", "latest"})
+  for (const char* name : {"config.yml", "metrics.jsonl", "train.log", "latest"})
     refuse_special_file((fs::path(run) / name).string());
+  if (const std::string vocabulary = vocabulary_in(run); !vocabulary.empty())
+    refuse_special_file(vocabulary);
   for (const MetricSpec& metric : metric_specs())
     refuse_special_file((fs::path(run) / "best-").string() + metric.name);
 }

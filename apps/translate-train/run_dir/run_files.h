@@ -22,6 +22,10 @@ std::string checkpoint_model(const std::string& run, const std::string& name);
 // is none.
 std::string usual_model(const std::string& path);
 
+// The vocabulary in the directory of a run or a model, as trafo_find_vocabulary decides; empty: it
+// has none.
+std::string vocabulary_in(const std::string& folder);
+
 // Refuses a run directory that has a FIFO, a device or a directory where one of the files that are
 // read from it should be. Reading it might never end.
 void check_run_files(const std::string& run);

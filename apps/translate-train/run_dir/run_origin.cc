@@ -18,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = "# Written by translate-train. Checksums: settings ";
-constexpr std::string_view kVocabularyMark = ", vocab.spm ";
 constexpr std::string_view kNone = "none";
 // What metrics.jsonl begins with (RunRecords).
 constexpr std::string_view kFirstRecord = "{\"type\":\"run\",";
@@ -32,17 +31,18 @@ std::string checksum(std::string_view bytes) {
   return fmt::format("{:08x}", crc32c(bytes));
 }
 
-// The checksum of vocab.spm in a config.yml that is as a run has written it. No value: it is not.
+// The checksum of the vocabulary in a config.yml that is as a run has written it: "..., FILE SUM".
+// No value: it is not.
 std::optional<std::string> marked_vocabulary(const std::string& run) {
   const std::string text = content_of(run + "/config.yml");
   const size_t end = text.find('\n');
   if (!text.starts_with(kMark) || end == std::string::npos) return std::nullopt;
-  const size_t vocabulary = text.find(kVocabularyMark);
-  if (vocabulary > end) return std::nullopt;
   const std::string_view line(text.data(), end), settings = std::string_view(text).substr(end + 1);
-  if (line.substr(kMark.size(), vocabulary - kMark.size()) != checksum(settings))
+  const size_t name = line.find(", ", kMark.size()), sum = line.rfind(' ');
+  if (name == std::string_view::npos || sum < name + 2 ||
+      line.substr(kMark.size(), name - kMark.size()) != checksum(settings))
     return std::nullopt;
-  return std::string(line.substr(vocabulary + kVocabularyMark.size()));
+  return std::string(line.substr(sum + 1));
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& hint) {
@@ -56,14 +56,15 @@ std::optional<std::string> marked_vocabulary(const std::string& run) {
 
 std::string config_with_checksums(const std::string& settings, const std::string& run,
                                   bool owns_vocabulary) {
+  const std::string vocabulary = vocabulary_in(run);
   return fmt::format(
-      "{}{}{}{}\n{}", kMark, checksum(settings), kVocabularyMark,
-      owns_vocabulary ? checksum(content_of(run + "/vocab.spm")) : std::string(kNone), settings);
+      "{}{}, {} {}\n{}", kMark, checksum(settings), fs::path(vocabulary).filename().string(),
+      owns_vocabulary ? checksum(content_of(vocabulary)) : std::string(kNone), settings);
 }
 
 bool owns_vocabulary(const std::string& run) {
   const std::optional<std::string> marked = marked_vocabulary(run);
-  return marked && *marked != kNone && *marked == checksum(content_of(run + "/vocab.spm"));
+  return marked && *marked != kNone && *marked == checksum(content_of(vocabulary_in(run)));
 }
 
 void refuse_to_overwrite(const std::string& run) {

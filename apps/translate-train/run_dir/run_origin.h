@@ -6,12 +6,12 @@
 
 namespace translate_train {
 
-// The text of config.yml: `settings` (YAML) below a line with checksums of them and of
-// RUN/vocab.spm. `owns_vocabulary`: a run has written that file.
+// The text of config.yml: `settings` (YAML) below a line with checksums of them and of the
+// vocabulary in RUN. `owns_vocabulary`: a run has written that file.
 std::string config_with_checksums(const std::string& settings, const std::string& run,
                                   bool owns_vocabulary);
 
-// True if a run has written RUN/vocab.spm: the checksums in config.yml fit both files.
+// True if a run has written the vocabulary in RUN: the checksums in config.yml fit both files.
 bool owns_vocabulary(const std::string& run);
 
 // For a run that begins in `run`. Usage error if it would overwrite a file that no run has written.

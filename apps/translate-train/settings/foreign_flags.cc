@@ -56,7 +56,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"train", "--source-lang,--target-lang,--trainpref,--validpref,--testpref",
      "files are named whole: --train-sets SRC TRG, --valid-sets SRC TRG"},
     {"train", "--joined-dictionary,--nwordssrc,--nwordstgt",
-     "one vocabulary serves both sides: --dim-vocabs N, or --vocabs FILE.spm"},
+     "one vocabulary serves both sides: --dim-vocabs N, or --vocabs FILE"},
     {"train", "--dim-rnn",
      "there are no recurrent layers: --dim-emb is the width of a transformer and "
      "--transformer-dim-ffn that inside its feed-forward"},
@@ -83,7 +83,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"train", "--mini-batch-round-up,--mini-batch-words-ref",
      "--mini-batch-words N is the largest batch in target tokens"},
     {"train", "--sentencepiece-options,--sentencepiece-max-lines",
-     "translate-train vocab makes a vocabulary in other ways; --vocabs FILE.spm takes it"},
+     "translate-train vocab makes a vocabulary in other ways; --vocabs FILE takes it"},
     {"train",
      "--cost-scaling,--check-gradient-nan,--normalize-gradient,--dynamic-gradient-scaling,"
      "--gradient-norm-average-window,--fp16-scale-window,--fp16-init-scale,--min-loss-scale,"

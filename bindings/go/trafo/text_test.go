@@ -74,6 +74,37 @@ func TestTokenizer(t *testing.T) {
 	wantError(t, err)
 }
 
+// The ids of ByT5, in a directory that says which vocabulary it has.
+func TestByteTokenizer(t *testing.T) {
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(nil, &trafo.TokenizerOptions{Kind: "byte"}))
+	defer tokenizer.Close()
+	ids := must[[]int32](t)(tokenizer.Encode("Life ü"))
+	if !slices.Equal(ids, []int32{79, 108, 105, 104, 35, 198, 191}) {
+		t.Error(ids)
+	}
+	if text := must[string](t)(tokenizer.Decode(append(ids, 1, 198))); text != "Life ü" {
+		t.Error(text)
+	}
+	special := must[trafo.SpecialTokens](t)(tokenizer.Special())
+	if special != (trafo.SpecialTokens{Unk: 2, BOS: -1, EOS: 1, Pad: 0}) {
+		t.Error(special)
+	}
+	folder := t.TempDir()
+	_, err := trafo.FindVocabulary(folder)
+	wantError(t, err, trafo.ErrNotFound)
+	ok(t, tokenizer.Save(folder))
+	if path := must[string](t)(trafo.FindVocabulary(folder)); path != filepath.Join(folder, "vocab.byte") {
+		t.Error(path)
+	}
+	again := must[*trafo.Tokenizer](t)(trafo.LoadTokenizer(folder))
+	defer again.Close()
+	if kind := must[string](t)(again.Kind()); kind != "byte" {
+		t.Error(kind)
+	}
+	_, err = trafo.TrainTokenizer([]string{"a"}, &trafo.TokenizerOptions{Kind: "word"})
+	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
 func TestTokenizersAreSharedByGoroutines(t *testing.T) {
 	tokenizer := newTokenizer(t, nil)
 	var group sync.WaitGroup

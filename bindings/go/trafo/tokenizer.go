@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// The ids of the special tokens in tokenizers that are trained here. [Tokenizer.Special] has those of any.
+// The ids of the special tokens in SentencePiece vocabularies that are trained here. [Tokenizer.Special] has those of any.
 const (
 	TokenUnk = C.TRAFO_TOKEN_UNK
 	TokenBOS = C.TRAFO_TOKEN_BOS
@@ -18,6 +18,9 @@ const (
 
 // TokenizerOptions say how a tokenizer is trained. Zero fields have their defaults.
 type TokenizerOptions struct {
+	// Kind is the name of a kind (docs/guide/vocabularies.md); default "sentencepiece". "byte" has a token for each byte of
+	// UTF-8, with the ids of ByT5. It learns nothing from a text, and the other fields keep their defaults.
+	Kind              string
 	Vocabulary        int     // subwords; default 8000
 	CharacterCoverage float64 // default 1
 	BPE               bool    // byte-pair encoding; default: a unigram model
@@ -39,7 +42,7 @@ func DefaultTokenizerOptions() TokenizerOptions {
 	var o C.trafo_tokenizer_options
 	mustInit(C.trafo_tokenizer_options_init(&o, C.sizeof_trafo_tokenizer_options))
 	return TokenizerOptions{
-		Vocabulary: int(o.vocabulary), CharacterCoverage: float64(o.character_coverage), BPE: o.bpe != 0,
+		Kind: C.GoStringN(o.kind.data, C.int(o.kind.length)), Vocabulary: int(o.vocabulary), CharacterCoverage: float64(o.character_coverage), BPE: o.bpe != 0,
 		ByteFallback: o.byte_fallback != 0, SoftLimit: o.soft_limit != 0, Normalization: Normalization(o.normalization),
 	}
 }
@@ -63,10 +66,15 @@ func (o *TokenizerOptions) c() (*C.trafo_tokenizer_options, func()) {
 	c.normalization = C.int32_t(o.Normalization)
 	symbols, free := views(o.UserSymbols)
 	c.user_symbols, c.user_symbol_count = symbols, C.size_t(len(o.UserSymbols))
-	return c, free
+	if o.Kind == "" {
+		return c, free
+	}
+	kind, freeKind := views([]string{o.Kind})
+	c.kind = *kind
+	return c, func() { free(); freeKind() }
 }
 
-// Tokenizer is a SentencePiece model. Goroutines may use it at once.
+// Tokenizer turns text into token ids and back. Goroutines may use it at once.
 type Tokenizer struct {
 	shared shared[*C.trafo_tokenizer]
 }
@@ -92,7 +100,7 @@ func TrainTokenizer(lines []string, options *TokenizerOptions) (*Tokenizer, erro
 	return newTokenizer(out, e)
 }
 
-// LoadTokenizer reads a SentencePiece model file.
+// LoadTokenizer reads the file of a tokenizer, whose content tells its kind, or the one that [FindVocabulary] finds in a directory.
 func LoadTokenizer(path string) (*Tokenizer, error) {
 	data, length := chars(path)
 	var out *C.trafo_tokenizer
@@ -100,7 +108,7 @@ func LoadTokenizer(path string) (*Tokenizer, error) {
 	return newTokenizer(out, e)
 }
 
-// ParseTokenizer reads the bytes of a SentencePiece model file.
+// ParseTokenizer reads the bytes of such a file.
 func ParseTokenizer(data []byte) (*Tokenizer, error) {
 	var out *C.trafo_tokenizer
 	e := C.trafo_tokenizer_load_buffer((*C.uint8_t)(first(data)), C.size_t(len(data)), &out)
@@ -123,7 +131,8 @@ func (t *Tokenizer) hold(origin string) (*C.trafo_tokenizer, error) {
 	return t.shared.hold(origin, "the tokenizer")
 }
 
-// Save writes a SentencePiece model file, whole or not at all.
+// Save writes the file of the tokenizer, whole or not at all. In a directory that is there, it gets the name that
+// [FindVocabulary] looks for.
 func (t *Tokenizer) Save(path string) error {
 	return t.in("Tokenizer.Save", func(ptr *C.trafo_tokenizer) *C.trafo_error {
 		data, length := chars(path)
@@ -131,7 +140,26 @@ func (t *Tokenizer) Save(path string) error {
 	})
 }
 
-// Vocabulary gives the number of subwords.
+// FindVocabulary is the vocabulary file in the directory of a run or a model. ErrNotFound: there is none.
+func FindVocabulary(directory string) (string, error) {
+	data, length := chars(directory)
+	var found *C.char
+	if err := check(C.trafo_find_vocabulary(data, length, &found)); err != nil {
+		return "", err
+	}
+	return takeCString(found), nil
+}
+
+// Kind gives the kind of the tokenizer, by the names of [TokenizerOptions].
+func (t *Tokenizer) Kind() (string, error) {
+	var kind *C.char
+	err := t.in("Tokenizer.Kind", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+		return C.trafo_tokenizer_get_kind(ptr, &kind, nil)
+	})
+	return C.GoString(kind), err
+}
+
+// Vocabulary gives the number of tokens.
 func (t *Tokenizer) Vocabulary() (int, error) {
 	var size C.int64_t
 	err := t.in("Tokenizer.Vocabulary", func(ptr *C.trafo_tokenizer) *C.trafo_error {

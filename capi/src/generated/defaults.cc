@@ -5,6 +5,7 @@
 #include "engine/compress/sparsify.h"
 #include "engine/data/text_corpus.h"
 #include "engine/dist/communicator.h"
+#include "engine/text/tokenizer/tokenizer_kinds.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -56,6 +57,7 @@ trafo_tokenizer_options trafo::capi::defaults(const trafo_tokenizer_options*) {
   c.vocabulary = 8000;
   c.character_coverage = 1.0;
   c.normalization = TRAFO_NORMALIZATION_NMT_NFKC;
+  c.kind = {tokenizer_kinds().front().name.data(), tokenizer_kinds().front().name.size()};
   return c;
 }
 

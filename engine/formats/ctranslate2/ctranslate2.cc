@@ -448,7 +448,7 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, Export
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
   write_json(directory / "config.json", ctranslate2_config(config, tokenizer));
   write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), subwords);
-  write_file_atomically(directory / "vocab.spm", tokenizer.serialized());
+  write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
   write_binary(host, weights, directory / "model.bin");
 }
 

@@ -166,10 +166,11 @@ void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
   constexpr const char* kHint =
       "; train a vocabulary with `translate-train vocab --bpe "
       "--byte-fallback`";
-  if (tokenizer.kind() != SpmKind::bpe)
+  if (tokenizer.as_sentencepiece()->model_kind() != SpmKind::bpe)
     cannot_express(kGgufFormat,
-                   concat(tokenizer.kind() == SpmKind::unigram ? "a unigram vocabulary"
-                                                               : "a vocabulary that is not BPE",
+                   concat(tokenizer.as_sentencepiece()->model_kind() == SpmKind::unigram
+                              ? "a unigram vocabulary"
+                              : "a vocabulary that is not BPE",
                           kHint));
   int bytes = 0;
   for (const ScoredSubword& subword : spm.subwords) {

@@ -107,7 +107,7 @@ Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std
   ends.insert(ends.end(), tokenizer.further_end_ids().begin(), tokenizer.further_end_ids().end());
   if (ids.eos.empty() || ids.eos == ends) return tokenizer;
   const SpmModel spm = parse_spm(tokenizer.serialized());
-  return Tokenizer::from_bytes(serialize_spm(spm, spm.subwords, {-1, -1, ids.eos}, label), label);
+  return load_sentencepiece(serialize_spm(spm, spm.subwords, {-1, -1, ids.eos}, label), label);
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
   const int32_t last = ids.eos.empty() ? -1 : *std::max_element(ids.eos.begin(), ids.eos.end());
   if (fs::exists(spm, ignored)) {
     Tokenizer tokenizer =
-        Tokenizer::from_bytes(read_text_file(spm, limits::kTokenizerBytes), spm.string());
+        load_sentencepiece(read_text_file(spm, limits::kTokenizerBytes), spm.string());
     // Tokens that were added to a model are in tokenizer.json alone.
     if (last < tokenizer.vocab_size() || !fs::exists(json, ignored))
       read.tokenizer = with_ends(tokenizer, ids, spm.string());

@@ -250,7 +250,7 @@ Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
       subwords.push_back({text, 0, SubwordType::unused});
   }
   const SpecialIds special{vocabulary.start, -1, vocabulary.ends};
-  return Tokenizer::from_bytes(serialize_spm(source, std::move(subwords), special, label), label);
+  return load_sentencepiece(serialize_spm(source, std::move(subwords), special, label), label);
 }
 
 // The tokenizer of spiece.model as PegasusTokenizer reads it: <pad> and </s> keep their ids, <unk>
@@ -258,7 +258,7 @@ Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
 Tokenizer shifted_tokenizer(const fs::path& directory, const SpecialIds& ids, int64_t size) {
   const fs::path file = directory / "spiece.model", options = directory / "tokenizer_config.json";
   const Tokenizer stored =
-      Tokenizer::from_bytes(read_text_file(file, limits::kTokenizerBytes), file.string());
+      load_sentencepiece(read_text_file(file, limits::kTokenizerBytes), file.string());
   const SpmModel model = parse_spm(stored.serialized());
   constexpr int32_t kPad = 0, kEos = 1, kUnk = 2;
   require(stored.pad_id() == kPad && stored.eos_id() == kEos && stored.unk_id() == kUnk,
@@ -278,15 +278,15 @@ Tokenizer shifted_tokenizer(const fs::path& directory, const SpecialIds& ids, in
   for (int64_t id = kUnk; id < kUnk + offset; ++id)
     subwords.push_back({concat("<unused:", id, ">"), 0, SubwordType::unused});
   subwords.insert(subwords.end(), model.subwords.begin() + kUnk, model.subwords.end());
-  return Tokenizer::from_bytes(serialize_spm(model, std::move(subwords), ids, file.string()),
-                               file.string());
+  return load_sentencepiece(serialize_spm(model, std::move(subwords), ids, file.string()),
+                            file.string());
 }
 
 ReadTokenizer read_marian_tokenizer(const fs::path& directory, const ConfigReader& config,
                                     int64_t size) {
   const auto spm = [&](const char* name) {
     const fs::path file = directory / name;
-    return Tokenizer::from_bytes(read_text_file(file, limits::kTokenizerBytes), file.string());
+    return load_sentencepiece(read_text_file(file, limits::kTokenizerBytes), file.string());
   };
   const Tokenizer source = spm("source.spm"), target = spm("target.spm");
   const Vocabulary vocabulary = read_vocabulary(directory / "vocab.json", config, size);

@@ -428,11 +428,12 @@ std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer) {
   }
   std::optional<Json> model;
   std::optional<SpelledTokens> spelled = SpelledTokens();  // merges give no special token
-  if (tokenizer.kind() == SpmKind::unigram) {
+  if (tokenizer.as_sentencepiece()->model_kind() == SpmKind::unigram) {
     model = unigram(spm, tokenizer, bytes);
     spelled = keep_spelled(spm);
   }
-  if (tokenizer.kind() == SpmKind::bpe) model = bpe(spm, tokenizer, bytes);
+  if (tokenizer.as_sentencepiece()->model_kind() == SpmKind::bpe)
+    model = bpe(spm, tokenizer, bytes);
   if (!model || !spelled) return std::nullopt;
   std::optional<Json> normal = normalizer(spm, spelled->normalizers);
   if (!normal) return std::nullopt;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/text/tokenizer/sentencepiece/spm_model.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 
 namespace trafo::interop {
 
@@ -24,7 +24,7 @@ struct SpmModel {
   std::string rest;  // every field but the subwords, serialized
 };
 
-// `serialized` comes from Tokenizer::serialized() and has been checked.
+// `serialized` comes from a SentencePieceModel, which has checked it.
 SpmModel parse_spm(std::string_view serialized);
 // The same model with other subwords. <s> and </s> are the subwords with those names.
 std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword>& subwords);

@@ -409,7 +409,7 @@ Tokenizer Converter::convert(const SpecialIds& ids) {
   for (size_t id = 0; id < subwords_.size(); ++id)
     if (subwords_[id].text.empty())
       subwords_[id] = {concat("<unused:", id, ">"), 0, SubwordType::unused};
-  return Tokenizer::from_bytes(serialized(ids), label_);
+  return load_sentencepiece(serialized(ids), label_);
 }
 
 }  // namespace

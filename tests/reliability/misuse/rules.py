@@ -237,6 +237,7 @@ ARRAYS = {
     "trafo_list_checkpoints.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_list_checkpoints.updates": {"store": "int64_t @[8]", "good": "@ = @_v;"},
     "trafo_model_read_config.path": path("w.files.model", "path_length"),
+    "trafo_find_vocabulary.directory": path("w.files.run", "directory_length"),
     "trafo_average_models.output": path("fresh_path()", "output_length"),
     "trafo_model_export.directory": path("fresh_path()", "directory_length"),
     "trafo_model_load_adapter.directory": path("w.files.adapter", "directory_length"),

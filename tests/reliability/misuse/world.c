@@ -506,6 +506,7 @@ void world_write_files(void) {
   must(trafo_trainer_write(w.trainer, write_file, file));
   if (fclose(file) != 0) _exit(3);
   trafo_trainer_free(saved_trainer(w.files.run));
+  must(trafo_tokenizer_save(w.tokenizer, w.files.run, strlen(w.files.run)));
   trafo_model* adapted = fresh_adapted(1);
   must(trafo_model_save_adapter(adapted, w.files.adapter, strlen(w.files.adapter)));
   trafo_model_free(adapted);

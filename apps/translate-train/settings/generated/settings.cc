@@ -39,14 +39,18 @@ constexpr SettingSpec kSpecs[] = {
      "validation files (default: held out of the training pairs by their hash: 1%, but at least 100 or, of fewer than 1000, a tenth, and at most 2000)",
      "", 1, 2, true, false, nullptr, SettingSource::program, SettingKind::words,
      [](Values& v) -> Slot { return &v.program.valid_sets; }, {}, {}},
-    {"vocabs", "-v", "Data", "FILE.spm",
-     "SentencePiece model, for both sides; twice the same, as Marian wants it, is once (default: trained on both sides)",
+    {"vocabs", "-v", "Data", "FILE",
+     "vocabulary, for both sides; twice the same, as Marian wants it, is once (default: trained on both sides)",
      "", 1, 2, true, false, nullptr, SettingSource::program, SettingKind::words,
      [](Values& v) -> Slot { return &v.program.vocabs; }, {}, {}},
     {"dim-vocabs", "", "Data", "N",
      "tokens of a new vocabulary (default: 8000, 16000, 32000 by task)",
      "", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::integer,
      [](Values& v) -> Slot { return &v.program.dim_vocabs; }, {}, {}},
+    {"vocab-kind", "", "Data", "NAME",
+     "kind of a new vocabulary, such as byte, the 259 tokens of ByT5 (default sentencepiece)",
+     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::text,
+     [](Values& v) -> Slot { return &v.program.vocab_kind; }, {}, {}},
     {"mini-batch-words", "--max-tokens", "Data", "N",
      "target tokens a batch (default 4096)",
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::integer,
@@ -489,9 +493,9 @@ static_assert(std::size(kSpecs) == kSettingCount);
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 95); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(95, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(109, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 96); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(96, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(110, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {

@@ -24,6 +24,7 @@ enum class Setting : size_t {
   valid_sets,
   vocabs,
   dim_vocabs,
+  vocab_kind,
   mini_batch_words,
   max_length,
   maxi_batch,
@@ -134,7 +135,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 115;
+inline constexpr size_t kSettingCount = 116;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -144,6 +145,7 @@ struct ProgramSettings {
   std::vector<std::string> valid_sets{};
   std::vector<std::string> vocabs{};
   int64_t dim_vocabs{};
+  std::string vocab_kind{};
   std::vector<double> sentencepiece_alphas{};
   int64_t data_in_memory{};
   std::string tempdir{};

@@ -1703,11 +1703,13 @@ pub struct trafo_tokenizer_options {
     #[doc = " Texts without white space that are one token each, wherever they are, and not normalised. Default none."]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
+    #[doc = " a kind by its name (docs/guide/vocabularies.md); default \"sentencepiece\". \"byte\" has a token for each byte of UTF-8, with the ids of\n ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults"]
+    pub kind: trafo_string_view,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_tokenizer_options"]
-        [::core::mem::size_of::<trafo_tokenizer_options>() - 56usize];
+        [::core::mem::size_of::<trafo_tokenizer_options>() - 72usize];
     ["Alignment of trafo_tokenizer_options"]
         [::core::mem::align_of::<trafo_tokenizer_options>() - 8usize];
     ["Offset of field: trafo_tokenizer_options::struct_size"]
@@ -1728,6 +1730,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_tokenizer_options, user_symbols) - 40usize];
     ["Offset of field: trafo_tokenizer_options::user_symbol_count"]
         [::core::mem::offset_of!(trafo_tokenizer_options, user_symbol_count) - 48usize];
+    ["Offset of field: trafo_tokenizer_options::kind"]
+        [::core::mem::offset_of!(trafo_tokenizer_options, kind) - 56usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -1739,7 +1743,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same\n model. Without options the defaults apply. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that\n the text cannot fill; the message names the largest size. since 0.1"]
+    #[doc = " Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply.\n INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
@@ -1749,7 +1753,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Loads a SentencePiece model file. NOT_FOUND, IO, CORRUPT_FILE. since 0.1"]
+    #[doc = " Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. NOT_FOUND, IO,\n CORRUPT_FILE. since 0.1"]
     pub fn trafo_tokenizer_load(
         path: *const ::core::ffi::c_char,
         path_length: usize,
@@ -1758,7 +1762,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A tokenizer from the bytes of a SentencePiece model file. CORRUPT_FILE. since 0.1"]
+    #[doc = " A tokenizer from the bytes of its file. CORRUPT_FILE. since 0.1"]
     pub fn trafo_tokenizer_load_buffer(
         data: *const u8,
         bytes: usize,
@@ -1767,11 +1771,29 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes a SentencePiece model file, which appears whole or not at all. IO. since 0.1"]
+    #[doc = " Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. IO. since 0.1"]
     pub fn trafo_tokenizer_save(
         tokenizer: *const trafo_tokenizer,
         path: *const ::core::ffi::c_char,
         path_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees\n *out_path with trafo_string_free. NOT_FOUND: there is none. INVALID_ARGUMENT: there are two. since 0.1"]
+    pub fn trafo_find_vocabulary(
+        directory: *const ::core::ffi::c_char,
+        directory_length: usize,
+        out_path: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The kind of a tokenizer, by the names of trafo_tokenizer_options, and the name of its file in such a directory. Both are static;\n out_file may be NULL. since 0.1"]
+    pub fn trafo_tokenizer_get_kind(
+        tokenizer: *const trafo_tokenizer,
+        out_kind: *mut *const ::core::ffi::c_char,
+        out_file: *mut *const ::core::ffi::c_char,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -1809,7 +1831,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The special tokens of a vocabulary. A loaded SentencePiece model may have others than TRAFO_TOKEN_*. since 0.1"]
+    #[doc = " The special tokens of a vocabulary. since 0.1"]
     pub fn trafo_tokenizer_get_special(
         tokenizer: *const trafo_tokenizer,
         out: *mut trafo_special_tokens,
@@ -1817,7 +1839,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The token ids of a text, without <s> and </s>; free them with trafo_ids_free. since 0.1"]
+    #[doc = " The token ids of a text, without bos and eos; free them with trafo_ids_free. since 0.1"]
     pub fn trafo_tokenizer_encode(
         tokenizer: *const trafo_tokenizer,
         text: *const ::core::ffi::c_char,
@@ -1839,7 +1861,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The subword of a token, such as \"the\" or \"<s>\". since 0.1"]
+    #[doc = " The name of a token, such as \"the\", \"<s>\" or \"<0x41>\". since 0.1"]
     pub fn trafo_tokenizer_get_token(
         tokenizer: *const trafo_tokenizer,
         id: i32,
@@ -2233,7 +2255,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, RUN/vocab.spm is the tokenizer. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
+    #[doc = " Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or\n TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run\n that translate-train made, trafo_tokenizer_load takes the directory as well. NOT_FOUND: the run has no such model; the message says why. since 0.1"]
     pub fn trafo_model_load_run(
         context: *mut trafo_context,
         run_directory: *const ::core::ffi::c_char,
@@ -2692,7 +2714,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as\n float32. *out_tokenizer is NULL if the directory has no SentencePiece model. *out_note gets a remark for the user, or \"\"; free it with trafo_string_free. out_note\n may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
+    #[doc = " Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as\n float32. *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free\n it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,

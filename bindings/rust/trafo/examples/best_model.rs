@@ -20,7 +20,7 @@ pub fn run(
     learning_rate: f64,
     updates: i64,
 ) -> Result<Model> {
-    let tokenizer = Tokenizer::load(base.join("vocab.spm"))?;
+    let tokenizer = Tokenizer::load(base)?;
     let model = Model::load_run(base, RunModel::Best)?;
     let (train, valid) = texts.hold_out(texts.info()?.pairs as i64 / 10)?;
     let options = TrainerOptions::new()
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     };
     let texts = Corpus::load(source, target)?;
     let model = run(Path::new(base), Path::new(directory), &texts, 5e-4, 1000)?;
-    let tokenizer = Tokenizer::load(Path::new(base).join("vocab.spm"))?;
+    let tokenizer = Tokenizer::load(base)?;
     let (line, _) = texts.pair(0)?;
     let found = model.translate(&tokenizer, &[&line], &TranslateOptions::new())?;
     println!("{line}\n{}", found[0]);

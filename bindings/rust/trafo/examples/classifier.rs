@@ -13,7 +13,7 @@ pub type Labelled = (String, i32);
 
 /// Learns from `train`; the share of `test` that is sorted as it should be.
 pub fn run(run: &Path, train: &[Labelled], test: &[Labelled]) -> Result<f64> {
-    let tokenizer = Tokenizer::load(run.join("vocab.spm"))?;
+    let tokenizer = Tokenizer::load(run)?;
     let model = Model::load_run(run, RunModel::Best)?.open();
     let context = model.context();
     // A vector for each text, the mean of its encoder states, and its class. The encoder stays as it is.

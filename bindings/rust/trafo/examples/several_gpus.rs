@@ -46,7 +46,7 @@ pub fn run(
         let ranks: Vec<_> = (0..devices.len()).map(|i| scope.spawn(move || rank(i))).collect();
         ranks.into_iter().try_for_each(|rank| rank.join().expect("no rank panics").map(drop))
     })?;
-    tokenizer.save(directory.join("vocab.spm"))
+    tokenizer.save(directory)
 }
 
 fn main() -> Result<()> {

@@ -215,6 +215,7 @@ pub use states::{HiddenStates, Logits};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{
     Corpus, CorpusInfo, MetricScore, SpecialTokens, Tokenizer, TokenizerOptions, bleu, chrf,
+    find_vocabulary,
 };
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{

@@ -299,7 +299,7 @@ impl Model {
         })
     }
     /// A model of a run directory: of the best checkpoint by the first metric of validation, of the newest checkpoint, or
-    /// the average. The tokenizer of a run that `translate-train` made is `vocab.spm` in it. `NotFound` says why the run
+    /// the average. [`Tokenizer::load`](crate::Tokenizer::load) takes the directory as well. `NotFound` says why the run
     /// has no such model.
     pub fn load_run(directory: impl AsRef<Path>, which: RunModel) -> Result<Self> {
         Self::load_run_as(&ContextOptions::new(), directory, which, DType::F32)

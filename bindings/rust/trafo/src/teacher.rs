@@ -17,7 +17,7 @@ impl Model {
     /// ```no_run
     /// # fn main() -> trafo::Result<()> {
     /// use trafo::{Model, ModelConfig, Tokenizer};
-    /// let tokenizer = Tokenizer::load("teacher/vocab.spm")?;
+    /// let tokenizer = Tokenizer::load("teacher")?;
     /// let mut student = Model::new(&ModelConfig::preset("student-tiny", tokenizer.vocabulary()?)?, 1)?;
     /// student.load_teacher("teacher")?;
     /// # Ok(())

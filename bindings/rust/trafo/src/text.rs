@@ -1,7 +1,8 @@
 //! Tokenizers, parallel corpora and metrics.
 
+use std::ffi::CStr;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::handle::{
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct TokenizerOptions {
+    kind: Option<String>,
     vocabulary: usize,
     character_coverage: f64,
     bpe: bool,
@@ -49,6 +51,7 @@ impl TokenizerOptions {
     /// A unigram model of `vocabulary` subwords that covers every character of the text.
     pub fn new(vocabulary: usize) -> Self {
         TokenizerOptions {
+            kind: None,
             vocabulary,
             character_coverage: 1.0,
             bpe: false,
@@ -57,6 +60,12 @@ impl TokenizerOptions {
             normalization: Normalization::NmtNfkc,
             user_symbols: Vec::new(),
         }
+    }
+    /// The name of a kind (docs/guide/vocabularies.md); default `sentencepiece`. `byte` has a token for each byte of UTF-8,
+    /// with the ids of ByT5. It learns nothing from a text, has 259 tokens, and takes no other option.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
     }
     /// Share of the text's characters that get a subword.
     pub fn character_coverage(mut self, coverage: f64) -> Self {
@@ -91,6 +100,9 @@ impl TokenizerOptions {
     /// Points to `symbols`, the views of the user's symbols.
     fn to_raw(&self, symbols: &[sys::trafo_string_view]) -> sys::trafo_tokenizer_options {
         let mut raw = defaults(sys::trafo_tokenizer_options_init);
+        if let Some(kind) = &self.kind {
+            raw.kind = view(kind);
+        }
         raw.vocabulary = i64::try_from(self.vocabulary).unwrap_or(i64::MAX);
         raw.character_coverage = self.character_coverage;
         raw.bpe = self.bpe.into();
@@ -103,7 +115,17 @@ impl TokenizerOptions {
     }
 }
 
-/// A SentencePiece tokenizer. Clones are the same tokenizer; threads may share it.
+/// The vocabulary file in the directory of a run or a model. `NotFound`: there is none.
+pub fn find_vocabulary(directory: impl AsRef<Path>) -> Result<PathBuf> {
+    check_abi()?;
+    let (data, length) = path_view(directory.as_ref());
+    let mut found = OutString::new();
+    // SAFETY: the path is valid during the call.
+    check(unsafe { sys::trafo_find_vocabulary(data, length, &mut found.data) })?;
+    Ok(found.to_c_text().into())
+}
+
+/// Turns text into token ids and back. Clones are the same tokenizer; threads may share it.
 ///
 /// ```
 /// use trafo::{Tokenizer, TokenizerOptions};
@@ -125,8 +147,8 @@ unsafe impl Send for RawTokenizer {}
 unsafe impl Sync for RawTokenizer {}
 
 impl Tokenizer {
-    /// Id of the token for unknown text, in vocabularies that are trained here, as the ids below. A loaded one may have
-    /// others: see [`special`](Tokenizer::special).
+    /// Id of the token for unknown text, in SentencePiece vocabularies that are trained here, as the ids below. Others may
+    /// have others: see [`special`](Tokenizer::special).
     pub const UNK: i32 = sys::TRAFO_TOKEN_UNK;
     /// Id of the beginning of a sentence.
     pub const BOS: i32 = sys::TRAFO_TOKEN_BOS;
@@ -145,14 +167,14 @@ impl Tokenizer {
             sys::trafo_tokenizer_train(lines.as_ptr(), lines.len(), &options, out)
         })
     }
-    /// Reads a SentencePiece model file.
+    /// Reads the file of a tokenizer, whose content tells its kind, or the one that [`find_vocabulary`] finds in a directory.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         check_abi()?;
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the path is valid during the call.
         Self::make(|out| unsafe { sys::trafo_tokenizer_load(data, length, out) })
     }
-    /// Reads a SentencePiece model out of memory.
+    /// Reads the bytes of such a file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         check_abi()?;
         // SAFETY: the bytes are valid during the call.
@@ -165,13 +187,23 @@ impl Tokenizer {
     ) -> Result<Self> {
         Ok(Tokenizer(Arc::new(RawTokenizer::make(call)?)))
     }
-    /// Writes the model file, whole or not at all.
+    /// Writes the file of the tokenizer, whole or not at all. In a directory that is there, it gets the name that
+    /// [`find_vocabulary`] looks for.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the path is valid during the call.
         check(unsafe { sys::trafo_tokenizer_save(self.as_ptr(), data, length) })
     }
-    /// Number of subwords.
+    /// Its kind, by the names of [`TokenizerOptions::kind`].
+    pub fn kind(&self) -> Result<String> {
+        let mut kind = ptr::null();
+        // SAFETY: the output is valid; the text is static.
+        unsafe {
+            check(sys::trafo_tokenizer_get_kind(self.as_ptr(), &mut kind, ptr::null_mut()))?;
+            Ok(CStr::from_ptr(kind).to_string_lossy().into_owned())
+        }
+    }
+    /// Number of tokens.
     pub fn vocabulary(&self) -> Result<usize> {
         let mut count = 0;
         // SAFETY: `count` is valid.

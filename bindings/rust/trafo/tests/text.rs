@@ -7,7 +7,7 @@ use std::fs;
 use common::{TestFolder, corpus, pairs, tokenizer};
 use trafo::{
     BleuTokenizer, Corpus, CorpusOptions, ErrorCode, EvaluationOptions, Normalization, Result,
-    Tokenizer, TokenizerOptions, evaluate, sentence_scores,
+    Tokenizer, TokenizerOptions, evaluate, find_vocabulary, sentence_scores,
 };
 
 #[test]
@@ -39,6 +39,26 @@ fn tokenizers_round_trip() -> Result<()> {
     let bpe = Tokenizer::train(&lines, &TokenizerOptions::new(80).bpe(true).byte_fallback(false))?;
     assert_eq!(bpe.vocabulary()?, 80);
     assert_eq!(bpe.decode(&bpe.encode(text)?)?, text);
+    Ok(())
+}
+
+// The ids of ByT5, in a directory that says which vocabulary it has.
+#[test]
+fn a_byte_tokenizer() -> Result<()> {
+    let folder = TestFolder::new();
+    let tokenizer = Tokenizer::train::<&str>(&[], &TokenizerOptions::new(259).kind("byte"))?;
+    assert_eq!(tokenizer.kind()?, "byte");
+    assert_eq!(tokenizer.vocabulary()?, 259);
+    assert_eq!(tokenizer.encode("Life ü")?, [79, 108, 105, 104, 35, 198, 191]);
+    assert_eq!(tokenizer.decode(&[79, 108, 105, 104, 35, 198, 191, 1, 198])?, "Life ü");
+    let special = tokenizer.special()?;
+    assert_eq!((special.unk, special.eos, special.bos, special.pad), (2, 1, None, Some(0)));
+    assert_eq!(find_vocabulary(folder.path()).unwrap_err().code(), ErrorCode::NotFound);
+    tokenizer.save(folder.path())?;
+    assert_eq!(find_vocabulary(folder.path())?, folder.join("vocab.byte"));
+    assert_eq!(Tokenizer::load(folder.path())?.kind()?, "byte");
+    let unknown = Tokenizer::train(&["a"], &TokenizerOptions::new(259).kind("word"));
+    assert_eq!(unknown.unwrap_err().code(), ErrorCode::InvalidArgument);
     Ok(())
 }
 

@@ -33,7 +33,7 @@ size_t character_end(std::string_view text, size_t begin) {
 }  // namespace
 
 // A trie of the subwords, with its edges in one hash table.
-struct SubwordSampler::Vocabulary {
+struct SentencePieceSampler::Vocabulary {
   struct Edge {
     uint64_t key = 0;  // node << 8 | byte, plus 1; 0: free
     int32_t node = 0;
@@ -82,51 +82,54 @@ struct SubwordSampler::Vocabulary {
   }
 };
 
-SubwordSampler::SubwordSampler(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {
-  const SpmKind kind = tokenizer.kind();
+SentencePieceSampler::SentencePieceSampler(const SentencePieceModel& model) : model_(model) {
+  const SpmKind kind = model.model_kind();
   require(kind == SpmKind::unigram || kind == SpmKind::bpe, ErrorCode::unsupported,
           kSubwordSamplerOrigin,
           "the vocabulary is neither a unigram nor a BPE model: it has one segmentation only");
-  auto vocabulary = std::make_shared<Vocabulary>();
+  auto vocabulary = std::make_unique<Vocabulary>();
   size_t bytes = 1;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) bytes += tokenizer.token(id).size();
+  for (int32_t id = 0; id < model.vocab_size(); ++id) bytes += model.token(id).size();
   size_t slots = 16;
   while (slots < 2 * bytes) slots *= 2;
   vocabulary->edges.resize(slots);
   vocabulary->subword.assign(1, -1);
-  vocabulary->unknown = tokenizer.unk_id();
+  vocabulary->unknown = model.special_tokens().unk;
   double worst = 0;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    vocabulary->score.push_back(tokenizer.score(id));
-    if (tokenizer.type(id) != SubwordType::normal) continue;
-    worst = std::min(worst, static_cast<double>(tokenizer.score(id)));
-    vocabulary->insert(tokenizer.token(id), id);
+  for (int32_t id = 0; id < model.vocab_size(); ++id) {
+    vocabulary->score.push_back(model.score(id));
+    if (model.type(id) != SubwordType::normal) continue;
+    worst = std::min(worst, static_cast<double>(model.score(id)));
+    vocabulary->insert(model.token(id), id);
   }
   vocabulary->unknown_score = worst - kUnknownPenalty;
   for (int byte = 0; byte < 256; ++byte) {
     constexpr char digits[] = "0123456789ABCDEF";
     const char name[] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>', 0};
-    const int32_t id = tokenizer.id(name);
+    const int32_t id = model.id(name);
     vocabulary->byte_ids.push_back(id);
-    vocabulary->has_bytes = tokenizer.type(id) == SubwordType::byte;
+    vocabulary->has_bytes = model.type(id) == SubwordType::byte;
   }
   vocabulary_ = std::move(vocabulary);
 }
 
-void SubwordSampler::sample(std::string_view text, double alpha, ShuffleRng& rng,
-                            std::vector<int32_t>& ids) const {
+SentencePieceSampler::~SentencePieceSampler() = default;
+
+void SentencePieceSampler::sample(std::string_view text, double alpha, ShuffleRng& rng,
+                                  std::vector<int32_t>& ids) const {
   ids.clear();
-  for (const NormalizedRun& run : tokenizer_.normalize(text)) {
+  for (const NormalizedRun& run : model_.normalize(text)) {
     if (run.id >= 0)
       ids.push_back(run.id);
-    else if (tokenizer_.kind() == SpmKind::unigram)
+    else if (model_.model_kind() == SpmKind::unigram)
       sample_unigram(run.text, alpha, rng, ids);
     else
       sample_bpe(run.text, alpha, rng, ids);
   }
 }
 
-void SubwordSampler::add_unknown(std::string_view character, std::vector<int32_t>& ids) const {
+void SentencePieceSampler::add_unknown(std::string_view character,
+                                       std::vector<int32_t>& ids) const {
   const Vocabulary& v = *vocabulary_;
   if (v.has_bytes)
     for (const char c : character) ids.push_back(v.byte_ids[static_cast<unsigned char>(c)]);
@@ -135,8 +138,8 @@ void SubwordSampler::add_unknown(std::string_view character, std::vector<int32_t
 }
 
 // Forward sums over the lattice of all segmentations, then a draw from the end to the beginning.
-void SubwordSampler::sample_unigram(std::string_view text, double alpha, ShuffleRng& rng,
-                                    std::vector<int32_t>& ids) const {
+void SentencePieceSampler::sample_unigram(std::string_view text, double alpha, ShuffleRng& rng,
+                                          std::vector<int32_t>& ids) const {
   struct Arc {
     int32_t id;  // -1: an unknown character
     size_t begin;
@@ -198,8 +201,8 @@ void SubwordSampler::sample_unigram(std::string_view text, double alpha, Shuffle
 
 // Merges the best pair first, as without dropout, but skips each candidate with probability alpha.
 // Its two parts may still merge with other neighbours.
-void SubwordSampler::sample_bpe(std::string_view text, double alpha, ShuffleRng& rng,
-                                std::vector<int32_t>& ids) const {
+void SentencePieceSampler::sample_bpe(std::string_view text, double alpha, ShuffleRng& rng,
+                                      std::vector<int32_t>& ids) const {
   struct Symbol {
     size_t begin, size;  // size 0: merged into its left neighbour
     int64_t previous, next;

@@ -20,16 +20,16 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
+#include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/sentencepiece/library_reserve.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "engine/text/tokenizer/sentencepiece/spm_fields.h"
 #include "engine/text/tokenizer/sentencepiece/training_text.h"
-#include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 namespace {
 
-constexpr std::string_view kTokenizerTrainingOrigin = kTokenizerOrigin;
 constexpr int kSpecialTokens = 4;  // unk, bos, eos, pad
 constexpr int kByteTokens = 256;
 constexpr int kLongestTrainedSubword = 16;  // characters, the library's default
@@ -85,24 +85,23 @@ int64_t number_after(std::string_view message, std::string_view marker) {
 }
 
 [[noreturn]] void fail_without_sentences() {
-  fail(ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
-       "the corpus has no sentence of at most ", limits::kTrainingSentenceBytes,
-       " bytes with more than spaces and control characters in it");
+  fail(ErrorCode::invalid_argument, kTokenizerOrigin, "the corpus has no sentence of at most ",
+       limits::kTrainingSentenceBytes, " bytes with more than spaces and control characters in it");
 }
 
 [[noreturn]] void fail_training(std::string_view message, const TokenizerTrainOptions& options) {
   const auto code = ErrorCode::invalid_argument;
   if (const int64_t fits = number_after(message, "value <= "); fits > 0)
-    fail(code, kTokenizerTrainingOrigin, "a vocabulary of ", options.vocab_size,
+    fail(code, kTokenizerOrigin, "a vocabulary of ", options.vocab_size,
          " subwords is too large for this corpus: at most ", fits,
          " fit; ask for so many, give more text, or allow a smaller vocabulary");
   const std::string versus = concat(options.vocab_size, " vs ");
   if (const int64_t needed = number_after(message, versus); needed > 0)
-    fail(code, kTokenizerTrainingOrigin, "a vocabulary of ", options.vocab_size,
+    fail(code, kTokenizerOrigin, "a vocabulary of ", options.vocab_size,
          " subwords is too small for this corpus: its characters alone need ", needed,
          "; ask for more, or lower character_coverage");
   if (message.find("sentences_.empty()") != std::string_view::npos) fail_without_sentences();
-  fail(code, kTokenizerTrainingOrigin, "SentencePiece cannot train on this corpus: ", message);
+  fail(code, kTokenizerOrigin, "SentencePiece cannot train on this corpus: ", message);
 }
 
 // SentencePiece reads numbers with the global locale, which may have another decimal point. This
@@ -156,7 +155,7 @@ std::string library_map(Normalization normalization) {
                                    {"model_type", "char"},
                                    {"normalization_rule_name", normalization_name(normalization)}},
                                   size_t{1} << 20, serialized);
-  require(status.ok(), ErrorCode::internal, kTokenizerTrainingOrigin, status.error_message());
+  require(status.ok(), ErrorCode::internal, kTokenizerOrigin, status.error_message());
   return std::string(character_map_of(serialized, "default tokenizer"));
 }
 
@@ -196,10 +195,9 @@ void check_user_symbols(std::span<const std::string> symbols) {
   std::set<std::string_view> seen;
   for (const std::string& symbol : symbols) {
     const auto check = [&](bool good, const char* why) {
-      require_argument(good, kTokenizerTrainingOrigin, "user_symbols", ": '", symbol, "' ", why);
+      require_argument(good, kTokenizerOrigin, "user_symbols", ": '", symbol, "' ", why);
     };
-    require_argument(!symbol.empty(), kTokenizerTrainingOrigin, "user_symbols",
-                     " has an empty symbol");
+    require_argument(!symbol.empty(), kTokenizerOrigin, "user_symbols", " has an empty symbol");
     check_text(symbol, "a user's symbol");
     check(symbol.size() <= static_cast<size_t>(limits::kSubwordBytes), "is over 1 KiB long");
     check(symbol.find_first_of(" \t\r\n") == std::string::npos &&
@@ -248,34 +246,24 @@ void silence_sentencepiece() {
   });
 }
 
-void check_text(std::string_view text, std::string_view what) {
-  const size_t bad = find_invalid_utf8(text);
-  require(bad == kValidUtf8, ErrorCode::invalid_argument, kTokenizerTrainingOrigin, what,
-          ": invalid UTF-8 at byte ", bad + 1);
-  require(text.find('\0') == std::string_view::npos, ErrorCode::invalid_argument,
-          kTokenizerTrainingOrigin, what, ": NUL byte");
-}
-
-void validate(const TokenizerTrainOptions& options) {
+void validate_sentencepiece(const TokenizerTrainOptions& options) {
   check_user_symbols(options.user_symbols);
   const int64_t least = kSpecialTokens + 1 + (options.byte_fallback ? kByteTokens : 0) +
                         std::ssize(options.user_symbols);
   require_argument(options.vocab_size >= least && options.vocab_size <= limits::kVocabulary,
-                   kTokenizerTrainingOrigin, "vocabulary", " is ", options.vocab_size,
+                   kTokenizerOrigin, "vocabulary", " is ", options.vocab_size,
                    ", it must lie between ", least, " and ", limits::kVocabulary);
   require_argument(options.character_coverage >= 0.98 && options.character_coverage <= 1.0,
-                   kTokenizerTrainingOrigin, "character_coverage", " is ",
-                   options.character_coverage, ", it must lie between 0.98 and 1");
-  require_argument(options.max_sentences > 0, kTokenizerTrainingOrigin, "max_sentences", " is ",
+                   kTokenizerOrigin, "character_coverage", " is ", options.character_coverage,
+                   ", it must lie between 0.98 and 1");
+  require_argument(options.max_sentences > 0, kTokenizerOrigin, "max_sentences", " is ",
                    options.max_sentences, ", it must be positive");
 }
 
-Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
-                           const TokenizerTrainOptions& options) {
+Tokenizer train_sentencepiece(std::span<const std::string_view> sentences,
+                              const TokenizerTrainOptions& options) {
   silence_sentencepiece();
-  validate(options);
-  require(!sentences.empty(), ErrorCode::invalid_argument, kTokenizerTrainingOrigin,
-          "the corpus is empty");
+  require(!sentences.empty(), ErrorCode::invalid_argument, kTokenizerOrigin, "the corpus is empty");
   for (size_t i = 0; i < sentences.size(); ++i)
     check_text(sentences[i], concat("training sentence ", i + 1));
 
@@ -315,13 +303,7 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
   const auto status = train_model(text.sentences, settings, bytes, serialized);
   if (!status.ok()) fail_training(status.error_message(), options);
   if (options.model == TokenizerModel::unigram) round_scores(serialized);
-  return from_bytes(serialized, "trained tokenizer");
-}
-
-Tokenizer Tokenizer::train(std::span<const std::string> sentences,
-                           const TokenizerTrainOptions& options) {
-  const std::vector<std::string_view> views(sentences.begin(), sentences.end());
-  return train(std::span<const std::string_view>(views), options);
+  return load_sentencepiece(serialized, "trained tokenizer");
 }
 
 }  // namespace trafo

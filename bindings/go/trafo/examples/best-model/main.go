@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
@@ -24,7 +23,7 @@ func must[T any](value T, err error) T {
 
 // run gives the model of the best checkpoint and its tokenizer.
 func run(ctx context.Context, c *trafo.Context, base, directory string, texts *trafo.Corpus, learningRate float64, updates int64) (*trafo.Model, *trafo.Tokenizer) {
-	tokenizer := must(trafo.LoadTokenizer(filepath.Join(base, "vocab.spm")))
+	tokenizer := must(trafo.LoadTokenizer(base))
 	model := must(c.LoadRun(base, trafo.RunModelBest, trafo.Float32))
 	train, valid, err := texts.HoldOut(must(texts.Info()).Pairs / 10)
 	must(train, err)

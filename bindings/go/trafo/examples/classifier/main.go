@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ func must[T any](value T, err error) T {
 func run(directory string, train []string, classes []int32, test []string, wanted []int32) float64 {
 	c := must(trafo.NewContext())
 	defer c.Close()
-	tokenizer := must(trafo.LoadTokenizer(filepath.Join(directory, "vocab.spm")))
+	tokenizer := must(trafo.LoadTokenizer(directory))
 	model := must(c.LoadRun(directory, trafo.RunModelBest, trafo.Float32))
 	means := func(texts []string) *trafo.Tensor { // of the encoder states of each text; the encoder stays as it is
 		states, bounds, err := model.HiddenStates(tokenizer, texts)

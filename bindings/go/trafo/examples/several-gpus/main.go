@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -81,7 +80,7 @@ func run(ctx context.Context, places []place, corpus *trafo.Corpus, config trafo
 		}()
 	}
 	ranks.Wait()
-	return errors.Join(append(errs, tokenizer.Save(filepath.Join(options.RunDirectory, "vocab.spm")))...)
+	return errors.Join(append(errs, tokenizer.Save(options.RunDirectory))...)
 }
 
 func main() {

@@ -60,7 +60,7 @@ func (c *config) files() (model, vocabulary string, err error) {
 		return model, vocabulary, nil
 	}
 	if vocabulary == "" {
-		vocabulary = filepath.Join(model, "vocab.spm")
+		vocabulary = model
 	}
 	file, err := trafo.FindModel(model)
 	return file, vocabulary, err
@@ -165,7 +165,7 @@ func run() error {
 	var c config
 	address := flag.String("listen", "localhost:8080", "address to listen on")
 	flag.StringVar(&c.model, "model", "run", "run directory (its best checkpoint by BLEU, else the latest), directory of translate-train quantize, or model.safetensors")
-	flag.StringVar(&c.vocabulary, "vocab", "", "SentencePiece model (default: the run directory's vocab.spm)")
+	flag.StringVar(&c.vocabulary, "vocab", "", "vocabulary (default: the run directory's)")
 	flag.StringVar(&c.device, "device", "auto", "auto (CUDA where there is one), cpu, cuda or cuda:N")
 	flag.StringVar(&c.weights, "weights", "stored", "stored: as the file has them; int8: quantize float weights, for a CPU")
 	flag.IntVar(&c.threads, "threads", 0, "host threads that compute (default 0: GOMAXPROCS)")

@@ -9,7 +9,7 @@ use crate::batcher::Translator;
 
 pub fn open(run: &Path, device: Device) -> Result<Translator, Box<dyn Error>> {
     let path = trafo::find_model(run)?;
-    let tokenizer = Tokenizer::load(run.join("vocab.spm"))?;
+    let tokenizer = Tokenizer::load(run)?;
     let gpu = device != Device::Cpu && Device::cuda_devices().is_ok();
     let precision = if gpu { DType::BF16 } else { DType::F32 };
     let mut model = Model::load_as(&ContextOptions::new().device(device), path, precision)?;

@@ -1,0 +1,190 @@
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <new>
+
+#include "engine/core/limits.h"
+#include "engine/core/status.h"
+#include "engine/text/tokenizer/check_text.h"
+#include "engine/text/tokenizer/sentencepiece/library_reserve.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece.h"
+#include "engine/text/tokenizer/sentencepiece/subword_sampler.h"
+
+namespace trafo {
+namespace {
+
+// Bytes that a token may be decoded to, where they are not the bytes of the token.
+constexpr size_t kLongestSurface = limits::kSubwordBytes;
+
+// Memory that the library allocates for a text: its lattice, and a message with every subword.
+size_t needed_for(size_t text) {
+  return (size_t{32} << 10) + 320 * text;
+}
+
+// The size of what a character map makes of a text shows only with the text.
+void check_growth(const CharacterMap& map, std::string_view text) {
+  if (text.size() * map.longest_text() <= limits::kNormalizedFree) return;
+  const size_t allowed = std::max(
+      limits::kNormalizedFree,
+      std::min(limits::kNormalizedGrowth * text.size(), text.size() + limits::kNormalizedExtra));
+  const size_t bytes = map.normalized_bytes(text);
+  require(bytes <= allowed, ErrorCode::corrupt_file, kTokenizerOrigin,
+          "the SentencePiece model turns a text of ", text.size(), " bytes into ", bytes,
+          ", the limit is ", allowed);
+}
+
+// Subwords and the text that a character map makes may not fit, which no look at the model shows.
+void check_encoded(const sentencepiece::util::Status& status) {
+  require(status.ok(), ErrorCode::corrupt_file, kTokenizerOrigin,
+          "the SentencePiece model cannot encode the text: ", status.error_message());
+}
+
+}  // namespace
+
+SentencePieceModel::SentencePieceModel(std::string_view serialized, std::string_view label)
+    : Model(serialized) {
+  silence_sentencepiece();
+  summary_ = check_spm_model(serialized_, label);
+  std::string reason;
+  const LibraryReserve reserve((size_t{1} << 20) + 16 * serialized.size());
+  processor_ = std::make_unique<sentencepiece::SentencePieceProcessor>();
+  try {
+    const auto status = processor_->LoadFromSerializedProto(
+        summary_.has_self_test ? without_self_test(serialized, label) : serialized_);
+    if (!status.ok()) reason = status.error_message();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {  // the trie builder throws on keys it cannot take
+    reason = error.what();
+  }
+  auto check = [label](bool condition, const auto&... why) {
+    require(condition, ErrorCode::corrupt_file, kTokenizerOrigin, label,
+            ": not a usable SentencePiece model: ", why...);
+  };
+  check(reason.empty(), reason);
+  const auto& processor = *processor_;
+  special_ = {.bos = processor.bos_id(),
+              .eos = processor.eos_id(),
+              .pad = processor.pad_id(),
+              .unk = processor.unk_id()};
+  if (!summary_.start.empty()) special_.bos = processor.PieceToId(summary_.start);
+  if (!summary_.ends.empty()) special_.eos = processor.PieceToId(summary_.ends.front());
+  for (size_t i = 1; i < summary_.ends.size(); ++i)
+    further_ends_.push_back(processor.PieceToId(summary_.ends[i]));
+  auto in_range = [&](int32_t id) { return id >= 0 && id < vocab_size(); };
+  check(in_range(special_.unk), "it has no unknown subword");
+  check(in_range(special_.eos), "it has no end-of-sentence subword");
+}
+
+SentencePieceModel::~SentencePieceModel() = default;
+
+bool is_sentencepiece_file(std::string_view file_bytes) {
+  return !file_bytes.starts_with('{');  // no field of a model begins so
+}
+
+Tokenizer load_sentencepiece(std::string_view file_bytes, std::string_view label) {
+  return Tokenizer(std::make_shared<SentencePieceModel>(file_bytes, label));
+}
+
+void SentencePieceModel::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  check_growth(summary_.normalizer, text);
+  const LibraryReserve reserve(needed_for(text.size()));
+  check_encoded(processor_->Encode(text, &ids));
+}
+
+std::vector<std::string> SentencePieceModel::encode_as_text(std::string_view text) const {
+  check_text(text, "text to encode");
+  check_growth(summary_.normalizer, text);
+  const LibraryReserve reserve(needed_for(text.size()));
+  std::vector<std::string> subwords;
+  check_encoded(processor_->Encode(text, &subwords));
+  return subwords;
+}
+
+std::string SentencePieceModel::decode(std::span<const int32_t> ids) const {
+  if (const size_t longest = summary_.denormalizer.longest_text(); longest > 0) {
+    size_t bytes = 0;
+    for (const int32_t id : ids) bytes += std::max<size_t>(token(id).size(), kLongestSurface);
+    require(bytes * longest <= limits::kDecodedBytes, ErrorCode::corrupt_file, kTokenizerOrigin,
+            "the SentencePiece model could turn these ", ids.size(), " tokens into more than ",
+            limits::kDecodedBytes, " bytes");
+  }
+  const LibraryReserve reserve(needed_for(16 * ids.size()));
+  std::string text;
+  const auto status = processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+  require(status.ok(), ErrorCode::corrupt_file, kTokenizerOrigin,
+          "the SentencePiece model cannot decode the tokens: ", status.error_message());
+  return text;
+}
+
+std::vector<NormalizedRun> SentencePieceModel::normalize(std::string_view text) const {
+  check_text(text, "text to normalize");
+  check_growth(summary_.normalizer, text);
+  const LibraryReserve reserve(needed_for(text.size()));
+  sentencepiece::ImmutableSentencePieceText encoded;
+  check_encoded(processor_->Encode(text, encoded.mutable_proto()));
+  std::vector<NormalizedRun> runs;
+  for (size_t i = 0; i < encoded.pieces_size(); ++i) {
+    const auto subword = encoded.pieces(static_cast<int>(i));
+    const auto id = static_cast<int32_t>(subword.id());
+    const SubwordType kind = type(id);
+    if (kind == SubwordType::user_defined || kind == SubwordType::control) {
+      runs.push_back({{}, id});
+      continue;
+    }
+    if (runs.empty() || runs.back().id >= 0) runs.emplace_back();
+    std::string& run = runs.back().text;
+    int byte = 0;
+    if (kind == SubwordType::byte) {  // "<0xE2>"
+      const char* digits = subword.piece().data() + 3;
+      std::from_chars(digits, digits + 2, byte, 16);
+      run += static_cast<char>(byte);
+    } else {
+      run += subword.piece();
+    }
+  }
+  return runs;
+}
+
+SubwordType SentencePieceModel::type(int32_t id) const {
+  check_id(id);
+  return summary_.subwords[static_cast<size_t>(id)];
+}
+
+float SentencePieceModel::score(int32_t id) const {
+  check_id(id);
+  return processor_->GetScore(id);
+}
+
+int32_t SentencePieceModel::vocab_size() const noexcept {
+  return static_cast<int32_t>(summary_.subwords.size());
+}
+
+const std::string& SentencePieceModel::token(int32_t id) const {
+  return processor_->IdToPiece(id);
+}
+
+int32_t SentencePieceModel::id(std::string_view token) const {
+  return processor_->PieceToId(token);
+}
+
+// A byte token from <0x80> to <0xBF>: in UTF-8 never the first byte of a character.
+bool SentencePieceModel::continues_character(int32_t id) const {
+  return type(id) == SubwordType::byte && token(id) >= "<0x80>" && token(id) <= "<0xBF>";
+}
+
+bool SentencePieceModel::bos_is_subword() const noexcept {
+  if (special_.bos < 0) return false;
+  const SubwordType type = summary_.subwords[static_cast<size_t>(special_.bos)];
+  return type == SubwordType::normal || type == SubwordType::user_defined;
+}
+
+std::unique_ptr<const SubwordSampler> SentencePieceModel::sampler() const {
+  return std::make_unique<SentencePieceSampler>(*this);
+}
+
+}  // namespace trafo

@@ -1,0 +1,79 @@
+#include "engine/text/tokenizer/tokenizer_kinds.h"
+
+#include <string>
+#include <system_error>
+
+#include "engine/core/argument_error.h"
+#include "engine/core/status.h"
+#include "engine/text/tokenizer/byte/byte_tokenizer.h"
+#include "engine/text/tokenizer/check_text.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
+
+namespace trafo {
+namespace {
+
+constexpr TokenizerKind kTokenizerKinds[] = {
+    {SentencePieceModel::kKind, "vocab.spm", is_sentencepiece_file, load_sentencepiece,
+     validate_sentencepiece, true, train_sentencepiece},
+    {ByteTokenizer::kKind, "vocab.byte", is_byte_vocabulary, load_byte_vocabulary,
+     validate_byte_vocabulary, false, make_byte_vocabulary},
+};
+
+std::string listed(std::string_view TokenizerKind::*member) {
+  std::string names;
+  for (const TokenizerKind& kind : kTokenizerKinds)
+    names.append(names.empty() ? "" : " or ").append(kind.*member);
+  return names;
+}
+
+}  // namespace
+
+std::span<const TokenizerKind> tokenizer_kinds() {
+  return kTokenizerKinds;
+}
+
+const TokenizerKind& tokenizer_kind(std::string_view name) {
+  for (const TokenizerKind& kind : kTokenizerKinds)
+    if (kind.name == name) return kind;
+  refuse_argument(kTokenizerOrigin, "kind", " must be ", listed(&TokenizerKind::name), ", got '",
+                  name.substr(0, 64), "'");
+}
+
+void validate(const TokenizerTrainOptions& options) {
+  tokenizer_kind(options.kind).validate(options);
+}
+
+Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
+                           const TokenizerTrainOptions& options) {
+  validate(options);
+  return tokenizer_kind(options.kind).train(sentences, options);
+}
+
+Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view name) {
+  for (const TokenizerKind& kind : kTokenizerKinds)
+    if (kind.recognises(serialized)) return kind.load(serialized, name);
+  fail(ErrorCode::corrupt_file, kTokenizerOrigin, name, ": not a vocabulary (",
+       listed(&TokenizerKind::name), ")");
+}
+
+std::string_view Tokenizer::file_name() const noexcept {
+  return tokenizer_kind(kind()).file;
+}
+
+std::filesystem::path vocabulary_file(const std::filesystem::path& directory) {
+  std::filesystem::path found;
+  for (const TokenizerKind& kind : kTokenizerKinds) {
+    std::error_code error;
+    const std::filesystem::path path = directory / kind.file;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path, error))) continue;
+    require(found.empty(), ErrorCode::invalid_argument, kTokenizerOrigin, directory.string(),
+            " has two vocabularies, ", found.filename().string(), " and ", kind.file,
+            ": remove the one that is not the model's");
+    found = path;
+  }
+  require(!found.empty(), ErrorCode::not_found, kTokenizerOrigin, directory.string(),
+          ": there is no vocabulary (", listed(&TokenizerKind::file), ")");
+  return found;
+}
+
+}  // namespace trafo
