@@ -339,7 +339,8 @@ void check_kind(const Settings& settings, const Tokenizer& tokenizer, const std:
   const char* kind = nullptr;
   check(trafo_tokenizer_get_kind(tokenizer.get(), &kind, nullptr));
   if (settings.has(Setting::vocab_kind) && settings.program.vocab_kind != kind)
-    settings.refuse(Setting::vocab_kind, fmt::format("{} is a vocabulary of the kind {}", path, kind));
+    settings.refuse(Setting::vocab_kind,
+                    fmt::format("{} is a vocabulary of the kind {}", path, kind));
 }
 
 // What a run with these settings would keep as its config.yml, and where it would.

@@ -64,8 +64,8 @@ enum class SettingSource { model, trainer, translate, evaluation, program };
 
 // The table follows from schema (generated/settings.cc).
 struct SettingSpec {
-  const char* name;       // without dashes: also the key in YAML
-  const char* aliases;    // other names, comma separated, with dashes; long ones are keys as well
+  const char* name;     // without dashes: also the key in YAML
+  const char* aliases;  // other names, comma separated, with dashes; long ones are keys as well
   const char* group;
   const char* values;  // shown in the help
   const char* help;

@@ -1,8 +1,8 @@
 // One call of TrainingRun::run(): whom it reports to, and who has asked for its end.
 #pragma once
 
-#include "engine/train/parallel/training_group.h"
 #include "engine/core/cancel.h"
+#include "engine/train/parallel/training_group.h"
 #include "engine/train/run/event.h"
 
 namespace trafo {
