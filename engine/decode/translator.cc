@@ -323,7 +323,7 @@ void Translator::truncate(SentencePair& pair) const {
   truncate(pair.target, std::min(target, config.max_positions), ended);
 }
 
-// The text that `tokens` add to the text of `source`: alone they would lose a space in front.
+// The text that `tokens` add to that of `source`: alone they would lose a space in front.
 std::string Translator::continuation(const std::vector<int32_t>& source,
                                      const std::vector<int32_t>& tokens) const {
   std::vector<int32_t> whole = source;
