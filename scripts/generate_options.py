@@ -16,7 +16,9 @@ import cli
 import docs
 import engine
 import go
+import ops
 import rust
+import structs
 from schema import ROOT, Schema
 
 
@@ -46,14 +48,28 @@ def targets(schema):
         yield f"{path}_fields.h", engine.fields_header(schema, table, header, rows, struct)
     for table in schema.tables.values():
         yield f"capi/include/trafo/generated/{table.c.removeprefix('trafo_')}.h", c_abi.header(schema, table)
+    others = structs.read(schema)
+    for struct in others:
+        yield f"capi/include/trafo/generated/{struct.file}.h", structs.header(struct)
+    yield "capi/src/generated/defaults.h", structs.declarations(others, schema.tables.values())
+    yield "capi/src/generated/defaults.cc", structs.source(others, schema.tables.values())
+    rows = ops.read(schema)
+    yield "capi/include/trafo/generated/constants.h", c_abi.constants_header(schema)
+    yield "bindings/rust/trafo/src/generated/enums.rs", rust.file("schema/enums.toml", rust.library(schema))
+    yield "capi/include/trafo/generated/ops.h", ops.header(schema, rows)
+    yield "capi/src/generated/ops.cc", ops.glue(rows)
+    yield "bindings/rust/trafo/src/generated/ops.rs", ops.rust_source(schema, rows)
+    yield "bindings/go/trafo/ops.generated.go", ops.go_source(schema, rows)
+    yield "docs/reference/generated/ops.md", ops.page(rows)
     yield "capi/src/generated/options.cc", c_abi.source(schema)
     yield "tests/capi/generated/wrong_options.h", c_abi.wrong_options([model, training, decoding, evaluation])
     yield "apps/translate-train/settings/generated/settings.cc", cli.source(schema)
+    yield "apps/translate-train/settings/generated/settings.h", cli.header(schema)
     for table, name, emit in ((model, "model_config", rust.model), (training, "trainer_options", rust.training),
                               (decoding, "translation", rust.decoding), (evaluation, "evaluation", rust.evaluation)):
         yield f"bindings/rust/trafo/src/generated/{name}.rs", rust.file(table.source, emit(schema))
     yield "bindings/go/trafo/options.generated.go", go.source(schema)
-    yield "docs/reference/generated/options.md", docs.page(schema)
+    yield "docs/reference/generated/options.md", docs.page(schema, structs.page(others))
 
 
 def main():

@@ -121,18 +121,8 @@ typedef struct trafo_context trafo_context;
  * trafo_context_get_device tells which device was chosen. */
 #define TRAFO_DEVICE_AUTO 2
 
-typedef struct trafo_context_options {
-  size_t struct_size;
-  int32_t device;        /* TRAFO_DEVICE_*; default CPU */
-  int32_t device_index;  /* default 0; 0 for CPU and AUTO */
-  int32_t threads;       /* host threads that compute, 1 to 256; default 0: one a core. Does not change results */
-  int32_t fused_kernels; /* default 1; 0: every op runs its unfused reference */
-  int32_t graphs;        /* default 1: training steps on CUDA are replayed as CUDA graphs. Does not change results */
-  int32_t reserved;      /* 0 */
-} trafo_context_options;
+#include "trafo/generated/context_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_options_init(trafo_context_options *options, size_t struct_size);
 /* `options` may be NULL for the defaults. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_new(const trafo_context_options *options, trafo_context **out);
 /* Objects made from the context stay valid; the last of them to be freed releases the device. since 0.1 */
@@ -289,332 +279,26 @@ typedef struct trafo_dropout {
   uint64_t seed;
 } trafo_dropout;
 
-#define TRAFO_RELU 0
-#define TRAFO_GELU 1 /* tanh form */
-#define TRAFO_SILU 2
-#define TRAFO_GELU_ERF 3 /* exact: x Phi(x) */
+#include "trafo/generated/constants.h"
 
-#define TRAFO_REDUCE_NONE 0
-#define TRAFO_REDUCE_SUM 1
-#define TRAFO_REDUCE_MEAN 2
+#include "trafo/generated/embedding_options.h"
 
-/* NumPy broadcasting. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_add(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
-                                                   trafo_tensor **out);
-/* a - b, with NumPy broadcasting. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_subtract(trafo_context *context, const trafo_tensor *a,
-                                                        const trafo_tensor *b, trafo_tensor **out);
-/* a * b by elements, with NumPy broadcasting. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_multiply(trafo_context *context, const trafo_tensor *a,
-                                                        const trafo_tensor *b, trafo_tensor **out);
-/* a / b by elements, with NumPy broadcasting. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_divide(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
-                                                      trafo_tensor **out);
-/* factor * x. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scale(trafo_context *context, const trafo_tensor *x, double factor,
-                                                     trafo_tensor **out);
-/* x + amount. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_shift(trafo_context *context, const trafo_tensor *x, double amount,
-                                                     trafo_tensor **out);
-/* e to the power of each element. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_exp(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* The natural logarithm of each element. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_log(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* The square root of each element. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sqrt(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* The hyperbolic tangent of each element. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_tanh(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* 1 / (1 + exp(-x)) of each element. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sigmoid(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* The sum of all elements, [1]. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* The mean of all elements, [1]. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* The sum over one dimension. A negative dim counts from the end; with keep_dim 1 a dimension of size 1 stays. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                       int32_t keep_dim, trafo_tensor **out);
-/* The mean over one dimension, with the arguments of trafo_op_sum_dim. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                        int32_t keep_dim, trafo_tensor **out);
-/* The maximum over one dimension; the gradient goes to the first maximum. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_max_dim(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                       int32_t keep_dim, trafo_tensor **out);
-/* One dimension of `shape` may be -1: it is inferred. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_reshape(trafo_context *context, const trafo_tensor *x, const int64_t *shape,
-                                                       int32_t rank, trafo_tensor **out);
-/* Swaps two dimensions; a view. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_transpose(trafo_context *context, const trafo_tensor *x, int32_t dim0,
-                                                         int32_t dim1, trafo_tensor **out);
-/* x[.., start:stop, ..]; a view. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_slice(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                     int64_t start, int64_t stop, trafo_tensor **out);
-/* The tensors one after the other along a dimension; all others must be equal. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_concat(trafo_context *context, const trafo_tensor *const *tensors,
-                                                      size_t count, int32_t dim, trafo_tensor **out);
-/* Between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; what lies outside becomes the nearest int32,
- * NaN becomes 0; it has no gradient. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cast(trafo_context *context, const trafo_tensor *x, int32_t dtype,
-                                                    trafo_tensor **out);
-/* [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast; a vector [k] is a row on the left and a
- * column on the right. transpose_* swaps the last two dimensions of an input. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_matmul(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
-                                                      int32_t transpose_a, int32_t transpose_b, trafo_tensor **out);
-/* x W^T + bias: x [.., in], weight [out, in], bias [out] or NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear(trafo_context *context, const trafo_tensor *x,
-                                                      const trafo_tensor *weight, const trafo_tensor *bias,
-                                                      trafo_tensor **out);
-/* Dropout. dropout may be NULL: the values do not change then. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_dropout(trafo_context *context, const trafo_tensor *x,
-                                                       const trafo_dropout *dropout, trafo_tensor **out);
-
-typedef struct trafo_embedding_options {
-  size_t struct_size;
-  double scale;                       /* default 1 */
-  int64_t padding_id;                 /* tokens with this id give the table no gradient; default -1: none */
-  const trafo_tensor *positions;      /* [T] int32, with position_table; default NULL */
-  const trafo_tensor *position_table; /* [P,C] */
-  trafo_dropout dropout;              /* default off */
-} trafo_embedding_options;
-
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_embedding_options_init(trafo_embedding_options *options, size_t struct_size);
-/* dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C] -> [T,C]. options may be NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_embedding(trafo_context *context, const trafo_tensor *ids,
-                                                         const trafo_tensor *table,
-                                                         const trafo_embedding_options *options, trafo_tensor **out);
 /* The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sinusoidal_positions(trafo_context *context, int64_t positions, int64_t width,
                                                                  int32_t dtype, trafo_tensor **out);
-/* Layer norm over the last dimension; gamma, beta [C]. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_layer_norm(trafo_context *context, const trafo_tensor *x,
-                                                          const trafo_tensor *gamma, const trafo_tensor *beta,
-                                                          double epsilon, trafo_tensor **out);
-/* x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma [C]. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_rms_norm(trafo_context *context, const trafo_tensor *x,
-                                                        const trafo_tensor *gamma, double epsilon, trafo_tensor **out);
-/* sum = residual + dropout(x) and normed = rms_norm(sum), in one pass; dropout or NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_residual_rms_norm(
-    trafo_context *context, const trafo_tensor *x, const trafo_tensor *residual, const trafo_tensor *gamma, double epsilon,
-    const trafo_dropout *dropout, trafo_tensor **out_sum, trafo_tensor **out_normed);
-/* Rotary position embedding: pairs (i, i + head_dim / 2) of a head are rotated by position * theta^(-2i / head_dim). positions [T]
- * int32. kv_heads 0: x [T, heads * head_dim], and all heads are rotated. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed
- * projection of queries, keys and values: queries and keys are rotated, values are copied. The result has the shape of x.
- * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_rotary(trafo_context *context, const trafo_tensor *x,
-                                                      const trafo_tensor *positions, int64_t heads, int64_t kv_heads,
-                                                      int64_t head_dim, double theta, trafo_tensor **out);
-/* silu(a) * b for x = [a, b], [.., 2F] -> [.., F]. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_swiglu(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]
- * int32, non-zero: the key is masked, or NULL. causal: key j is masked for query i if j > i + keys - queries. A row whose keys are
- * all masked is zeros. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_softmax(trafo_context *context, const trafo_tensor *x, double scale,
-                                                       int32_t causal, const trafo_tensor *padding_mask,
-                                                       trafo_tensor **out);
 
-typedef struct trafo_attention_options {
-  size_t struct_size;
-  int64_t heads;    /* default 1 */
-  int64_t kv_heads; /* heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads */
-  int64_t head_dim; /* must be set */
-  int64_t q_column; /* first of heads * head_dim columns of q; default 0 */
-  int64_t k_column; /* first of kv_heads * head_dim columns of k; default 0 */
-  int64_t v_column;
-  double scale;     /* default 0: 1 / sqrt(head_dim) */
-  int32_t causal;   /* default 0 */
-  int32_t reserved; /* 0 */
-  trafo_dropout dropout; /* on probabilities; default off */
-  /* [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.
-   * Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked
-   * gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and
-   * trafo_op_softmax. Default NULL: none */
-  const trafo_tensor *mask;
-} trafo_attention_options;
+#include "trafo/generated/attention_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_attention_options_init(trafo_attention_options *options, size_t struct_size);
-/* Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may
- * serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and _k [B+1]
- * int32: the tokens of sequence b are rows cu_seqlens[b] to cu_seqlens[b+1] - 1. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_attention(trafo_context *context, const trafo_tensor *q,
-                                                         const trafo_tensor *k, const trafo_tensor *v,
-                                                         const trafo_tensor *cu_seqlens_q,
-                                                         const trafo_tensor *cu_seqlens_k,
-                                                         const trafo_attention_options *options, trafo_tensor **out);
-/* activation: TRAFO_RELU, _GELU, _SILU, _GELU_ERF. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_activation(trafo_context *context, const trafo_tensor *x,
-                                                          int32_t activation, trafo_tensor **out);
-/* dropout(activation(x + bias)): bias [C] or NULL, dropout or NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_bias_act_dropout(trafo_context *context, const trafo_tensor *x,
-                                                                const trafo_tensor *bias, int32_t activation,
-                                                                const trafo_dropout *dropout, trafo_tensor **out);
-/* residual + dropout(x + bias): bias [C] or NULL, dropout or NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_bias_dropout_residual(trafo_context *context, const trafo_tensor *x,
-                                                                     const trafo_tensor *bias,
-                                                                     const trafo_tensor *residual,
-                                                                     const trafo_dropout *dropout, trafo_tensor **out);
-/* sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass; bias or NULL, dropout or NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_bias_dropout_residual_norm(
-    trafo_context *context, const trafo_tensor *x, const trafo_tensor *bias, const trafo_tensor *residual,
-    const trafo_tensor *gamma, const trafo_tensor *beta, double epsilon, const trafo_dropout *dropout,
-    trafo_tensor **out_sum, trafo_tensor **out_normed);
+#include "trafo/generated/cross_entropy_options.h"
 
-typedef struct trafo_cross_entropy_options {
-  size_t struct_size;
-  double label_smoothing;      /* default 0; mass spread over all classes */
-  int32_t ignore_label;        /* default -100 */
-  int32_t reduction;           /* default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count */
-  const trafo_tensor *weights; /* [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient */
-  /* [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a
-   * row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only */
-  const trafo_tensor *class_weights;
-} trafo_cross_entropy_options;
-
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cross_entropy_options_init(trafo_cross_entropy_options *options,
-                                                                       size_t struct_size);
-/* Cross-entropy of logits [T,V] and labels [T] int32 -> loss [1], or [T] without reduction. out_nll (may be NULL) gets the loss
- * without smoothing, which has no gradient. options may be NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cross_entropy(trafo_context *context, const trafo_tensor *logits,
-                                                             const trafo_tensor *labels,
-                                                             const trafo_cross_entropy_options *options,
-                                                             trafo_tensor **out_loss, trafo_tensor **out_nll);
-/* Cross-entropy of logits [T,V] and class probabilities [T,V] of one dtype, such as a teacher's -> loss [1], or [T] without
- * reduction. The targets may want a gradient. label_smoothing e makes them (1 - e) targets + e / V; ignore_label has no meaning; a
- * mean is divided by the sum of the row weights, without them by T. options may be NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_soft_cross_entropy(trafo_context *context, const trafo_tensor *logits,
-                                                                  const trafo_tensor *targets,
-                                                                  const trafo_cross_entropy_options *options,
-                                                                  trafo_tensor **out);
-/* cross_entropy(x W^T + bias) in chunks that never hold all logits. x [T,C], weight [V,C], bias [V] or NULL; the reduction is sum
- * or mean. chunk_bytes: logits held at a time, 0 for the default. options and out_nll may be NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_linear_cross_entropy(
-    trafo_context *context, const trafo_tensor *x, const trafo_tensor *weight, const trafo_tensor *bias,
-    const trafo_tensor *labels, const trafo_cross_entropy_options *options, int64_t chunk_bytes,
-    trafo_tensor **out_loss, trafo_tensor **out_nll);
-
-/* ---- Ops: element by element, comparisons and choices --------------------------------------------------------------- */
-/* Operands broadcast as in NumPy. A mask is int32; where it is not 0 it holds. NaN stays NaN. */
-
-/* |x|; the gradient at 0 is 0. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_abs(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* x in radians. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sin(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* x in radians. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cos(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_erf(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* x (1 + erf(x / sqrt(2))) / 2: the exact GELU. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_gelu_erf(trafo_context *context, const trafo_tensor *x, trafo_tensor **out);
-/* x^exponent; NaN for negative x with an exponent that is no integer. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_power(trafo_context *context, const trafo_tensor *x, double exponent,
-                                                     trafo_tensor **out);
-/* min(max(x, low), high), low <= high; the gradient of an element outside is 0. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_clamp(trafo_context *context, const trafo_tensor *x, double low, double high,
-                                                     trafo_tensor **out);
-/* The gradient of equal elements is divided in half. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_maximum(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
-                                                       trafo_tensor **out);
-/* The smaller of two elements; the gradient as of trafo_op_maximum. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_minimum(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
-                                                       trafo_tensor **out);
-/* a^b. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_pow(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
-                                                   trafo_tensor **out);
-
-#define TRAFO_EQUAL 0
-#define TRAFO_NOT_EQUAL 1
-#define TRAFO_LESS 2
-#define TRAFO_LESS_EQUAL 3
-#define TRAFO_GREATER 4
-#define TRAFO_GREATER_EQUAL 5
-
-/* int32: 1 where the comparison (TRAFO_EQUAL and others) of a with b holds, else 0; a and b of one type, int32 allowed. No
- * gradient. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare(trafo_context *context, const trafo_tensor *a, const trafo_tensor *b,
-                                                       int32_t comparison, trafo_tensor **out);
-/* The same with a number for b. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_compare_number(trafo_context *context, const trafo_tensor *a, double number,
-                                                              int32_t comparison, trafo_tensor **out);
-/* a where the mask is not 0, else b; int32 allowed. The operand that is not chosen affects neither values nor gradients. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_where(trafo_context *context, const trafo_tensor *mask, const trafo_tensor *a,
-                                                     const trafo_tensor *b, trafo_tensor **out);
-/* `value` where the mask is not 0, else x; int32 allowed. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_masked_fill(trafo_context *context, const trafo_tensor *x,
-                                                           const trafo_tensor *mask, double value, trafo_tensor **out);
-/* x [.., rows, columns] with 0 in place of the elements [i, j] above the diagonal: j - i > diagonal. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_tril(trafo_context *context, const trafo_tensor *x, int64_t diagonal,
-                                                    trafo_tensor **out);
-/* The same below the diagonal: j - i < diagonal. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_triu(trafo_context *context, const trafo_tensor *x, int64_t diagonal,
-                                                    trafo_tensor **out);
-
-/* ---- Ops: along dimensions ------------------------------------------------------------------------------------------- */
-/* A negative dim counts from the end. An element of an index out of range is INVALID_ARGUMENT on the CPU. A GPU cannot report
- * it: gather gives NaN (-1 in int32), scatter and scatter_add make the first element along dim NaN. */
-
-/* The sum over `count` dimensions, each given once; count 0: over all. keep_dim 1 leaves dimensions of size 1. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_sum_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
-                                                        size_t count, int32_t keep_dim, trafo_tensor **out);
-/* The mean over `count` dimensions, given as for trafo_op_sum_dims. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_mean_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
-                                                         size_t count, int32_t keep_dim, trafo_tensor **out);
-/* The maximum; the gradient goes to the first one. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_max_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
-                                                        size_t count, int32_t keep_dim, trafo_tensor **out);
-/* The minimum; the gradient goes to the first one. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_min_dims(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
-                                                        size_t count, int32_t keep_dim, trafo_tensor **out);
-/* int32: the number along dim of the largest element, the first of equal ones; NaN counts as largest. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_argmax(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                      int32_t keep_dim, trafo_tensor **out);
-/* The same of the smallest; NaN counts as smallest. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_argmin(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                      int32_t keep_dim, trafo_tensor **out);
-/* The k largest elements along dim, largest first, and their numbers (int32), equal ones by lower number. 1 <= k <= size.
- * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_top_k(trafo_context *context, const trafo_tensor *x, int64_t k, int32_t dim,
-                                                     trafo_tensor **out_values, trafo_tensor **out_ids);
-/* y_i = x_0 + .. + x_i along dim; int32 allowed. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_cumsum(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                      trafo_tensor **out);
-/* Dimension i of the result is dimension dims[i] of x, each given once; a view. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_permute(trafo_context *context, const trafo_tensor *x, const int32_t *dims,
-                                                       size_t count, trafo_tensor **out);
-/* Repeats dimensions of size 1, and new ones in front, to `shape`; -1 keeps the size of x. A view. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_expand(trafo_context *context, const trafo_tensor *x, const int64_t *shape,
-                                                      int32_t rank, trafo_tensor **out);
-/* x at each place p of the index, with the place along dim replaced by index[p]. index int32 has the rank of x and is in no
- * other dimension larger; the result has its shape. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_gather(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                      const trafo_tensor *index, trafo_tensor **out);
-/* x with src[p] added at these places. src has the shape of the index. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scatter_add(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                           const trafo_tensor *index, const trafo_tensor *src,
-                                                           trafo_tensor **out);
-/* x with src[p] in these places; of several for one place the last in row-major order stays. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_scatter(trafo_context *context, const trafo_tensor *x, int32_t dim,
-                                                       const trafo_tensor *index, const trafo_tensor *src, trafo_tensor **out);
-/* The mean of the rows of each packed sequence: x [T, ..] and cu_seqlens [B + 1] int32 -> [B, ..], zeros for a sequence without
- * rows. Sums are made in float32, of float64 in float64. INVALID_ARGUMENT: cu_seqlens does not rise from 0 to T. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_op_segment_mean(trafo_context *context, const trafo_tensor *x,
-                                                            const trafo_tensor *cu_seqlens, trafo_tensor **out);
+#include "trafo/generated/ops.h"
 
 /* ---- Optimizer on user parameters --------------------------------------------------------------------------------- */
 
 typedef struct trafo_adamw trafo_adamw;
 
-typedef struct trafo_adamw_options {
-  size_t struct_size;
-  double beta1;        /* default 0.9 */
-  double beta2;        /* default 0.98 */
-  double epsilon;      /* default 1e-9 */
-  double weight_decay; /* default 0 */
-  double clip_norm;    /* global gradient norm limit; default 0: off */
-} trafo_adamw_options;
+#include "trafo/generated/adamw_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_adamw_options_init(trafo_adamw_options *options, size_t struct_size);
 /* An AdamW optimizer over leaves that have gradients on, all of one dtype. It keeps them alive and zeroes their gradients. With
  * weight_decay 0, the default, it is Adam. Groups of parameters with different settings need an optimizer each. options may be
  * NULL. since 0.1 */

@@ -10,21 +10,8 @@
 extern "C" {
 #endif
 
-typedef struct trafo_corpus_options {
-  size_t struct_size;
-  /* Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory
-   * a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does not change
-   * training. Default 256 MiB; 0: all text stays on disk */
-  int64_t memory_bytes;
-  /* Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.
-   * Default: empty, the system's directory for temporary files */
-  trafo_string_view unpack_directory;
-  int32_t monolingual; /* 1: one file of text without a source, for a decoder-lm; default 0 */
-  int32_t reserved;    /* 0 */
-} trafo_corpus_options;
+#include "trafo/generated/corpus_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_options_init(trafo_corpus_options *options, size_t struct_size);
 /* A corpus from two files of equal line count, from one TSV file, or with options->monolingual from one text file. "-" is standard
  * input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until
  * the next call of it on the thread. options may be NULL. since 0.1 */

@@ -19,26 +19,12 @@
 extern "C" {
 #endif
 
-/* How the ranks of a group exchange bytes, int32_t. Later versions may add transports. */
-#define TRAFO_TRANSPORT_LOCAL 0 /* threads of one process, on the CPU or each on a separate GPU */
-#define TRAFO_TRANSPORT_MPI 1   /* the processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so. */
-#define TRAFO_TRANSPORT_NCCL 2  /* threads of one process, or processes, each on a separate GPU. NCCL moves the bytes, and adds nothing up. */
-#define TRAFO_TRANSPORT_TCP 3   /* processes of one host or several, on the CPU. Needs libtrafo_tcp.so. */
-
 #define TRAFO_GROUP_ID_BYTES 128
 
 /* One rank of a group. */
 typedef struct trafo_group trafo_group;
 
-typedef struct trafo_group_options {
-  size_t struct_size; /* set by trafo_group_options_init */
-  int32_t rank;       /* 0 to size - 1. Default 0. */
-  int32_t size;       /* number of ranks. Default 1. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's. */
-  int32_t transport;  /* TRAFO_TRANSPORT_* of the id */
-  int32_t reserved;   /* 0 */
-  double start_timeout_s; /* seconds to wait until all ranks have joined. Default 300. */
-  double timeout_s; /* seconds that ranks wait for the slowest one in a call, saving included. Default 600. */
-} trafo_group_options;
+#include "trafo/generated/group_options.h"
 
 typedef struct trafo_group_info {
   size_t struct_size;
@@ -47,9 +33,6 @@ typedef struct trafo_group_info {
   int32_t transport;
   int32_t reserved;
 } trafo_group_info;
-
-/* Defaults for the fields that struct_size covers. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_group_options_init(trafo_group_options *options, size_t struct_size);
 
 /* The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI
  * the group is the job, and each process makes the same id by itself.

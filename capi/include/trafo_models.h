@@ -20,8 +20,6 @@ typedef struct trafo_model trafo_model;
 
 #include "trafo/generated/model_config.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
 /* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/reference/generated/options.md has a table). Fields that
  * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
  * since 0.1 */
@@ -49,22 +47,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context
  * UNSUPPORTED: a context of a GPU. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_int8(trafo_context *context, const char *path, size_t path_length,
                                                             trafo_model **out);
-/* How trafo_model_quantize rounds weights. */
-#define TRAFO_QUANTIZE_NEAREST 0 /* each weight to the nearest code */
-#define TRAFO_QUANTIZE_GPTQ    1 /* int4, each weight with the error of the ones before it (Frantar et al., arXiv 2210.17323) */
+#include "trafo/generated/quantize_options.h"
 
-typedef struct trafo_quantize_options {
-  size_t struct_size;
-  int32_t bits;                        /* 8 (default): a scale for each row; 4: a scale for each 32 columns of a row */
-  int32_t method;                      /* TRAFO_QUANTIZE_NEAREST (default) or TRAFO_QUANTIZE_GPTQ */
-  const trafo_string_view *keep_float; /* patterns of names as of trafo_model_freeze: matrices that stay float32; default none */
-  size_t keep_float_count;
-  const trafo_tokenizer *tokenizer;    /* of the calibration pairs; default NULL */
-  const trafo_corpus *calibration;     /* pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them; default NULL */
-} trafo_quantize_options;
-
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_quantize_options_init(trafo_quantize_options *options, size_t struct_size);
 /* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for
  * the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.
  * trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,
@@ -83,6 +67,16 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *contex
  * *out_path with trafo_string_free. NOT_FOUND: there is no such path, or no model in it. CORRUPT_FILE, VERSION, IO: of the run's
  * state. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_model(const char *path, size_t path_length, char **out_path);
+/* The model file of a checkpoint of a run directory by its name: an update such as "1000", "latest", "best-bleu" (or another metric), or
+ * "averaged". The caller frees *out_path with trafo_string_free. NOT_FOUND: there is no such directory, or no such checkpoint in it.
+ * CORRUPT_FILE, IO: of RUN/NAME. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_checkpoint(const char *run_directory, size_t run_directory_length, const char *name,
+                                                            size_t name_length, char **out_path);
+/* The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to
+ * `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: there is none, or no such directory.
+ * updates may be NULL if capacity is 0. IO. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_list_checkpoints(const char *run_directory, size_t run_directory_length, int64_t *updates,
+                                                             int64_t capacity, int64_t *out_count);
 /* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
  * training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that
  * does not fit, and the model has not changed. since 0.1 */
@@ -92,21 +86,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *mode
  * the tensor or setting in which a file differs from the first. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
                                                            size_t output_length);
-/* Sizes that trafo_model_prune leaves. A decoder-lm ignores the fields of the encoder. */
-typedef struct trafo_prune_options {
-  size_t struct_size;
-  /* Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default
-   * 1 */
-  double encoder_ffn_share, decoder_ffn_share;
-  /* Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and
-   * values stay or go together. Default 1 */
-  double encoder_head_share, decoder_head_share;
-  /* Layers that stay; default 0: all */
-  int64_t encoder_layers, decoder_layers;
-} trafo_prune_options;
+#include "trafo/generated/prune_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_options *options, size_t struct_size);
 /* Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`
  * says which are needed least (docs/guide/pruning.md); pairs of more than 256 tokens a side are left out. The new model is on the
  * same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.
@@ -114,25 +95,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_prune_options_init(trafo_prune_optio
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *calibration, const trafo_prune_options *options,
                                                         const trafo_cancel *cancel, trafo_model **out);
-/* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
-#define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix */
-#define TRAFO_PRUNE_WANDA     1 /* |weight| times the norm of its input, among the weights of the row (Sun et al., arXiv 2306.11695) */
+#include "trafo/generated/sparsify_options.h"
 
-/* Which weights are compared with each other. */
-#define TRAFO_SPARSITY_UNSTRUCTURED 0 /* as the score says */
-#define TRAFO_SPARSITY_2_4          1 /* the four neighbours of a row, of which two stay: the sparsity is 0.5 */
-
-typedef struct trafo_sparsify_options {
-  size_t struct_size;
-  double sparsity;                  /* share of the weights of each linear layer that becomes zero, at least 0 and below 1; default 0.5 */
-  int32_t score;                    /* TRAFO_PRUNE_MAGNITUDE (default) or TRAFO_PRUNE_WANDA */
-  int32_t pattern;                  /* TRAFO_SPARSITY_UNSTRUCTURED (default) or TRAFO_SPARSITY_2_4 */
-  const trafo_tokenizer *tokenizer; /* of the calibration pairs; default NULL */
-  const trafo_corpus *calibration;  /* pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them; default NULL */
-} trafo_sparsify_options;
-
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sparsify_options_init(trafo_sparsify_options *options, size_t struct_size);
 /* Makes a float32 model of a trained one in which single weights of the linear layers are zero (unstructured pruning); embeddings, the
  * output projection, biases and norms stay. At most 65,536 target tokens of the calibration pairs are read. The new model is on the same
  * context and is the caller's; `model` does not change. Fine-tune it with keep_zeros of trafo_trainer_options. options may be NULL for the
@@ -143,19 +107,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_sparsify(trafo_model *model, c
                                                            const trafo_cancel *cancel, trafo_model **out);
 /* The number of elements of parameter `index` that are exactly zero; of an int8 weight, of its codes. Reads the parameter. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_zeros(const trafo_model *model, int64_t index, int64_t *out_zeros);
-/* How trafo_model_factorize makes matrices smaller: one of rank and ratio is given. */
-typedef struct trafo_factorize_options {
-  size_t struct_size;
-  int64_t rank;                     /* of all factors, at least 1; default 0: ratio chooses the ranks */
-  double ratio;                     /* share of the weights of the matrices that stays, above 0 and below 1; default 0: rank says */
-  const trafo_string_view *layers;  /* patterns of names of matrices, '*' for any characters, '?' for one; default NULL: all */
-  size_t layers_count;
-  const trafo_tokenizer *tokenizer; /* of the calibration pairs */
-  const trafo_corpus *calibration;  /* pairs that show what the layers multiply; needed */
-} trafo_factorize_options;
+#include "trafo/generated/factorize_options.h"
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_factorize_options_init(trafo_factorize_options *options, size_t struct_size);
 /* Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u
  * [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,
  * docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536
@@ -171,6 +124,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model,
 /* The configuration that the model was made or loaded with. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_config(const trafo_model *model, trafo_model_config *out,
                                                              size_t struct_size);
+/* The same of a model.safetensors, whose weights are not read: only its header, whose tensors are compared with the configuration.
+ * precision is the type of the stored weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_read_config(const char *path, size_t path_length, trafo_model_config *out,
+                                                              size_t struct_size);
+/* Checks that a tokenizer belongs to the model, as translating and scoring do. INVALID_ARGUMENT: it has another number of tokens, or the
+ * model was trained with another vocabulary; the message names both files. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_check_tokenizer(const trafo_model *model, const trafo_tokenizer *tokenizer);
 /* The number of parameter tensors, and of their elements together. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors,
                                                                       int64_t *out_elements);
@@ -257,26 +217,6 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_teacher(trafo_model *mode
 /* Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *model);
 
-#define TRAFO_EXPORT_HF_MARIAN 0   /* transformers' MarianMTModel: post-norm encoder-decoder, tied embeddings */
-#define TRAFO_EXPORT_HF_GPT2 1     /* transformers' GPT2LMHeadModel: pre-norm decoder-lm */
-#define TRAFO_EXPORT_CTRANSLATE2 2 /* every architecture */
-#define TRAFO_EXPORT_HF_LLAMA 3    /* transformers' LlamaForCausalLM: pre-norm decoder-lm with RMS norm, rotary positions, SwiGLU */
-#define TRAFO_EXPORT_ONNX 4        /* ONNX graphs of opset 17 and their weights: every model */
-#define TRAFO_EXPORT_GGUF 5        /* llama.cpp's file of such a model, model.gguf; a BPE vocabulary with byte fallback */
-#define TRAFO_EXPORT_HF_COMPRESSED 6 /* compressed-tensors for transformers and vLLM: such a model in int8 or int4 */
-#define TRAFO_EXPORT_HF_PEGASUS 7  /* transformers' PegasusForConditionalGeneration: pre-norm encoder-decoder, tied embeddings */
-
-/* How an export stores matrices. */
-#define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others */
-#define TRAFO_EXPORT_WEIGHTS_FLOAT32 1
-#define TRAFO_EXPORT_WEIGHTS_FLOAT16 2  /* CTranslate2, GGUF */
-#define TRAFO_EXPORT_WEIGHTS_BFLOAT16 3 /* CTranslate2 */
-#define TRAFO_EXPORT_WEIGHTS_INT16 4    /* CTranslate2: one scale for a matrix */
-#define TRAFO_EXPORT_WEIGHTS_INT8 5     /* CTranslate2, ONNX (7 bits), compressed-tensors: a scale for each output */
-#define TRAFO_EXPORT_WEIGHTS_Q8_0 6     /* GGUF: 8 bits, a scale for each block of 32 */
-#define TRAFO_EXPORT_WEIGHTS_Q4_0 7     /* GGUF: 4 bits, a scale for each block of 32 */
-#define TRAFO_EXPORT_WEIGHTS_INT4 8     /* compressed-tensors: 4 bits, a scale for each 32 values of a row */
-
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
  * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;
  * with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.
@@ -297,10 +237,6 @@ TRAFO_API void trafo_model_free(trafo_model *model);
 /* ---- Training ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct trafo_trainer trafo_trainer;
-
-#define TRAFO_UNIT_UPDATES 0
-#define TRAFO_UNIT_TOKENS 1 /* target tokens */
-#define TRAFO_UNIT_EPOCHS 2
 
 typedef struct trafo_period {
   int64_t value; /* 0: never */
@@ -346,8 +282,6 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
                                                               int64_t source_tokens, int64_t target_tokens,
                                                               trafo_memory_plan *out, size_t struct_size);
 
-/* The defaults. Training then has no limit. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
                                                                    size_t name_length);
@@ -361,31 +295,6 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, cons
                                                         const trafo_trainer_options *options,
                                                         const char *run_directory, size_t run_directory_length,
                                                         trafo_trainer **out);
-
-#define TRAFO_EVENT_STARTED 0            /* message: the pairs that were dropped from the corpora, if any */
-#define TRAFO_EVENT_RESUMED 1            /* path: the checkpoint */
-#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* a newer checkpoint is damaged and is not used; message: why */
-#define TRAFO_EVENT_LOG 3
-#define TRAFO_EVENT_SKIPPED 4 /* a non-finite update was skipped; message: its loss and gradient norm */
-#define TRAFO_EVENT_EPOCH 5   /* an epoch is complete; message: the pairs that were dropped from it, if any */
-/* path: the translations, if any were written. message: "before the first update" of the validation of the model that a run or a
- * phase starts from, which is no candidate for the best; otherwise empty */
-#define TRAFO_EVENT_VALIDATED 6
-#define TRAFO_EVENT_SAVED 7   /* path: the checkpoint; on a GPU, events of later updates may precede it */
-#define TRAFO_EVENT_FINISHED 8
-#define TRAFO_EVENT_STOPPED 9 /* training can be resumed */
-#define TRAFO_EVENT_VALIDATING 10 /* a validation begins; it may take long */
-#define TRAFO_EVENT_AVERAGED 11 /* average_last; path: the averaged model, message: its updates; metrics as in VALIDATED */
-/* autotune_gemm; message: how many GEMMs were timed, how long that took, where the other kernels come from */
-#define TRAFO_EVENT_GEMM_AUTOTUNED 12
-#define TRAFO_EVENT_WARNING 13 /* something cannot be used, and the run continues without it; message: what and why */
-
-#define TRAFO_STOP_NONE 0
-#define TRAFO_STOP_LIMIT 1 /* after_updates, after_epochs or after_tokens */
-#define TRAFO_STOP_EARLY 2 /* early_stopping */
-#define TRAFO_STOP_CALLBACK 3
-#define TRAFO_STOP_CANCELLED 4
-#define TRAFO_STOP_PAUSED 5 /* max_updates of this call are done */
 
 /* A metric of a validation. */
 typedef struct trafo_metric_value {

@@ -22,30 +22,8 @@ typedef struct trafo_tokenizer trafo_tokenizer;
 #define TRAFO_TOKEN_EOS 2
 #define TRAFO_TOKEN_PAD 3
 
-/* The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control characters
- * vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF: letters are folded to
- * lower case. */
-#define TRAFO_NORMALIZATION_NMT_NFKC 0
-#define TRAFO_NORMALIZATION_NFKC 1
-#define TRAFO_NORMALIZATION_NMT_NFKC_CF 2
-#define TRAFO_NORMALIZATION_NFKC_CF 3
-#define TRAFO_NORMALIZATION_IDENTITY 4
+#include "trafo/generated/tokenizer_options.h"
 
-typedef struct trafo_tokenizer_options {
-  size_t struct_size;
-  int64_t vocabulary;        /* tokens: special, byte and learned ones; default 8000 */
-  double character_coverage; /* share of the characters that become tokens, 0.98 to 1; default 1 */
-  int32_t bpe;               /* 0 (default): unigram model; 1: byte-pair encoding */
-  int32_t byte_fallback;     /* 0 (default): unknown characters become <unk>; 1: they are spelled in byte tokens */
-  int32_t soft_limit;        /* 1: the vocabulary may be smaller if the text has too few subwords; default 0 */
-  int32_t normalization;     /* TRAFO_NORMALIZATION_*; default TRAFO_NORMALIZATION_NMT_NFKC */
-  /* Texts without white space that are one token each, wherever they stand, and not normalised. Default: none */
-  const trafo_string_view *user_symbols;
-  size_t user_symbol_count;
-} trafo_tokenizer_options;
-
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_options_init(trafo_tokenizer_options *options, size_t struct_size);
 /* Trains a SentencePiece model on lines of text. Its special tokens are TRAFO_TOKEN_*. The same lines and options give the same
  * model. Without options the defaults apply. INVALID_ARGUMENT: text that is not UTF-8 or has a NUL byte, and a vocabulary that
  * the text cannot fill; the message names the largest size. since 0.1 */

@@ -39,8 +39,6 @@ typedef struct trafo_translations trafo_translations;
  * tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model *model);
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
 /* Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options
  * and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a
  * call without lines finds out, too). UNSUPPORTED: an alignment of a decoder-lm. NON_FINITE: the logits of a line are NaN or
@@ -170,8 +168,6 @@ typedef struct trafo_evaluation {
   char chrf_signature[128];
 } trafo_evaluation;
 
-/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluation_options_init(trafo_evaluation_options *options, size_t struct_size);
 /* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
  * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the
  * same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize

@@ -26,26 +26,12 @@ struct trafo::capi::AdamwObject {
 
 using namespace trafo::capi;
 
-static trafo_adamw_options adamw_defaults() {
-  trafo_adamw_options options{};
-  options.struct_size = sizeof options;
-  options.beta1 = 0.9;
-  options.beta2 = 0.98;
-  options.epsilon = 1e-9;
-  return options;
-}
-
-trafo_error* trafo_adamw_options_init(trafo_adamw_options* options, size_t struct_size) {
-  return api(__func__,
-             [&](const Call& call) { init_options(call, options, struct_size, adamw_defaults()); });
-}
-
 trafo_error* trafo_adamw_new(trafo_context* context, trafo_tensor* const* parameters, size_t count,
                              const trafo_adamw_options* options, trafo_adamw** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     Context& c = call.context(context);
-    const trafo_adamw_options o = read_options(call, options, adamw_defaults());
+    const trafo_adamw_options o = read_options(call, options);
     if (!(o.clip_norm >= 0))
       call.refuse_argument("clip_norm", " must be at least 0, got ", o.clip_norm);
     call.array(parameters, count, "parameters");

@@ -10,11 +10,12 @@
 
 namespace trafo::capi {
 
-// The pairs as token ids; pairs that are too long for the model are left out. `tokenizer` may be
-// null, which is refused.
+// The pairs as token ids; pairs that are too long for the model, or longer than `longest` tokens a
+// side, are left out. `tokenizer` may be null, which is refused.
 inline TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& model,
                                          const TokenizerObject* tokenizer,
-                                         const trafo_corpus* calibration) {
+                                         const trafo_corpus* calibration,
+                                         int64_t longest = TokenizedCorpusOptions{}.max_length) {
   if (!tokenizer) call.refuse("calibration pairs need a tokenizer");
   const TextCorpus& corpus = call.handle(calibration, "calibration").corpus;
   const Tokenizer& subwords = vocabulary_of(*model.model, *tokenizer);
@@ -27,9 +28,8 @@ inline TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& mo
     call.refuse("calibration is monolingual text; an encoder-decoder needs pairs");
   TokenizedCorpusOptions lengths;
   lengths.form = sequence_form(config);
-  lengths.max_length =
-      static_cast<int32_t>(std::min<int64_t>(lengths.max_length, config.max_positions));
-  return {corpus, subwords, lengths};
+  lengths.max_length = static_cast<int32_t>(std::min(longest, config.max_positions));
+  return {corpus, subwords, lengths, model.context->backend().threads()};
 }
 
 // The fields `tokenizer` and `calibration` of a struct of options, either of which may be null.

@@ -10,15 +10,6 @@
 using namespace trafo;
 using namespace trafo::capi;
 
-static trafo_context_options context_defaults() {
-  trafo_context_options options{};
-  options.struct_size = sizeof options;
-  options.device = TRAFO_DEVICE_CPU;
-  options.fused_kernels = 1;
-  options.graphs = 1;
-  return options;
-}
-
 // CUDA if a context can be created there. If not, that is no error; trafo_device_count tells why.
 static std::unique_ptr<Context> make_context_anywhere(int threads) {
   try {
@@ -29,16 +20,10 @@ static std::unique_ptr<Context> make_context_anywhere(int threads) {
   }
 }
 
-trafo_error* trafo_context_options_init(trafo_context_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, context_defaults());
-  });
-}
-
 trafo_error* trafo_context_new(const trafo_context_options* options, trafo_context** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const trafo_context_options o = read_options(call, options, context_defaults());
+    const trafo_context_options o = read_options(call, options);
     if (o.device < TRAFO_DEVICE_CPU || o.device > TRAFO_DEVICE_AUTO)
       call.refuse_argument("device", " is unknown: ", o.device);
     if (o.device == TRAFO_DEVICE_AUTO && o.device_index != 0)

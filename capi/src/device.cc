@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "capi/src/handles.h"
-#include "engine/backend/cpu/int8_kernel.h"
 #include "engine/backend/cuda/cuda_backend.h"
+#include "engine/quant/int8_kernel.h"
 
 using namespace trafo;
 using namespace trafo::capi;

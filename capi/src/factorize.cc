@@ -9,12 +9,6 @@
 using namespace trafo;
 using namespace trafo::capi;
 
-trafo_error* trafo_factorize_options_init(trafo_factorize_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, trafo_factorize_options{});
-  });
-}
-
 trafo_error* trafo_model_factorize(trafo_model* model, const trafo_factorize_options* options,
                                    const trafo_cancel* cancel, trafo_model** out) {
   return api(__func__, [&](const Call& call) {
@@ -22,15 +16,14 @@ trafo_error* trafo_model_factorize(trafo_model* model, const trafo_factorize_opt
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);  // to read the corpus
     if (!options) call.refuse_argument("options", " is NULL");
-    const trafo_factorize_options wanted = read_options(call, options, trafo_factorize_options{});
+    const trafo_factorize_options wanted = read_options(call, options);
     FactorizeOptions settings;
     settings.rank = wanted.rank;
     settings.ratio = wanted.ratio;
     settings.layers = lines_argument(call, wanted.layers, wanted.layers_count, "layers");
     const CalibrationArgument calibration(call, m, wanted);
     calibration.lend(settings);
-    const std::shared_ptr<CancelToken> token =
-        cancel ? call.handle(cancel, "cancel").token : nullptr;
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
     *out = new_handle<trafo_model>(
         m.context, std::shared_ptr<Model>(factorize(*m.context, *m.model, settings, token.get())));
   });

@@ -16,14 +16,6 @@ namespace {
 
 constexpr double kMostSeconds = 1e7;  // four months
 
-trafo_group_options default_group_options() {
-  trafo_group_options options{};
-  options.size = 1;
-  options.start_timeout_s = GroupTimeouts{}.start;
-  options.timeout_s = GroupTimeouts{}.wait;
-  return options;
-}
-
 GroupId new_nccl_group() {
   load_nccl();
   return new_local_group();
@@ -97,12 +89,6 @@ double checked_seconds(const Call& call, double seconds, const char* name) {
 
 }  // namespace
 
-trafo_error* trafo_group_options_init(trafo_group_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, default_group_options());
-  });
-}
-
 trafo_error* trafo_group_id_new(int32_t transport, uint8_t* id, size_t id_bytes) {
   return api(__func__, [&](const Call& call) {
     check_id(call, id, id_bytes);
@@ -133,7 +119,7 @@ trafo_error* trafo_group_new(trafo_context* context, const trafo_group_options* 
   return api(__func__, [&](const Call& call) {
     call.out(out);
     check_id(call, id, id_bytes);
-    const trafo_group_options wanted = read_options(call, options, default_group_options());
+    const trafo_group_options wanted = read_options(call, options);
     const Transport& transport = transport_of(call, wanted.transport);
     call.reserved(wanted.reserved);
     const GroupTimeouts timeouts{checked_seconds(call, wanted.start_timeout_s, "start_timeout_s"),

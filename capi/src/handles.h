@@ -23,13 +23,14 @@
 
 #include "capi/include/trafo.h"
 #include "capi/src/context_lock.h"
+#include "capi/src/generated/defaults.h"
 #include "capi/src/handle_table.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/cancel.h"
 #include "engine/core/float_environment.h"
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/trace.h"
-#include "engine/train/run/cancel.h"
 
 namespace trafo::capi {
 
@@ -302,28 +303,29 @@ trafo_error* api(const char* function, Body&& body) noexcept {
 // Options structs. Only the caller's struct_size bytes are read; other members keep their defaults.
 // A longer struct must end in zeros.
 template <class Options>
-void init_options(const Call& call, Options* options, size_t struct_size, Options defaults) {
+void init_options(const Call& call, Options* options, size_t struct_size, Options filled) {
   if (!options) call.refuse_argument("options", " is NULL");
   call.check_struct_size(struct_size);
-  defaults.struct_size = struct_size;
+  filled.struct_size = struct_size;
   std::memset(static_cast<void*>(options), 0, struct_size);
-  std::memcpy(static_cast<void*>(options), &defaults, std::min(struct_size, sizeof(Options)));
+  std::memcpy(static_cast<void*>(options), &filled, std::min(struct_size, sizeof(Options)));
 }
 
 template <class Options>
-Options read_options(const Call& call, const Options* options, Options defaults) {
-  if (!options) return defaults;
+Options read_options(const Call& call, const Options* options) {
+  Options result = defaults(options);
+  if (!options) return result;
   const size_t size = options->struct_size;
   if (size < sizeof(size_t) || size > kLargestOptions)
     call.refuse_argument("struct_size", " ", size,
                          " is not the size of an options struct; call its _init first");
-  std::memcpy(static_cast<void*>(&defaults), options, std::min(size, sizeof(Options)));
+  std::memcpy(static_cast<void*>(&result), options, std::min(size, sizeof(Options)));
   const auto* bytes = reinterpret_cast<const unsigned char*>(options);
   for (size_t i = sizeof(Options); i < size; ++i)
     if (bytes[i] != 0)
       call.refuse(
           "the options struct is newer than this library and sets something it does not know");
-  return defaults;
+  return result;
 }
 
 inline std::filesystem::path path_argument(const Call& call, const char* data, size_t length,
@@ -360,5 +362,11 @@ class NewTensors {
 
 DType checked_dtype(const Call& call, int32_t dtype);
 Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank);
+
+// Null: the caller gave none.
+inline std::shared_ptr<const CancelToken> cancel_token(const Call& call,
+                                                       const trafo_cancel* cancel) {
+  return cancel ? call.handle(cancel, "cancel").token : nullptr;
+}
 
 }  // namespace trafo::capi

@@ -72,7 +72,7 @@ class References {
 
 // The options with the tokenizer of tokenize flores200.
 EvaluationOptions options_argument(const Call& call, const trafo_evaluation_options* options) {
-  const trafo_evaluation_options c = read_options(call, options, capi::to_c(EvaluationOptions{}));
+  const trafo_evaluation_options c = read_options(call, options);
   EvaluationOptions result = from_c(call, c);
   if (!c.tokenizer) return result;
   const TokenizerObject& object = call.handle(c.tokenizer, "tokenizer");
@@ -126,12 +126,6 @@ trafo_error* trafo_metric_score(int32_t metric, const trafo_string_view* hypothe
       call.refuse_argument("metric", " ", known->name, " needs a model, not translations");
     const References all(call, references, count, reference_sets);
     *out_score = known->score(lines_argument(call, hypotheses, count, "hypotheses"), all.sets(), 1);
-  });
-}
-
-trafo_error* trafo_evaluation_options_init(trafo_evaluation_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, capi::to_c(EvaluationOptions{}));
   });
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -5,6 +6,7 @@
 #include "capi/src/model_handles.h"
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
+#include "engine/io/checkpoint_directory.h"
 #include "engine/models/model_io.h"
 #include "engine/train/checkpoint/average.h"
 #include "engine/train/checkpoint/run_directory.h"
@@ -22,6 +24,13 @@ trafo_model* load(const Call& call, trafo_context* context, const char* path, si
       call.owner(),
       std::shared_ptr<Model>(
           load_model(c, path_argument(call, path, path_length, "path"), precision, int8_weights)));
+}
+
+void write_config(const Call& call, const Model& model, trafo_model_config* out,
+                  size_t struct_size) {
+  trafo_model_config config = capi::to_c(model.config());
+  config.precision = static_cast<int32_t>(model.parameters().dtype());
+  init_options(call, out, struct_size, config);
 }
 
 void set_trainable(const Call& call, trafo_model* model, const char* pattern, size_t length,
@@ -45,21 +54,15 @@ DType trafo::capi::checked_precision(const Call& call, int32_t precision) {
 
 WantedModel trafo::capi::wanted_model(const Call& call, const trafo_model_config* config) {
   if (!config) call.refuse_argument("config", " is NULL");
-  const trafo_model_config settings = read_options(call, config, to_c(ModelConfig{}));
+  const trafo_model_config settings = read_options(call, config);
   return {from_c(call, settings), checked_precision(call, settings.precision)};
-}
-
-trafo_error* trafo_model_config_init(trafo_model_config* config, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, config, struct_size, to_c(ModelConfig{}));
-  });
 }
 
 trafo_error* trafo_model_config_preset(trafo_model_config* config, const char* name,
                                        size_t name_length) {
   return api(__func__, [&](const Call& call) {
     const Preset& wanted = preset(call, call.text(name, name_length, "name"));
-    write_preset(call, config, "config", to_c(ModelConfig{}), wanted.model);
+    write_preset(call, config, "config", wanted.model);
   });
 }
 
@@ -139,6 +142,32 @@ trafo_error* trafo_find_model(const char* path, size_t path_length, char** out_p
   });
 }
 
+trafo_error* trafo_find_checkpoint(const char* run_directory, size_t run_directory_length,
+                                   const char* name, size_t name_length, char** out_path) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_path, "out_path");
+    const auto run = path_argument(call, run_directory, run_directory_length, "run_directory");
+    const std::string wanted(call.text(name, name_length, "name"));
+    *out_path = copy_string(checkpoint_model_file(run, wanted).string());
+  });
+}
+
+trafo_error* trafo_list_checkpoints(const char* run_directory, size_t run_directory_length,
+                                    int64_t* updates, int64_t capacity, int64_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_count, "out_count");
+    if (capacity < 0) call.refuse_argument("capacity", " must be at least 0, got ", capacity);
+    call.array(updates, static_cast<size_t>(capacity), "updates");
+    const std::vector<int64_t> found =
+        CheckpointDirectory(
+            path_argument(call, run_directory, run_directory_length, "run_directory"))
+            .list();
+    const auto count = static_cast<int64_t>(found.size());
+    std::copy_n(found.begin(), std::min(count, capacity), updates);
+    *out_count = count;
+  });
+}
+
 trafo_error* trafo_model_load_weights(trafo_model* model, const trafo_tokenizer* tokenizer,
                                       const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {
@@ -192,10 +221,26 @@ trafo_error* trafo_model_get_config(const trafo_model* model, trafo_model_config
                                     size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
-    const Model& m = *call.handle(model, "model").model;
-    trafo_model_config config = to_c(m.config());
-    config.precision = static_cast<int32_t>(m.parameters().dtype());
-    init_options(call, out, struct_size, config);
+    write_config(call, *call.handle(model, "model").model, out, struct_size);
+  });
+}
+
+trafo_error* trafo_model_read_config(const char* path, size_t path_length, trafo_model_config* out,
+                                     size_t struct_size) {
+  return api(__func__, [&](const Call& call) {
+    call.out_struct(out, struct_size);
+    const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"),
+                                                ElementTypes::ours_and_codes);
+    write_config(call, *read_meta_model(reader).model, out, struct_size);
+  });
+}
+
+trafo_error* trafo_model_check_tokenizer(const trafo_model* model,
+                                         const trafo_tokenizer* tokenizer) {
+  return api(__func__, [&](const Call& call) {
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    require_vocabulary_size(*m.model, vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer")));
   });
 }
 

@@ -5,6 +5,7 @@
 #include "capi/src/handles.h"
 #include "engine/decode/search.h"
 #include "engine/models/model.h"
+#include "engine/objective/distillation/teacher.h"
 
 namespace trafo::capi {
 
@@ -19,6 +20,7 @@ DType checked_precision(const Call& call, int32_t precision);
 struct ModelObject {
   std::shared_ptr<Context> context;
   std::shared_ptr<Model> model;
+  std::shared_ptr<const Teacher> teacher = nullptr;  // of its trainers
   bool for_inference = false;  // trafo_model_prepare_inference: the weights stay as they are
   std::shared_ptr<const PackedWeights> packed = nullptr;  // on the CPU, of a model for inference
 };
@@ -37,8 +39,8 @@ inline void check_changeable(const Call& call, const ModelObject& model) {
 }
 
 // A model whose parameters may be grouped in another way.
-inline const ModelObject& untrained(const Call& call, trafo_model* model) {
-  const ModelObject& m = call.handle(model, "model");
+inline ModelObject& untrained(const Call& call, trafo_model* model) {
+  ModelObject& m = call.handle(model, "model");
   call.use(m.context);
   check_changeable(call, m);
   if (m.model.use_count() > 1) call.refuse("the model has a trainer: free that first");

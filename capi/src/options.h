@@ -44,13 +44,13 @@ const Preset& preset(const Call& call, std::string_view name);
 
 // Fills the caller's struct, whose size the caller has set, with the preset of `change`.
 template <class Options>
-void write_preset(const Call& call, Options* options, const char* name, Options defaults,
-                  void (*change)(Options&)) {
+void write_preset(const Call& call, Options* options, const char* name, void (*change)(Options&)) {
   if (!options) call.refuse_argument(name, " is NULL");
-  read_options(call, options, defaults);  // checks struct_size
-  change(defaults);
+  read_options(call, options);  // checks struct_size
+  Options changed = defaults(options);
+  change(changed);
   const size_t size = options->struct_size;
-  std::memcpy(static_cast<void*>(options), &defaults, std::min(size, sizeof defaults));
+  std::memcpy(static_cast<void*>(options), &changed, std::min(size, sizeof changed));
   options->struct_size = size;
 }
 

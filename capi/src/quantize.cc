@@ -1,5 +1,5 @@
 // Models with quantized weights.
-#include "engine/models/quantize.h"
+#include "engine/compress/quantize.h"
 
 #include "capi/src/calibration.h"
 #include "capi/src/options.h"
@@ -7,32 +7,13 @@
 using namespace trafo;
 using namespace trafo::capi;
 
-namespace {
-
-trafo_quantize_options default_quantize_options() {
-  trafo_quantize_options options{};
-  options.bits = 8;
-  options.method = TRAFO_QUANTIZE_NEAREST;
-  return options;
-}
-
-}  // namespace
-
-trafo_error* trafo_quantize_options_init(trafo_quantize_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, default_quantize_options());
-  });
-}
-
 trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_options* options,
                                   trafo_model** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    const trafo_quantize_options wanted =
-        options ? read_options(call, options, default_quantize_options())
-                : default_quantize_options();
+    const trafo_quantize_options wanted = read_options(call, options);
     if (wanted.method < TRAFO_QUANTIZE_NEAREST || wanted.method > TRAFO_QUANTIZE_GPTQ)
       call.refuse_argument("method",
                            " must be TRAFO_QUANTIZE_NEAREST (0) or TRAFO_QUANTIZE_GPTQ (1), got ",

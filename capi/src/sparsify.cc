@@ -7,41 +7,20 @@
 using namespace trafo;
 using namespace trafo::capi;
 
-namespace {
-
-trafo_sparsify_options sparsify_defaults() {
-  const SparsifyOptions options;
-  trafo_sparsify_options result{};
-  result.struct_size = sizeof result;
-  result.sparsity = options.sparsity;
-  result.score = TRAFO_PRUNE_MAGNITUDE;
-  result.pattern = TRAFO_SPARSITY_UNSTRUCTURED;
-  return result;
-}
-
-}  // namespace
-
-trafo_error* trafo_sparsify_options_init(trafo_sparsify_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, sparsify_defaults());
-  });
-}
-
 trafo_error* trafo_model_sparsify(trafo_model* model, const trafo_sparsify_options* options,
                                   const trafo_cancel* cancel, trafo_model** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);  // to read the corpus
-    const trafo_sparsify_options wanted = read_options(call, options, sparsify_defaults());
+    const trafo_sparsify_options wanted = read_options(call, options);
     SparsifyOptions settings;
     settings.sparsity = wanted.sparsity;
     settings.score = static_cast<PruneScore>(wanted.score);
     settings.pattern = static_cast<SparsityPattern>(wanted.pattern);
     const CalibrationArgument calibration(call, m, wanted);
     calibration.lend(settings);
-    const std::shared_ptr<CancelToken> token =
-        cancel ? call.handle(cancel, "cancel").token : nullptr;
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
     *out = new_handle<trafo_model>(
         m.context, std::shared_ptr<Model>(sparsify(*m.context, *m.model, settings, token.get())));
   });

@@ -1,5 +1,3 @@
-#include "engine/models/teacher.h"
-
 #include "capi/src/model_handles.h"
 #include "engine/train/checkpoint/run_models.h"
 
@@ -9,15 +7,15 @@ using namespace trafo::capi;
 trafo_error* trafo_model_load_teacher(trafo_model* model, const char* path, size_t path_length) {
   return api(__func__, [&](const Call& call) {
     const auto from = path_argument(call, path, path_length, "path");
-    const ModelObject& m = untrained(call, model);
-    load_teacher(*m.context, *m.model, find_model_file(from));
+    ModelObject& m = untrained(call, model);
+    m.teacher = load_teacher(*m.context, *m.model, find_model_file(from));
   });
 }
 
 trafo_error* trafo_model_remove_teacher(trafo_model* model) {
   return api(__func__, [&](const Call& call) {
-    const ModelObject& m = untrained(call, model);
-    if (!m.model->teacher()) call.refuse("the model has no teacher");
-    m.model->set_teacher({});
+    ModelObject& m = untrained(call, model);
+    if (!m.teacher) call.refuse("the model has no teacher");
+    m.teacher = nullptr;
   });
 }

@@ -9,23 +9,8 @@ using namespace trafo::capi;
 
 namespace {
 
-trafo_tokenizer_options tokenizer_defaults() {
-  trafo_tokenizer_options options{};
-  options.struct_size = sizeof options;
-  options.vocabulary = 8000;
-  options.character_coverage = 1.0;
-  return options;
-}
-
-trafo_corpus_options corpus_defaults() {
-  trafo_corpus_options options{};
-  options.struct_size = sizeof options;
-  options.memory_bytes = LoadOptions{}.memory_bytes;
-  return options;
-}
-
 TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options* options) {
-  const trafo_tokenizer_options o = read_options(call, options, tokenizer_defaults());
+  const trafo_tokenizer_options o = read_options(call, options);
   if (o.vocabulary < 1 || o.vocabulary > std::numeric_limits<int32_t>::max())
     call.refuse_argument("vocabulary", " must be 1 to ", std::numeric_limits<int32_t>::max(),
                          ", got ", o.vocabulary);
@@ -50,12 +35,6 @@ std::string utf8_path(const Call& call, const char* data, size_t length, const c
 }
 
 }  // namespace
-
-trafo_error* trafo_tokenizer_options_init(trafo_tokenizer_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, tokenizer_defaults());
-  });
-}
 
 trafo_error* trafo_tokenizer_train(const trafo_string_view* lines, size_t count,
                                    const trafo_tokenizer_options* options, trafo_tokenizer** out) {
@@ -175,18 +154,12 @@ trafo_error* trafo_corpus_new(const trafo_string_view* source, const trafo_strin
   });
 }
 
-trafo_error* trafo_corpus_options_init(trafo_corpus_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, corpus_defaults());
-  });
-}
-
 trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
                                const trafo_corpus_options* options, trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     call.array(paths, count, "paths");
-    const trafo_corpus_options o = read_options(call, options, corpus_defaults());
+    const trafo_corpus_options o = read_options(call, options);
     call.reserved(o.reserved);
     const bool monolingual = call.flag(o.monolingual, "monolingual");
     if (o.memory_bytes < 0)

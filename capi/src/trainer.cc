@@ -74,9 +74,6 @@ trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>&
   return e;
 }
 
-// Made when the library is loaded: the list of metrics is on the heap, and _init allocates nothing.
-const trafo_trainer_options kDefaults = capi::to_c(TrainOptions{});
-
 struct PlanArguments {
   const trafo_model_config* config;
   const trafo_trainer_options* options;
@@ -89,7 +86,7 @@ struct PlanArguments {
 trafo_memory_plan plan_of_rank(const Call& call, const PlanArguments& arguments,
                                const TrainingGroup& group) {
   const WantedModel wanted = wanted_model(call, arguments.config);
-  TrainOptions training = from_c(call, read_options(call, arguments.options, kDefaults));
+  TrainOptions training = from_c(call, read_options(call, arguments.options));
   if (training.lanes == 1) training.lanes = group.size;
   const Device device{DeviceKind::cuda, 0};
   const std::vector<std::string> patterns =
@@ -116,16 +113,11 @@ TrainingGroup planned_group(const Call& call, int32_t rank, int32_t size, int32_
 
 }  // namespace
 
-trafo_error* trafo_trainer_options_init(trafo_trainer_options* options, size_t struct_size) {
-  return api(__func__,
-             [&](const Call& call) { init_options(call, options, struct_size, kDefaults); });
-}
-
 trafo_error* trafo_trainer_options_preset(trafo_trainer_options* options, const char* name,
                                           size_t name_length) {
   return api(__func__, [&](const Call& call) {
     const Preset& wanted = preset(call, call.text(name, name_length, "name"));
-    write_preset(call, options, "options", to_c(TrainOptions{}), wanted.training);
+    write_preset(call, options, "options", wanted.training);
   });
 }
 
@@ -186,7 +178,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   const TextCorpus& training = call.handle(arguments.train, "train").corpus;
   const TextCorpus* validation =
       arguments.valid ? &call.handle(arguments.valid, "valid").corpus : nullptr;
-  const TrainOptions settings = from_c(call, read_options(call, arguments.options, kDefaults));
+  const TrainOptions settings = from_c(call, read_options(call, arguments.options));
   validate(settings);
   std::optional<std::filesystem::path> directory;
   if (!call.text(arguments.run_directory, arguments.run_directory_length, "run_directory").empty())
@@ -194,6 +186,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
                               "run_directory");
   TrainingData data = prepare_data(training, validation, subwords, m.model->config(), settings,
                                    m.context->backend().threads());
+  data.teacher = m.teacher;
   auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,
                                            directory, group.get());
   return new_handle<trafo_trainer>(m.context, m.model, settings, std::move(group), std::move(run),
@@ -220,8 +213,7 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
     const Working t(call, trainer);
     if (max_updates < 0)
       call.refuse_argument("max_updates", " must be at least 0, got ", max_updates);
-    const std::shared_ptr<CancelToken> token =
-        cancel ? call.handle(cancel, "cancel").token : nullptr;
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
     TrainCallback forward;
     if (callback)
       forward = [&](const TrainEvent& event) {

@@ -60,13 +60,6 @@ void lend(const std::vector<T>& values, const T** out, size_t* out_count) {
   *out_count = values.size();
 }
 
-void cancel_with(const Call& call, const trafo_cancel* cancel, DecodeOptions& options) {
-  if (cancel)
-    options.cancelled = [token = call.handle(cancel, "cancel").token] {
-      return token->is_cancelled();
-    };
-}
-
 // *out gets the lines that work(translator, options) makes.
 template <class Work>
 void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer,
@@ -76,9 +69,9 @@ void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokeni
   const ModelObject& m = call.handle(model, "model");
   call.use(m.context);
   const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-  TranslateOptions wanted =
-      to_options(call, read_options(call, options, to_c(TranslateOptions{})), subwords);
-  cancel_with(call, cancel, wanted.decode);
+  TranslateOptions wanted = to_options(call, read_options(call, options), subwords);
+  const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+  wanted.decode.cancel = token.get();
   const Translator translator(*m.context, *m.model, subwords, m.packed);
   *out = new_handle<trafo_translations>(work(translator, wanted));
 }
@@ -91,12 +84,6 @@ void record_if_trainable(const ModelObject& model, bool recorded, std::optional<
 }
 
 }  // namespace
-
-trafo_error* trafo_translate_options_init(trafo_translate_options* options, size_t struct_size) {
-  return api(__func__, [&](const Call& call) {
-    init_options(call, options, struct_size, to_c(TranslateOptions{}));
-  });
-}
 
 trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenizer,
                              const trafo_string_view* lines, size_t count,

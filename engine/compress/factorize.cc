@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/compress/calibration.h"
 #include "engine/compress/whitened_svd.h"
 #include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
-#include "engine/models/calibration.h"
 #include "engine/models/upload.h"
 
 namespace trafo {
@@ -37,15 +37,8 @@ void check_factorize(const Model& model, const FactorizeOptions& options) {
                    "ratio", " must be above 0 and below 1, got ", options.ratio);
   require_argument((options.rank > 0) != (options.ratio > 0), kFactorizeOrigin, "ratio",
                    options.rank > 0 ? " and a rank exclude each other" : " or a rank is needed");
-  refuse_unless(options.calibration != nullptr && options.calibration->size() > 0,
-                "the calibration data have no pair");
-  refuse_unless(options.calibration->options().form == sequence_form(model.config()),
-                "the calibration data was prepared for another architecture");
-}
-
-void stop_if_cancelled(const CancelToken* cancel) {
-  require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kFactorizeOrigin,
-          "cancelled by the caller");
+  refuse_unless(options.calibration != nullptr, "the calibration data have no pair");
+  check_calibration(*options.calibration, model.config(), kFactorizeOrigin);
 }
 
 // The inputs of the wanted layers, and how many rows of them there were.
@@ -54,7 +47,7 @@ class LayerInputs : public LinearObserver {
   LayerInputs(const std::vector<bool>& wanted, const CancelToken* cancel)
       : products_(wanted), rows_(wanted.size()), cancel_(cancel) {}
   void observe(Context& context, int32_t parameter, const Tensor& x) override {
-    stop_if_cancelled(cancel_);
+    stop_if_cancelled(cancel_, kFactorizeOrigin);
     products_.observe(context, parameter, x);
     rows_[static_cast<size_t>(parameter)] += x.dim(0);
   }
@@ -140,7 +133,7 @@ void decompose(Context& context, const ParameterStore& parameters, LayerInputs& 
     pool->parallel_for(std::ssize(candidates), [&](int64_t i) { one(static_cast<size_t>(i)); });
   else
     for (size_t i = 0; i < candidates.size(); ++i) one(i);
-  stop_if_cancelled(cancel);
+  stop_if_cancelled(cancel, kFactorizeOrigin);
   for (const Candidate& candidate : candidates)
     if (candidate.error)
       fail(candidate.error->code(), kFactorizeOrigin, parameters.name(candidate.id), ": ",
@@ -238,7 +231,7 @@ std::unique_ptr<Model> factorize(Context& context, Model& model, const Factorize
   }
   for (const Candidate& candidate : candidates) {
     if (candidate.rank == 0) continue;
-    stop_if_cancelled(cancel);
+    stop_if_cancelled(cancel, kFactorizeOrigin);
     const WhitenedSvd::Factors factors = candidate.svd->factors(candidate.rank);
     const ParamId outer = to.find(from.name(candidate.id) + kOuterFactor);
     set_matrix_values(context, to, outer, factors.u);

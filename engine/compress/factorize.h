@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/cancel.h"
 #include "engine/data/tokenized_corpus.h"
 #include "engine/models/model.h"
-#include "engine/train/run/cancel.h"
 
 namespace trafo {
 

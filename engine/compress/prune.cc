@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/compress/calibration.h"
 #include "engine/compress/model_slice.h"
 #include "engine/core/argument_error.h"
 #include "engine/data/batch_packer.h"
-#include "engine/models/objective.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/train/run/validation.h"
 #include "engine/train/step/micro_batch.h"
 
@@ -48,8 +49,7 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
           "the model has an adapter: save it merged and prune that, or remove it");
   require(config.factor_ranks.empty(), ErrorCode::unsupported, kPruneOrigin,
           "parts of a factorized model are not removed: prune the whole model, then factorize it");
-  require(calibration.options().form == sequence_form(config), ErrorCode::invalid_argument,
-          kPruneOrigin, "the calibration data was prepared for another architecture");
+  check_calibration(calibration, config, kPruneOrigin);
   check_share("decoder_ffn_share", options.decoder_ffn_share);
   check_share("decoder_head_share", options.decoder_head_share);
   check_layers("decoder_layers", options.decoder_layers, config.decoder_layers,
@@ -144,13 +144,12 @@ class Scorer {
     const DType dtype = model_.parameters().dtype();
     const LossSums sums(context_, dtype);
     for (int64_t i = 0; i < calibration.size(); ++i) {
-      require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kPruneOrigin,
-              "cancelled by the caller");
+      stop_if_cancelled(cancel, kPruneOrigin);
       PackedBatchHost pair;
       BatchPacker(pair, sequence_form(model_.config()), tokens.start())
           .add(calibration.source(i), calibration.target(i), i);
-      accumulate_gradients(context_, model_, upload(context_, pair, model_.config(), dtype),
-                           cross_entropy, Recompute::none, {}, 1, true, sums);
+      accumulate_gradients(context_, model_, {upload(context_, pair, model_.config(), dtype), {}},
+                           cross_entropy, Recompute::none, sums);
       for (Measured& weight : weights_) add_gradient(weight);
     }
   }

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "engine/core/cancel.h"
 #include "engine/data/tokenized_corpus.h"
 #include "engine/models/model.h"
 #include "engine/text/tokenizer/special_tokens.h"
-#include "engine/train/run/cancel.h"
 
 namespace trafo {
 

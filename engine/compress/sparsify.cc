@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/compress/calibration.h"
 #include "engine/compress/model_slice.h"
 #include "engine/core/argument_error.h"
 #include "engine/models/adapter.h"
-#include "engine/models/calibration.h"
 #include "engine/models/upload.h"
 #include "engine/nn/sparsity.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/view/view.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 namespace {
@@ -31,8 +31,7 @@ class InputNorms : public LinearObserver {
   explicit InputNorms(const CancelToken* cancel) : cancel_(cancel) {}
 
   void observe(Context& context, int32_t parameter, const Tensor& x) override {
-    require(cancel_ == nullptr || !cancel_->is_cancelled(), ErrorCode::cancelled, kSparsifyOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(cancel_, kSparsifyOrigin);
     Tensor rows = ops::contiguous(context, x);
     if (rows.dtype() == DType::bf16) rows = ops::cast(context, rows, DType::f32);
     const Tensor sums = ops::sum(context, ops::multiply(context, rows, rows), 0);
@@ -86,8 +85,7 @@ void check_sparsify(const Model& model, const SparsifyOptions& options) {
   if (options.score == PruneScore::wanda) {
     refuse_unless(options.calibration != nullptr,
                   "the score wanda needs calibration data, which show the inputs of the layers");
-    refuse_unless(options.calibration->options().form == sequence_form(model.config()),
-                  "the calibration data was prepared for another architecture");
+    check_calibration(*options.calibration, model.config(), kSparsifyOrigin);
   }
   if (options.pattern == SparsityPattern::unstructured) return;
   require_argument(options.sparsity == 0.5, kSparsifyOrigin, "sparsity",
@@ -147,8 +145,7 @@ std::unique_ptr<Model> sparsify(Context& context, Model& model, const SparsifyOp
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (!parameters.prunable(id)) continue;
-    require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kSparsifyOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(cancel, kSparsifyOrigin);
     const std::vector<double> norms = wanda ? inputs.norms(parameters, id) : std::vector<double>{};
     if (parameters.master().dtype() == DType::f64)
       sparsify_matrix<double>(context, parameters, id, options, norms);

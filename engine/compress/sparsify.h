@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "engine/core/cancel.h"
 #include "engine/data/tokenized_corpus.h"
 #include "engine/models/model.h"
-#include "engine/train/run/cancel.h"
 
 namespace trafo {
 

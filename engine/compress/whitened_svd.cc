@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "engine/compress/symmetric_eigen.h"
+#include "engine/core/cholesky.h"
 #include "engine/core/status.h"
-#include "engine/models/cholesky.h"
 
 namespace trafo {
 namespace {

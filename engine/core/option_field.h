@@ -23,7 +23,6 @@ struct OptionField {
   const char* key = nullptr;  // in JSON, if it differs from `name`
   bool fixed = false;         // cannot change when a run resumes
   bool phase = false;         // may change with a new phase of a run although it is fixed
-  bool later = false;         // absent from older files: it then has its default
   double low = 0, high = 0;
   bool low_inside = true, high_inside = true;
   const char* zero = nullptr;  // what 0 means; if set, 0 is allowed

@@ -218,21 +218,12 @@ void Batcher::seek(const BatcherState& state) {
             "batch ", to.next_batch, " of epoch ", to.epoch, " does not exist, this corpus gives ",
             window_.batches(), " batches from pair ", to.window, " on");
   };
-  BatcherState target = state;
-  const bool old_form = state.window < 0;
-  if (old_form) {
-    target.window = 0;
-    target.next_in_window = state.next_batch;
-  }
-  require(target.next_batch >= target.next_in_window &&
-              (target.window > 0 || target.next_batch == target.next_in_window),
+  require(state.next_batch >= state.next_in_window &&
+              (state.window > 0 || state.next_batch == state.next_in_window),
           ErrorCode::invalid_argument, kBatcherOrigin, "batch ", state.next_batch, " of epoch ",
           state.epoch, " is not batch ", state.next_in_window, " from pair ", state.window, " on");
   try {
-    go(target);
-    require(!old_form || one_window(), ErrorCode::invalid_argument, kBatcherOrigin,
-            "the position was saved by a release that sorted the whole corpus at once, which is "
-            "too large for that now");
+    go(state);
   } catch (...) {
     go(old);
     throw;

@@ -48,8 +48,7 @@ struct BatcherState {
   uint64_t seed = 1;
   int64_t epoch = 0;
   int64_t next_batch = 0;  // index in the epoch
-  // First draw of the current window, and the next batch in it. -1 in checkpoints of versions
-  // without windows, where the epoch is one window.
+  // First draw of the current window, and the next batch in it.
   int64_t window = 0;
   int64_t next_in_window = 0;
   PairDrops drops{};  // of the epoch's windows before this one
@@ -79,7 +78,6 @@ class Batcher {
   // Starts from the beginning with another budget.
   void restart(int64_t batch_tokens);
   const PairSource& corpus() const noexcept { return *corpus_; }
-  bool one_window() const noexcept { return window_.begin == 0 && window_.end == epoch_draws(); }
 
  private:
   // Consecutive draws of an epoch, sorted and cut into batches.

@@ -54,8 +54,7 @@ std::vector<Alignment> align(Context& context, const Model& model,
   };
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
-    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kAlignmentOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(options.cancel, kAlignmentOrigin);
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
     const Batch batch = pack_pairs(context, config, options.tokens, members);

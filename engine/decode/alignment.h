@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,7 +19,7 @@ struct AlignOptions {
   int64_t layer = 0;
   int64_t batch_tokens = 4096;  // source and target tokens of the pairs of a batch
   SpecialTokens tokens;
-  std::function<bool()> cancelled;  // called before every batch; true: CANCELLED
+  const CancelToken* cancel = nullptr;  // checked before every batch: CANCELLED
 };
 
 // Refuses what align() would refuse for any pair. UNSUPPORTED: a decoder_lm. INVALID_ARGUMENT: the

@@ -106,7 +106,7 @@ class BatchDecoder {
       prompts.push_back(prompt_of(model_.config(), options_, *source));
       longest = std::max(longest, static_cast<int64_t>(prompts.back().size()));
     }
-    check_cancelled();
+    stop_if_cancelled(options_.cancel, kSearchOrigin);
     const int64_t first_capacity = std::min(capacity_limit(), longest + kFirstCapacity);
     DecodeState state = model_.start_decoding(
         context_, pack_sources(context_, model_.config(), sources), first_capacity,
@@ -121,7 +121,7 @@ class BatchDecoder {
       const std::vector<int32_t> parents = advance(answer, done);
       if (slots_.empty()) return;
       if (!parents.empty()) reorder(context_, state, parents);
-      check_cancelled();
+      stop_if_cancelled(options_.cancel, kSearchOrigin);
       const int64_t capacity = state.cache.capacity();
       if (state.cache.longest() == capacity)
         state.cache.grow(context_, std::min(capacity_limit(), 2 * capacity));
@@ -187,11 +187,6 @@ class BatchDecoder {
       }
     }
     return processor_.process(context_, logits, rows, shortlist_);
-  }
-
-  void check_cancelled() const {
-    require(!(options_.cancelled && options_.cancelled()), ErrorCode::cancelled, kSearchOrigin,
-            "cancelled by the caller");
   }
 
   int64_t capacity_limit() const {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/cancel.h"
 #include "engine/text/tokenizer/special_tokens.h"
 
 namespace trafo {
@@ -53,8 +54,7 @@ struct DecodeOptions {
   // Whether an encoder_decoder decodes in a number of rows out of few, of which some may be unused.
   // No value: on an accelerator.
   std::optional<bool> pad_rows;
-  // Called before every decode step on the calling thread; true ends the call with CANCELLED.
-  std::function<bool()> cancelled;
+  const CancelToken* cancel = nullptr;  // checked before every decode step: CANCELLED
   // Decodes batch i if i mod `parts` is `part`, so that several ranks can share them. The sentences
   // of other batches have no hypotheses.
   int64_t part = 0, parts = 1;

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/core/argument_error.h"
-#include "engine/models/objective.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 
 namespace trafo {
 namespace {
@@ -42,6 +42,14 @@ void check_pairs(const char* origin, const ModelConfig& config, const SpecialTok
   }
 }
 
+Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32_t ignore_label) {
+  ops::CrossEntropyOptions options;
+  options.ignore_label = ignore_label;
+  options.reduction = Reduction::none;
+  options.labels_validated = batch.indices_validated;
+  return ops::cross_entropy(context, model.logits(context, batch), batch.target_out, options).nll;
+}
+
 std::vector<PairScore> score(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const ScoreOptions& options) {
   const ModelConfig& config = model.config();
@@ -58,8 +66,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
   };
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
-    require(!(options.cancelled && options.cancelled()), ErrorCode::cancelled, kScorerOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(options.cancel, kScorerOrigin);
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
     const Batch batch = pack_pairs(context, config, options.tokens, members);

@@ -1,7 +1,6 @@
 // Scoring: log-probabilities of given translations.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,7 +15,7 @@ struct ScoreOptions {
   int64_t batch_tokens = 4096;  // decoder tokens of the pairs of a batch
   SpecialTokens tokens;
   bool ended = true;  // false: sides need not end with eos; a decoder_lm scores plain text so
-  std::function<bool()> cancelled;  // called before every batch; true: CANCELLED
+  const CancelToken* cancel = nullptr;  // checked before every batch: CANCELLED
 };
 
 struct PairScore {
@@ -30,6 +29,11 @@ struct PairScore {
 // token outside the vocabulary, or is too long. `ended`: as in ScoreOptions.
 void check_pairs(const char* origin, const ModelConfig& config, const SpecialTokens& tokens,
                  std::span<const SentencePair> pairs, bool ended = true);
+
+// The negative log-likelihood of each label of `batch` without dropout and weights: [Tt],
+// stat_dtype of the model, 0 where the label is `ignore_label`. All logits [Tt, V] are held at
+// once.
+Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32_t ignore_label);
 
 // The scores of the pairs, in their order. The model is only read and nothing is recorded.
 // INVALID_ARGUMENT: of check_pairs. NON_FINITE: a log-probability is not finite. CANCELLED.

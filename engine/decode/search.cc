@@ -111,7 +111,7 @@ void align_hypotheses(Context& context, const Model& model,
   align_options.layer = options.alignment_layer;
   align_options.batch_tokens = options.batch_tokens;
   align_options.tokens = options.tokens;
-  align_options.cancelled = options.cancelled;
+  align_options.cancel = options.cancel;
   std::vector<Alignment> alignments = align(context, model, pairs, align_options);
   for (size_t i = 0; i < aligned.size(); ++i) aligned[i]->alignment = std::move(alignments[i]);
 }

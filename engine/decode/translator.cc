@@ -9,6 +9,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/parallel_chunks.h"
 #include "engine/decode/alignment.h"
+#include "engine/models/model_io.h"
 
 namespace trafo {
 namespace {
@@ -42,9 +43,7 @@ Translator::Translator(Context& context, const Model& model, Tokenizer tokenizer
       model_(model),
       tokenizer_(std::move(tokenizer)),
       weights_(std::move(weights)) {
-  require(tokenizer_.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
-          kTranslatorOrigin, "the tokenizer has ", tokenizer_.vocab_size(), " tokens, the model ",
-          model.config().vocabulary, ": they do not belong together");
+  require_vocabulary_size(model, tokenizer_);
 }
 
 std::vector<Translation> Translator::translate(std::span<const std::string_view> lines,
@@ -199,7 +198,7 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
   score_options.batch_tokens = options.batch_tokens;
   score_options.tokens = options.tokens;
   score_options.ended = ended;
-  score_options.cancelled = options.cancelled;
+  score_options.cancel = options.cancel;
   std::vector<PairScore> scores = trafo::score(context_, model_, pairs, score_options);
   std::vector<Alignment> alignments(pairs.size());
   if (options.alignment) {
@@ -207,7 +206,7 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
     align_options.layer = options.alignment_layer;
     align_options.batch_tokens = options.batch_tokens;
     align_options.tokens = options.tokens;
-    align_options.cancelled = options.cancelled;
+    align_options.cancel = options.cancel;
     alignments = align(context_, model_, pairs, align_options);
   }
   std::vector<Translation> result(pairs.size());

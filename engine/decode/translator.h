@@ -84,7 +84,7 @@ class Translator {
   // follows decode.length_penalty; it has word scores and an alignment where options ask for them.
   // With options.truncate, a pair that is too long is cut: both sides keep their first tokens and
   // eos, and source_tokens and used_tokens, which count both sides here, differ. Beyond that, only
-  // batch_tokens and cancelled of the options are used, but all must be valid. Errors of score()
+  // batch_tokens and cancel of the options are used, but all must be valid. Errors of score()
   // and align().
   std::vector<Translation> force_decode(std::span<const std::string_view> sources,
                                         std::span<const std::string_view> targets,

@@ -1,5 +1,4 @@
-// Weights in fewer bits, as the files of other programs store them: as floating point, as integers
-// with a scale, as blocks with a scale each.
+// Bytes of weights in the files of other programs. quant/weight_format.h has the formats.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "engine/core/half.h"
-#include "engine/formats/interop.h"
+#include "engine/quant/weight_format.h"
 
 namespace trafo::interop {
 
@@ -43,38 +42,21 @@ std::vector<std::byte> to_bfloat16(const std::string& name, std::span<const floa
 std::vector<float> from_float16(std::span<const std::byte> bytes);
 std::vector<float> from_bfloat16(std::span<const std::byte> bytes);
 
-// value = code / scale.
-template <class Code>
-struct Scaled {
-  std::vector<Code> codes;
-  std::vector<float> scales;
-};
+// Blocks of ggml, formats::kQ8_0 and kQ4_0: a float16 scale, then the codes of 32 values that are
+// neighbours in a row. Q8_0 has a byte for each. Q4_0 has code i in the lower and code i + 16 in
+// the upper half of a byte, each plus 8. The number of values is a multiple of 32. UNSUPPORTED,
+// naming `name`, if a scale is no float16.
+constexpr int64_t block_bytes(const WeightFormat& format) {
+  return 2 + format.group * format.bits / 8;
+}
+std::vector<std::byte> to_blocks(const std::string& name, const WeightFormat& format,
+                                 std::span<const float> values);
+std::vector<float> from_blocks(const WeightFormat& format, std::span<const std::byte> bytes);
 
-// As CTranslate2's converter: a scale of 127 / max|w| for each row of `columns` values; 1 for a row
-// of zeros. Codes are rounded to nearest even.
-Scaled<int8_t> to_int8(std::span<const float> values, int64_t columns);
-// As CTranslate2's converter: one scale of 1024 / max|w|, so that sums of products of two such
-// codes fit 32 bits.
-Scaled<int16_t> to_int16(std::span<const float> values);
-template <class Code>
-std::vector<float> from_scaled(std::span<const Code> codes, std::span<const float> scales);
-
-// Blocks of ggml: 32 values that are neighbours in a row share a float16 scale d, which comes
-// first.
-//   Q8_0  d = max|w| / 127, then 32 int8 codes; w = d q
-//   Q4_0  d = m / -8, where m is the first value with the largest magnitude, then 16 bytes with
-//         code i in the lower and code i + 16 in the upper half; w = d (q - 8)
-// The number of values is a multiple of 32. UNSUPPORTED, naming `name`, if a scale is no float16.
-inline constexpr int64_t kBlockValues = 32;
-inline constexpr int64_t kQ8Bytes = 34, kQ4Bytes = 18;  // of a block
-std::vector<std::byte> to_q8_0(const std::string& name, std::span<const float> values);
-std::vector<std::byte> to_q4_0(const std::string& name, std::span<const float> values);
-std::vector<float> from_q8_0(std::span<const std::byte> bytes);
-std::vector<float> from_q4_0(std::span<const std::byte> bytes);
-
-// CORRUPT_FILE unless every value that was read is as near to the original as its type allows: half
-// a step of its scale (a whole one for Q4_0, whose codes end one step early on one side).
-void check_rounding(const std::string& name, ExportWeights type, std::span<const float> original,
-                    std::span<const float> read, int64_t columns);
+// CORRUPT_FILE, naming `name`, unless every value that was read is as near to the original as its
+// format allows. by_column: see to_codes().
+void check_rounding(const std::string& name, const WeightFormat& format,
+                    std::span<const float> original, std::span<const float> read, int64_t columns,
+                    bool by_column = false);
 
 }  // namespace trafo::interop

@@ -4,12 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/core/checked.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 namespace {
@@ -75,31 +74,21 @@ bool is_rounded(const ParameterStore& parameters, ParamId id) {
          parameters.group(id).name != kAdapter;
 }
 
-bool has_int8_codes(const SafetensorsReader& reader, const std::string& matrix) {
-  const TensorInfo* codes = reader.find(matrix);
-  return codes != nullptr && has_type(*codes, kInt8Type);
-}
-
-// Every tensor is one of the model's parameters, the scales of one that has codes, or holds several
-// of these, which then have no separate tensor.
+// Every tensor is one of the model's parameters, holds several of these, which then have no
+// separate tensor, or has the scales of int4 codes.
 void require_known(const SafetensorsReader& reader, const ParameterStore& parameters,
                    StoredWeights stored) {
   const bool quantized = stored != StoredWeights::floats;
-  const bool scales = quantized && reader.find(kScalesName) != nullptr;
-  const bool vectors = quantized && reader.find(kVectorsName) != nullptr;
   for (const TensorInfo& info : reader.tensors()) {
-    if ((scales && info.name == kScalesName) || (vectors && info.name == kVectorsName)) continue;
+    if (quantized && (info.name == kScalesName || info.name == kVectorsName)) continue;
     const ParamId own = parameters.find(info.name);
-    if (own != kNoParam && !(vectors && is_vector(parameters, own))) continue;
+    if (own != kNoParam && !(quantized && is_vector(parameters, own))) continue;
     const std::string_view name = info.name;
-    const bool scale = quantized && name.ends_with(kScaleSuffix);
-    const std::string matrix(scale ? name.substr(0, name.rfind('.')) : "");
-    const ParamId id = scale ? parameters.find(matrix) : kNoParam;
-    const TensorInfo* codes = scale ? reader.find(matrix) : nullptr;
-    const bool is_float =
-        stored == StoredWeights::mixed && codes != nullptr && has_type(*codes, kFloatType);
-    const bool elsewhere = scales && scale && has_int8_codes(reader, matrix);
-    require(id != kNoParam && parameters.is_int8(id) && !is_float && !elsewhere,
+    const std::string matrix(name.ends_with(kScaleSuffix) ? name.substr(0, name.rfind('.')) : "");
+    const ParamId id = parameters.find(matrix);
+    const TensorInfo* codes = reader.find(matrix);
+    require(stored == StoredWeights::mixed && id != kNoParam && parameters.is_int8(id) &&
+                codes != nullptr && has_type(*codes, kInt4Type),
             ErrorCode::corrupt_file, kInt8WeightsOrigin, reader.label(), " has the tensor ",
             info.name, ", which the model does not know");
   }
@@ -124,19 +113,13 @@ void in_matrix(const SafetensorsReader& reader, const std::string& name, ErrorCo
   }
 }
 
-std::vector<float> read_bfloat16(const SafetensorsReader& reader, const TensorInfo& info) {
+std::vector<float> read_bfloat16(const SafetensorsReader& reader, const std::string& name,
+                                 const std::vector<int64_t>& shape) {
   std::vector<float> values;
-  for (const BFloat16 value : read_values<BFloat16>(reader, info))
+  for (const BFloat16 value :
+       read_values<BFloat16>(reader, checked_tensor(reader, name, kBfloatType, shape)))
     values.push_back(value.to_float());
   return values;
-}
-
-// As bfloat16, or as float32 in a file of an earlier version.
-std::vector<float> read_rounded(const SafetensorsReader& reader, const std::string& name,
-                                const std::vector<int64_t>& shape) {
-  if (has_type(known_tensor(reader, name), kFloatType))
-    return read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape));
-  return read_bfloat16(reader, checked_tensor(reader, name, kBfloatType, shape));
 }
 
 // Those of the parameters that belong together in one tensor of a file, in its order.
@@ -150,17 +133,16 @@ std::vector<ParamId> by_name(const ParameterStore& parameters, Belongs&& belongs
   return ids;
 }
 
-// The parts of the tensor `name`, one value for each row of the parameters `ids`; nothing if a file
-// of an earlier version has a tensor for each.
+// The parts of the tensor `name`, one value for each row of the parameters `ids`. Without any of
+// these there is no such tensor.
 std::map<ParamId, std::vector<float>> read_parts(const SafetensorsReader& reader,
                                                  const std::string& name,
                                                  const ParameterStore& parameters,
                                                  std::span<const ParamId> ids) {
-  if (reader.find(name) == nullptr) return {};
+  if (ids.empty() && reader.find(name) == nullptr) return {};
   int64_t rows = 0;
   for (const ParamId id : ids) rows += parameters.shape(id)[0];
-  const std::vector<float> values =
-      read_bfloat16(reader, checked_tensor(reader, name, kBfloatType, {rows}));
+  const std::vector<float> values = read_bfloat16(reader, name, {rows});
   std::map<ParamId, std::vector<float>> parts;
   auto begin = values.begin();
   for (const ParamId id : ids) {
@@ -195,12 +177,8 @@ void read_int8_matrix(ThreadPool& pool, const SafetensorsReader& reader, Paramet
   const Shape& shape = parameters.shape(id);
   const auto codes =
       read_values<int8_t>(reader, checked_tensor(reader, name, kInt8Type, shape_dims(shape)));
-  const auto found = parts.scales.find(id);
-  const std::vector<float> scales = found != parts.scales.end()
-                                        ? found->second
-                                        : read_rounded(reader, name + kScaleSuffix, {shape[0]});
   in_matrix(reader, name, ErrorCode::corrupt_file, [&] {
-    parameters.set_int8(id, Int8Matrix::from_codes(pool, codes, scales, shape[1]));
+    parameters.set_int8(id, Int8Matrix::from_codes(pool, codes, parts.scales.at(id), shape[1]));
   });
 }
 
@@ -247,15 +225,15 @@ void read_float(Context& context, const SafetensorsReader& reader, ParameterStor
                 ParamId id, StoredWeights stored, const Parts& parts) {
   const std::string& name = parameters.name(id);
   const std::vector<int64_t> shape = shape_dims(parameters.shape(id));
-  if (const auto found = parts.vectors.find(id); found != parts.vectors.end())
-    return set_rounded(context, parameters, id, found->second);
-  if (stored == StoredWeights::floats && is_rounded(parameters, id))
-    return set_rounded(context, parameters, id,
-                       read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape)));
-  const std::vector<float> values =
-      stored != StoredWeights::floats && is_rounded(parameters, id) && !is_vector(parameters, id)
-          ? read_rounded(reader, name, shape)
-          : read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape));
+  if (stored != StoredWeights::floats && is_rounded(parameters, id)) {
+    const auto vector = parts.vectors.find(id);
+    return set_rounded(
+        context, parameters, id,
+        vector != parts.vectors.end() ? vector->second : read_bfloat16(reader, name, shape));
+  }
+  std::vector<float> values =
+      read_values<float>(reader, checked_tensor(reader, name, kFloatType, shape));
+  if (is_rounded(parameters, id)) return set_rounded(context, parameters, id, std::move(values));
   parameters.set_value(context, id, values.data(), values.size() * sizeof(float));
 }
 
@@ -266,28 +244,19 @@ std::span<const std::byte> kept(std::vector<std::vector<std::byte>>& storage,
   return storage.emplace_back(bytes.begin(), bytes.end());
 }
 
-// nullopt: bfloat16 does not hold these values.
-std::optional<std::vector<BFloat16>> as_bfloat16(std::span<const float> values) {
+// Values that set_rounded() has rounded, or scales, which are bfloat16.
+TensorEntry bfloat16_entry(const std::string& name, std::vector<int64_t> shape,
+                           std::span<const float> values,
+                           std::vector<std::vector<std::byte>>& storage) {
   std::vector<BFloat16> halves;
   for (const float value : values) {
     halves.push_back(BFloat16::from_float(value));
-    if (std::bit_cast<uint32_t>(value) != std::bit_cast<uint32_t>(halves.back().to_float()))
-      return std::nullopt;
+    require(std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(halves.back().to_float()),
+            ErrorCode::invalid_argument, kInt8WeightsOrigin, name, " has the value ", value,
+            ", which a file with quantized weights cannot hold: bfloat16 does not represent it");
   }
-  return halves;
-}
-
-// As bfloat16, or as float32 if the model was read from a file of an earlier version.
-TensorEntry rounded_entry(std::string name, std::vector<int64_t> shape,
-                          std::span<const float> values,
-                          std::vector<std::vector<std::byte>>& storage) {
-  if (const auto halves = as_bfloat16(values))
-    return {std::move(name),
-            DType::bf16,
-            std::move(shape),
-            kept(storage, std::span<const BFloat16>(*halves)),
-            {}};
-  return {std::move(name), DType::f32, std::move(shape), kept(storage, values), {}};
+  return {
+      name, DType::bf16, std::move(shape), kept(storage, std::span<const BFloat16>(halves)), {}};
 }
 
 std::vector<float> float_values(Context& context, const ParameterStore& parameters, ParamId id) {
@@ -300,7 +269,7 @@ std::span<const float> int8_scales(const ParameterStore& parameters, ParamId id)
   return parameters.weight(id).int8->scales();
 }
 
-// The tensors `scales` and `vectors`, or neither: one of their values is not bfloat16.
+// The tensors `scales` and `vectors`.
 std::vector<TensorEntry> entries_of_parts(Context& context, const ParameterStore& parameters,
                                           std::vector<std::vector<std::byte>>& storage) {
   std::vector<float> scales, vectors;
@@ -311,12 +280,11 @@ std::vector<TensorEntry> entries_of_parts(Context& context, const ParameterStore
     if (parameters.is_int8(id) && !parameters.int4(id)) add(scales, int8_scales(parameters, id));
     if (is_vector(parameters, id)) add(vectors, float_values(context, parameters, id));
   }
-  if (!as_bfloat16(scales) || !as_bfloat16(vectors)) return {};
   std::vector<TensorEntry> entries;
   for (const auto& [name, values] : {std::pair{kScalesName, &scales}, {kVectorsName, &vectors}})
     if (!values->empty())
       entries.push_back(
-          rounded_entry(name, {static_cast<int64_t>(values->size())}, *values, storage));
+          bfloat16_entry(name, {static_cast<int64_t>(values->size())}, *values, storage));
   return entries;
 }
 
@@ -371,21 +339,17 @@ void add_int8_entries(Context& context, const ParameterStore& parameters,
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::internal, kInt8WeightsOrigin, "int8 weights are on the CPU");
   const std::vector<TensorEntry> parts = entries_of_parts(context, parameters, storage);
-  const auto replace = [&](TensorEntry entry) {
-    std::erase_if(entries, [&](const TensorEntry& other) { return other.name == entry.name; });
-    entries.push_back(std::move(entry));
-  };
   bool all_int8 = true;
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::string& name = parameters.name(id);
     if (!parameters.is_int8(id)) {
       all_int8 = all_int8 && !parameters.kept_float(id);
-      if (is_rounded(parameters, id) && !is_vector(parameters, id))
-        replace(rounded_entry(name, shape_dims(parameters.shape(id)),
-                              float_values(context, parameters, id), storage));
-      else if (is_vector(parameters, id) && !parts.empty())
-        std::erase_if(entries, [&](const TensorEntry& entry) { return entry.name == name; });
+      if (!is_rounded(parameters, id)) continue;
+      std::erase_if(entries, [&](const TensorEntry& entry) { return entry.name == name; });
+      if (!is_vector(parameters, id))
+        entries.push_back(bfloat16_entry(name, shape_dims(parameters.shape(id)),
+                                         float_values(context, parameters, id), storage));
     } else if (const auto int4 = parameters.int4(id)) {
       all_int8 = false;
       entries.push_back({name,
@@ -405,9 +369,6 @@ void add_int8_entries(Context& context, const ParameterStore& parameters,
       matrix.read_codes(*pool, codes);
       entries.push_back({name, DType::f32, shape_dims(parameters.shape(id)),
                          kept(storage, std::span<const int8_t>(codes)), kInt8Type});
-      if (parts.empty())
-        entries.push_back(
-            rounded_entry(name + kScaleSuffix, {matrix.rows()}, matrix.scales(), storage));
     }
   }
   entries.insert(entries.end(), parts.begin(), parts.end());

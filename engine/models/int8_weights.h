@@ -12,11 +12,9 @@
 //   vectors   BF16, every parameter of one dimension: norms and biases
 //
 // Learned positions are BF16, adapters F32. Quantization rounds norms, biases and positions to
-// bfloat16, and the model computes with the rounded values. A model from a file of an earlier
-// version may have values that bfloat16 does not represent. It is saved in the form of its file:
-// NAME.scale BF16 or F32 [rows] for each matrix, and every other parameter F32 by its name.
+// bfloat16, and the model computes with the rounded values.
 //
-// backend/cpu/int8_matrix.h and int4_matrix.h have the formulas.
+// quant/int8_matrix.h and int4_matrix.h have the formulas.
 #pragma once
 
 #include <string>
@@ -50,7 +48,8 @@ void set_rounded(Context& context, ParameterStore& parameters, ParamId id,
 
 // Turns `entries`, the float32 parameters of a model with quantized weights, into the entries of
 // its file: adds codes and scales, and rounds the others to bfloat16. Adds the pair to the
-// metadata. The entries point into `storage`.
+// metadata. The entries point into `storage`. INVALID_ARGUMENT, naming it: a norm, a bias or
+// positions that bfloat16 does not represent.
 void add_int8_entries(Context& context, const ParameterStore& parameters,
                       std::vector<std::vector<std::byte>>& storage,
                       std::vector<TensorEntry>& entries, SafetensorsMetadata& metadata);

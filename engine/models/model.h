@@ -95,14 +95,6 @@ class Model {
   const Origin& origin() const { return origin_; }
   void set_origin(Origin origin) { origin_ = std::move(origin); }
 
-  // The model that this one learns from in training; models/teacher.h loads it.
-  struct Teacher {
-    std::shared_ptr<const Model> model;  // frozen, of the same dtype
-    std::string checksum;                // of its weights
-  };
-  const std::optional<Teacher>& teacher() const { return teacher_; }
-  void set_teacher(std::optional<Teacher> teacher) { teacher_ = std::move(teacher); }
-
   // The adapter that the model computes with; models/adapter.h adds and merges it.
   const std::optional<AdapterConfig>& adapter() const { return adapter_.config; }
   bool merged_adapter() const { return adapter_.merged.has_value(); }
@@ -140,7 +132,6 @@ class Model {
 
   Origin origin_;
   AdapterState adapter_;
-  std::optional<Teacher> teacher_;
 };
 
 // Row i continues what row parents[i] holds: a beam search reorders, copies and drops rows. A row

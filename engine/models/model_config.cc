@@ -130,7 +130,6 @@ ModelConfig model_config_from_json(const std::string& text) {
   const JsonFields in(json, kModelConfigOrigin, "not a model configuration");
   size_t fields = 0;
   for_each_field_of_model(config, [&](const OptionField& field, auto& value) {
-    if (field.later && !in.has(field.json_key())) return;
     read_option(in, kModelConfigOrigin, field, value);
     ++fields;
   });

@@ -72,8 +72,8 @@ struct ModelConfig {
 // Throws INVALID_ARGUMENT naming the field and what it may be.
 void validate(const ModelConfig& config);
 
-// Text form for checkpoints: a JSON object with every field. Unknown fields are CORRUPT_FILE, and
-// so are missing ones but those that came after the first files: these are then the default.
+// Text form for checkpoints: a JSON object with every field. Unknown and missing fields are
+// CORRUPT_FILE.
 std::string to_json(const ModelConfig& config);
 ModelConfig model_config_from_json(const std::string& text);
 

@@ -113,11 +113,13 @@ void check_tensors(const SafetensorsReader& reader, const ParameterStore& parame
 
 // Names and shapes of a file with codes. read_int8_weights() checks types and surplus tensors.
 void check_code_shapes(const SafetensorsReader& reader, const ParameterStore& parameters) {
-  const bool joint_vectors = reader.find(kVectorsName) != nullptr;
+  require(reader.find(kVectorsName) != nullptr, ErrorCode::corrupt_file, kModelIoOrigin,
+          reader.label(), " lacks the tensor ", kVectorsName,
+          "; builds before 0.1.0 wrote int8 weights without it: quantize the float model again");
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const Shape& shape = parameters.shape(id);
-    if (joint_vectors && shape.rank() == 1) continue;
+    if (shape.rank() == 1) continue;
     const TensorInfo* info = reader.find(parameters.name(id));
     require(info != nullptr, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(),
             " lacks the tensor ", parameters.name(id));
@@ -202,6 +204,12 @@ void require_vocabulary(const Model& model, std::string_view checksum, std::stri
           " was trained with another vocabulary than ",
           tokenizer.empty() ? "the tokenizer" : tokenizer, ": their checksums are ",
           origin.vocabulary, " and ", checksum);
+}
+
+void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer) {
+  require(tokenizer.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
+          kModelIoOrigin, "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
+          model.config().vocabulary, ": they do not belong together");
 }
 
 SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes types) {
@@ -383,20 +391,15 @@ MetaModel read_meta_model(const SafetensorsReader& reader) {
       throw;
     fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", error.message());
   }
-  const auto adapter = read_adapter_config(reader, *meta.model);
-  if (!adapter) return meta;
-  add_adapter(*meta.context, *meta.model, *adapter, 0);
-  const ParameterStore& parameters = meta.model->parameters();
-  for (size_t i = 0; i < parameters.count(); ++i)
-    if (parameters.group(static_cast<ParamId>(i)).name == kAdapter)
-      check_entry(reader, parameters, static_cast<ParamId>(i), "");
+  if (const auto adapter = read_adapter_config(reader, *meta.model))
+    add_adapter(*meta.context, *meta.model, *adapter, 0);
+  check_model(reader, meta.model->parameters());
   return meta;
 }
 
 std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& reader,
                                   std::optional<DType> dtype, bool int8_weights) {
   const MetaModel meta = read_meta_model(reader);
-  check_model(reader, meta.model->parameters());
   const DType stored = meta.model->parameters().master().dtype();
   require(!dtype || stat_dtype(*dtype) == stored, ErrorCode::unsupported, kModelIoOrigin,
           reader.label(), " holds ", dtype_name(stored), " weights, of which no ",

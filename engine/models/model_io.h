@@ -34,6 +34,9 @@ std::string read_vocabulary_checksum(const SafetensorsReader& reader);
 // `tokenizer` names its file, or is empty.
 void require_vocabulary(const Model& model, std::string_view checksum, std::string_view tokenizer);
 
+// INVALID_ARGUMENT if the vocabularies have different sizes.
+void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer);
+
 // Opens a model file, after verify_file_of_checkpoint(). UNSUPPORTED for one with int8 weights,
 // unless `types` allows them.
 SafetensorsReader open_model(const std::filesystem::path& path,
@@ -65,7 +68,8 @@ void save_model(const std::filesystem::path& path, Context& context, const Model
                 const SafetensorsMetadata& metadata = {});
 
 // The model that a file says it has, with its adapter, without data. Takes little memory whatever
-// the file claims. CORRUPT_FILE: there is no such model, or the file lacks tensors of the adapter.
+// the file claims. CORRUPT_FILE: there is no such model, or the tensors of the file do not fit it
+// (load_model).
 MetaModel read_meta_model(const SafetensorsReader& reader);
 
 // CORRUPT_FILE when the file has no model configuration, or tensors that do not fit it: missing,

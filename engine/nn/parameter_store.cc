@@ -6,11 +6,11 @@
 #include <unordered_set>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/core/philox.h"
 #include "engine/nn/fp8_weights.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/quant/int8_matrix.h"
 
 namespace trafo {
 namespace {

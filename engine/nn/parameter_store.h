@@ -24,9 +24,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/backend/cpu/int4_matrix.h"
 #include "engine/nn/parts.h"
 #include "engine/nn/weight.h"
+#include "engine/quant/int4_matrix.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {

@@ -5,7 +5,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
-#include "engine/optim/state_code.h"
+#include "engine/quant/state_code.h"
 
 namespace trafo {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "engine/backend/cuda/device/numeric.cuh"
 #include "engine/backend/cuda/device_state.h"
-#include "engine/optim/state_code.h"
 #include "engine/optim/update_rules.cuh"
+#include "engine/quant/state_code.h"
 
 namespace trafo {
 namespace cuda {

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <iterator>
 
-#include "engine/optim/state_code.h"
 #include "engine/optim/update.h"
+#include "engine/quant/state_code.h"
 
 #include "engine/backend/cpu/simd-inl.h"
 

@@ -1,16 +1,25 @@
 #include "engine/runtime/planned_graph.h"
 
+#include <exception>
+
 namespace trafo {
 
 void PlannedGraph::launch(Context& context, FunctionRef<void()> issue) {
-  Arena arena(context.backend().arena_memory(), plan);
-  const ArenaScope scope(context.backend(), arena);
+  const PlannedIssue scope(context, *this, false);
   issue();
-  ++runs;
 }
 
 void PlannedGraph::replay(Context& context, const char* origin, FunctionRef<void()> issue) {
-  if (!graph) capture(context, origin, issue);
+  if (!graph) {
+    const PlannedIssue scope(context, *this, true);
+    issue();
+  }
+  replay(context, origin);
+}
+
+void PlannedGraph::replay(Context& context, const char* origin) {
+  require(graph != nullptr, ErrorCode::unsupported, origin,
+          "the step could not be recorded as a graph (", refusal, "); turn graphs off");
   const PhaseRange phase(context, "graph replay", true);
   context.backend().stream_device()->launch_graph(graph);
   ++runs;
@@ -22,23 +31,36 @@ void PlannedGraph::release(StreamDevice& stream) noexcept {
   runs = 0;
 }
 
-void PlannedGraph::capture(Context& context, const char* origin, FunctionRef<void()> issue) {
-  const PhaseRange phase(context, "graph capture", false);
-  const Profiler::NoDeviceTimes no_device_times(context.profiler());
-  StreamDevice& stream = *context.backend().stream_device();
-  char reason[256] = "a kernel could not be recorded";
-  Arena arena(context.backend().arena_memory(), plan);
-  stream.begin_capture();
-  try {
-    const ArenaScope scope(context.backend(), arena);
-    issue();
-  } catch (...) {
-    stream.release_graph(stream.end_capture(reason, sizeof reason));
-    throw;
+PlannedIssue::PlannedIssue(Context& context, PlannedGraph& work, bool capture)
+    : context_(context),
+      work_(work),
+      captures_(capture),
+      exceptions_(std::uncaught_exceptions()),
+      arena_(context.backend().arena_memory(), work.plan) {
+  if (capture) {
+    phase_.emplace(context, "graph capture", false);
+    no_device_times_.emplace(context.profiler());
+    context.backend().stream_device()->begin_capture();
   }
-  graph = stream.end_capture(reason, sizeof reason);
-  require(graph != nullptr, ErrorCode::unsupported, origin,
-          "the step could not be recorded as a graph (", reason, "); turn graphs off");
+  in_arena_.emplace(context.backend(), arena_);
+}
+
+PlannedIssue::~PlannedIssue() {
+  const bool failed = std::uncaught_exceptions() > exceptions_;
+  in_arena_.reset();
+  if (!captures_) {
+    if (!failed) ++work_.runs;
+    return;
+  }
+  StreamDevice& stream = *context_.backend().stream_device();
+  constexpr std::string_view kUnknown = "a kernel could not be recorded";
+  kUnknown.copy(work_.refusal, kUnknown.size());
+  work_.refusal[kUnknown.size()] = 0;
+  void* const captured = stream.end_capture(work_.refusal, sizeof work_.refusal);
+  if (failed)
+    stream.release_graph(captured);
+  else
+    work_.graph = captured;
 }
 
 }  // namespace trafo

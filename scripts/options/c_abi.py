@@ -25,6 +25,15 @@ def constants(enum):
     return lines
 
 
+def constants_header(schema):
+    guard = "TRAFO_GENERATED_CONSTANTS_H"
+    lines = ["/* Written by scripts/generate_options.py from schema/enums.toml: change that. Include trafo.h. */", f"#ifndef {guard}",
+             f"#define {guard}"]
+    for enum in schema.enums.values():
+        lines += [""] + constants(enum) if enum.with_table in ("ops", "library") else []
+    return lines + ["", f"#endif /* {guard} */"]
+
+
 def default(row):
     if row.type == "flag":
         return "1" if row.default else "0"
@@ -101,11 +110,17 @@ def header(schema, table):
     guard = f"TRAFO_GENERATED_{table.c.removeprefix('trafo_').upper()}_H"
     lines = [f"/* Written by scripts/generate_options.py from {table.source}: change that. Include trafo.h. */", f"#ifndef {guard}", f"#define {guard}"]
     for enum in schema.enums_of(table):
-        if not enum.shared:
-            lines += [""] + constants(enum)
+        lines += [""] + constants(enum)
     if table.name == "training":
         lines += [""] + metrics(schema)
-    return lines + ["", f"typedef struct {table.c} {{", *struct_fields(table), f"}} {table.c};", "", f"#endif /* {guard} */"]
+    return lines + ["", f"typedef struct {table.c} {{", *struct_fields(table), f"}} {table.c};", "", *init_declaration(table.c), "", f"#endif /* {guard} */"]
+
+
+def init_declaration(struct):
+    head, name = f"TRAFO_API TRAFO_MUST_USE trafo_error *{struct}_init(", struct.rpartition("_")[2]
+    one = f"{head}{struct} *{name}, size_t struct_size);"
+    return ["/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */",
+            *([one] if len(one) <= WIDTH else [f"{head}{struct} *{name},", " " * len(head) + "size_t struct_size);"])]
 
 
 def struct_fields(table):
@@ -215,10 +230,11 @@ def wrong_options(tables):
 
 def source(schema):
     lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
-             '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"', "", "using namespace trafo;",
+             '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"',
+             *(f'#include "{path}"' for path in sorted({enum.declared for enum in schema.enums.values() if enum.declared})), "", "using namespace trafo;",
              "using namespace trafo::capi;", ""]
     for enum in schema.enums.values():
-        for value in enum.values:
+        for value in enum.values if enum.engine else []:
             lines.append(f"static_assert(static_cast<int32_t>({enum.engine}::{value['name']}) == {value['c']});")
     for table in schema.tables.values():
         lines += [""] + to_c(table) + [""] + from_c(table)

@@ -2,7 +2,7 @@
 import json
 import re
 
-from schema import GROUPS, UNLIMITED, default_text, plain
+from schema import GROUPS, UNLIMITED, camel, default_text, plain
 
 
 def cli_default(row):
@@ -52,17 +52,53 @@ def completions(schema, row):
     return " ".join(words)
 
 
+# The type of a flag's value: the type of its variable, and the kind by which settings/setting_values.cc reads and writes it.
+KINDS = {"int": ("int64_t", "integer"), "unbounded": ("int64_t", "integer"), "seed": ("uint64_t", "seed"), "bytes": ("int64_t", "bytes"),
+         "real": ("double", "real"), "share": ("double", "share"), "flag": ("int32_t", "flag"), "choice": ("int32_t", "choice"),
+         "period": ("trafo_period", "period"), "layers": ("", "layers"), "metrics": ("", "metrics"), "text": ("std::string", "text"),
+         "words": ("std::vector<std::string>", "words"), "reals": ("std::vector<double>", "reals"),
+         "limits": ("std::vector<RunLimit>", "limits")}
+PREFIXES = {"model": "", "training": "", "decoding": "translate_", "evaluation": "eval_"}
+MEMBERS = {"model": "model", "training": "trainer", "decoding": "translate", "evaluation": "evaluation"}
+
+
+def kind(row):
+    """The type of the value on the command line."""
+    return row.type_of_flag or ("choice" if row.enum or row.cli_values else row.type)
+
+
+def setting(row):
+    """The name of the setting in the program."""
+    return PREFIXES[row.table] + row.flag.replace("-", "_")
+
+
+def slot(row):
+    """The place of the value in Values."""
+    if row.only == "cli":
+        return f"&v.program.{setting(row)}"
+    place = f"v.{MEMBERS[row.table]}"
+    if row.type == "metrics":
+        return f"Metrics{{&{place}.{row.name}, &{place}.first_metric}}"
+    return f"&{place}.{row.name}"
+
+
 def spec(schema, row):
     low, high = row.count
     default = row.default if row.only == "cli" else None
-    return ("    {" + ", ".join([json.dumps(row.flag), json.dumps(",".join(row.alias)), json.dumps(",".join(row.old)),
+    words = f"k{camel(setting(row))}Words" if kind(row) == "choice" else "{}"
+    limits = bounds(schema, row) if row.range and kind(row) in ("int", "real") else "{}"
+    return ("    {" + ", ".join([json.dumps(row.flag), json.dumps(",".join(row.alias)),
                                  json.dumps(row.group), json.dumps(row.meta)]) + ",\n     " +
             json.dumps(help_text(schema, row)) + ",\n     " + json.dumps(completions(schema, row)) + ", " +
             ", ".join([str(low), str(high), str(row.in_run).lower(), str(row.plan).lower(),
-                       json.dumps(default) if default is not None else "nullptr"]) + "},")
+                       json.dumps(default) if default is not None else "nullptr",
+                       f"SettingSource::{'program' if row.only == 'cli' else MEMBERS[row.table]}", f"SettingKind::{KINDS[kind(row)][1]}"]) +
+            f",\n     [](Values& v) -> Slot {{ return {slot(row)}; }}, {limits}, {words}}},")
 
 
-def choices(row):
+def choices(schema, row):
+    if row.name == "task":
+        return "{" + ", ".join(json.dumps(name) for name in schema.presets) + "}"
     if row.cli_values:
         return "{" + ", ".join(json.dumps(value) for value in row.cli_values) + "}"
     return "{" + ", ".join(json.dumps(value["cli"]) for value in row.enum.values) + "}"
@@ -89,65 +125,45 @@ def with_flags(schema, text):
     return re.sub(r"\{(\w+)\}", lambda match: "--" + rows[match[1]].flag, text)
 
 
-def reader(schema, row):
-    flag, target = json.dumps(row.flag), f"o.{row.name}"
-    if row.read:
-        return f"{row.read}(s, {flag}, {target if row.type == 'layers' else 'o'})"
-    if row.enum or row.cli_values:
-        return f"{target} = s.choice({flag}, k{''.join(part.capitalize() for part in row.name.split('_'))})"
-    kind = {"int": "integer", "seed": "seed", "bytes": "bytes", "real": "real", "flag": "flag"}.get(row.type)
-    if row.type == "period":
-        return f"{target} = parse_period(s, {flag}, s.text({flag}))"
-    return f"{target} = s.{kind}({flag}" + (f", {bounds(schema, row)})" if row.type in ("int", "real") else ")")
+def tables_of(schema):
+    """The rows of flags of each command, in the order of its help."""
+    def sorted_by_group(rows):
+        return sorted(rows, key=lambda row: GROUPS.index(row.group))
+
+    return [("setting_specs", sorted_by_group(row for name in ("training", "model") for row in schema.tables[name].flags)),
+            ("translate_specs", sorted_by_group(schema.tables["decoding"].flags)), ("eval_specs", schema.tables["evaluation"].flags)]
 
 
-def writer(row):
-    value = f"o.{row.name}"
-    if row.enum or row.cli_values:
-        name = f"k{''.join(part.capitalize() for part in row.name.split('_'))}"
-        return f"first_name({name}[{value}])"
-    return {"layers": f"layer_names({value})", "flag": f'{value} != 0 ? "on" : "off"', "period": f"period_text({value})",
-            "metrics": "metric_names(o)"}.get(row.type, f'fmt::format("{{}}", {value})')
+def header(schema):
+    """The settings by name, and the values that only the program has."""
+    rows = [row for _, table in tables_of(schema) for row in table]
+    lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off", "#pragma once", "",
+             "#include <cstddef>", "#include <cstdint>", "#include <string>", "#include <vector>", "", '#include "trafo.h"', "",
+             "namespace translate_train {", "",
+             "// A limit of a run or, with of_phase, of a phase.", "struct RunLimit {", "  trafo_period period;", "  bool of_phase;", "};", "",
+             "enum class Setting : size_t {"]
+    lines += [f"  {setting(row)}," for row in rows] + ["};", f"inline constexpr size_t kSettingCount = {len(rows)};", "",
+              "// Values of flags that set no option of the library.", "struct ProgramSettings {"]
+    lines += [f"  {KINDS[kind(row)][0]} {setting(row)}{{}};" for row in rows if row.only == "cli"]
+    return lines + ["};", "", "}  // namespace translate_train"]
 
 
 def source(schema):
-    tables = [schema.tables["training"], schema.tables["model"]]
-    rows = sorted((row for table in tables for row in table.flags), key=lambda row: GROUPS.index(row.group))
+    tables = tables_of(schema)
     lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
-             '#include <fmt/format.h>', "", "#include <cmath>", "", '#include "settings/setting_types.h"', "", "namespace translate_train {", "namespace {", "",
-             "constexpr SettingSpec kSpecs[] = {"]
-    lines += [spec(schema, row) for row in rows] + ["};", ""]
-    decoding = schema.tables["decoding"]
-    lines += ["constexpr SettingSpec kTranslateSpecs[] = {"]
-    lines += [spec(schema, row) for row in sorted(decoding.flags, key=lambda row: GROUPS.index(row.group))] + ["};", ""]
-    evaluation = schema.tables["evaluation"]
-    lines += ["constexpr SettingSpec kEvalSpecs[] = {", *[spec(schema, row) for row in evaluation.flags], "};", ""]
-    for table in [*tables, evaluation]:
-        for row in table.flags:
-            if (row.enum or row.cli_values) and row.only != "cli":
-                name = "".join(part.capitalize() for part in row.name.split("_"))
-                lines.append(f"constexpr const char* k{name}[] = {choices(row)};")
-    presets = ", ".join(json.dumps(name) for name in schema.presets)
-    lines += ["", f"constexpr const char* kTasks[] = {{{presets}}};", "", "}  // namespace", "",
-              "std::span<const SettingSpec> setting_specs() { return kSpecs; }",
-              "std::span<const SettingSpec> translate_specs() { return kTranslateSpecs; }",
-              "std::span<const SettingSpec> eval_specs() { return kEvalSpecs; }",
-              "std::span<const char* const> task_names() { return kTasks; }"]
-    for table in [*tables, decoding, evaluation]:
-        readers = [row for row in table.flags if row.only != "cli" or row.read]
-        lines += ["", f"void read_options(const Settings& s, {table.c}& o) {{"]
-        lines += [f"  if (s.has({json.dumps(row.flag)})) {reader(schema, row)};" for row in readers]
-        if table not in tables:
-            lines.append("}")
-            continue
-        lines += ["}", "", f"void set_defaults(Settings& s, const {table.c}& o) {{"]
-        for row in table.flags:
-            if row.only == "cli":
-                continue
-            value = writer(row)
-            lines.append(f"  s.set_default({json.dumps(row.flag)}, " + (f"{value});" if row.type in ("metrics", "layers") else f"{{{value}}});"))
-        lines.append("}")
-    for function, those in [("member_flags", tables), ("decoding_member_flags", [decoding])]:
+             "#include <cmath>", "", '#include "settings/setting_types.h"', '#include "settings/settings.h"', "",
+             "namespace translate_train {", "namespace {", ""]
+    for _, rows in tables:
+        lines += [f"constexpr const char* k{camel(setting(row))}Words[] = {choices(schema, row)};" for row in rows if kind(row) == "choice"]
+    lines += ["", "constexpr SettingSpec kSpecs[] = {"] + [spec(schema, row) for _, rows in tables for row in rows]
+    lines += ["};", "static_assert(std::size(kSpecs) == kSettingCount);", "", "}  // namespace", "",
+              "std::span<const SettingSpec> all_specs() { return kSpecs; }"]
+    first = 0
+    for function, rows in tables:
+        lines.append(f"std::span<const SettingSpec> {function}() {{ return all_specs().subspan({first}, {len(rows)}); }}")
+        first += len(rows)
+    training, model, decoding = (schema.tables[name] for name in ("training", "model", "decoding"))
+    for function, those in [("member_flags", [training, model]), ("decoding_member_flags", [decoding])]:
         members = sorted({(row.name, row.flag or row.set_by) for table in those for row in table.rows
                           if (row.flag or row.set_by) and row.only != "cli"})
         lines += ["", f"std::span<const MemberFlag> {function}() {{", "  static constexpr MemberFlag kMembers[] = {"]
@@ -157,10 +173,10 @@ def source(schema):
                               for value in schema.enums["architecture"].values)
     lines += ["", "std::span<const Architecture> architectures() {",
               f"  static constexpr Architecture kArchitectures[] = {{{architectures}}};", "  return kArchitectures;", "}"]
-    shape = ", ".join(json.dumps(row.flag) for row in schema.tables["model"].flags if row.fixed)
+    shape = ", ".join(f"Setting::{setting(row)}" for row in model.flags if row.fixed)
     rows = ", ".join(f'{{"{metric.name}", "{metric.title}", "{metric.short}", {metric.c}, {metric.decimals}, {str(metric.lower).lower()}}}'
                      for metric in schema.metrics)
     lines += ["", "std::span<const MetricSpec> metric_specs() {", f"  static constexpr MetricSpec kMetrics[] = {{{rows}}};", "  return kMetrics;",
               "}"]
-    return lines + ["", "std::span<const char* const> shape_settings() {", f"  static constexpr const char* kShape[] = {{{shape}}};",
+    return lines + ["", "std::span<const Setting> shape_settings() {", f"  static constexpr Setting kShape[] = {{{shape}}};",
                     "  return kShape;", "}", "", "}  // namespace translate_train"]

@@ -68,8 +68,6 @@ def field(row):
         parts.append(".fixed = true")
     if row.phase:
         parts.append(".phase = true")
-    if row.later:
-        parts.append(".later = true")
     if row.range:
         parts.append(f".low = {real(row.range.low)}")
         parts.append(f".high = {real(row.range.high)}")
@@ -87,7 +85,7 @@ def enums_header(schema, path):
     lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off", "#pragma once",
              "", '#include "engine/core/enum_names.h"', "", "namespace trafo {"]
     for enum in schema.enums.values():
-        if enum.header != path:
+        if enum.header != path or enum.declared or not enum.engine:
             continue
         lines += ["", *wrap(f"{enum.doc} Values are part of the C ABI.", 98, "// "), f"enum class {enum.engine} : int32_t {{"]
         for number, value in enumerate(enum.values):

@@ -77,15 +77,23 @@ def shift(table, row):
 
 def shifts(schema):
     """The enums with a shift, by their Go types."""
-    return {row.enum.go for table in schema.tables.values() for row in table.c_rows if shift(table, row)}
+    return ({row.enum.go for table in schema.tables.values() for row in table.c_rows if shift(table, row)} |
+            {enum.go for enum in schema.enums.values() if enum.default not in (None, enum.values[0]["name"])})
 
 
 def enum_type(enum, shifted):
     first = enum.doc[0].lower() + enum.doc[1:]
-    lines = doc(f"{enum.go}: {first}", "") + [f"type {enum.go} int32", "", "const ("]
+    lines = doc(f"{enum.go}: {first}", "") + [f"type {enum.go} {enum.go_type}", "", "const ("]
     for value in enum.values:
         lines += doc(value["doc"], "\t") + [f"\t{value['go']} {enum.go} = C.{value['c']}{' + 1' if shifted else ''}"]
-    return lines + [")", ""]
+    lines += [")", ""]
+    if enum.go_names:
+        texts = ", ".join(f'{value["go"]}: "{value["text"]}"' for value in enum.values)
+        name = f"{enum.go[0].lower()}{enum.go[1:]}Names"
+        lines += [f"var {name} = map[{enum.go}]string{{{texts}}}", "", '// String is the name; "unknown" of other numbers.',
+                  f"func (value {enum.go}) String() string {{", f"\tif name, ok := {name}[value]; ok {{", "\t\treturn name", "\t}",
+                  '\treturn "unknown"', "}", ""]
+    return lines
 
 
 def conversions(table, go, rows):
@@ -130,7 +138,7 @@ def source(schema):
     lines += [")", "", f"var metricNames = map[Metric]string{{{names}}}", ""]
     shifted = shifts(schema)
     for enum in schema.enums.values():
-        if not enum.shared:
+        if enum.go and enum.with_table != "ops":
             lines += enum_type(enum, enum.go in shifted)
     for name in ("model", "training"):
         table = schema.tables[name]

@@ -9,13 +9,19 @@ def doc(text, indent):
 
 
 def enum_type(enum):
-    lines = doc(enum.doc, "") + ["#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]", "#[non_exhaustive]", f"pub enum {enum.rust} {{"]
+    lines = doc(enum.doc, "") + ["#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]"] + ["#[non_exhaustive]"] * (not enum.exhaustive)
+    lines += [f"pub enum {enum.rust} {{"]
     for value in enum.values:
         lines += doc(value["doc"], "    ") + [f"    {value['rust']},"]
     lines += ["}", f"impl {enum.rust} {{", "    pub(crate) fn as_raw(self) -> i32 {", "        match self {"]
     lines += [f"            {enum.rust}::{value['rust']} => sys::{value['c']}," for value in enum.values]
     lines += ["        }", "    }"]
     return lines
+
+
+def library(schema):
+    """The enums that no option is made of."""
+    return [line for enum in schema.enums.values() if enum.rust and enum.with_table == "library" for line in [*enum_type(enum), "}"]]
 
 
 def words_of(value):
@@ -60,8 +66,7 @@ def model(schema):
     table = schema.tables["model"]
     lines = []
     for enum in schema.enums_of(table):
-        if not enum.shared:
-            lines += enum_type(enum) + from_raw(enum) + ["}"] + named(enum)
+        lines += enum_type(enum) + from_raw(enum) + ["}"] + named(enum)
     lines.append("config_fields! {")
     for row in table.c_rows:
         kind, to, back = MODEL.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw", f"{row.enum.rust}::from_raw")

@@ -7,8 +7,8 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "schema"
-KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "later", "json", "only", "section", "flag", "alias", "old",
-        "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "read", "help", "doc"}
+KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "only", "section", "flag", "alias",
+        "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "type_of_flag", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
           "Batches", "Metrics"]
@@ -19,9 +19,11 @@ ENUM_HEADER = "engine/core/generated/option_enums.h"
 
 class Enum:
     def __init__(self, name, spec):
-        self.name, self.doc, self.engine, self.c = name, spec["doc"], spec["engine"], spec["c"]
-        self.rust, self.go, self.shared = spec["rust"], spec["go"], spec.get("shared", False)
-        self.with_table = spec.get("with")
+        self.name, self.doc, self.c = name, spec["doc"], spec["c"]
+        self.engine, self.rust, self.go, self.declared = (spec.get(key) for key in ("engine", "rust", "go", "declared"))
+        self.exhaustive = spec.get("exhaustive", False)
+        self.go_type, self.go_names = spec.get("go_type", "int32"), spec.get("go_names", False)
+        self.with_table, self.default = spec.get("with"), spec.get("default")
         self.header = spec.get("header", ENUM_HEADER)
         self.values = spec["values"]
         for value in self.values:
@@ -29,7 +31,7 @@ class Enum:
             value.setdefault("cli", value["text"])
             value.setdefault("c", f"{self.c}_{value['name'].upper()}")
             value.setdefault("rust", camel(value["name"]))
-            value.setdefault("go", self.go + camel(value["name"]))
+            value.setdefault("go", (self.go or "") + camel(value["name"]))
 
     def value(self, name):
         return next(value for value in self.values if value["name"] == name)
@@ -70,14 +72,14 @@ class Row:
         self.type = spec.get("type", "text")
         self.enum = enums.get(self.type)
         self.default = spec.get("default")
-        self.fixed, self.later, self.phase = (spec.get(key, False) for key in ("fixed", "later", "phase"))
+        self.fixed, self.phase = spec.get("fixed", False), spec.get("phase", False)
         self.set_by = spec.get("set_by")
         self.json, self.section, self.zero = spec.get("json", self.name), spec.get("section"), spec.get("zero")
-        self.flag, self.alias, self.old = spec.get("flag"), spec.get("alias", []), spec.get("old", [])
+        self.flag, self.alias = spec.get("flag"), spec.get("alias", [])
         self.group, self.meta = spec.get("group"), spec.get("value")
         self.count = spec.get("count", [0, 1] if self.meta == "on|off" else [1, 1])
         self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
-        self.cli_values, self.complete, self.read = spec.get("cli_values"), spec.get("complete"), spec.get("read")
+        self.cli_values, self.complete, self.type_of_flag = spec.get("cli_values"), spec.get("complete"), spec.get("type_of_flag")
         self.help, self.doc, self.part = spec.get("help"), spec.get("doc"), spec.get("part")
         self.required = spec.get("required", False)
         self.range = parse_range(spec["range"]) if "range" in spec else None
@@ -210,7 +212,7 @@ class Schema:
         """The enums that a table uses, in the order of its rows, and those that are declared with it."""
         found = []
         for row in table.rows:
-            if row.enum and row.enum not in found:
+            if row.enum and row.enum not in found and row.enum.with_table not in ("ops", "library"):
                 found.append(row.enum)
         return found + [enum for enum in self.enums.values() if enum.with_table == table.name]
 

@@ -129,6 +129,31 @@ static void test_text(trafo_tokenizer* tokenizer, trafo_corpus* corpus) {
   trafo_corpus_free(files);
 }
 
+// A configuration needs the header of a file alone, and a header whose tensors fit it.
+static void test_config_without_weights(const char* path, const trafo_model_config* config) {
+  size_t bytes = 0;
+  uint8_t* data = read_file(path, &bytes);
+  uint64_t header = 0;
+  memcpy(&header, data, sizeof header);
+  const char* other = work_path("header.safetensors");
+  trafo_model_config read;
+  memset(data + 8 + header, 0xff, bytes - 8 - header);  // NaN: the weights are not looked at
+  write_file(other, data, bytes);
+  OK(trafo_model_read_config(other, strlen(other), &read, sizeof read));
+  CHECK(memcmp(&read, config, sizeof read) == 0);
+  uint8_t* name = NULL;  // a tensor of another name
+  for (size_t i = 8; i + 8 < 8 + header && !name; ++i)
+    if (memcmp(data + i, ".weight\"", 8) == 0) name = data + i;
+  CHECK(name != NULL);
+  if (name) name[1] = 'W';
+  write_file(other, data, bytes);
+  FAILS(trafo_model_read_config(other, strlen(other), &read, sizeof read), TRAFO_CORRUPT_FILE,
+        "the header is damaged");
+  CHECK(read.struct_size == 0);
+  FAILS(trafo_model_read_config("nowhere", 7, &read, sizeof read), TRAFO_NOT_FOUND, "nowhere");
+  free(data);
+}
+
 static void test_model(trafo_context* context, trafo_model* model) {
   int64_t tensors = 0, elements = 0, sum = 0;
   OK(trafo_model_get_parameter_count(model, &tensors, &elements));
@@ -160,6 +185,10 @@ static void test_model(trafo_context* context, trafo_model* model) {
   OK(trafo_model_get_config(loaded, &config, sizeof config));
   CHECK(config.width == 32 && config.precision == TRAFO_FLOAT32);
   trafo_model_free(loaded);
+  trafo_model_config read;
+  OK(trafo_model_read_config(path, strlen(path), &read, sizeof read));
+  CHECK(memcmp(&read, &config, sizeof read) == 0);
+  test_config_without_weights(path, &config);
   FAILS(trafo_model_load_as(context, path, strlen(path), TRAFO_BFLOAT16, &loaded),
         TRAFO_UNSUPPORTED, "bfloat16");
   FAILS(trafo_model_load_as(context, path, strlen(path), TRAFO_FLOAT64, &loaded), TRAFO_UNSUPPORTED,
@@ -204,6 +233,82 @@ static void test_models_of_run(trafo_context* context, trafo_trainer* trainer, t
         TRAFO_INVALID_ARGUMENT, "TRAFO_RUN_AVERAGED (2)");
   FAILS(trafo_model_load_run(context, "no/run", 6, TRAFO_RUN_BEST, TRAFO_FLOAT32, &loaded),
         TRAFO_NOT_FOUND, "no such directory");
+}
+
+// RUN/ckpt/UPDATE/model.safetensors by the names of the checkpoint.
+static void expect_checkpoint(const char* run, const char* name, int64_t update) {
+  char *found = NULL, expected[4096];
+  snprintf(expected, sizeof expected, "%s/ckpt/%lld/model.safetensors", run, (long long)update);
+  OK(trafo_find_checkpoint(run, strlen(run), name, strlen(name), &found));
+  CHECK(found && strcmp(found, expected) == 0);
+  trafo_string_free(found);
+}
+
+static void test_checkpoints_of_run(const char* run) {
+  const size_t length = strlen(run);
+  int64_t updates[16] = {0}, count = 0, all = 0;
+  OK(trafo_list_checkpoints(run, length, NULL, 0, &all));
+  OK(trafo_list_checkpoints(run, length, updates, 16, &count));
+  CHECK(all == count && count >= 2 && updates[count - 1] == 12);
+  for (int64_t i = 1; i < count; ++i) CHECK(updates[i - 1] < updates[i]);
+  int64_t first = -1;
+  updates[1] = -1;
+  OK(trafo_list_checkpoints(run, length, &first, 1, &count));
+  CHECK(first == updates[0] && count == all && updates[1] == -1);
+  expect_checkpoint(run, "12", 12);
+  expect_checkpoint(run, "latest", 12);
+  char *found = NULL, *best = NULL, path[4096];
+  OK(trafo_find_model(run, length, &best));
+  OK(trafo_find_checkpoint(run, length, "best-bleu", 9, &found));
+  CHECK(strcmp(found, best) == 0);
+  trafo_string_free(found);
+  trafo_string_free(best);
+  snprintf(path, sizeof path, "%s/best-guess", run);
+  write_file(path, "../../12\n", 9);
+  FAILS(trafo_find_checkpoint(run, length, "best-guess", 10, &found), TRAFO_CORRUPT_FILE,
+        "best-guess does not hold an update number");
+  const char* absent[] = {"7", "best-ter", "averaged", "../run/latest", ""};
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; ++i) {
+    FAILS(trafo_find_checkpoint(run, length, absent[i], strlen(absent[i]), &found), TRAFO_NOT_FOUND,
+          " has no ");
+    CHECK(found == NULL);
+  }
+  FAILS(trafo_find_checkpoint("nowhere", 7, "latest", 6, &found), TRAFO_NOT_FOUND,
+        "no such directory");
+  OK(trafo_list_checkpoints("nowhere", 7, updates, 16, &count));
+  CHECK(count == 0);
+  FAILS(trafo_list_checkpoints(run, length, updates, -1, &count), TRAFO_INVALID_ARGUMENT,
+        "capacity must be at least 0");
+}
+
+// A tokenizer of another size, and one of the same size that the model was not trained with.
+static void test_tokenizer_of_model(trafo_context* context, const trafo_tokenizer* tokenizer,
+                                    const trafo_corpus* corpus, const char* run) {
+  trafo_model *trained = NULL, *fresh = NULL;
+  trafo_tokenizer *other = NULL, *smaller = NULL;
+  OK(trafo_model_load_run(context, run, strlen(run), TRAFO_RUN_LAST, TRAFO_FLOAT32, &trained));
+  OK(trafo_model_check_tokenizer(trained, tokenizer));
+  int64_t vocabulary = 0, size = 0;
+  OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
+  trafo_tokenizer_options options;
+  OK(trafo_tokenizer_options_init(&options, sizeof options));
+  options.vocabulary = vocabulary;
+  options.bpe = 1;
+  OK(trafo_corpus_train_tokenizer(corpus, &options, &other));
+  OK(trafo_tokenizer_get_vocabulary(other, &size));
+  CHECK(size == vocabulary);
+  FAILS(trafo_model_check_tokenizer(trained, other), TRAFO_INVALID_ARGUMENT,
+        "was trained with another vocabulary than the tokenizer");
+  fresh = new_model(context, vocabulary, 5);
+  OK(trafo_model_check_tokenizer(fresh, other));  // no vocabulary is known
+  options.vocabulary = vocabulary - 1;
+  OK(trafo_corpus_train_tokenizer(corpus, &options, &smaller));
+  FAILS(trafo_model_check_tokenizer(fresh, smaller), TRAFO_INVALID_ARGUMENT,
+        "they do not belong together");
+  trafo_tokenizer_free(smaller);
+  trafo_tokenizer_free(other);
+  trafo_model_free(fresh);
+  trafo_model_free(trained);
 }
 
 static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_corpus* corpus,
@@ -251,6 +356,8 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   trafo_string_free(same);
   FAILS(trafo_find_model("nowhere", 7, &found), TRAFO_NOT_FOUND, "no such file");
   CHECK(found == NULL);
+  test_checkpoints_of_run(whole);
+  test_tokenizer_of_model(context, tokenizer, corpus, whole);
   test_models_of_run(context, trainer, uncut, whole);
   trafo_trainer_free(trainer);
 

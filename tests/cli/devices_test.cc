@@ -178,8 +178,8 @@ TEST_F(DevicesCli, APlanHasTheRanks) {
 // The one cause is thrown, with its exit code, and not what follows from it on other ranks.
 TEST(Ranks, AnErrorNamesItsRank) {
   Settings settings;
-  settings.set("devices", {"cpu", "cpu,cpu"}, "--devices");
-  settings.set("cpu-threads", {"1"}, "--cpu-threads");
+  settings.set(Setting::devices, {"cpu", "cpu,cpu"}, "--devices");
+  settings.set(Setting::cpu_threads, {"1"}, "--cpu-threads");
   const Ranks ranks(settings, Job{});
   ASSERT_EQ(ranks.count(), 3u);
   const auto error_of = [&](const Ranks::Work& work) -> std::pair<int, std::string> {

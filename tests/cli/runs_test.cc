@@ -188,7 +188,7 @@ TEST_F(Cli, ConfigFileAndCommandLine) {
              "train-sets: [t.de, t.en]\nvalid-sets: [v.de, v.en]\ntask: tiny\nenc-depth: 1\n"
              "dec-depth: 1\ndim-emb: 32\ntransformer-dim-ffn: 64\ntransformer-heads: 2\n"
              "dim-vocabs: 300\nmini-batch-words: 300\nafter: 50u\nlearn-rate: 0.001\n"
-             "tune-products: off\n");  // an alias, as files of 0.1.0 have it
+             "autotune-gemm: off\n");
   const Outcome outcome = run({"train", "--config", "good.yml", "--model", "configured", "--after",
                                "2u", "--quiet", "--lr", "0.002"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

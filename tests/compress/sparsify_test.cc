@@ -6,9 +6,9 @@
 #include <limits>
 #include <map>
 
+#include "engine/compress/quantize.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
-#include "engine/models/quantize.h"
 #include "tests/decode/decode_models.h"
 #include "tests/models/llama_models.h"
 #include "tests/support/errors.h"

@@ -338,21 +338,15 @@ TEST(Batcher, RefusesImpossiblePositions) {
   EXPECT_THROW(PrefetchingBatcher(corpus, {}, 0), Error);
 }
 
-TEST(Batcher, PositionsFromBeforeThereWereWindowsAreFound) {
+TEST(Batcher, APositionBelowZeroIsRefused) {
   const TokenizedCorpus corpus = random_ids(100).corpus(options_of(SequenceForm::encoder_decoder));
-  Batcher original(corpus, {});
-  PackedBatchHost expected, got;
-  for (int i = 0; i < 4; ++i) original.next(expected);
-  BatcherState old{1, 0, 3};
-  old.window = -1;
-  Batcher resumed(corpus, {});
-  resumed.seek(old);
-  resumed.next(got);
-  EXPECT_TRUE(same(expected, got));
-  BatcherOptions windows;  // which that release would have cut otherwise
-  windows.sort_window = 40;
-  Batcher other(corpus, windows);
-  EXPECT_THROW(other.seek(old), Error);
+  Batcher batcher(corpus, {});
+  for (const int64_t next_in_window : {0, 3}) {
+    BatcherState state{1, 0, 3};
+    state.window = -1;
+    state.next_in_window = next_in_window;
+    EXPECT_THROW(batcher.seek(state), Error) << next_in_window;
+  }
 }
 
 TEST(PrefetchingBatcher, EqualsTheBatcherForEveryDepth) {

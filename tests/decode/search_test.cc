@@ -133,16 +133,22 @@ TEST_P(TranslateTokens, CanBeCancelledAndUsedAgain) {
   const Sentences sources = random_sentences(5, 6, 13, 2);
   const auto expected = translate_tokens(*context_, *model_, sources);
   DecodeOptions options;
-  int steps = 0;
-  options.cancelled = [&] { return ++steps == 3; };
+  CancelToken cancel;
+  options.cancel = &cancel;
+  // Within a batch, whose first step the decoder then still makes.
+  options.shortlist = [&](std::span<const int32_t> tokens) {
+    EXPECT_FALSE(cancel.is_cancelled());
+    cancel.cancel();
+    return std::vector<int32_t>(tokens.begin(), tokens.end());
+  };
   EXPECT_TRUE(contains(error_for(sources, options), "CANCELLED"));
-  EXPECT_EQ(steps, 3);
+  EXPECT_TRUE(cancel.is_cancelled());
   EXPECT_TRUE(context_->recording());
   const auto again = translate_tokens(*context_, *model_, sources);
   for (size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(again[i][0].tokens, expected[i][0].tokens);
 
   ScoreOptions score_options;
-  score_options.cancelled = [] { return true; };
+  score_options.cancel = &cancel;
   const std::vector<SentencePair> pairs = {{{5, kEos}, {6, kEos}}};
   EXPECT_TRUE(
       contains(error_text([&] { score(*context_, *model_, pairs, score_options); }), "CANCELLED"));

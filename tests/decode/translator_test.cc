@@ -328,7 +328,9 @@ TEST_P(TranslatorTest, NamesWhatIsWrong) {
   EXPECT_TRUE(contains(error_text([&] { Translator(*context_, *other, *tokenizer_); }),
                        "they do not belong together"));
   TranslateOptions options;
-  options.decode.cancelled = [] { return true; };
+  CancelToken cancel;
+  cancel.cancel();
+  options.decode.cancel = &cancel;
   EXPECT_TRUE(contains(error_for({"gut"}, options), "CANCELLED"));
 }
 

@@ -50,16 +50,17 @@ class GradientMarksTest : public ::testing::TestWithParam<Architecture> {
     EXPECT_EQ(marks.parts().back().end, parameters.flat_grad().numel());
     TrainOptions options = quick_options();
     options.layer_drop = layer_drop;
-    const LabelSmoothedCrossEntropy objective(0.1, {});
+    const LabelSmoothedCrossEntropy objective(0.1);
     const LossSums sums(*context, DType::f32);
     bool first = true;
     uint32_t pass = 0;
     for (const PackedBatchHost& batch : copy_batches(GetParam(), 3)) {
       witness.order.clear();
       const GradientWatch watch(&marks);
-      accumulate_gradients(*context, *model, upload(*context, batch, model->config(), DType::f32),
-                           objective, Recompute::none,
-                           training_pass(model->config(), options, pass++), 0.1, first, sums);
+      accumulate_gradients(*context, *model,
+                           {upload(*context, batch, model->config(), DType::f32),
+                            training_pass(model->config(), options, pass++), 0.1, first},
+                           objective, Recompute::none, sums);
       const std::vector<float> end = witness.whole();
       ASSERT_EQ(witness.order.size(), marks.parts().size());
       if (last_part_is_first) {

@@ -1,6 +1,5 @@
 // Ranks that train a model with a teacher: each has a copy of it.
 #include "engine/models/model_io.h"
-#include "engine/models/teacher.h"
 #include "tests/dist/group_support.h"
 
 namespace trafo {
@@ -14,11 +13,11 @@ struct TaughtRank {
   std::unique_ptr<Model> model;
   std::unique_ptr<TrainingRun> run;
 
-  TaughtRank(const TrainingData& data, const TrainOptions& options, Communicator* group,
+  TaughtRank(TrainingData data, const TrainOptions& options, Communicator* group,
              const std::filesystem::path& directory, const std::filesystem::path& teacher)
       : context(make_context(device_of_rank(group ? group->rank() : 0), 1)),
         model(make_model(*context, group_config(), 5)) {
-    if (!teacher.empty()) load_teacher(*context, *model, teacher);
+    if (!teacher.empty()) data.teacher = load_teacher(*context, *model, teacher);
     run = std::make_unique<TrainingRun>(*context, *model, data, options, directory, group);
   }
 };

@@ -8,7 +8,6 @@
 #include "engine/core/wire_format.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/onnx/onnx_graph.h"
-#include "engine/formats/onnx/onnx_int8.h"
 #include "engine/formats/onnx/onnx_read.h"
 #include "tests/interop/interop_support.h"
 
@@ -307,27 +306,6 @@ TEST_F(OnnxTest, ConstantsAreSharedAndNodesCounted) {
                [&] { graph.parameter("embedding.weight", true); });
   expect_error(ErrorCode::internal, "has no parameter nothing",
                [&] { graph.parameter("nothing"); });
-}
-
-// Codes are at most 64, a scale belongs to an output, and nothing is further than half a step away.
-TEST(OnnxCodesTest, AreOfSevenBitsForEveryOutput) {
-  const std::vector<float> matrix{1, -2, 0.5, 0, 0, 0, 6.4f, 0.05f, -3.2f};  // rows are outputs
-  const OnnxCodes rows = to_onnx_codes(matrix, 3, /*by_column=*/false);
-  EXPECT_EQ(rows.scales, (std::vector<float>{2.0f / 64, 1, 6.4f / 64}));
-  EXPECT_EQ(rows.codes, (std::vector<float>{32, -64, 16, 0, 0, 0, 64, 0, -32}));
-  const std::vector<float> transposed{1, 0, 6.4f, -2, 0, 0.05f, 0.5, 0, -3.2f};
-  const OnnxCodes columns = to_onnx_codes(transposed, 3, /*by_column=*/true);
-  EXPECT_EQ(columns.scales, rows.scales);
-  EXPECT_EQ(columns.codes, (std::vector<float>{32, 0, 64, -64, 0, 0, 16, 0, -32}));
-  std::vector<float> read = from_onnx_codes(rows, 3, false);
-  EXPECT_NO_THROW(check_onnx_codes("m", matrix, read, 3, false));
-  read[2] += 0.02f;  // more than half of 2 / 64
-  expect_error(ErrorCode::corrupt_file, "m: value 2 was read as",
-               [&] { check_onnx_codes("m", matrix, read, 3, false); });
-  const std::vector<float> tiny{1e-40f,
-                                -1e-40f};  // a scale that is subnormal would lose its digits
-  const OnnxCodes small = to_onnx_codes(tiny, 2, false);
-  EXPECT_NO_THROW(check_onnx_codes("tiny", tiny, from_onnx_codes(small, 2, false), 2, false));
 }
 
 TEST_F(OnnxTest, Int8HasCodesAndScalesOfEveryMatrix) {

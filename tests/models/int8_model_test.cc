@@ -4,11 +4,12 @@
 
 #include <functional>
 
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/models/model_io.h"
-#include "engine/models/objective.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
+#include "engine/quant/int8_matrix.h"
 #include "engine/train/checkpoint/average.h"
 #include "tests/decode/decode_models.h"
+#include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/training_support.h"
@@ -65,15 +66,7 @@ std::vector<Int8Form> int8_forms() {
   all.back().config.tied_embeddings = false;
   all.push_back({"gpt2", decode_config(Architecture::decoder_lm, 37)});
   all.back().config.activation = Activation::gelu;
-  ModelConfig llama = decode_config(Architecture::decoder_lm, 37);
-  llama.norm = Norm::rms;
-  llama.positions = Positions::rotary;
-  llama.ffn = FeedForward::swiglu;
-  llama.activation = Activation::silu;
-  llama.biases = false;
-  llama.kv_heads = 1;
-  llama.tied_embeddings = false;
-  all.push_back({"llama", llama});
+  all.push_back({"llama", llama_of(decode_config(Architecture::decoder_lm, 37), 1, false)});
   return all;
 }
 
@@ -229,38 +222,6 @@ class Int8File : public ::testing::Test {
     file_.entries.push_back(
         {name, dtype, std::move(shape), storage_.emplace_back(bytes.begin(), bytes.end())});
   }
-  // The file as it was written before: a tensor for each parameter, float32, and scales for each
-  // matrix, bfloat16 or float32.
-  void make_file_of_before(DType scales) {
-    erase(kScalesName);
-    erase(kVectorsName);
-    const auto exact = SafetensorsReader::from_memory(float_file_, "f");
-    const ParameterStore& parameters = model_->parameters();
-    for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
-      const std::string& name = parameters.name(id);
-      if (!parameters.is_int8(id)) {
-        std::vector<float> values(exact.at(name).bytes / sizeof(float));
-        exact.read(name, std::as_writable_bytes(std::span(values)));
-        add<float>(name, DType::f32, exact.at(name).shape, values);
-        continue;
-      }
-      const auto rounded = parameters.weight(id).int8->scales();
-      std::vector<float> wide(rounded.begin(), rounded.end());
-      std::vector<BFloat16> narrow;
-      for (float& scale : wide) {
-        narrow.push_back(BFloat16::from_float(scale));
-        scale *= 1.001f;
-      }
-      if (scales == DType::f32)
-        add<float>(name + ".scale", scales, {parameters.shape(id)[0]}, wide);
-      else
-        add<BFloat16>(name + ".scale", scales, {parameters.shape(id)[0]}, narrow);
-    }
-  }
-  std::vector<std::byte> bytes() {
-    return safetensors_to_memory(
-        file_.entries, {{kModelConfigKey, to_json(model_->config())}, {kQuantizationKey, "int8"}});
-  }
   // Checks the error of loading a file with these tensors.
   void refused(ErrorCode code, const char* text, const std::string& quantization = "int8") {
     SafetensorsMetadata metadata = {{kModelConfigKey, to_json(model_->config())}};
@@ -286,10 +247,10 @@ TEST_F(Int8File, TensorsThatAreMissingOrSurplusAreNamed) {
   refused(ErrorCode::corrupt_file, "lacks the tensor encoder.1.ffn.up.weight");
   file_.entries = all;
   erase(kScalesName);
-  refused(ErrorCode::corrupt_file, ".weight.scale");
+  refused(ErrorCode::corrupt_file, "lacks the tensor scales");
   file_.entries = all;
   erase(kVectorsName);
-  refused(ErrorCode::corrupt_file, "lacks the tensor ");
+  refused(ErrorCode::corrupt_file, "lacks the tensor vectors");
   for (const char* name : {"encoder.norm.weight.scale", "encoder.1.ffn.up.weight.scale",
                            "encoder.norm.weight", "something"}) {
     file_.entries = all;
@@ -338,28 +299,36 @@ TEST_F(Int8File, CodesAndScalesThatCannotBeAreNamed) {
   refused(ErrorCode::corrupt_file, "encoder.1.ffn.up.weight: row 3 has the scale -2");
 }
 
-TEST_F(Int8File, FilesOfBeforeAreReadAndWrittenAsTheyAre) {
-  const auto floats = load(*context_, float_file_, false);
-  for (const DType scales : {DType::bf16, DType::f32}) {
-    SCOPED_TRACE(dtype_name(scales));
-    file_ = copy_model(*context_, *model_, model_->parameters().master(), {});
-    make_file_of_before(scales);
-    const auto before = bytes();
-    const auto read = load(*context_, before, false);
-    const ParamId bias = read->parameters().find("encoder.1.ffn.up.bias");
-    EXPECT_EQ(floats_of(*context_, *read, bias), floats_of(*context_, *floats, bias));
-    EXPECT_EQ(file_of(*context_, *read), before);
+// A tensor for each norm and bias, and scales for each matrix.
+TEST_F(Int8File, TheFormOfEarlierBuildsIsRefused) {
+  erase(kScalesName);
+  erase(kVectorsName);
+  const auto exact = SafetensorsReader::from_memory(float_file_, "f");
+  const ParameterStore& parameters = model_->parameters();
+  for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id) {
+    const std::string& name = parameters.name(id);
+    std::vector<float> values;
+    if (parameters.is_int8(id)) {
+      const auto scales = parameters.weight(id).int8->scales();
+      values.assign(scales.begin(), scales.end());
+      add<float>(name + ".scale", DType::f32, {parameters.shape(id)[0]}, values);
+    } else {
+      values.resize(exact.at(name).bytes / sizeof(float));
+      exact.read(name, std::as_writable_bytes(std::span(values)));
+      add<float>(name, DType::f32, exact.at(name).shape, values);
+    }
   }
+  refused(ErrorCode::corrupt_file, "quantize the float model again");
+  refused(ErrorCode::corrupt_file, "quantize the float model again", "mixed");
 }
 
-TEST_F(Int8File, ScalesOfAnotherTypeAreNamed) {
-  make_file_of_before(DType::bf16);
-  TensorEntry& scale = entry(std::string(kName) + ".scale");
-  const std::vector<double> wide(scale.data.size() / 2, 0.01);
-  scale.dtype = DType::f64;
-  scale.data = std::as_bytes(std::span(wide));
-  refused(ErrorCode::corrupt_file,
-          "encoder.1.ffn.up.weight.scale is float64, the model needs bfloat16");
+TEST_F(Int8File, ABiasThatIsNoLongerBfloat16IsNotRoundedWhenItIsSaved) {
+  const ParamId id = model_->parameters().find("encoder.1.ffn.up.bias");
+  std::vector<double> values(static_cast<size_t>(model_->parameters().value(id).numel()), 1.0);
+  values[2] = 1 + 0x1p-12;
+  set_values(*context_, *model_, id, values);
+  expect_error(ErrorCode::invalid_argument, "vectors has the value 1.00024",
+               [&] { file_of(*context_, *model_); });
 }
 
 TEST_F(Int8File, ABiasThatBfloat16CannotHoldIsNamed) {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "engine/models/model_io.h"
-#include "engine/models/objective.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/train/plan/memory_plan.h"
 #include "tests/models/llama_models.h"
 #include "tests/ops/cuda_test.h"

@@ -155,16 +155,20 @@ TEST(OutputBias, IsAParameterWhereTheConfigurationHasOne) {
   }
 }
 
-TEST(OutputBias, FilesWithoutTheFieldHaveOne) {
-  ModelConfig config = tiny_config(Architecture::decoder_lm);
-  config.output_bias = false;
-  std::string text = to_json(config);
-  EXPECT_FALSE(model_config_from_json(text).output_bias);
-  const std::string field = ",\n  \"output_bias\": false";
+TEST(ModelConfigJson, AMissingFieldIsCorrupt) {
+  std::string text = to_json(tiny_config(Architecture::decoder_lm));
+  const std::string field = ",\n  \"output_bias\": true";
   const size_t at = text.find(field);
-  ASSERT_NE(at, std::string::npos);
+  ASSERT_NE(at, std::string::npos) << text;
   text.erase(at, field.size());
-  EXPECT_TRUE(model_config_from_json(text).output_bias);
+  try {
+    model_config_from_json(text);
+    FAIL() << "a configuration without output_bias was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
+    EXPECT_NE(std::string(error.what()).find("there is no output_bias"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(Architectures, HaveNamesThatAreReadBack) {

@@ -2,8 +2,9 @@
 #include <cmath>
 
 #include "engine/data/batch_packer.h"
-#include "engine/models/objective.h"
+#include "engine/decode/scorer.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 

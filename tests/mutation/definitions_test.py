@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""definitions.py finds texts by their tokens and the definitions around them."""
+"""definitions.py finds texts by their tokens and the definitions around them; mutation.py notices places without two forms."""
 
 import unittest
 
 import definitions
+import mutation
 
 SOURCE = r'''
 #include <vector>
@@ -66,6 +67,24 @@ class DefinitionsTest(unittest.TestCase):
         for token, begin, end in self.tokens:
             if token[0] not in '"#':
                 self.assertEqual(SOURCE[begin:end], token)
+
+
+class Forms(unittest.TestCase):
+    """mutation.misshapen(): a place has two forms only where each is a whole expression or a whole statement."""
+
+    def misshapen(self, part, wrong, before="("):
+        return mutation.misshapen(mutation.words_of(part), mutation.words_of(wrong), before)
+
+    def test_whole_ones(self):
+        for part, wrong, before in [("a + b", "a", "("), ("-1", "+1", "="), ("f(x, [] { g(); })", "true", ","), ("c ? a : b", "b", "="),
+                                    ("*p", "q", "return"), ("f(); g();", "", "{"), ("if (a) b();", "if (c) { b(); }", "}"), ("x = y;", "*z = 0;", ")")]:
+            self.assertIsNone(self.misshapen(part, wrong, before), part)
+
+    def test_parts(self):
+        for part, wrong, before in [("+ 1", "", "x"), ("+ 1", "- 1", "x"), ("a &&", "", "("), ("a : b", "a : c", "?"), ("a, b", "a, c", "("),
+                                    ("if (a &&", "if (", "{"), ("{a, b},", "{a, c},", "{"), ("g();", "", "+"), ("f();", "g()", "{"),
+                                    ("std::vector<int> a = f(); g(a);", "g(b);", "{"), ("int a = 1;", "", ";"), ("f(a", "f(b", "(")]:
+            self.assertIsNotNone(self.misshapen(part, wrong, before), part)
 
 
 if __name__ == "__main__":

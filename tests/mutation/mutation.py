@@ -20,7 +20,8 @@ The copies of the mutated files (build/mutation/tree) have both forms of every p
 take (mutated_here in mutation.h). They are compiled once and linked with the other objects of the release build. The sources hold no
 trace of it.
 
-Short form: every entry still matches exactly one place and names tests that there are (of what has been built), and a few mutations run if the copy has been built. --long: builds the copies,
+Short form: every entry still matches exactly one place, both forms are whole expressions or statements, it names tests that there are (of
+what has been built), and a few mutations run if the copy has been built. --long: builds the copies,
 runs the tests without a mutation, which must pass, and then with each. build/mutation/report.txt says which test noticed what.
 """
 
@@ -34,6 +35,7 @@ import tomllib
 
 import definitions
 import generated
+import places
 import programs
 from programs import BINARIES
 
@@ -47,6 +49,9 @@ TREE, REPORT = WORK / "tree", WORK / "report.txt"
 HANDFUL = 5
 INCLUDE = '#include "tests/mutation/mutation.h"\n'
 SOURCES = ("engine", "capi")
+SIGNS = {"+", "-", "*", "&"}  # of one operand or of two
+NO_END = places.DELIMITERS | generated.RELATIONS.keys() | {"/", "%", "|", "^", "<<", ">>", ".", "->"} | SIGNS
+NO_BEGIN = (NO_END - SIGNS) | places.KEYWORDS | places.CONTROL
 
 
 class Sources:
@@ -120,7 +125,32 @@ def locate(mutation, sources):
     file, first, _ = places[0]
     tokens = sources.parse(file)[0]
     first += starts[0]
+    if message := misshapen(part, words_of(mutation["wrong"]), tokens[first - 1][0]):
+        return message
     mutation.update(file=file, begin=tokens[first][1], end=tokens[first + len(part) - 1][2])
+    return None
+
+
+def misshapen(part, wrong, before):
+    """A message if both_forms() of these tokens, after the token `before`, cannot compile."""
+    is_statement = part[-1] == ";"
+    is_two_sided = generated.operand_ends(before) and before not in places.KEYWORDS  # a sign that follows
+    if is_statement and before not in (";", "{", "}", ")", ":", "else", "do"):
+        return "the changed part ends a statement and does not begin one"
+    if is_statement and any((definitions.is_word(a) or a == ">") and definitions.is_word(b) and c == "="
+                            for a, b, c in zip(part, part[1:], part[2:])):
+        return "the changed part declares what the text after it may need"
+    for name, tokens in (("the changed part", part), ("`wrong`", wrong)):
+        brackets = [at for at, token in enumerate(tokens) if token in places.OPENING or token in places.CLOSING]
+        if sorted(places.partners(tokens)) != brackets:
+            return f"the brackets of {name} do not match"
+        outside = [token for _, token in definitions.top_level(tokens)]
+        if is_statement:
+            if tokens and tokens[-1] not in (";", "}"):
+                return f"{name} is no whole statement"
+        elif (not tokens or tokens[0] in NO_BEGIN or tokens[-1] in NO_END or tokens[0] in SIGNS and is_two_sided
+              or {",", ";"}.intersection(outside) or outside.count(":") != outside.count("?")):
+            return f"{name} is no whole expression"
     return None
 
 

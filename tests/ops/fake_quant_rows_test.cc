@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int4_matrix.h"
-#include "engine/backend/cpu/int8_kernel.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/view/view.h"
+#include "engine/quant/int4_matrix.h"
+#include "engine/quant/int8_kernel.h"
 #include "tests/ops/row_test.h"
 
 namespace trafo::testing {

@@ -11,7 +11,7 @@
 #include "engine/optim/adamw.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
-#include "engine/optim/state_code.h"
+#include "engine/quant/state_code.h"
 #include "tests/support/errors.h"
 
 namespace trafo {

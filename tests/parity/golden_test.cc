@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/models/objective.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/optim/adamw.h"

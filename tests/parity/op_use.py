@@ -5,7 +5,7 @@
 
 The programs are the models of transformers 4.57.3, one file each (modeling_NAME.py). A file counts once for an op: as torch.NAME,
 nn.functional.NAME, a layer nn.NAME or a method of a tensor. Not counted: what creates, initialises, inspects or stores tensors, layers that
-contain others, and operators (+, *, indexing), whose types the text does not show. Each of the ops used most must be in the second table of
+contain others, and operators (+, *, indexing), whose types the text does not show. Each of the ops used most must be in a table of
 docs/reference/ops.md, with its count.
 
 Needs nothing: packages go into the environment of loaders_parity.py. Exit codes: 0 all are there, 1 not, 77 the packages cannot be had here.

@@ -6,8 +6,8 @@
 #include "engine/data/text_corpus.h"
 #include "engine/decode/lexical_table.h"
 #include "tests/interop/interop_support.h"
-#include "tests/reliability/memory_meter.h"
 #include "tests/reliability/refusals.h"
+#include "tests/support/memory_meter.h"
 
 namespace trafo::testing {
 namespace {

@@ -13,10 +13,10 @@
 #include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
 #include "tests/interop/interop_support.h"
-#include "tests/reliability/memory_meter.h"
 #include "tests/reliability/refusals.h"
 #include "tests/reliability/suite.h"
 #include "tests/support/errors.h"
+#include "tests/support/memory_meter.h"
 #include "tests/train/training_support.h"
 
 namespace trafo::testing {

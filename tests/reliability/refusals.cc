@@ -21,7 +21,7 @@
 #include "engine/train/checkpoint/state.h"
 #include "engine/train/step/gemm_cache.h"
 #include "tests/interop/interop_support.h"
-#include "tests/reliability/memory_meter.h"
+#include "tests/support/memory_meter.h"
 
 namespace trafo::testing {
 namespace {

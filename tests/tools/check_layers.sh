@@ -7,8 +7,9 @@ cd "$(dirname "$0")/../.."
 # folder: what it may include besides itself
 core="engine/core"
 backend="engine/memory engine/backend"
+quant="engine/quant"
 runtime="engine/autograd engine/runtime"  # one layer: a Context owns a tape, and a tape's backward functions run on a Context
-model="engine/ops engine/nn engine/models"
+model="engine/quant engine/ops engine/nn engine/models"
 text="engine/text engine/data engine/metrics"
 allowed() {
   case "$1" in
@@ -16,18 +17,20 @@ allowed() {
     engine/memory) echo "$core" ;;
     engine/io) echo "$core" ;;
     engine/backend) echo "$core engine/memory" ;;
+    engine/quant) echo "$core $backend" ;;
     engine/autograd | engine/runtime) echo "$core $backend $runtime engine/io" ;;
-    engine/ops) echo "$core $backend $runtime" ;;
-    engine/nn | engine/optim) echo "$core $backend $runtime engine/ops" ;;
+    engine/ops) echo "$core $backend $quant $runtime" ;;
+    engine/nn | engine/optim) echo "$core $backend $quant $runtime engine/ops" ;;
     engine/models) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/text | engine/metrics) echo "$core" ;;
     engine/data) echo "$core engine/text" ;;
     engine/decode) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/dist) echo "$core $backend" ;;
-    engine/train) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist" ;;
-    engine/compress) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train" ;;
+    engine/objective) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
+    engine/train) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist" ;;
+    engine/compress) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist engine/train" ;;
     engine/formats) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
-    capi) echo "$core $backend $runtime $model $text engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/formats" ;;
+    capi) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/formats" ;;
     apps | bindings) echo "capi/include" ;;
     *) return 1 ;;
   esac

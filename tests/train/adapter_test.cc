@@ -149,8 +149,7 @@ TEST(Adapter, GradientsAreThoseOfCentralDifferences) {
     const Batch batch = upload(*context, copy_batches(model->config().architecture, 1)[0],
                                model->config(), DType::f64);
     const auto loss = [&](Recompute recompute = Recompute::none) {
-      accumulate_gradients(*context, *model, batch, objective, recompute, {7, 3, true}, 1, true,
-                           sums);
+      accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
       return context->item(sums.loss);
     };
     loss();
@@ -228,7 +227,7 @@ TEST(Adapter, TrainsItsMatricesAndNothingElse) {
     EXPECT_EQ(trainer.unplanned_allocations(), 0);
     // Optimizer states are of A and B alone, and the plan knows it.
     MemorySink states;
-    trainer.write_optimizer(states);
+    trainer.optimizer_file().write(states);
     const auto bytes = states.take();
     EXPECT_EQ(SafetensorsReader::from_memory(bytes, "optimizer").tensors().size(),
               2 * (after.size() - base.size()));

@@ -6,7 +6,7 @@
 #include "engine/io/byte_sink.h"
 #include "engine/memory/cached_blocks.h"
 #include "engine/train/plan/memory_plan.h"
-#include "engine/train/step/device_step.h"
+#include "engine/train/step/device_step_memory.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/recompute_case.h"
@@ -142,7 +142,7 @@ TEST_P(DeviceStepTest, EightBitStatesAreTheSameBitsAheadAndContinued) {
   };
   steps(a, 0, 3);
   MemorySink file;
-  a.write_optimizer(file);
+  a.optimizer_file().write(file);
   Trainer continued(*context_, *once, options);
   continued.restore(SafetensorsReader::from_memory(file.bytes(), "a file"), a.state());
   steps(continued, 3, data.size());

@@ -64,8 +64,8 @@ TEST_P(EmaTest, IsTheMeanOfTheWeightsOfAllUpdates) {
     const auto model = new_model(), plain = new_model();
     Trainer trainer(*context_, *model, ema_options(kShare, states));
     Trainer without(*context_, *plain, ema_options(0, states));
-    EXPECT_TRUE(trainer.has_ema());
-    EXPECT_FALSE(without.has_ema());
+    EXPECT_TRUE(trainer.ema().defined());
+    EXPECT_FALSE(without.ema().defined());
     EXPECT_EQ(trainer.ema_weights().raw(), weights(*model).raw());  // before an update
     std::vector<double> mean;
     for (size_t u = 0; u < data.size(); ++u) {

@@ -54,7 +54,7 @@ Pass pass_of(Context& context, const ModelConfig& config, const std::vector<std:
   const LabelSmoothedCrossEntropy objective(0.1);
   const LossSums sums(context, parameters.dtype());
   const Batch batch = upload(context, batches_of(config, 1)[0], config, DType::f32);
-  accumulate_gradients(context, *model, batch, objective, recompute, {7, 3, true}, 1, true, sums);
+  accumulate_gradients(context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
   Pass pass{context.item(sums.loss), {}};
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
@@ -125,7 +125,7 @@ Cost cost_of(const ModelConfig& config, const std::vector<std::string>& frozen,
   device->launches = device->gemms = 0;
   device->reset_peak_memory();
   const int64_t before = device->memory_stats().allocated_bytes;
-  accumulate_gradients(context, *model, batch, objective, recompute, {7, 3, true}, 1, true, sums);
+  accumulate_gradients(context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
   return {device->launches, device->gemms, device->memory_stats().peak_bytes - before};
 }
 
@@ -364,7 +364,7 @@ TEST(Freezing, FilesHoldTheWholeModelAndTheStatesOfItsTrainablePart) {
   trainer.step(batches_of(config, 1));
   MemorySink weights, states;
   write_model(weights, *context, *model);
-  trainer.write_optimizer(states);
+  trainer.optimizer_file().write(states);
   const auto weight_file = weights.take(), state_file = states.take();
 
   const auto reader = SafetensorsReader::from_memory(weight_file, "model");

@@ -1,7 +1,7 @@
 // Steps on the CPU in planned memory: the same bits as without, and nothing taken from the system.
-#include "engine/train/step/host_step.h"
 #include "engine/models/upload.h"
-#include "tests/train/heap_counter.h"
+#include "engine/train/step/host_step_memory.h"
+#include "tests/support/memory_meter.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/optim/state_code.h"
+#include "engine/quant/state_code.h"
 #include "engine/train/checkpoint/optimizer_io.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
@@ -22,7 +22,7 @@ class OptimizerStatesTest : public ::testing::TestWithParam<Architecture> {
   }
   std::vector<std::byte> saved(const Trainer& trainer) const {
     MemorySink sink;
-    trainer.write_optimizer(sink);
+    trainer.optimizer_file().write(sink);
     return sink.take();
   }
 
@@ -206,20 +206,16 @@ TEST(OptimizerStatesRun, ARunContinuesWithTheStatesItHasBegunWith) {
   }
 }
 
-// State files of a release that had no such option go on in float32.
-TEST(OptimizerStatesRun, OlderStatesAreFloat32) {
+TEST(OptimizerStatesRun, AStateWithoutTheOptionIsCorrupt) {
   RunIdentity before, now;
-  TrainOptions options = quick_options();
-  now.options = fixed_options_json(options);
+  now.options = fixed_options_json(quick_options());
   before.options = now.options;
   const std::string field = R"("optimizer_states":"fp32",)";
   ASSERT_NE(before.options.find(field), std::string::npos) << before.options;
   before.options.erase(before.options.find(field), field.size());
-  check_identity(before, now, "a run");
-  options.optimizer_states = OptimizerStates::eight_bit;
-  now.options = fixed_options_json(options);
-  EXPECT_TRUE(mentions(error_of([&] { check_identity(before, now, "a run"); }),
-                       R"(optimizer_states was "fp32" and is "8bit" now)"));
+  const Error error = error_of([&] { check_identity(before, now, "a run"); });
+  EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
+  EXPECT_TRUE(mentions(error, "a run: there is no optimizer_states")) << error.what();
 }
 
 }  // namespace

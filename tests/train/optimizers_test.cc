@@ -19,7 +19,7 @@ TrainOptions options_of(OptimizerKind kind) {
 
 std::vector<std::byte> optimizer_file(const Trainer& trainer) {
   MemorySink sink;
-  trainer.write_optimizer(sink);
+  trainer.optimizer_file().write(sink);
   return sink.take();
 }
 

@@ -3,12 +3,12 @@
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_matrix.h"
+#include "engine/compress/quantize.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
-#include "engine/models/quantize.h"
 #include "engine/models/upload.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/quant/int8_matrix.h"
 #include "engine/train/plan/memory_plan.h"
 #include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"

@@ -3,10 +3,10 @@
 #include <map>
 
 #include "engine/compress/prune.h"
+#include "engine/compress/quantize.h"
 #include "engine/decode/search.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
-#include "engine/models/quantize.h"
 #include "engine/models/upload.h"
 #include "engine/ops/view/view.h"
 #include "engine/train/plan/memory_plan.h"
@@ -74,8 +74,8 @@ TEST_P(TiedLayers, GradientsAreTheSumsOfThoseOfTheCopies) {
     for (const std::vector<bool>& skipped :
          {std::vector<bool>{}, std::vector<bool>{false, false, true, false, true}}) {
       const auto loss = [&](Model& which) {
-        accumulate_gradients(*context_, which, batch, objective, recompute, {7, 3, true, skipped},
-                             1, true, sums);
+        accumulate_gradients(*context_, which, {batch, {7, 3, true, skipped}}, objective,
+                             recompute, sums);
         return context_->item(sums.loss);
       };
       EXPECT_EQ(loss(*tied), loss(*untied));

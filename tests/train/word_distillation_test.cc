@@ -3,11 +3,10 @@
 #include <cmath>
 #include <tuple>
 
+#include "engine/compress/quantize.h"
 #include "engine/io/byte_sink.h"
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
-#include "engine/models/quantize.h"
-#include "engine/models/teacher.h"
 #include "engine/models/upload.h"
 #include "engine/train/checkpoint/run_models.h"
 #include "engine/train/plan/memory_plan.h"
@@ -52,14 +51,16 @@ std::filesystem::path write_teacher(const std::filesystem::path& path, const Mod
 struct TaughtProcess {
   std::unique_ptr<Context> context = make_context({DeviceKind::cpu, 0}, 1);
   std::unique_ptr<Model> model;
+  std::shared_ptr<const Teacher> teacher;
   std::unique_ptr<TrainingRun> run;
 
-  TaughtProcess(const TrainingData& data, const TrainOptions& options,
-                const std::filesystem::path& teacher,
+  TaughtProcess(TrainingData data, const TrainOptions& options,
+                const std::filesystem::path& teacher_file,
                 const std::optional<std::filesystem::path>& directory = std::nullopt,
                 const ModelConfig& config = tiny_config(), uint64_t model_seed = 5)
       : model(make_model(*context, config, model_seed)) {
-    if (!teacher.empty()) load_teacher(*context, *model, teacher);
+    if (!teacher_file.empty()) teacher = load_teacher(*context, *model, teacher_file);
+    data.teacher = teacher;
     run = std::make_unique<TrainingRun>(*context, *model, data, options, directory);
   }
   std::vector<std::byte> weights() const { return weight_bytes(*context, *model); }
@@ -129,7 +130,7 @@ TEST_P(WordDistillation, AStudentLearnsTheDistributionOfItsTeacher) {
   config_.dropout = config_.attention_dropout = config_.ffn_dropout = 0;
   TaughtProcess student(data_, options, teacher_, std::nullopt, config_);
   Context& context = *student.context;
-  const Model& teacher = *student.model->teacher()->model;
+  const Model& teacher = *student.teacher->model;
   const auto before = weight_bytes(context, teacher);
   const Batch batch =
       upload(context, copy_batches(GetParam(), 1)[0], config_, student.model->parameters().dtype());
@@ -223,7 +224,6 @@ TEST_P(WordDistillation, ValidationIsThePlainCrossEntropy) {
   process.run->run({}, nullptr, 3);
   const auto result = process.run->validate();
   ASSERT_TRUE(result);
-  process.model->set_teacher({});
   EXPECT_EQ(result->values[0],
             mean_cross_entropy(*process.context, *process.model, *data_.valid, kTokens));
 }
@@ -232,16 +232,15 @@ TEST_P(WordDistillation, ValidationIsThePlainCrossEntropy) {
 TEST_P(WordDistillation, GradientsInFloat64) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, config_, 5, DType::f64);
-  auto teacher = make_model(*context, teacher_config(GetParam()), 77, DType::f64);
-  model->set_teacher(planned_teacher(*context, std::move(teacher)));
   ParameterStore& parameters = model->parameters();
-  const LabelSmoothedCrossEntropy objective(0.1, {0.6, 2});
+  const Distillation objective(
+      0.1, {0.6, 2},
+      frozen_teacher(*context, make_model(*context, teacher_config(GetParam()), 77, DType::f64)));
   const LossSums sums(*context, DType::f64);
   const Batch batch = upload(*context, copy_batches(GetParam(), 1)[0], config_, DType::f64);
   const auto loss = [&](Recompute recompute = Recompute::none, bool fused = true) {
     context->set_fused_kernels(fused);
-    accumulate_gradients(*context, *model, batch, objective, recompute, {7, 3, true}, 1, true,
-                         sums);
+    accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
     return context->item(sums.loss);
   };
   const double at_rest = loss();
@@ -273,7 +272,8 @@ TEST_P(WordDistillation, GradientsInFloat64) {
 TEST_P(WordDistillation, StepsAllocateNothingThatWasNotPlanned) {
   TaughtProcess process(data_, taught(), teacher_, std::nullopt, config_);
   process.run->run({}, nullptr, 8);
-  Trainer trainer(*process.context, *process.model, taught());
+  Trainer trainer(*process.context, *process.model, taught(), {},
+                  make_objective(taught(), process.teacher));
   for (const PackedBatchHost& batch : copy_batches(GetParam(), 8)) trainer.step({&batch, 1});
   EXPECT_EQ(trainer.unplanned_allocations(), 0);
 }
@@ -319,13 +319,10 @@ TEST_P(WordDistillation, ARunWithoutRoomForTheTeacherIsRefused) {
 TEST_P(WordDistillation, TeachersThatDoNotFitAreNamed) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, config_, 5);
-  load_teacher(*context, *model, teacher_);
-  const Model* const before = model->teacher()->model.get();
   using enum ErrorCode;
   const auto refused = [&](ErrorCode code, const std::string& text,
                            const std::filesystem::path& file) {
     expect_error(code, text, [&] { load_teacher(*context, *model, file); });
-    EXPECT_EQ(model->teacher()->model.get(), before);
   };
   const bool lm = GetParam() == Architecture::decoder_lm;
   const auto path = folder_ / "strange.safetensors";
@@ -342,7 +339,6 @@ TEST_P(WordDistillation, TeachersThatDoNotFitAreNamed) {
           "another vocabulary (checksum 12345678) than the student's (checksum 0badc0de)",
           write_teacher(path, teacher_config(GetParam()), 77, "12345678"));
   load_teacher(*context, *model, write_teacher(path, teacher_config(GetParam()), 77, "0badc0de"));
-  EXPECT_NE(model->teacher()->model.get(), before);
   const auto coded = folder_ / "int8.safetensors";
   save_model(coded, *context, *load_model(*context, teacher_, DType::f32, true));
   expect_error(unsupported, "int8", [&] { load_teacher(*context, *model, coded); });
@@ -371,11 +367,9 @@ TEST_P(WordDistillation, ATeacherMayHaveAnAdapter) {
   const auto path = folder_ / "adapted.safetensors";
   save_model(path, *context, *adapted);
   const auto student = make_model(*context, config_, 5);
-  load_teacher(*context, *student, teacher_);
-  const std::string plain = student->teacher()->checksum;
-  load_teacher(*context, *student, path);
-  EXPECT_NE(student->teacher()->checksum, plain);
-  const Model& teacher = *student->teacher()->model;
+  const auto taught_by = load_teacher(*context, *student, path);
+  EXPECT_NE(taught_by->checksum, load_teacher(*context, *student, teacher_)->checksum);
+  const Model& teacher = *taught_by->model;
   EXPECT_FALSE(teacher.parameters().any_trainable());
   const Batch batch = upload(*context, copy_batches(GetParam(), 1)[0], config_, DType::f32);
   const NoGrad no_grad(*context);
@@ -403,11 +397,11 @@ TEST(WordDistillationQuantized, AStudentLearnsInQuantizationAwareTraining) {
   TrainOptions options = taught();
   options.quantize_bits = 8;
   TaughtProcess process(copy_data(), options, file);
-  const auto before = weight_bytes(*process.context, *process.model->teacher()->model);
+  const auto before = weight_bytes(*process.context, *process.teacher->model);
   process.run->run({}, nullptr, 5);
-  EXPECT_EQ(weight_bytes(*process.context, *process.model->teacher()->model), before);
+  EXPECT_EQ(weight_bytes(*process.context, *process.teacher->model), before);
   EXPECT_EQ(process.model->parameters().quantize_bits(), 8);
-  EXPECT_EQ(process.model->teacher()->model->parameters().quantize_bits(), 0);
+  EXPECT_EQ(process.teacher->model->parameters().quantize_bits(), 0);
 }
 
 // --- on a stand-in for an accelerator, and on a GPU, there with recorded graphs ---
@@ -428,9 +422,10 @@ class WordDistillationOnDevice
   Architecture architecture() const { return std::get<1>(GetParam()); }
   DType dtype() const { return std::get<0>(GetParam()).dtype; }
   std::unique_ptr<Model> student(Context& context, DType dtype) const {
-    auto model = make_model(context, tiny_config(architecture()), 5, dtype);
-    load_teacher(context, *model, teacher_);
-    return model;
+    return make_model(context, tiny_config(architecture()), 5, dtype);
+  }
+  std::unique_ptr<Objective> objective(Context& context, const Model& student) const {
+    return make_objective(taught(), load_teacher(context, student, teacher_));
   }
 
   TemporaryDirectory folder_;
@@ -463,7 +458,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, WordDistillationOnDevice, ::testing::ValuesIn(
 TEST_P(WordDistillationOnDevice, EqualsTheCpu) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
   const auto here = student(*cpu, DType::f32), there = student(*context_, dtype());
-  Trainer a(*context_, *there, taught()), b(*cpu, *here, taught());
+  Trainer a(*context_, *there, taught(), {}, objective(*context_, *there));
+  Trainer b(*cpu, *here, taught(), {}, objective(*cpu, *here));
   const double loss_error = dtype() == DType::bf16 ? 0.02 : 1e-5;
   const double norm_error = dtype() == DType::bf16 ? 0.1 : 1e-4;
   const auto batches = copy_batches(architecture(), 6);
@@ -480,7 +476,7 @@ TEST_P(WordDistillationOnDevice, EqualsTheCpu) {
 TEST_P(WordDistillationOnDevice, TwoRunsAreTheSameBits) {
   const auto bits = [&] {
     const auto model = student(*context_, dtype());
-    Trainer trainer(*context_, *model, taught());
+    Trainer trainer(*context_, *model, taught(), {}, objective(*context_, *model));
     const auto batches = copy_batches(architecture(), 4);
     for (int round = 0; round < 3; ++round)
       for (const PackedBatchHost& batch : batches) trainer.step({&batch, 1});
@@ -491,10 +487,11 @@ TEST_P(WordDistillationOnDevice, TwoRunsAreTheSameBits) {
 
 TEST_P(WordDistillationOnDevice, ThePlanIsWhatIsUsed) {
   const auto model = student(*context_, dtype());
+  auto distillation = objective(*context_, *model);
   context_->backend().release_cached_memory();
   context_->backend().reset_peak_memory();
   TrainOptions options = taught();
-  Trainer trainer(*context_, *model, options);
+  Trainer trainer(*context_, *model, options, {}, std::move(distillation));
   PackedBatchHost batch;  // three sentences of 5, 6 and 6 tokens a side
   batch.target_cu_seqlens = {0, 5, 11, 17};
   batch.target_positions = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};

@@ -16,29 +16,26 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "adapter";
 constexpr const char* kConfigFile = "adapter_config.json";
-constexpr Bounds kRanks = {"at least 1", 1, 1 << 20};
-constexpr Bounds kAlphas = {"above 0", 0, 1e9, false};
 
 }  // namespace
 
 std::optional<AdapterSettings> adapter_settings(const Settings& settings) {
-  if (!settings.has("lora-rank")) {
-    for (const char* name : {"lora-alpha", "lora-targets"})
-      if (settings.has(name)) settings.refuse(name, "is for an adapter: give --lora-rank");
+  const ProgramSettings& given = settings.program;
+  if (!settings.has(Setting::lora_rank)) {
+    for (const Setting setting : {Setting::lora_alpha, Setting::lora_targets})
+      if (settings.has(setting)) settings.refuse(setting, "is for an adapter: give --lora-rank");
     return std::nullopt;
   }
-  AdapterSettings adapter{settings.integer("lora-rank", kRanks), 0, {}};
-  adapter.alpha = settings.has("lora-alpha") ? settings.real("lora-alpha", kAlphas)
-                                             : 2 * static_cast<double>(adapter.rank);
-  if (!settings.has("pretrained-model"))
-    settings.refuse("lora-rank",
+  AdapterSettings adapter{given.lora_rank, 2 * static_cast<double>(given.lora_rank), {}};
+  if (settings.has(Setting::lora_alpha)) adapter.alpha = given.lora_alpha;
+  if (!settings.has(Setting::pretrained_model))
+    settings.refuse(Setting::lora_rank,
                     "an adapter is for a model that is trained already: give "
                     "--pretrained-model");
-  if (settings.has("freeze"))
-    settings.refuse("freeze", "--lora-rank freezes the whole pretrained model");
-  if (settings.has("lora-targets"))
-    for (const std::string& target : settings.list("lora-targets"))
-      adapter.targets += (adapter.targets.empty() ? "" : ",") + target;
+  if (settings.has(Setting::freeze))
+    settings.refuse(Setting::freeze, "--lora-rank freezes the whole pretrained model");
+  if (settings.has(Setting::lora_targets))
+    adapter.targets = fmt::format("{}", fmt::join(given.lora_targets, ","));
   return adapter;
 }
 
@@ -70,8 +67,8 @@ void load_adapter(trafo_model* model, const std::string& path) {
 }
 
 std::string write_run_adapter(const std::string& run) {
+  if (checkpoints_of(run).empty()) return run + ": no checkpoint, and so no adapter";
   const std::string file = usual_model(run);
-  if (file.empty()) return run + ": no checkpoint, and so no adapter";
   const trafo_context_options cpu = context_options("cpu", 1, true);
   const auto context = make<Context>(trafo_context_new, &cpu);
   const auto model = make<Model>(trafo_model_load, context.get(), file.data(), file.size());

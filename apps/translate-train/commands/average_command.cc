@@ -90,15 +90,6 @@ std::vector<int64_t> best_of(const AverageArguments& arguments, std::vector<int6
   return updates;
 }
 
-// A file, or what a checkpoint or run directory means where a model is asked for.
-std::string model_file(const std::string& given) {
-  if (!fs::is_directory(given)) return given;
-  if (fs::exists(fs::path(given) / kModelFile)) return (fs::path(given) / kModelFile).string();
-  const std::string file = usual_model(given);
-  if (file.empty()) usage_error(given + ": has no checkpoint");
-  return file;
-}
-
 int average(AverageArguments arguments) {
   Reporter reporter({.quiet = arguments.quiet});
   std::vector<std::string> models;
@@ -111,7 +102,7 @@ int average(AverageArguments arguments) {
   if (!arguments.metric.empty() && arguments.best == 0) usage_error("--metric belongs to --best");
   if (!arguments.models.empty()) {
     if (arguments.output.empty()) usage_error("--output: where the mean of the models goes");
-    for (const std::string& given : arguments.models) models.push_back(model_file(given));
+    for (const std::string& given : arguments.models) models.push_back(usual_model(given));
   } else {
     if (!fs::is_directory(arguments.run)) usage_error(arguments.run + ": no such run directory");
     std::vector<int64_t> updates = checkpoints_of(arguments.run);
@@ -128,7 +119,7 @@ int average(AverageArguments arguments) {
       reporter.warn(fmt::format("{} has {} such checkpoints, not {} (train --keep-last keeps more)",
                                 arguments.run, updates.size(), wanted));
     for (const int64_t update : updates)
-      models.push_back(fmt::format("{}/ckpt/{}/{}", arguments.run, update, kModelFile));
+      models.push_back(checkpoint_model(arguments.run, std::to_string(update)));
     names = fmt::format(" ({})", fmt::join(updates, ", "));
     if (arguments.output.empty()) {
       const fs::path folder = fs::path(arguments.run) / "ckpt" / "averaged";

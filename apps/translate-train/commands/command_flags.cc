@@ -9,10 +9,8 @@ namespace {
 
 // Commands share the names of what train, translate and eval have.
 std::string choices_of(const std::string& name) {
-  for (const std::span<const SettingSpec> specs :
-       {setting_specs(), translate_specs(), eval_specs()})
-    for (const SettingSpec& spec : specs)
-      if (name == spec.name) return spec.completions;
+  for (const SettingSpec& spec : all_specs())
+    if (name == spec.name) return spec.completions;
   return {};
 }
 

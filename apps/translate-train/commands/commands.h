@@ -40,7 +40,7 @@ struct ModelPaths {
 struct ModelArguments {
   std::string model = "run";
   std::string vocabulary;
-  std::string checkpoint;  // "latest", "best-chrf", an update; empty: see usual_model()
+  std::string checkpoint;  // "latest", "best-chrf", an update; empty: as usual_model() decides
   std::string device = "auto";
   std::string precision = "auto";
   std::string weights = "stored";
@@ -53,7 +53,7 @@ void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which mo
 void add_model_arguments(CLI::App& app, ModelArguments& arguments);  // and where it computes
 void add_adapter_argument(CLI::App& app, ModelArguments& arguments);
 ModelPaths find_model(const ModelArguments& arguments);
-// The configuration of a model file.
+// The configuration of a model file, whose weights are not read.
 trafo_model_config config_of_file(const std::string& path);
 
 struct LoadedModel {
@@ -61,8 +61,6 @@ struct LoadedModel {
   Tokenizer tokenizer;
   Model model;
 };
-// Throws if the model was trained with another vocabulary; the message names both files.
-void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer);
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);
 // Weights that are exactly zero, of the matrices of a model.
 struct ZeroCounts {

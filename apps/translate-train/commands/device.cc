@@ -43,10 +43,10 @@ trafo_context_options context_options(const std::string& device, int64_t threads
 }
 
 std::vector<std::string> devices_of(const Settings& settings) {
-  if (!settings.has("devices"))
-    return {settings.has("device") ? settings.text("device") : std::string("auto")};
+  if (!settings.has(Setting::devices))
+    return {settings.has(Setting::device) ? settings.program.device : std::string("auto")};
   std::vector<std::string> devices;
-  for (const std::string& word : settings.list("devices")) {
+  for (const std::string& word : settings.program.devices) {
     for (size_t begin = 0; begin <= word.size();) {
       const size_t comma = std::min(word.find(',', begin), word.size());
       const std::string name = word.substr(begin, comma - begin);
@@ -58,31 +58,32 @@ std::vector<std::string> devices_of(const Settings& settings) {
           std::from_chars(digits.data(), digits.data() + digits.size(), index);
       const bool is_number = error == std::errc() && stop == digits.data() + digits.size();
       if (name != "cpu" && (!is_number || index < 0))
-        settings.refuse("devices",
+        settings.refuse(Setting::devices,
                         fmt::format("wants numbers of GPUs as 0,1, or cpu,cpu; got '{}'", name));
       devices.push_back(name == "cpu" ? name : fmt::format("cuda:{}", index));
     }
   }
   for (auto each = devices.begin(); each != devices.end(); ++each) {
     if ((*each == "cpu") != (devices[0] == "cpu"))
-      settings.refuse("devices", "wants GPUs or the CPU, not both");
+      settings.refuse(Setting::devices, "wants GPUs or the CPU, not both");
     if (*each != "cpu" && std::find(devices.begin(), each, *each) != each)
-      settings.refuse("devices", fmt::format("has {} twice", *each));
+      settings.refuse(Setting::devices, fmt::format("has {} twice", *each));
   }
   return devices;
 }
 
 std::vector<trafo_context_options> context_options_of(const Settings& settings) {
   const std::vector<std::string> devices = devices_of(settings);
-  int64_t threads = settings.has("cpu-threads") ? settings.integer("cpu-threads") : 0;
+  const ProgramSettings& given = settings.program;
+  int64_t threads = settings.has(Setting::cpu_threads) ? given.cpu_threads : 0;
   if (threads == 0 && devices.size() > 1)  // each its share of the cores
     threads = std::max<int64_t>(1, std::min(256u, std::thread::hardware_concurrency()) /
                                        static_cast<int64_t>(devices.size()));
   std::vector<trafo_context_options> all;
   for (const std::string& device : devices) {
     all.push_back(context_options(
-        device, threads, !settings.has("fused-kernels") || settings.flag("fused-kernels")));
-    all.back().graphs = !settings.has("cuda-graphs") || settings.flag("cuda-graphs");
+        device, threads, !settings.has(Setting::fused_kernels) || given.fused_kernels != 0));
+    all.back().graphs = !settings.has(Setting::cuda_graphs) || given.cuda_graphs != 0;
   }
   return all;
 }

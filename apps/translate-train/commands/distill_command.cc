@@ -41,18 +41,17 @@ struct DistillArguments {
 };
 
 // What the command has in common with translate and eval.
-std::vector<SettingSpec> shared_specs() {
-  std::vector<SettingSpec> specs;
+std::vector<const SettingSpec*> shared_specs() {
+  std::vector<const SettingSpec*> specs;
   for (const SettingSpec& spec : translate_specs())
-    if (!std::string_view(spec.group).starts_with("Sampling")) specs.push_back(spec);
+    if (!std::string_view(spec.group).starts_with("Sampling")) specs.push_back(&spec);
   for (const SettingSpec& spec : eval_specs())
-    if (std::string_view(spec.name) == "tokenize") specs.push_back(spec);
+    if (setting_of(spec) == Setting::eval_tokenize) specs.push_back(&spec);
   return specs;
 }
 
 trafo_translate_options translate_options(const DistillArguments& arguments) {
-  auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
-  read_options(arguments.settings, options);
+  trafo_translate_options options = arguments.settings.translate;
   options.n_best = arguments.n_best > 0 ? arguments.n_best : options.beam;
   if (options.n_best > options.beam)
     usage_error(fmt::format("--n-best: {} of a beam of {}", options.n_best, options.beam));
@@ -60,12 +59,13 @@ trafo_translate_options translate_options(const DistillArguments& arguments) {
 }
 
 trafo_evaluation_options metric_options(const DistillArguments& arguments) {
-  auto options = with_defaults<trafo_evaluation_options>(trafo_evaluation_options_init);
-  if (!arguments.settings.has("tokenize")) return options;
-  if (arguments.pick != "bleu") arguments.settings.refuse("tokenize", "only --pick bleu has words");
-  read_options(arguments.settings, options);
+  const Settings& settings = arguments.settings;
+  const trafo_evaluation_options options = settings.evaluation;
+  if (!settings.has(Setting::eval_tokenize)) return options;
+  if (arguments.pick != "bleu")
+    settings.refuse(Setting::eval_tokenize, "only --pick bleu has words");
   if (options.tokenize == TRAFO_TOKENIZE_FLORES200)
-    arguments.settings.refuse("tokenize", "flores200 is for eval; use char or zh");
+    settings.refuse(Setting::eval_tokenize, "flores200 is for eval; use char or zh");
   return options;
 }
 
@@ -488,17 +488,16 @@ Action add_distill(CLI::App& app) {
                                     "together (default 1000)")
                          ->check(CLI::Range(1, 1000000))
                          ->type_name("N"));
-  const auto specs = std::make_shared<const std::vector<SettingSpec>>(shared_specs());
-  for (const SettingSpec& spec : *specs) {
-    CLI::Option* option = add_setting(app, spec, a.values);
-    if (std::string_view(spec.name) == "tokenize") option->group(kChoice);
+  for (const SettingSpec* spec : shared_specs()) {
+    CLI::Option* option = add_setting(app, *spec, a.values);
+    if (setting_of(*spec) == Setting::eval_tokenize) option->group(kChoice);
   }
   app.add_flag("-q,--quiet", a.quiet, "errors and warnings only");
   app.footer(
       "After a kill the same command continues, and the files end with the same bytes as without "
       "it. Nothing that exists is overwritten. The order is that of the input.");
-  return [&app, arguments, specs] {
-    arguments->settings = given_settings(app, *specs, arguments->values);
+  return [&app, arguments] {
+    arguments->settings = given_settings(app, shared_specs(), arguments->values);
     arguments->limits.drop_identical = arguments->drop_identical == "on";
     return distill(*arguments);
   };

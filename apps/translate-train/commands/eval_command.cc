@@ -24,26 +24,27 @@ struct EvalArguments {
 };
 
 // Tokenizers of sacreBLEU that need what this program cannot have.
-void refuse_unavailable(const Settings& settings) {
-  if (!settings.has("tokenize")) return;
-  const std::string& name = settings.text("tokenize");
+void refuse_unavailable(const FlagValues& values) {
+  const auto given = values.find("--tokenize");
+  if (given == values.end() || given->second.empty()) return;
+  const std::string& name = given->second.front();
   if (name == "ko-mecab")
-    settings.refuse("tokenize", name +
-                                    " needs MeCab's Korean dictionary, which this program does not "
-                                    "use; use char, or flores200 with --tokenize-model");
+    usage_error("--tokenize: " + name +
+                " needs MeCab's Korean dictionary, which this program does not use; use char, or "
+                "flores200 with --tokenize-model");
   if (name == "spm" || name == "flores101")
-    settings.refuse("tokenize",
-                    name + ": use flores200, with that SentencePiece model as --tokenize-model");
+    usage_error("--tokenize: " + name +
+                ": use flores200, with that SentencePiece model as --tokenize-model");
 }
 
 // Null if the tokenizer needs none.
 Tokenizer load_subwords(const Settings& settings, const trafo_evaluation_options& options) {
   const bool wanted = options.tokenize == TRAFO_TOKENIZE_FLORES200;
-  if (wanted != settings.has("tokenize-model"))
+  if (wanted != settings.has(Setting::eval_tokenize_model))
     usage_error(wanted ? "--tokenize flores200 wants its SentencePiece model: --tokenize-model FILE"
                        : "--tokenize-model: only --tokenize flores200 has a model");
   if (!wanted) return nullptr;
-  const std::string& path = settings.text("tokenize-model");
+  const std::string& path = settings.program.eval_tokenize_model;
   return make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
 }
 
@@ -128,9 +129,7 @@ void warn_of_unspaced(const trafo_evaluation& e, int32_t tokenize, size_t refere
 }
 
 int eval(const EvalArguments& arguments) {
-  refuse_unavailable(arguments.settings);
-  auto options = with_defaults<trafo_evaluation_options>(trafo_evaluation_options_init);
-  read_options(arguments.settings, options);
+  trafo_evaluation_options options = arguments.settings.evaluation;
   const Tokenizer subwords = load_subwords(arguments.settings, options);
   options.tokenizer = subwords.get();
   Reporter reporter({});
@@ -198,6 +197,7 @@ Action add_eval(CLI::App& app) {
   app.add_flag("--json", arguments->json, "one JSON object");
   app.footer("BLEU, chrF2 and TER as sacreBLEU computes them.");
   return [&app, arguments] {
+    refuse_unavailable(arguments->values);
     arguments->settings = given_settings(app, eval_specs(), arguments->values);
     return eval(*arguments);
   };

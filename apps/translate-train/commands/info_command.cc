@@ -67,9 +67,9 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
       make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));
   const auto model = make<Model>(trafo_model_load, context.get(), path.data(), path.size());
   if (!vocabulary.empty())
-    check_vocabulary(
+    check(trafo_model_check_tokenizer(
         model.get(),
-        make<Tokenizer>(trafo_tokenizer_load, vocabulary.data(), vocabulary.size()).get());
+        make<Tokenizer>(trafo_tokenizer_load, vocabulary.data(), vocabulary.size()).get()));
   trafo_model_config c{};
   check(trafo_model_get_config(model.get(), &c, sizeof c));
   int64_t count = 0, elements = 0;
@@ -294,14 +294,16 @@ Json run_facts(const std::string& path, bool tensors) {
   }
   if (fs::exists(path + "/config.yml")) {
     const Settings settings = Settings::from_yaml(path + "/config.yml");
-    for (const char* name : {"task", "learn-rate", "lr-decay", "mini-batch-words", "seed"})
-      if (settings.has(name)) facts["settings"][name] = settings.text(name);
+    for (const Setting setting : {Setting::task, Setting::learn_rate, Setting::lr_decay,
+                                  Setting::mini_batch_words, Setting::seed})
+      if (settings.has(setting))
+        facts["settings"][spec_of(setting).name] = text_of(setting, settings);
   }
   const std::string vocabulary = fs::exists(path + "/vocab.spm") ? path + "/vocab.spm" : "";
   if (!vocabulary.empty()) facts["vocabulary"] = vocabulary_facts(vocabulary);
-  if (const std::string file = usual_model(path); !file.empty())
+  if (!facts["checkpoints"].empty())
     facts["checkpoint"] =
-        checkpoint_facts(fs::path(file).parent_path().string(), vocabulary, tensors);
+        checkpoint_facts(fs::path(usual_model(path)).parent_path().string(), vocabulary, tensors);
   return facts;
 }
 

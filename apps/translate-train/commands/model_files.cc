@@ -99,17 +99,10 @@ ModelPaths find_model(const ModelArguments& arguments) {
         vocabulary_of_run(fs::absolute(given).lexically_normal().parent_path().parent_path());
     if (paths.vocabulary.empty()) paths.vocabulary = vocabulary_of_run(given);
   } else {
-    if (arguments.checkpoint.empty()) {
-      paths.model = usual_model(arguments.model);
-    } else {
-      std::string checkpoint = pointed_checkpoint(arguments.model, arguments.checkpoint);
-      const fs::path numbered = given / "ckpt" / arguments.checkpoint;
-      if (checkpoint.empty() && fs::exists(numbered / kModelFile)) checkpoint = numbered.string();
-      if (!checkpoint.empty()) paths.model = checkpoint + "/" + kModelFile;
-    }
-    if (paths.model.empty())
-      usage_error(arguments.model + ": has no checkpoint" +
-                  (arguments.checkpoint.empty() ? "" : " " + arguments.checkpoint));
+    check_run_files(arguments.model);
+    paths.model = arguments.checkpoint.empty()
+                      ? usual_model(arguments.model)
+                      : checkpoint_model(arguments.model, arguments.checkpoint);
     paths.vocabulary = vocabulary_of_run(given);
   }
   if (!arguments.vocabulary.empty()) paths.vocabulary = arguments.vocabulary;
@@ -119,20 +112,9 @@ ModelPaths find_model(const ModelArguments& arguments) {
 }
 
 trafo_model_config config_of_file(const std::string& path) {
-  const trafo_context_options cpu = context_options("cpu", 1, true);
-  const auto context = make<Context>(trafo_context_new, &cpu);
-  const auto model = make<Model>(trafo_model_load, context.get(), path.data(), path.size());
   trafo_model_config config{};
-  check(trafo_model_get_config(model.get(), &config, sizeof config));
+  check(trafo_model_read_config(path.data(), path.size(), &config, sizeof config));
   return config;
-}
-
-void check_vocabulary(trafo_model* model, const trafo_tokenizer* tokenizer) {
-  // Translating no lines compares the two and does nothing else.
-  make<Translations>(trafo_translate, model, tokenizer,
-                     static_cast<const trafo_string_view*>(nullptr), size_t{0},
-                     static_cast<const trafo_translate_options*>(nullptr),
-                     static_cast<const trafo_cancel*>(nullptr));
 }
 
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
@@ -153,7 +135,7 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
                                     paths.model.size(),
                                     precision_on(loaded.context.get(), arguments.precision));
   if (!arguments.adapter.empty()) load_adapter(loaded.model.get(), arguments.adapter);
-  check_vocabulary(loaded.model.get(), loaded.tokenizer.get());
+  check(trafo_model_check_tokenizer(loaded.model.get(), loaded.tokenizer.get()));
   return loaded;
 }
 

@@ -74,8 +74,8 @@ trafo_memory_plan plan_of_rank(const PlanRequest& request, size_t rank, size_t r
 std::vector<RankPlan> plan_ranks(TrainConfig& config, const Settings& settings,
                                  const PlanRequest& request) {
   std::vector<std::string> devices{"cuda"};
-  if (settings.has("devices")) devices = devices_of(settings);
-  if (devices[0] == "cpu") settings.refuse("devices", "plan is for GPUs, got cpu");
+  if (settings.has(Setting::devices)) devices = devices_of(settings);
+  if (devices[0] == "cpu") settings.refuse(Setting::devices, "plan is for GPUs, got cpu");
   const size_t ranks = devices.size() * static_cast<size_t>(request.nodes);
   if (config.trainer.batch_fit && ranks > 1) {
     int64_t tokens = INT64_MAX;
@@ -104,19 +104,19 @@ Json json_of(const trafo_memory_plan& plan) {
 int plan(const CLI::App& app, const PlanArguments& arguments) {
   Settings settings = given_settings(app, setting_specs(), arguments.values);
   std::optional<trafo_model_config> teacher;
-  if (settings.has("teacher")) {
-    const std::string given = settings.text("teacher");
+  if (settings.has(Setting::teacher)) {
+    const std::string& given = settings.program.teacher;
     if (!std::filesystem::exists(given))
-      settings.refuse("teacher", given + ": no such file or directory");
+      settings.refuse(Setting::teacher, given + ": no such file or directory");
     ModelArguments model;
     model.model = model.vocabulary = given;  // no vocabulary is needed
     teacher = config_of_file(find_model(model).model);
-    settings.set_default("dim-vocabs", {std::to_string(teacher->vocabulary)});
+    settings.set_default(Setting::dim_vocabs, {std::to_string(teacher->vocabulary)});
   }
-  fill_defaults(settings, 0);
-  TrainConfig config = resolve(settings);
-  config.model.vocabulary = settings.integer("dim-vocabs");
-  const std::string precision = settings.text("precision");
+  fill_defaults(settings, nullptr, 0);
+  TrainConfig config = resolve(settings, nullptr);
+  config.model.vocabulary = settings.program.dim_vocabs;
+  const std::string& precision = settings.program.precision;
   const bool fp8 = precision == "fp8", bf16 = fp8 || precision == "auto" || precision == "bf16";
   config.model.precision = bf16 ? TRAFO_BFLOAT16 : TRAFO_FLOAT32;
   config.trainer.tf32 = precision == "tf32";
@@ -124,8 +124,7 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   if (arguments.sentence_length < 1) usage_error("--sentence-length: must be at least 1");
   if (config.trainer.batch_fit && config.trainer.memory_limit == 0)
     usage_error("--mini-batch-fit: wants a --memory-limit, because no device is asked here");
-  const std::vector<std::string> frozen =
-      settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{};
+  const std::vector<std::string>& frozen = settings.program.freeze;
   const PlanRequest request{config, teacher ? &*teacher : nullptr, frozen,
                             arguments.sentence_length, arguments.nodes};
   const std::vector<RankPlan> ranks = plan_ranks(config, settings, request);
@@ -138,12 +137,12 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
   const std::vector<trafo_device_info> devices = cuda_devices();
   LineWriter out("-");
   if (arguments.json) {
-    Json json{{"task", settings.text("task")},
-              {"architecture", settings.text("arch")},
+    Json json{{"task", text_of(Setting::task, settings)},
+              {"architecture", text_of(Setting::arch, settings)},
               {"batch_tokens", tokens},
               {"sentence_length", arguments.sentence_length},
               {"precision", computes_in},
-              {"recompute", settings.text("recompute")},
+              {"recompute", text_of(Setting::recompute, settings)},
               {"freeze", frozen}};
     json.update(json_of(largest.plan));
     json["limit_bytes"] = largest.plan.limit_bytes;
@@ -164,9 +163,9 @@ int plan(const CLI::App& app, const PlanArguments& arguments) {
     out.show(fmt::format("{:<12} {:>14}", name, mebibytes(bytes)));
   };
   out.show(fmt::format("{} {}, {} words in sentences of {}, {}, recompute {}",
-                       settings.text("task"), settings.text("arch"), grouped(tokens),
-                       grouped(arguments.sentence_length), computes_in,
-                       settings.text("recompute")));
+                       text_of(Setting::task, settings), text_of(Setting::arch, settings),
+                       grouped(tokens), grouped(arguments.sentence_length), computes_in,
+                       text_of(Setting::recompute, settings)));
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const trafo_memory_plan& plan = ranks[rank].plan;
     if (ranks.size() > 1)

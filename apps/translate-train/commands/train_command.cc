@@ -34,61 +34,54 @@ struct TrainArguments {
 // What a run is cannot change while it goes on. The library checks model, corpus and optimizer;
 // these it would never see, because the run directory's answer is taken.
 void check_continued(const Settings& saved, const Settings& given, const std::string& run) {
-  for (const char* name : {"task", "arch", "dim-vocabs"})
-    if (given.has(name) && saved.has(name) && given.text(name) != saved.text(name))
-      given.refuse(name, fmt::format("the run in {} has {}; give another --model to start one", run,
-                                     saved.text(name)));
-  if (given.has("vocabs") && !same_content(given.text("vocabs"), run + "/vocab.spm"))
-    given.refuse("vocabs", fmt::format("is not the vocabulary of the run in {}", run));
-}
-
-// Marian names a vocabulary for each side.
-void take_vocabulary(Settings& given) {
-  if (!given.has("vocabs") || given.list("vocabs").size() < 2) return;
-  given.set("vocabs", {one_vocabulary(given.list("vocabs"))}, "--vocabs");
+  for (const Setting setting : {Setting::task, Setting::arch, Setting::dim_vocabs})
+    if (given.has(setting) && saved.has(setting) &&
+        text_of(setting, given) != text_of(setting, saved))
+      given.refuse(setting, fmt::format("the run in {} has {}; give another --model to start one",
+                                        run, text_of(setting, saved)));
+  if (given.has(Setting::vocabs) && !same_content(given.program.vocabs.front(), run + "/vocab.spm"))
+    given.refuse(Setting::vocabs, fmt::format("is not the vocabulary of the run in {}", run));
 }
 
 // Marian sets its memory aside beforehand, in MiB or, below 0, what the GPU has less that amount.
 void take_workspace(Settings& given) {
-  if (!given.has("workspace")) return;
-  if (given.has("memory-limit")) given.refuse("workspace", "is --memory-limit: give one of them");
-  std::string size = given.text("workspace");
-  if (size[0] == '-')
-    given.refuse("workspace",
+  if (!given.has(Setting::workspace)) return;
+  if (given.has(Setting::memory_limit))
+    given.refuse(Setting::workspace, "is --memory-limit: give one of them");
+  const std::string& word = given.program.workspace;
+  if (word[0] == '-')
+    given.refuse(Setting::workspace,
                  "must not be below 0: without it a run takes what it needs of what is "
                  "free, and says so first");
-  if (size.find_first_not_of("0123456789") == std::string::npos) size += "MiB";
-  int64_t bytes = 0;
-  if (!parse_bytes(size, bytes))
-    given.refuse("workspace", fmt::format("wants a size as 9500 (MiB) or 8GiB, got '{}'",
-                                          given.text("workspace")));
-  given.set("memory-limit", {size}, "--workspace");
-  given.unset("workspace");
+  const bool has_unit = word.find_first_not_of("0123456789") != std::string::npos;
+  if (!parse_bytes(has_unit ? word : word + "MiB", given.trainer.memory_limit))
+    given.refuse(Setting::workspace,
+                 fmt::format("wants a size as 9500 (MiB) or 8GiB, got '{}'", word));
+  given.mark(Setting::memory_limit, "--workspace");
+  given.unset(Setting::workspace);
 }
 
-// fairseq's form of the share: 1 - D.
+// fairseq's form of the share: 1 - D, without the digits that only the subtraction makes.
 void take_ema_decay(Settings& given) {
-  if (!given.has("ema-decay")) return;
-  const double share = 1 - given.real("ema-decay");
-  given.set("exponential-smoothing", {fmt::format("{:.12g}", share)}, "--ema-decay");
-  given.unset("ema-decay");
+  if (!given.has(Setting::ema_decay)) return;
+  given.set(Setting::exponential_smoothing, {fmt::format("{:.12g}", 1 - given.program.ema_decay)},
+            "--ema-decay");
+  given.unset(Setting::ema_decay);
 }
 
 // A limit in epochs beside those of --after.
 void take_after_epochs(Settings& given) {
-  if (!given.has("after-epochs")) return;
-  std::vector<std::string> after =
-      given.has("after") ? given.list("after") : std::vector<std::string>();
-  after.push_back(given.text("after-epochs") + "e");
-  given.set("after", after, "--after-epochs");
-  given.unset("after-epochs");
+  if (!given.has(Setting::after_epochs)) return;
+  given.program.after.push_back(
+      {{given.program.after_epochs, TRAFO_UNIT_EPOCHS, 0}, /*of_phase=*/false});
+  given.mark(Setting::after, "--after-epochs");
+  given.unset(Setting::after_epochs);
 }
 
 // Where event files go; empty: nowhere.
 std::string tensorboard_folder(const Settings& settings, const std::string& run) {
-  if (!settings.has("tensorboard")) return {};
-  const auto& values = settings.list("tensorboard");
-  const std::string value = values.empty() || values[0].empty() ? "on" : values[0];
+  if (!settings.has(Setting::tensorboard)) return {};
+  const std::string& value = settings.program.tensorboard;
   if (value == "on" || value == "true") return run + "/tensorboard";
   return value == "off" || value == "false" ? "" : value;
 }
@@ -98,68 +91,67 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   const Settings line = given_settings(app, setting_specs(), arguments.values);
   Settings given;
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
-  for (const auto& [one, other] :
-       {std::pair("device", "devices"), std::pair("devices", "device")}) {
+  for (const auto& [one, other] : {std::pair(Setting::device, Setting::devices),
+                                   std::pair(Setting::devices, Setting::device)}) {
     if (!line.has(one)) continue;
     if (line.has(other)) usage_error("--device and --devices: give one of them");
     given.unset(other);
   }
   given.overlay(line);
   take_workspace(given);
-  take_vocabulary(given);
+  if (given.has(Setting::vocabs))  // Marian names one for each side
+    given.program.vocabs = {one_vocabulary(given.program.vocabs)};
   take_ema_decay(given);
   take_after_epochs(given);
-  run = given.has("model") ? given.text("model") : "run";
-  if (given.has("tsv") && given.has("train-sets"))
+  run = given.has(Setting::model) ? given.program.model : "run";
+  if (given.has(Setting::tsv) && given.has(Setting::train_sets))
     usage_error("--train-sets and --tsv: give one of them");
-  if (given.has("device") && given.has("devices"))
-    given.refuse("devices", "is instead of device: give one of them");
+  if (given.has(Setting::device) && given.has(Setting::devices))
+    given.refuse(Setting::devices, "is instead of device: give one of them");
   Settings all;
   check_run_files(run);
   const std::string saved = run + "/config.yml";
-  if (has_checkpoint(run) && fs::exists(saved)) {
+  if (!checkpoints_of(run).empty() && fs::exists(saved)) {
     all = Settings::from_yaml(saved);
-    // Releases before this setting gave every model with biases an output bias.
-    all.set_default("output-bias", {"on"});
     check_continued(all, given, run);
     // A run directory may be a stranger's. Where it is written to, apart from itself, is said anew.
-    all.unset("tempdir");
-    all.unset("quiet");  // asked for in one call
-    if (!tensorboard_folder(all, run).empty()) all.set("tensorboard", {"on"}, "config.yml");
+    all.unset(Setting::tempdir);
+    all.unset(Setting::quiet);  // asked for in one call
+    if (!tensorboard_folder(all, run).empty()) all.set(Setting::tensorboard, {"on"}, "config.yml");
   }
-  if (given.has("tsv")) all.unset("train-sets");
-  if (given.has("train-sets")) all.unset("tsv");
-  if (given.has("tsv") || given.has("train-sets")) all.unset("data-weights");
-  if (given.has("device")) all.unset("devices");
+  if (given.has(Setting::tsv)) all.unset(Setting::train_sets);
+  if (given.has(Setting::train_sets)) all.unset(Setting::tsv);
+  if (given.has(Setting::tsv) || given.has(Setting::train_sets)) all.unset(Setting::data_weights);
+  if (given.has(Setting::device)) all.unset(Setting::devices);
   all.overlay(given);
-  for (const char* name : {"teacher-weight", "teacher-temperature"})
-    if (line.has(name) && !all.has("teacher")) line.refuse(name, "there is no --teacher");
+  for (const Setting setting : {Setting::teacher_weight, Setting::teacher_temperature})
+    if (line.has(setting) && !all.has(Setting::teacher))
+      line.refuse(setting, "there is no --teacher");
   return all;
 }
 
+std::string absolute_path(const std::string& path) {
+  return path == "-" || path.empty() ? path : fs::absolute(path).lexically_normal().string();
+}
+
 void make_absolute(Settings& settings) {
-  for (const char* name :
-       {"train-sets", "tsv", "valid-sets", "vocabs", "pretrained-model", "teacher", "tempdir"}) {
-    if (!settings.has(name)) continue;
-    std::vector<std::string> paths = settings.list(name);
-    for (std::string& path : paths)
-      if (path != "-") path = fs::absolute(path).lexically_normal().string();
-    settings.set(name, paths, std::string("--") + name);
-  }
-  if (const std::string folder = tensorboard_folder(settings, "");
-      folder[0] != '/' && !folder.empty())
-    settings.set("tensorboard", {fs::absolute(folder).lexically_normal().string()},
-                 "--tensorboard");
+  ProgramSettings& p = settings.program;
+  for (std::vector<std::string>* paths : {&p.train_sets, &p.tsv, &p.valid_sets, &p.vocabs})
+    for (std::string& path : *paths) path = absolute_path(path);
+  for (std::string* path : {&p.pretrained_model, &p.teacher, &p.tempdir})
+    *path = absolute_path(*path);
+  // Another folder than RUN/tensorboard.
+  if (const std::string folder = tensorboard_folder(settings, ""); folder == p.tensorboard)
+    p.tensorboard = absolute_path(folder);
 }
 
 // Before anything is done: a name that is wrong is the user's mistake, not a failed disk.
 void check_readable(const Settings& settings) {
-  for (const char* name : {"train-sets", "tsv", "valid-sets", "vocabs"}) {
-    if (!settings.has(name)) continue;
-    for (const std::string& path : settings.list(name))
+  const ProgramSettings& p = settings.program;
+  for (const std::vector<std::string>* paths : {&p.train_sets, &p.tsv, &p.valid_sets, &p.vocabs})
+    for (const std::string& path : *paths)
       if (path != "-" && access(path.c_str(), R_OK) != 0)
         usage_error(path + ": " + std::strerror(errno));
-  }
 }
 
 Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_options& options) {
@@ -170,20 +162,23 @@ Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_option
 
 // All corpora, each as often as its weight says.
 Corpus open_training(const Settings& settings, const trafo_corpus_options& options) {
-  const char* name = settings.has("tsv") ? "tsv" : "train-sets";
-  const std::span<const std::string> paths = settings.list(name);
-  const size_t each = settings.has("tsv") || paths.size() == 1 ? 1 : 2;
+  const bool tsv = settings.has(Setting::tsv);
+  const std::span<const std::string> paths =
+      tsv ? settings.program.tsv : settings.program.train_sets;
+  const size_t each = tsv || paths.size() == 1 ? 1 : 2;
   if (paths.size() % each != 0)
-    settings.refuse(name, fmt::format("wants pairs of files, or one file of text for a decoder-lm, "
-                                      "got {} files",
-                                      paths.size()));
+    settings.refuse(Setting::train_sets,
+                    fmt::format("wants pairs of files, or one file of text for a decoder-lm, "
+                                "got {} files",
+                                paths.size()));
   std::vector<double> weights(paths.size() / each, 1.0);
-  if (settings.has("data-weights")) {
-    weights = settings.reals("data-weights");
+  if (settings.has(Setting::data_weights)) {
+    weights = settings.program.data_weights;
     if (weights.size() != paths.size() / each)
-      settings.refuse("data-weights", fmt::format("wants a weight for each corpus: there are {} "
-                                                  "weights and {} corpora",
-                                                  weights.size(), paths.size() / each));
+      settings.refuse(Setting::data_weights,
+                      fmt::format("wants a weight for each corpus: there are {} "
+                                  "weights and {} corpora",
+                                  weights.size(), paths.size() / each));
   }
   std::vector<Corpus> corpora;
   std::vector<const trafo_corpus*> handles;
@@ -197,19 +192,27 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
 Corpora load_corpora(const Settings& settings, const std::string& run, Reporter& reporter) {
   const Reporter::Phase phase(reporter, "reading the corpus");
   auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
-  if (settings.has("data-in-memory")) options.memory_bytes = settings.bytes("data-in-memory");
-  options.unpack_directory = view(settings.has("tempdir") ? settings.text("tempdir") : run);
+  const ProgramSettings& given = settings.program;
+  if (settings.has(Setting::data_in_memory)) options.memory_bytes = given.data_in_memory;
+  options.unpack_directory = view(settings.has(Setting::tempdir) ? given.tempdir : run);
   options.monolingual = is_monolingual(settings);
   Corpora corpora;
   corpora.train = open_training(settings, options);
-  if (settings.has("valid-sets"))
-    corpora.valid = open_corpus(settings.list("valid-sets"), options);
+  if (settings.has(Setting::valid_sets))
+    corpora.valid = open_corpus(given.valid_sets, options);
   else
     corpora = hold_out(std::move(corpora.train), reporter);
   reporter.info(fmt::format("corpus: {} pairs to train on, {} {}for validation, read in {:.1f} s",
                             grouped(pair_count(corpora.train)), grouped(pair_count(corpora.valid)),
-                            settings.has("valid-sets") ? "" : "others held out ", phase.seconds()));
+                            settings.has(Setting::valid_sets) ? "" : "others held out ",
+                            phase.seconds()));
   return corpora;
+}
+
+// The size of the corpus that the user gave.
+int64_t all_pairs(const Settings& settings, const Corpora& corpora) {
+  const bool held_out = !settings.has(Setting::valid_sets);
+  return pair_count(corpora.train) + (held_out ? pair_count(corpora.valid) : 0);
 }
 
 Tokenizer load_vocabulary(const std::string& path) {
@@ -217,11 +220,9 @@ Tokenizer load_vocabulary(const std::string& path) {
 }
 
 Reporter make_reporter(const Settings& settings, const Job& job) {
-  static constexpr const char* kFormats[] = {"text", "json"};
-  static constexpr const char* kProgress[] = {"auto", "off"};
-  return Reporter({.json = settings.choice("log-format", kFormats) == 1,
-                   .live = settings.choice("progress", kProgress) == 0,
-                   .quiet = settings.flag("quiet"),
+  return Reporter({.json = text_of(Setting::log_format, settings) == "json",
+                   .live = text_of(Setting::progress, settings) == "auto",
+                   .quiet = settings.program.quiet != 0,
                    .silent = job.rank > 0});
 }
 
@@ -231,8 +232,8 @@ void report_memory(const trafo_trainer* trainer, const char* whose, Settings& se
                    Reporter& reporter) {
   trafo_memory_plan plan{};
   check(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
-  if (settings.flag("mini-batch-fit")) {
-    settings.set("mini-batch-words", {std::to_string(plan.batch_tokens)}, "--mini-batch-fit");
+  if (settings.trainer.batch_fit != 0) {
+    settings.trainer.batch_tokens = plan.batch_tokens;
     reporter.info(fmt::format("mini-batch-fit: {} words a batch", grouped(plan.batch_tokens)),
                   {{"batch_tokens", plan.batch_tokens}});
   }
@@ -255,44 +256,50 @@ void report_memory(const trafo_trainer* trainer, const char* whose, Settings& se
                        {"free_bytes", plan.free_bytes}});
 }
 
-// The checkpoint that a resumed run begins with, if it is whole. A process may have been killed
-// before it wrote `latest`.
-std::string newest_update(const std::string& run) {
-  const std::string pointed = pointed_checkpoint(run, "latest");
-  if (!pointed.empty()) return fs::path(pointed).filename().string();
-  const std::vector<int64_t> updates = checkpoints_of(run);
-  return updates.empty() ? "latest" : std::to_string(updates.back());
+// The configuration of the newest checkpoint of a run that can be read.
+trafo_model_config config_of_run(const std::string& run, const std::vector<int64_t>& updates,
+                                 std::string& file) {
+  for (auto update = updates.rbegin();; ++update) {
+    try {
+      file = checkpoint_model(run, std::to_string(*update));
+      return config_of_file(file);
+    } catch (const CliError&) {
+      if (std::next(update) == updates.rend()) throw;
+    }
+  }
 }
 
-// The model of --pretrained-model; of a run that goes on, its own latest one, whose weights come
+// The model of --pretrained-model; of a run that goes on, its own newest one, whose weights come
 // with the checkpoint.
 std::optional<Pretrained> find_pretrained(const Settings& settings, const std::string& run,
-                                          bool continuing) {
-  if (!settings.has("pretrained-model")) return std::nullopt;
+                                          const std::vector<int64_t>& updates) {
+  if (!settings.has(Setting::pretrained_model)) return std::nullopt;
+  Pretrained found;
+  if (!updates.empty()) {
+    found.config = config_of_run(run, updates, found.model);
+    return found;
+  }
   ModelArguments arguments;
-  arguments.model = continuing ? run : settings.text("pretrained-model");
-  if (continuing) arguments.checkpoint = newest_update(run);
-  if (!continuing && settings.has("vocabs")) arguments.vocabulary = settings.text("vocabs");
+  arguments.model = settings.program.pretrained_model;
+  if (settings.has(Setting::vocabs)) arguments.vocabulary = settings.program.vocabs.front();
   const ModelPaths paths = find_model(arguments);
-  Pretrained found{paths.model, paths.vocabulary, {}};
-  found.config = config_of_file(paths.model);
-  return found;
+  return Pretrained{paths.model, paths.vocabulary, config_of_file(paths.model)};
 }
 
 // The model of --teacher, with the vocabulary of the run if that is decided already.
 std::optional<ModelPaths> find_teacher(const Settings& settings, const std::string& run,
                                        bool continuing, const Pretrained* pretrained) {
-  if (!settings.has("teacher")) return std::nullopt;
+  if (!settings.has(Setting::teacher)) return std::nullopt;
   ModelArguments arguments;
-  arguments.model = settings.text("teacher");
+  arguments.model = settings.program.teacher;
   if (!fs::exists(arguments.model))
-    settings.refuse("teacher", arguments.model + ": no such file or directory");
+    settings.refuse(Setting::teacher, arguments.model + ": no such file or directory");
   if (continuing)
     arguments.vocabulary = run + "/vocab.spm";
   else if (pretrained)
     arguments.vocabulary = pretrained->vocabulary;
-  else if (settings.has("vocabs"))
-    arguments.vocabulary = settings.text("vocabs");
+  else if (settings.has(Setting::vocabs))
+    arguments.vocabulary = settings.program.vocabs.front();
   return find_model(arguments);
 }
 
@@ -302,10 +309,10 @@ std::string vocabulary_file(const Settings& settings, const std::string& run, bo
                             const Pretrained* pretrained, const ModelPaths* teacher) {
   const std::string own = run + "/vocab.spm";
   if (continuing) return own;
-  const std::string given = pretrained               ? pretrained->vocabulary
-                            : settings.has("vocabs") ? settings.text("vocabs")
-                            : teacher                ? teacher->vocabulary
-                                                     : "";
+  const std::string given = pretrained                      ? pretrained->vocabulary
+                            : settings.has(Setting::vocabs) ? settings.program.vocabs.front()
+                            : teacher                       ? teacher->vocabulary
+                                                            : "";
   if (!fs::exists(own) || owns_vocabulary(run)) return given;
   if (!given.empty() && !same_content(given, own))
     usage_error(
@@ -320,8 +327,8 @@ void check_adopted_size(const Settings& settings, const Tokenizer& tokenizer,
                         const std::string& path) {
   int64_t subwords = 0;
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &subwords));
-  if (settings.integer("dim-vocabs") != subwords)
-    settings.refuse("dim-vocabs",
+  if (settings.program.dim_vocabs != subwords)
+    settings.refuse(Setting::dim_vocabs,
                     fmt::format("{} has {} subwords, and no run has written it: move it away to "
                                 "train another vocabulary, or leave --dim-vocabs out to use it",
                                 path, subwords));
@@ -331,18 +338,14 @@ void check_adopted_size(const Settings& settings, const Tokenizer& tokenizer,
 int dump_config(Settings settings, const std::string& run, const Pretrained* pretrained,
                 Reporter& reporter) {
   // A size that nobody has asked for gives way where the text has fewer subwords: it stays unsaid.
-  const bool own_size = settings.has("dim-vocabs");
+  const bool own_size = settings.has(Setting::dim_vocabs);
   int64_t pairs = 0;
-  if (!settings.has("task")) {
-    const Corpora corpora = load_corpora(settings, run, reporter);
-    pairs = pair_count(corpora.train);
-    if (!settings.has("valid-sets")) pairs += pair_count(corpora.valid);
-  }
-  if (pretrained) fill_shape(settings, *pretrained);
-  fill_defaults(settings, pairs);
+  if (!settings.has(Setting::task))
+    pairs = all_pairs(settings, load_corpora(settings, run, reporter));
+  fill_defaults(settings, pretrained, pairs);
   make_absolute(settings);
-  if (!own_size) settings.unset("dim-vocabs");
-  settings.set("model", {fs::absolute(run).lexically_normal().string()}, "--model");
+  if (!own_size) settings.unset(Setting::dim_vocabs);
+  settings.set(Setting::model, {absolute_path(run)}, "--model");
   std::string text = settings.to_yaml(true);
   text.pop_back();  // the writer ends the line
   LineWriter out("-");
@@ -366,6 +369,25 @@ struct ModelStart {
   std::vector<std::string> frozen;
   std::string teacher;  // file; empty: none
 };
+
+// The files that a run begins with or continues from.
+struct RunFiles {
+  bool continuing;
+  std::optional<Pretrained> pretrained;
+  std::optional<ModelPaths> teacher;
+  std::string vocabulary;  // empty: it is to be trained
+};
+
+// The given settings with their defaults, and what they are for the library.
+struct Resolved {
+  Settings settings;
+  TrainConfig config;
+};
+Resolved resolve_all(Settings settings, const Pretrained* pretrained, int64_t pairs) {
+  fill_defaults(settings, pretrained, pairs);
+  TrainConfig config = resolve(settings, pretrained);
+  return {std::move(settings), config};
+}
 
 // Each rank makes the same. `reporter` may be null.
 Model make_model(trafo_context* context, const TrainConfig& config, const Tokenizer& tokenizer,
@@ -414,53 +436,51 @@ Trainer make_trainer(trafo_group* group, const Model& model, const Tokenizer& to
   }
 }
 
-// Corpus, vocabulary and model by `settings`, which get their defaults here, and the run in (or
-// continued from) the directory `run`.
-int train_run(Settings settings, const std::string& run, const Job& job, Reporter& reporter,
-              const ProfileRequest& profile) {
-  const bool continuing = has_checkpoint(run);
+// Corpus, vocabulary and model by the settings, and the run in (or continued from) the directory
+// `run`. `resolved`: of a small corpus.
+int train_run(const Settings& given, Resolved resolved, const std::string& run, const Job& job,
+              Reporter& reporter, const ProfileRequest& profile, const RunFiles& files) {
+  const bool continuing = files.continuing;
+  const std::optional<Pretrained>& pretrained = files.pretrained;
   // First, because it says at once if there is no such device.
   const auto ranks = [&] {
     const Reporter::Phase phase(reporter, "opening the device");
-    return Ranks(settings, job);
+    return Ranks(given, job);
   }();
   const Precision precision =
       training_precision_on(ranks.context(ranks.first()),
-                            settings.has("precision") ? settings.text("precision") : "auto");
-  Corpora corpora = load_corpora(settings, run, reporter);
-  const bool own_size = settings.has("dim-vocabs");
-  const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
-  if (pretrained) fill_shape(settings, *pretrained);
-  const int64_t held_out = settings.has("valid-sets") ? 0 : pair_count(corpora.valid);
-  fill_defaults(settings, pair_count(corpora.train) + held_out);
-  TrainConfig config = resolve(settings, pretrained ? &*pretrained : nullptr);
+                            given.has(Setting::precision) ? given.program.precision : "auto");
+  Corpora corpora = load_corpora(given, run, reporter);
+  const bool own_size = given.has(Setting::dim_vocabs);
+  // The size of the corpus chooses the task where nobody has.
+  const int64_t pairs = all_pairs(given, corpora);
+  if (!given.has(Setting::task) && text_of(Setting::task, resolved.settings) !=
+                                       task_for(pairs, !has_encoder(resolved.config.model)))
+    resolved = resolve_all(given, pretrained ? &*pretrained : nullptr, pairs);
+  Settings& settings = resolved.settings;
+  TrainConfig& config = resolved.config;
   config.model.precision = precision.dtype;
   config.trainer.tf32 = precision.tf32;
   config.trainer.fp8 = precision.fp8;
 
   const std::string own_vocabulary = run + "/vocab.spm";
-  const std::optional<ModelPaths> teacher =
-      find_teacher(settings, run, continuing, pretrained ? &*pretrained : nullptr);
-  const std::string vocabulary =
-      vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr,
-                      teacher ? &*teacher : nullptr);
-  const bool adopted = !continuing && vocabulary == own_vocabulary;
+  const bool adopted = !continuing && files.vocabulary == own_vocabulary;
   const bool owned = continuing ? owns_vocabulary(run) : !adopted;
   Tokenizer tokenizer =
-      vocabulary.empty()
-          ? train_vocabulary(corpora.train, settings.integer("dim-vocabs"), !own_size, reporter)
-          : load_vocabulary(vocabulary);
+      files.vocabulary.empty()
+          ? train_vocabulary(corpora.train, settings.program.dim_vocabs, !own_size, reporter)
+          : load_vocabulary(files.vocabulary);
   if (adopted && own_size) check_adopted_size(settings, tokenizer, own_vocabulary);
   if (adopted) reporter.info("vocabulary: " + own_vocabulary + ", which was there before the run");
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
-  settings.set("dim-vocabs", {std::to_string(config.model.vocabulary)}, "vocabulary");
+  settings.program.dim_vocabs = config.model.vocabulary;
 
   const ModelStart start{
       .pretrained = pretrained && !continuing ? pretrained->model : std::string(),
       .like = pretrained ? pretrained->model : std::string(),
       .adapter = adapter_settings(settings),
-      .frozen = settings.has("freeze") ? settings.list("freeze") : std::vector<std::string>{},
-      .teacher = teacher ? teacher->model : std::string()};
+      .frozen = settings.program.freeze,
+      .teacher = files.teacher ? files.teacher->model : std::string()};
   int result = kDone;
   const auto train_first = [&](trafo_group* group) {
     const Model model =
@@ -482,13 +502,13 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
     check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));
     reporter.info(fmt::format(
         "trafo {} | {} | {} {} | {} parameters | {} subwords | run directory {}", trafo_version(),
-        ranks.text(precision), settings.text("task"), settings.text("arch"), grouped(parameters),
-        grouped(config.model.vocabulary), run));
+        ranks.text(precision), text_of(Setting::task, settings), text_of(Setting::arch, settings),
+        grouped(parameters), grouped(config.model.vocabulary), run));
     RunRecords records(
         {.description = {{"version", trafo_version()},
                          {"device", ranks.text(precision)},
-                         {"task", settings.text("task")},
-                         {"arch", settings.text("arch")},
+                         {"task", text_of(Setting::task, settings)},
+                         {"arch", text_of(Setting::arch, settings)},
                          {"parameters", parameters},
                          {"vocabulary", config.model.vocabulary},
                          {"train_pairs", pair_count(corpora.train)},
@@ -518,22 +538,21 @@ int train_run(Settings settings, const std::string& run, const Job& job, Reporte
 int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) {
   std::string run;
   Settings settings = collect(app, arguments, run);
-  if (!settings.has("tsv") && !settings.has("train-sets"))
+  if (!settings.has(Setting::tsv) && !settings.has(Setting::train_sets))
     usage_error("--train-sets SRC TRG or --tsv FILE is missing");
-  if (is_monolingual(settings) && !settings.has("task"))
-    settings.set_default("arch", {"decoder-lm"});
+  if (is_monolingual(settings) && !settings.has(Setting::task))
+    settings.set_default(Setting::arch, {"decoder-lm"});
   // Mistakes in the values are found before the corpus is read, whose size only moves defaults.
-  Settings trial = settings;
-  const bool continuing = has_checkpoint(run);
-  const std::optional<Pretrained> pretrained = find_pretrained(settings, run, continuing);
-  if (pretrained) fill_shape(trial, *pretrained);
-  fill_defaults(trial, 0);
-  check_together(resolve(trial, pretrained ? &*pretrained : nullptr));
+  const std::vector<int64_t> updates = checkpoints_of(run);
+  const bool continuing = !updates.empty();
+  const std::optional<Pretrained> pretrained = find_pretrained(settings, run, updates);
+  const Resolved resolved = resolve_all(settings, pretrained ? &*pretrained : nullptr, 0);
+  check_together(resolved.config);
   adapter_settings(settings);
   check_readable(settings);
   const ProfileRequest profile =
       profile_request(arguments.profile, arguments.profile_updates, arguments.profile_graphs);
-  Reporter reporter = make_reporter(trial, job);
+  Reporter reporter = make_reporter(resolved.settings, job);
   if (arguments.dump_config && job.rank > 0) return kDone;
   if (arguments.dump_config)
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
@@ -541,14 +560,16 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
   if (!continuing) refuse_to_overwrite(run);
   const std::optional<ModelPaths> teacher =
       find_teacher(settings, run, continuing, pretrained ? &*pretrained : nullptr);
-  vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr,
-                  teacher ? &*teacher : nullptr);
+  const std::string vocabulary =
+      vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr,
+                      teacher ? &*teacher : nullptr);
   if (continuing)
-    reporter.info(fmt::format("resuming {} at update {}", run, newest_update(run)));
+    reporter.info(fmt::format("resuming {} at update {}", run, updates.back()));
   else if (is_monolingual(settings))
     reporter.info(fmt::format("{} has one side: training a language model, which continues text",
-                              settings.list("train-sets")[0]));
-  return train_run(std::move(settings), run, job, reporter, profile);
+                              settings.program.train_sets[0]));
+  return train_run(settings, resolved, run, job, reporter, profile,
+                   {continuing, pretrained, teacher, vocabulary});
 }
 
 }  // namespace

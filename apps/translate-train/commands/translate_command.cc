@@ -51,8 +51,7 @@ void read_method(const std::vector<std::string>& method, trafo_translate_options
 }
 
 trafo_translate_options translate_options(const TranslateArguments& arguments) {
-  auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
-  read_options(arguments.settings, options);
+  trafo_translate_options options = arguments.settings.translate;
   options.n_best = arguments.n_best > 0 ? arguments.n_best : 1;
   options.truncate = arguments.crop;
   options.distinct = arguments.distinct;

@@ -14,8 +14,8 @@ namespace {
 // A process of a job that is one of several on its host takes the GPU of its number. One that sees
 // a single GPU takes that.
 Settings on_own_device(Settings settings, const Job& job) {
-  if (job.is_alone() || job.local_rank < 0 || settings.has("devices")) return settings;
-  const std::string device = settings.has("device") ? settings.text("device") : "auto";
+  if (job.is_alone() || job.local_rank < 0 || settings.has(Setting::devices)) return settings;
+  const std::string device = settings.has(Setting::device) ? settings.program.device : "auto";
   if (device != "auto" && device != "cuda") return settings;
   int32_t gpus = 0;
   check(trafo_device_count(TRAFO_DEVICE_CUDA, &gpus, nullptr));
@@ -25,16 +25,16 @@ Settings on_own_device(Settings settings, const Job& job) {
         fmt::format("the process has local rank {}, and there are {} GPUs: start one "
                     "process for each GPU, or give --device",
                     job.local_rank, gpus));
-  settings.set("device", {fmt::format("cuda:{}", job.local_rank)}, "the launcher");
+  settings.set(Setting::device, {fmt::format("cuda:{}", job.local_rank)}, "the launcher");
   return settings;
 }
 
 // Their share of the cores, where nobody has bound them to some.
 Settings with_own_threads(Settings settings, const Job& job) {
-  if (job.launcher != "torchrun" || job.local_size < 2 || settings.has("cpu-threads"))
+  if (job.launcher != "torchrun" || job.local_size < 2 || settings.has(Setting::cpu_threads))
     return settings;
   const int64_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 256u);
-  settings.set("cpu-threads", {std::to_string(std::max<int64_t>(1, cores / job.local_size))},
+  settings.set(Setting::cpu_threads, {std::to_string(std::max<int64_t>(1, cores / job.local_size))},
                "the launcher");
   return settings;
 }
@@ -69,7 +69,7 @@ Ranks::Ranks(const Settings& settings, const Job& job)
       options_(context_options_of(with_own_threads(on_own_device(settings, job), job))),
       names_(devices_of(settings)) {
   if (options_.size() > 1 && !job_.is_alone() && job_.launcher != "nodes")
-    settings.refuse("devices",
+    settings.refuse(Setting::devices,
                     fmt::format("is for one process with several ranks; under {} each process "
                                 "is one rank, on --device",
                                 job_.launcher));

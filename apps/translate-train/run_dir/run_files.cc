@@ -14,6 +14,7 @@
 #include <fstream>
 
 #include "commands/cli_error.h"
+#include "commands/trafo_handles.h"
 #include "engine/io/atomic_file.h"
 #include "settings/setting_types.h"
 
@@ -23,56 +24,33 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An update as the library writes it: its pointers and its folders have no other form.
-bool is_update(const std::string& text) {
-  return !text.empty() && text.size() < 18 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+std::string taken(char* text) {
+  std::string copy = text;
+  trafo_string_free(text);
+  return copy;
 }
 
 }  // namespace
 
 std::vector<int64_t> checkpoints_of(const std::string& run) {
-  std::vector<int64_t> updates;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none)) {
-    const std::string name = entry.path().filename().string();
-    if (is_update(name) && fs::exists(entry.path() / kModelFile))
-      updates.push_back(std::stoll(name));
-  }
-  std::sort(updates.begin(), updates.end());
+  int64_t count = 0;
+  check(trafo_list_checkpoints(run.data(), run.size(), nullptr, 0, &count));
+  std::vector<int64_t> updates(static_cast<size_t>(count));
+  check(trafo_list_checkpoints(run.data(), run.size(), updates.data(), count, &count));
+  updates.resize(std::min(updates.size(), static_cast<size_t>(count)));  // some may be gone
   return updates;
 }
 
-bool has_checkpoint(const std::string& run) {
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt", none))
-    if (is_update(entry.path().filename().string()) && fs::exists(entry.path() / "manifest.json"))
-      return true;
-  return false;
-}
-
-std::string pointed_checkpoint(const std::string& run, const std::string& name) {
-  check_run_files(run);
-  if (name.find('/') != std::string::npos) return "";
-  std::ifstream in = open_run_file((fs::path(run) / name).string());
-  if (!in) return "";
-  char text[64] = "";
-  in.read(text, sizeof text - 1);
-  std::string update(text);
-  if (update.ends_with('\n')) update.pop_back();
-  if (!is_update(update)) return "";
-  const fs::path path = fs::path(run) / "ckpt" / update;
-  return fs::exists(path / kModelFile) ? path.string() : "";
-}
-
-std::string usual_model(const std::string& run) {
-  check_run_files(run);
-  if (checkpoints_of(run).empty()) return "";
+std::string checkpoint_model(const std::string& run, const std::string& name) {
   char* path = nullptr;
-  check(trafo_find_model(run.data(), run.size(), &path));
-  const std::string found = path;
-  trafo_string_free(path);
-  return found;
+  check(trafo_find_checkpoint(run.data(), run.size(), name.data(), name.size(), &path));
+  return taken(path);
+}
+
+std::string usual_model(const std::string& path) {
+  char* found = nullptr;
+  check(trafo_find_model(path.data(), path.size(), &found));
+  return taken(found);
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// What lies in a run directory, found from outside: its checkpoints and where its names point.
+// The files of a run directory. The library knows which checkpoints it has and what their names mean.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace translate_train {
 
 inline constexpr const char* kModelFile = "model.safetensors";
 
-// Updates of RUN/ckpt/UPDATE that have a model, ascending.
+// Updates of the checkpoints, whole or damaged, ascending. A run that is started where there is one
+// resumes.
 std::vector<int64_t> checkpoints_of(const std::string& run);
-// True if RUN has a checkpoint, whole or damaged: a run that is started there resumes.
-bool has_checkpoint(const std::string& run);
-// "RUN/ckpt/UPDATE" that RUN/NAME points to, NAME being "latest", "best-bleu", ...; empty: none.
-std::string pointed_checkpoint(const std::string& run, const std::string& name);
-// The model file of a run directory that its name stands for, as trafo_find_model decides; empty:
-// the run has no checkpoint.
-std::string usual_model(const std::string& run);
+// The model file of a checkpoint by its name: "latest", "best-bleu", "averaged", "1000". Throws a
+// usage error if there is none.
+std::string checkpoint_model(const std::string& run, const std::string& name);
+// The model file that a path stands for, as trafo_find_model decides. Throws a usage error if there
+// is none.
+std::string usual_model(const std::string& path);
 
 // Refuses a run directory that has a FIFO, a device or a directory where one of the files that are
 // read from it should be. Reading it might never end.

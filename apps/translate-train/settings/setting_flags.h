@@ -14,10 +14,12 @@ namespace translate_train {
 // The words that were given to each flag, by its name with dashes.
 using FlagValues = std::map<std::string, std::vector<std::string>>;
 
-// Adds the flag with its aliases, and its old names where no help shows them.
+// Adds the flag with its aliases.
 CLI::Option* add_setting(CLI::App& app, const SettingSpec& spec, FlagValues& values);
-// The settings among `specs` that the command line has.
+// The settings of `specs` that the command line has. Throws usage errors.
 Settings given_settings(const CLI::App& app, std::span<const SettingSpec> specs,
+                        const FlagValues& values);
+Settings given_settings(const CLI::App& app, std::span<const SettingSpec* const> specs,
                         const FlagValues& values);
 
 }  // namespace translate_train

@@ -10,39 +10,65 @@
 namespace translate_train {
 namespace {
 
-trafo_model_config model_preset(const std::string& task) {
-  auto config = with_defaults<trafo_model_config>(trafo_model_config_init);
-  check(trafo_model_config_preset(&config, task.data(), task.size()));
-  return config;
-}
-
-trafo_trainer_options training_preset(const std::string& task) {
-  auto options = with_defaults<trafo_trainer_options>(trafo_trainer_options_init);
-  check(trafo_trainer_options_preset(&options, task.data(), task.size()));
-  return options;
-}
-
-// The shape settings of a model as text.
-Settings shape_of(const trafo_model_config& config) {
-  Settings shape;
-  set_defaults(shape, config);
-  if (!has_encoder(config)) shape.unset("enc-depth");
-  return shape;
+// The library's options of a task.
+Values preset(const std::string& task) {
+  Values values;
+  check(trafo_model_config_preset(&values.model, task.data(), task.size()));
+  check(trafo_trainer_options_preset(&values.trainer, task.data(), task.size()));
+  return values;
 }
 
 // What of a pretrained model a setting may not say otherwise.
-void check_shape(const Settings& settings, const trafo_model_config& wanted,
+void check_shape(const Settings& settings, const Values& wanted,
                  const trafo_model_config& pretrained) {
-  const Settings mine = shape_of(wanted), its = shape_of(pretrained);
-  for (const char* name : shape_settings())
-    if (mine.has(name) && its.has(name) && mine.list(name) != its.list(name))
-      settings.refuse(name,
-                      fmt::format("the pretrained model has {}", fmt::join(its.list(name), " ")));
+  Values its;
+  its.model = pretrained;
+  for (const Setting setting : shape_settings()) {
+    if (setting == Setting::enc_depth && !has_encoder(pretrained)) continue;
+    if (text_of(setting, wanted) != text_of(setting, its))
+      settings.refuse(setting, "the pretrained model has " + text_of(setting, its));
+  }
 }
 
 // Learned positions end somewhere: a pair and its </s> and <s> have to fit.
 int64_t longest_pair(const trafo_model_config& model) {
   return model.max_positions / 2 - 1;
+}
+
+// The shape of a pretrained model, where nothing else has been asked for.
+void fill_shape(Settings& settings, const Pretrained& pretrained) {
+  Values its;
+  its.model = pretrained.config;
+  const bool lm = !has_encoder(pretrained.config);
+  for (const SettingSpec& spec : setting_specs()) {
+    const Setting setting = setting_of(spec);
+    if (spec.source != SettingSource::model) continue;
+    if (setting == Setting::transformer_depth_scaling) continue;  // of initial weights
+    if (lm && setting == Setting::enc_depth) continue;
+    settings.take_default(setting, its);
+  }
+  if (lm)
+    settings.set_default(Setting::max_length,
+                         {std::to_string(std::min<int64_t>(256, longest_pair(pretrained.config)))});
+}
+
+// --after says when a run or its phase ends.
+void take_limits(const Settings& settings, trafo_trainer_options& options) {
+  for (const RunLimit& limit : settings.program.after) {
+    const std::string text = text_of(limit);
+    if (limit.of_phase && options.phase == 1)
+      settings.refuse(Setting::after,
+                      text + " counts from the start of a phase: give --phase 2, or above");
+    if (!limit.of_phase && options.phase > 1 && limit.period.value > 0)
+      settings.refuse(Setting::after,
+                      fmt::format("{} would count from the start of the run: phase {} wants +{}, "
+                                  "which counts from its own start",
+                                  text, options.phase, text));
+    int64_t& slot = limit.period.unit == TRAFO_UNIT_UPDATES  ? options.after_updates
+                    : limit.period.unit == TRAFO_UNIT_TOKENS ? options.after_tokens
+                                                             : options.after_epochs;
+    slot = limit.period.value;
+  }
 }
 
 }  // namespace
@@ -52,7 +78,7 @@ bool has_encoder(const trafo_model_config& config) {
 }
 
 bool is_monolingual(const Settings& settings) {
-  return settings.has("train-sets") && settings.list("train-sets").size() == 1;
+  return settings.has(Setting::train_sets) && settings.program.train_sets.size() == 1;
 }
 
 const char* task_for(int64_t pairs, bool decoder_only) {
@@ -60,63 +86,57 @@ const char* task_for(int64_t pairs, bool decoder_only) {
   return pairs < 100000 ? "tiny" : pairs < 1000000 ? "iwslt" : "base";
 }
 
-void fill_defaults(Settings& settings, int64_t pairs) {
-  auto given = with_defaults<trafo_model_config>(trafo_model_config_init);
-  read_options(settings, given);
-  settings.set_default("task", {task_for(pairs, !has_encoder(given))});
-  settings.choice("task", task_names());
-  trafo_model_config model = model_preset(settings.text("task"));
-  trafo_model_config wanted = model;
-  read_options(settings, wanted);
-  if (!has_encoder(wanted) && has_encoder(model)) {
-    model.activation = TRAFO_GELU;
-    model.pre_norm = 1;
+void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pairs) {
+  if (pretrained) fill_shape(settings, *pretrained);
+  settings.set_default(Setting::task, {task_for(pairs, !has_encoder(settings.model))});
+  Values defaults = preset(text_of(Setting::task, settings));
+  const int32_t architecture =
+      settings.has(Setting::arch) ? settings.model.architecture : defaults.model.architecture;
+  const bool lm = !architectures()[static_cast<size_t>(architecture)].has_encoder;
+  if (lm && has_encoder(defaults.model)) {
+    defaults.model.activation = TRAFO_GELU;
+    defaults.model.pre_norm = 1;
   }
-  model.architecture = wanted.architecture;
-  settings.set_default("dim-vocabs", {std::to_string(model.vocabulary)});
+  defaults.model.architecture = architecture;
+  defaults.program.dim_vocabs = defaults.model.vocabulary;
+  settings.take_default(Setting::dim_vocabs, defaults);
   if (is_monolingual(settings))  // there is nothing to translate
-    settings.set_default("valid-metrics", {metric_of(TRAFO_METRIC_CE)->name});
-  const bool depth_given = settings.has("enc-depth");
-  set_defaults(settings, model);
-  if (!has_encoder(model) && !depth_given) settings.unset("enc-depth");
-  set_defaults(settings, training_preset(settings.text("task")));
-  for (const SettingSpec& spec : setting_specs())
-    if (spec.default_value != nullptr) settings.set_default(spec.name, {spec.default_value});
-  if (settings.has("devices")) settings.unset("device");
-}
-
-void fill_shape(Settings& settings, const Pretrained& pretrained) {
-  Settings shape = shape_of(pretrained.config);
-  shape.unset("transformer-depth-scaling");  // of initial weights, which it does not need
-  if (!has_encoder(pretrained.config))
-    shape.set_default("max-length",
-                      {std::to_string(std::min<int64_t>(256, longest_pair(pretrained.config)))});
-  shape.overlay(settings);
-  settings = std::move(shape);
+    settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
+  for (const SettingSpec& spec : setting_specs()) {
+    if (lm && setting_of(spec) == Setting::enc_depth) continue;
+    if (spec.source != SettingSource::program)
+      settings.take_default(setting_of(spec), defaults);
+    else if (spec.default_value != nullptr)
+      settings.set_default(setting_of(spec), {spec.default_value});
+  }
+  if (settings.has(Setting::devices)) settings.unset(Setting::device);
 }
 
 TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
-  TrainConfig config;
-  trafo_model_config& m = config.model = model_preset(settings.text("task"));
+  Values values = preset(text_of(Setting::task, settings));
+  trafo_model_config& m = values.model;
   const int64_t encoder_layers = m.encoder_layers;
-  read_options(settings, m);
+  settings.fill(values);
   const bool lm = !has_encoder(m);
   if (lm) {
-    if (settings.has("enc-depth") && settings.integer("enc-depth") != 0)
-      settings.refuse("enc-depth", "a " + settings.text("arch") + " has no encoder" +
-                                       (is_monolingual(settings)
-                                            ? "; one file alone trains a language model, two a "
-                                              "translator: --train-sets SRC TRG"
-                                            : ""));
+    if (settings.has(Setting::enc_depth) && settings.model.encoder_layers != 0)
+      settings.refuse(
+          Setting::enc_depth,
+          "a " + text_of(Setting::arch, settings) + " has no encoder" +
+              (is_monolingual(settings) ? "; one file alone trains a language model, two a "
+                                          "translator: --train-sets SRC TRG"
+                                        : ""));
     m.encoder_layers = encoder_layers;
   }
-  trafo_trainer_options& t = config.trainer = training_preset(settings.text("task"));
-  read_options(settings, t);
-  config.seed = t.seed;
+  trafo_trainer_options& t = values.trainer;
+  const std::vector<double>& alphas = settings.program.sentencepiece_alphas;
+  t.source_alpha = alphas.front();
+  t.target_alpha = alphas.back();
+  take_limits(settings, t);
   // The longest pair that --max-length lets through has to fit, </s> and <s> included.
   m.max_positions = std::max(m.max_positions, lm ? 2 * t.max_length + 2 : t.max_length + 2);
   if (pretrained) {
-    check_shape(settings, m, pretrained->config);
+    check_shape(settings, values, pretrained->config);
     const trafo_model_config mine = m;
     m = pretrained->config;
     m.dropout = mine.dropout;
@@ -125,25 +145,26 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     if (!lm || m.positions == TRAFO_POSITIONS_ROTARY)
       m.max_positions = std::max(m.max_positions, mine.max_positions);
     if (lm && 2 * t.max_length + 2 > m.max_positions)
-      settings.refuse("max-length",
+      settings.refuse(Setting::max_length,
                       fmt::format("the pretrained model has {} positions, for pairs of "
                                   "up to {} tokens a side",
                                   m.max_positions, longest_pair(m)));
   }
-  if (settings.has("data-weights")) settings.reals("data-weights");
-  settings.bytes("data-in-memory");
   if (t.schedule == TRAFO_SCHEDULE_COSINE || t.schedule == TRAFO_SCHEDULE_LINEAR) {
     if (t.after_updates == 0)
-      settings.refuse("lr-decay",
+      settings.refuse(Setting::lr_decay,
                       t.phase > 1 ? "cosine and linear need an end in updates: give --after +Nu"
                                   : "cosine and linear need an end in updates: give --after Nu");
     t.schedule_updates = t.after_updates;
   }
   // Checked with the others; the device decides what auto is (precision_on).
   context_options_of(settings);
-  refuse_fp16(settings.text("precision"));
-  settings.choice("precision", kPrecisions);
-  return config;
+  const std::string& precision = settings.program.precision;
+  refuse_fp16(precision);
+  if (std::ranges::find(kPrecisions, precision) == std::end(kPrecisions))
+    settings.refuse(Setting::precision,
+                    fmt::format("wants auto, fp32, tf32, bf16 or fp8, got '{}'", precision));
+  return {m, t, t.seed};
 }
 
 void check_together(const TrainConfig& config) {

@@ -1,4 +1,4 @@
-// From settings by name to the library's options, and the defaults of each task.
+// From settings to the library's options of a run, and the defaults of each task.
 #pragma once
 
 #include <string>
@@ -14,9 +14,6 @@ struct Pretrained {
   std::string model, vocabulary;  // files
   trafo_model_config config{};
 };
-// Its shape, where nothing else has been asked for.
-void fill_shape(Settings& settings, const Pretrained& pretrained);
-
 struct TrainConfig {
   trafo_model_config model;  // vocabulary and precision still to be set
   trafo_trainer_options trainer;
@@ -29,11 +26,12 @@ bool has_encoder(const trafo_model_config& config);
 const char* task_for(int64_t pairs, bool decoder_only);
 // Text without a source: --train-sets has one file.
 bool is_monolingual(const Settings& settings);
-// Everything that has not been set.
-void fill_defaults(Settings& settings, int64_t pairs);
-// The settings are complete. `pretrained`, if there is one, decides what no setting does, and is
-// what it is in all that decides its weights. Throws usage errors.
-TrainConfig resolve(const Settings& settings, const Pretrained* pretrained = nullptr);
+// Sets everything that has not been set: by the pretrained model, if there is one (null: none), the
+// task and, where no task is set, the number of pairs.
+void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pairs);
+// The settings are complete. What decides the weights is the pretrained model's. Throws usage
+// errors.
+TrainConfig resolve(const Settings& settings, const Pretrained* pretrained);
 // Throws what the library has against these values together, before there are a corpus, a
 // vocabulary and a model: it plans an update of one pair.
 void check_together(const TrainConfig& config);

@@ -60,20 +60,6 @@ func NewTCPGroup(master string, token []byte) (GroupID, error) {
 	return id, err
 }
 
-// Transport is how the ranks of a group exchange bytes.
-type Transport int
-
-const (
-	// TransportLocal is for NewLocalGroup.
-	TransportLocal Transport = C.TRAFO_TRANSPORT_LOCAL
-	// TransportMPI is for NewMPIGroup. It needs libtrafo_mpi.so.
-	TransportMPI Transport = C.TRAFO_TRANSPORT_MPI
-	// TransportTCP is for NewTCPGroup. It needs libtrafo_tcp.so.
-	TransportTCP Transport = C.TRAFO_TRANSPORT_TCP
-	// TransportNCCL is for NewNCCLGroup, and for NewTCPGroup and NewMPIGroup with a GPU for each process.
-	TransportNCCL Transport = C.TRAFO_TRANSPORT_NCCL
-)
-
 // GroupOptions says which rank joins, and how long it waits.
 type GroupOptions struct {
 	// 0 to Size - 1.

@@ -6,6 +6,7 @@ import "C"
 import (
 	"context"
 	"runtime"
+	"unsafe"
 )
 
 // TiedLayers is the most layers of a stack that shares parameters.
@@ -39,6 +40,16 @@ func Preset(name string) (ModelConfig, error) {
 	mustInit(C.trafo_model_config_init(&c, C.sizeof_trafo_model_config))
 	data, length := chars(name)
 	if err := check(C.trafo_model_config_preset(&c, data, length)); err != nil {
+		return ModelConfig{}, err
+	}
+	return modelConfig(&c), nil
+}
+
+// ReadModelConfig gives the configuration of a model.safetensors, whose weights are not read.
+func ReadModelConfig(path string) (ModelConfig, error) {
+	var c C.trafo_model_config
+	data, length := chars(path)
+	if err := check(C.trafo_model_read_config(data, length, &c, C.sizeof_trafo_model_config)); err != nil {
 		return ModelConfig{}, err
 	}
 	return modelConfig(&c), nil
@@ -137,6 +148,37 @@ func FindModel(path string) (string, error) {
 	return takeCString(found), nil
 }
 
+// FindCheckpoint is the model file of a checkpoint of a run directory by its name: an update such as "1000",
+// "latest", "best-bleu" (or another metric), or "averaged". ErrNotFound: there is no such directory, or no
+// such checkpoint in it.
+func FindCheckpoint(runDirectory, name string) (string, error) {
+	data, length := chars(runDirectory)
+	nameData, nameLength := chars(name)
+	var found *C.char
+	if err := check(C.trafo_find_checkpoint(data, length, nameData, nameLength, &found)); err != nil {
+		return "", err
+	}
+	return takeCString(found), nil
+}
+
+// ListCheckpoints gives the updates of the checkpoints of a run directory, whole or damaged, in ascending
+// order. A run resumes in a directory that has one. Empty: there is none, or no such directory.
+func ListCheckpoints(runDirectory string) ([]int64, error) {
+	data, length := chars(runDirectory)
+	var updates []int64
+	for {
+		var count C.int64_t
+		to := (*C.int64_t)(unsafe.SliceData(updates))
+		if err := check(C.trafo_list_checkpoints(data, length, to, C.int64_t(len(updates)), &count)); err != nil {
+			return nil, err
+		}
+		if int(count) <= len(updates) {
+			return updates[:count], nil
+		}
+		updates = make([]int64, count)
+	}
+}
+
 // LoadRun loads a model of a run directory: of the best checkpoint by the first metric of validation, of
 // the newest checkpoint, or the average. The tokenizer of a run that translate-train made is vocab.spm in
 // it. The model computes in precision: Float32 or, on CUDA, BFloat16. ErrNotFound says why the run has
@@ -225,6 +267,20 @@ func (m *Model) Config() (ModelConfig, error) {
 		return ModelConfig{}, err
 	}
 	return modelConfig(&c), nil
+}
+
+// CheckTokenizer checks that a tokenizer belongs to the model, as translating and scoring do.
+// ErrInvalidArgument: it has another number of tokens, or the model was trained with another vocabulary.
+func (m *Model) CheckTokenizer(tokenizer *Tokenizer) error {
+	const origin = "Model.CheckTokenizer"
+	return m.within(context.Background(), origin, func() error {
+		handle, err := tokenizer.hold(origin)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.shared.release()
+		return m.c.core.finish(C.trafo_model_check_tokenizer(m.ptr, handle))
+	})
 }
 
 // Parameter is a named tensor of a model.

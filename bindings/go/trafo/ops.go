@@ -4,143 +4,8 @@ package trafo
 import "C"
 
 // Ops take tensors of their context, floating-point ones of one type, and give new tensors. A nil
-// tensor is allowed only where a comment says so.
-
-// Add is a + b with NumPy broadcasting.
-func (c *Context) Add(a, b *Tensor) (*Tensor, error) {
-	return c.op1("Context.Add", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_add(ptr, a.handle(), b.handle(), out)
-	}, a, b)
-}
-
-// Subtract is a - b with NumPy broadcasting.
-func (c *Context) Subtract(a, b *Tensor) (*Tensor, error) {
-	return c.op1("Context.Subtract", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_subtract(ptr, a.handle(), b.handle(), out)
-	}, a, b)
-}
-
-// Multiply is a * b, element by element, with NumPy broadcasting.
-func (c *Context) Multiply(a, b *Tensor) (*Tensor, error) {
-	return c.op1("Context.Multiply", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_multiply(ptr, a.handle(), b.handle(), out)
-	}, a, b)
-}
-
-// Divide is a / b with NumPy broadcasting.
-func (c *Context) Divide(a, b *Tensor) (*Tensor, error) {
-	return c.op1("Context.Divide", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_divide(ptr, a.handle(), b.handle(), out)
-	}, a, b)
-}
-
-// Scale is factor * x.
-func (c *Context) Scale(x *Tensor, factor float64) (*Tensor, error) {
-	return c.op1("Context.Scale", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_scale(ptr, x.handle(), C.double(factor), out)
-	}, x)
-}
-
-// Exp is the exponential of every element.
-func (c *Context) Exp(x *Tensor) (*Tensor, error) {
-	return c.op1("Context.Exp", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_exp(ptr, x.handle(), out)
-	}, x)
-}
-
-// Log is the natural logarithm of every element.
-func (c *Context) Log(x *Tensor) (*Tensor, error) {
-	return c.op1("Context.Log", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_log(ptr, x.handle(), out)
-	}, x)
-}
-
-// Sqrt is the square root of every element.
-func (c *Context) Sqrt(x *Tensor) (*Tensor, error) {
-	return c.op1("Context.Sqrt", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_sqrt(ptr, x.handle(), out)
-	}, x)
-}
-
-// Tanh is the hyperbolic tangent of every element.
-func (c *Context) Tanh(x *Tensor) (*Tensor, error) {
-	return c.op1("Context.Tanh", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_tanh(ptr, x.handle(), out)
-	}, x)
-}
-
-// Sigmoid is 1 / (1 + exp(-x)) of every element.
-func (c *Context) Sigmoid(x *Tensor) (*Tensor, error) {
-	return c.op1("Context.Sigmoid", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_sigmoid(ptr, x.handle(), out)
-	}, x)
-}
-
-// Sum adds all elements -> [1].
-func (c *Context) Sum(x *Tensor) (*Tensor, error) {
-	return c.op1("Context.Sum", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_sum(ptr, x.handle(), out)
-	}, x)
-}
-
-// Mean is the mean of all elements -> [1].
-func (c *Context) Mean(x *Tensor) (*Tensor, error) {
-	return c.op1("Context.Mean", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_mean(ptr, x.handle(), out)
-	}, x)
-}
-
-// SumDim adds along one dimension, a negative one counted from the end; keepDim leaves a 1 in its
-// place.
-func (c *Context) SumDim(x *Tensor, dim int, keepDim bool) (*Tensor, error) {
-	return c.op1("Context.SumDim", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_sum_dim(ptr, x.handle(), cInt(dim), cBool(keepDim), out)
-	}, x)
-}
-
-// MeanDim is the mean along one dimension, as SumDim.
-func (c *Context) MeanDim(x *Tensor, dim int, keepDim bool) (*Tensor, error) {
-	return c.op1("Context.MeanDim", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_mean_dim(ptr, x.handle(), cInt(dim), cBool(keepDim), out)
-	}, x)
-}
-
-// MaxDim is the maximum along one dimension, as SumDim; the gradient goes to the first one.
-func (c *Context) MaxDim(x *Tensor, dim int, keepDim bool) (*Tensor, error) {
-	return c.op1("Context.MaxDim", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_max_dim(ptr, x.handle(), cInt(dim), cBool(keepDim), out)
-	}, x)
-}
-
-// Reshape gives x another shape; one dimension may be -1 and is inferred.
-func (c *Context) Reshape(x *Tensor, shape ...int) (*Tensor, error) {
-	dims := toDims(shape)
-	return c.op1("Context.Reshape", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_reshape(ptr, x.handle(), first(dims), C.int32_t(len(dims)), out)
-	}, x)
-}
-
-// Transpose swaps two dimensions; a view.
-func (c *Context) Transpose(x *Tensor, dim0, dim1 int) (*Tensor, error) {
-	return c.op1("Context.Transpose", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_transpose(ptr, x.handle(), cInt(dim0), cInt(dim1), out)
-	}, x)
-}
-
-// Slice is the elements start to stop, stop excluded, of one dimension; a view.
-func (c *Context) Slice(x *Tensor, dim, start, stop int) (*Tensor, error) {
-	return c.op1("Context.Slice", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_slice(ptr, x.handle(), cInt(dim), C.int64_t(start), C.int64_t(stop), out)
-	}, x)
-}
-
-// Concat joins tensors along one dimension.
-func (c *Context) Concat(dim int, tensors ...*Tensor) (*Tensor, error) {
-	return c.op1("Context.Concat", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		handles := handlesOf(tensors)
-		return C.trafo_op_concat(ptr, first(handles), C.size_t(len(handles)), cInt(dim), out)
-	}, tensors...)
-}
+// tensor is allowed only where a comment says so. ops.generated.go has the ops that schema/ops.toml
+// describes; here are the others, and the options of ops.
 
 // handlesOf is an array of C pointers for the length of a call; the caller is in the engine.
 func handlesOf(tensors []*Tensor) []*C.trafo_tensor {
@@ -151,12 +16,12 @@ func handlesOf(tensors []*Tensor) []*C.trafo_tensor {
 	return handles
 }
 
-// Cast converts between Float32, Float64, BFloat16 and Int32. To Int32 it rounds towards zero, into its
-// range, without a gradient.
-func (c *Context) Cast(x *Tensor, dtype DType) (*Tensor, error) {
-	return c.op1("Context.Cast", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_cast(ptr, x.handle(), C.int32_t(dtype), out)
-	}, x)
+func cInts(numbers []int) []C.int32_t {
+	result := make([]C.int32_t, len(numbers))
+	for i, number := range numbers {
+		result[i] = cInt(number)
+	}
+	return result
 }
 
 // MatMul is the product [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast.
@@ -165,16 +30,163 @@ func (c *Context) MatMul(a, b *Tensor) (*Tensor, error) {
 	return c.MatMulTransposed(a, b, false, false)
 }
 
-// MatMulTransposed is MatMul after swapping the last two dimensions of an input or both.
-func (c *Context) MatMulTransposed(a, b *Tensor, transposeA, transposeB bool) (*Tensor, error) {
-	return c.op1("Context.MatMul", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_matmul(ptr, a.handle(), b.handle(), cBool(transposeA), cBool(transposeB), out)
-	}, a, b)
+// Dropout zeroes elements with probability P, 0 <= P < 1, and scales the others by 1/(1-P). The mask
+// belongs to its address, (Seed, Step, ID, element): the same address gives the same mask.
+type Dropout struct {
+	P    float32
+	Seed uint64
+	Step uint32
+	ID   uint32 // which dropout of the model
 }
 
-// Linear is x W^T + bias: x [.., in], weight [out, in], bias [out] or nil.
-func (c *Context) Linear(x, weight, bias *Tensor) (*Tensor, error) {
-	return c.op1("Context.Linear", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_linear(ptr, x.handle(), weight.handle(), bias.handle(), out)
-	}, x, weight, bias)
+func (d *Dropout) c() *C.trafo_dropout {
+	if d == nil {
+		return nil
+	}
+	return &C.trafo_dropout{p: C.float(d.P), step: C.uint32_t(d.Step), dropout_id: C.uint32_t(d.ID), seed: C.uint64_t(d.Seed)}
+}
+
+// EmbeddingOptions are the parts of Embedding that may be left out.
+type EmbeddingOptions struct {
+	Scale         float64 // 0: 1
+	PaddingID     *int    // tokens with this id give the table no gradient; nil: none
+	Positions     *Tensor // [T] Int32, together with PositionTable [P,C]
+	PositionTable *Tensor
+	Dropout       *Dropout
+}
+
+func (o *EmbeddingOptions) filled() EmbeddingOptions {
+	var result EmbeddingOptions
+	if o != nil {
+		result = *o
+	}
+	setDefault(&result.Scale, 1)
+	return result
+}
+
+func (o *EmbeddingOptions) tensors() []*Tensor { return []*Tensor{o.Positions, o.PositionTable} }
+
+func (o *EmbeddingOptions) fill(c *C.trafo_embedding_options) *C.trafo_error {
+	if e := C.trafo_embedding_options_init(c, C.sizeof_trafo_embedding_options); e != nil {
+		return e
+	}
+	c.scale, c.positions, c.position_table = C.double(o.Scale), o.Positions.handle(), o.PositionTable.handle()
+	if o.PaddingID != nil {
+		c.padding_id = C.int64_t(*o.PaddingID)
+	}
+	if o.Dropout != nil {
+		c.dropout = *o.Dropout.c()
+	}
+	return nil
+}
+
+// SinusoidalPositions is the table [positions, width] of arXiv 1706.03762, sines first, then
+// cosines; width is even.
+func (c *Context) SinusoidalPositions(positions, width int, dtype DType) (*Tensor, error) {
+	return c.op1("Context.SinusoidalPositions", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_sinusoidal_positions(ptr, C.int64_t(positions), C.int64_t(width), C.int32_t(dtype), out)
+	})
+}
+
+// SoftmaxOptions are the parts of Softmax that may be left out.
+type SoftmaxOptions struct {
+	Scale       float64 // 0: 1
+	Causal      bool    // key j is hidden from query i when j > i + keys - queries
+	PaddingMask *Tensor // [batch, keys] Int32, non-zero: hidden
+}
+
+// Softmax is softmax(scale * x) over the last dimension of x [batch, heads, queries, keys], or fewer
+// dimensions. A row whose keys are all hidden is zeros. options may be nil.
+func (c *Context) Softmax(x *Tensor, options *SoftmaxOptions) (*Tensor, error) {
+	var o SoftmaxOptions
+	if options != nil {
+		o = *options
+	}
+	if o.Scale == 0 {
+		o.Scale = 1
+	}
+	return c.op1("Context.Softmax", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
+		return C.trafo_op_softmax(ptr, x.handle(), C.double(o.Scale), cBool(o.Causal), o.PaddingMask.handle(), out)
+	}, x, o.PaddingMask)
+}
+
+// AttentionOptions describe the heads; only HeadDim must be set.
+type AttentionOptions struct {
+	Heads                     int // 0: 1
+	KVHeads                   int // heads of k and v, a divisor of Heads (grouped-query attention); 0: Heads
+	HeadDim                   int
+	QColumn, KColumn, VColumn int     // first of the Heads * HeadDim columns of q, KVHeads * HeadDim of k and v
+	Scale                     float64 // 0: 1 / sqrt(HeadDim)
+	Causal                    bool
+	Dropout                   *Dropout // on the probabilities
+	// [batch, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences.
+	// Int32: what is not 0 is masked. Of the type of q: added to the scaled scores; it gets a gradient,
+	// and -infinity masks. A query whose keys are all masked gives zeros. With a mask the scores of all
+	// heads are stored. nil: none.
+	Mask *Tensor
+}
+
+func (o AttentionOptions) filled() AttentionOptions {
+	setDefault(&o.Heads, 1)
+	return o
+}
+
+func (o AttentionOptions) tensors() []*Tensor { return []*Tensor{o.Mask} }
+
+func (o AttentionOptions) fill(c *C.trafo_attention_options) *C.trafo_error {
+	if e := C.trafo_attention_options_init(c, C.sizeof_trafo_attention_options); e != nil {
+		return e
+	}
+	c.heads, c.kv_heads, c.head_dim = C.int64_t(o.Heads), C.int64_t(o.KVHeads), C.int64_t(o.HeadDim)
+	c.q_column, c.k_column, c.v_column = C.int64_t(o.QColumn), C.int64_t(o.KColumn), C.int64_t(o.VColumn)
+	c.scale, c.causal, c.mask = C.double(o.Scale), cBool(o.Causal), o.Mask.handle()
+	if o.Dropout != nil {
+		c.dropout = *o.Dropout.c()
+	}
+	return nil
+}
+
+// CrossEntropyOptions refine the loss. In a literal, zero fields have their defaults; to ignore the label
+// 0, begin with DefaultCrossEntropyOptions, whose fields are taken as they are.
+type CrossEntropyOptions struct {
+	LabelSmoothing float64   // mass spread over all classes; default 0
+	IgnoreLabel    int32     // default -100
+	Reduction      Reduction // default ReduceMean
+	Weights        *Tensor   // [T], one for each label, or nil: all 1. No gradient
+	// [V], or nil: all 1. The term of class v in a row's loss is multiplied by the weight of v, and a row
+	// counts with the weight of its label. No gradient. LinearCrossEntropy takes them without smoothing only.
+	ClassWeights *Tensor
+	ChunkBytes   int64 // logits that LinearCrossEntropy holds at a time; default 0: it chooses
+
+	explicit bool // made by the library: fields that are zero are meant
+}
+
+// DefaultCrossEntropyOptions gives the defaults.
+func DefaultCrossEntropyOptions() CrossEntropyOptions {
+	return CrossEntropyOptions{IgnoreLabel: -100, Reduction: ReduceMean, explicit: true}
+}
+
+// filled gives the options with the defaults that a literal leaves out.
+func (o *CrossEntropyOptions) filled() CrossEntropyOptions {
+	if o == nil {
+		return DefaultCrossEntropyOptions()
+	}
+	result := *o
+	setDefault(&result.Reduction, ReduceMean)
+	if !o.explicit {
+		setDefault(&result.IgnoreLabel, -100)
+	}
+	return result
+}
+
+func (o *CrossEntropyOptions) tensors() []*Tensor { return []*Tensor{o.Weights, o.ClassWeights} }
+
+func (o *CrossEntropyOptions) fill(c *C.trafo_cross_entropy_options) *C.trafo_error {
+	if e := C.trafo_cross_entropy_options_init(c, C.sizeof_trafo_cross_entropy_options); e != nil {
+		return e
+	}
+	c.label_smoothing, c.ignore_label = C.double(o.LabelSmoothing), C.int32_t(o.IgnoreLabel)
+	c.reduction, c.weights = C.int32_t(o.Reduction-1), o.Weights.handle()
+	c.class_weights = o.ClassWeights.handle()
+	return nil
 }

@@ -165,6 +165,170 @@ const (
 	TokenizeJaMecab BleuTokenizer = C.TRAFO_TOKENIZE_JA_MECAB
 )
 
+// ExportFormat: models of other programs that can be written.
+type ExportFormat int32
+
+const (
+	// MarianMTModel of transformers: a post-norm encoder-decoder with tied embeddings.
+	HFMarian ExportFormat = C.TRAFO_EXPORT_HF_MARIAN
+	// GPT2LMHeadModel of transformers: a pre-norm decoder-lm.
+	HFGPT2 ExportFormat = C.TRAFO_EXPORT_HF_GPT2
+	// CTranslate2: every architecture.
+	CTranslate2 ExportFormat = C.TRAFO_EXPORT_CTRANSLATE2
+	// LlamaForCausalLM of transformers: a pre-norm decoder-lm with RMS norm, rotary positions and SwiGLU.
+	HFLlama ExportFormat = C.TRAFO_EXPORT_HF_LLAMA
+	// ONNX graphs of opset 17 and their weights: every model.
+	ONNX ExportFormat = C.TRAFO_EXPORT_ONNX
+	// llama.cpp's file of such a model, model.gguf; a BPE vocabulary with byte fallback.
+	GGUF ExportFormat = C.TRAFO_EXPORT_GGUF
+	// compressed-tensors for transformers and vLLM: such a model in int8 or int4.
+	HFCompressed ExportFormat = C.TRAFO_EXPORT_HF_COMPRESSED
+	// PegasusForConditionalGeneration of transformers: a pre-norm encoder-decoder with tied embeddings.
+	HFPegasus ExportFormat = C.TRAFO_EXPORT_HF_PEGASUS
+)
+
+// ExportWeights: how an export stores matrices.
+type ExportWeights int32
+
+const (
+	// float16 in GGUF, int8 in compressed-tensors, float32 in the others.
+	WeightsByFormat ExportWeights = C.TRAFO_EXPORT_WEIGHTS_BY_FORMAT
+	// float32.
+	WeightsFloat32 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_FLOAT32
+	// float16: CTranslate2, GGUF.
+	WeightsFloat16 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_FLOAT16
+	// bfloat16: CTranslate2.
+	WeightsBFloat16 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_BFLOAT16
+	// CTranslate2: one scale for a matrix.
+	WeightsInt16 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT16
+	// CTranslate2, ONNX (7 bits), compressed-tensors: a scale for each output.
+	WeightsInt8 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT8
+	// GGUF: 8 bits, a scale for each block of 32.
+	WeightsQ8_0 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_Q8_0
+	// GGUF: 4 bits, a scale for each block of 32.
+	WeightsQ4_0 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_Q4_0
+	// compressed-tensors: 4 bits, a scale for each 32 values of a row.
+	WeightsInt4 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT4
+)
+
+// Normalization: the normal form of text, by the names of SentencePiece. NMT: white space of all kinds
+// becomes a space, control characters vanish, and U+200C becomes a space unless the text writes words with
+// it, as Persian and Telugu do. CF: letters are folded to lower case.
+type Normalization int32
+
+const (
+	// NMT's NFKC. The default.
+	NormalizationNmtNFKC Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC
+	// NFKC.
+	NormalizationNFKC Normalization = C.TRAFO_NORMALIZATION_NFKC
+	// NMT's NFKC, with letters folded to lower case.
+	NormalizationNmtNFKCCF Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC_CF
+	// NFKC, with letters folded to lower case.
+	NormalizationNFKCCF Normalization = C.TRAFO_NORMALIZATION_NFKC_CF
+	// Text stays as it is.
+	NormalizationIdentity Normalization = C.TRAFO_NORMALIZATION_IDENTITY
+)
+
+// Transport: how the ranks of a group exchange bytes. Later versions may add transports.
+type Transport int
+
+const (
+	// Threads of one process, on the CPU or each on a separate GPU.
+	TransportLocal Transport = C.TRAFO_TRANSPORT_LOCAL
+	// The processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so.
+	TransportMPI Transport = C.TRAFO_TRANSPORT_MPI
+	// Threads of one process, or processes, each on a separate GPU. NCCL moves the bytes, and adds nothing up.
+	TransportNCCL Transport = C.TRAFO_TRANSPORT_NCCL
+	// Processes of one host or several, on the CPU. Needs libtrafo_tcp.so.
+	TransportTCP Transport = C.TRAFO_TRANSPORT_TCP
+)
+
+// Unit: the unit of a period.
+type Unit int32
+
+const (
+	// Updates.
+	Updates Unit = C.TRAFO_UNIT_UPDATES
+	// Target tokens.
+	Tokens Unit = C.TRAFO_UNIT_TOKENS
+	// Epochs.
+	Epochs Unit = C.TRAFO_UNIT_EPOCHS
+)
+
+// EventKind: the events of a training run.
+type EventKind int32
+
+const (
+	// A new run. Message: the pairs that were dropped from the corpora, if any.
+	EventStarted EventKind = C.TRAFO_EVENT_STARTED
+	// Path: the checkpoint.
+	EventResumed EventKind = C.TRAFO_EVENT_RESUMED
+	// A newer checkpoint is damaged and is not used; message: why.
+	EventCheckpointRefused EventKind = C.TRAFO_EVENT_CHECKPOINT_REFUSED
+	// Progress, every log_freq.
+	EventLog EventKind = C.TRAFO_EVENT_LOG
+	// A non-finite update was skipped; message: its loss and gradient norm.
+	EventSkipped EventKind = C.TRAFO_EVENT_SKIPPED
+	// An epoch is complete; message: the pairs that were dropped from it, if any.
+	EventEpoch EventKind = C.TRAFO_EVENT_EPOCH
+	// Path: the translations, if any were written. Message: "before the first update" of the validation of the
+	// model that a run or a phase starts from, which is no candidate for the best; otherwise empty.
+	EventValidated EventKind = C.TRAFO_EVENT_VALIDATED
+	// Path: the checkpoint; on a GPU, events of later updates may precede it.
+	EventSaved EventKind = C.TRAFO_EVENT_SAVED
+	// A limit was reached.
+	EventFinished EventKind = C.TRAFO_EVENT_FINISHED
+	// Training can be resumed.
+	EventStopped EventKind = C.TRAFO_EVENT_STOPPED
+	// A validation begins; it may take long.
+	EventValidating EventKind = C.TRAFO_EVENT_VALIDATING
+	// Of average_last. Path: the averaged model, message: its updates; metrics as in the event of a validation.
+	EventAveraged EventKind = C.TRAFO_EVENT_AVERAGED
+	// Of autotune_gemm. Message: how many GEMMs were timed, how long that took, where the other kernels come
+	// from.
+	EventGemmAutotuned EventKind = C.TRAFO_EVENT_GEMM_AUTOTUNED
+	// Something cannot be used, and the run continues without it; message: what and why.
+	EventWarning EventKind = C.TRAFO_EVENT_WARNING
+)
+
+var eventKindNames = map[EventKind]string{EventStarted: "started", EventResumed: "resumed", EventCheckpointRefused: "checkpoint refused", EventLog: "log", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated", EventSaved: "saved", EventFinished: "finished", EventStopped: "stopped", EventValidating: "validating", EventAveraged: "averaged", EventGemmAutotuned: "GEMM autotuned", EventWarning: "warning"}
+
+// String is the name; "unknown" of other numbers.
+func (value EventKind) String() string {
+	if name, ok := eventKindNames[value]; ok {
+		return name
+	}
+	return "unknown"
+}
+
+// StopReason: why training ended.
+type StopReason int32
+
+const (
+	// It has not.
+	StopNone StopReason = C.TRAFO_STOP_NONE
+	// after_updates, after_epochs or after_tokens.
+	StopLimit StopReason = C.TRAFO_STOP_LIMIT
+	// early_stopping.
+	StopEarly StopReason = C.TRAFO_STOP_EARLY
+	// The function that receives events asked for it.
+	StopCallback StopReason = C.TRAFO_STOP_CALLBACK
+	// The cancel token was set.
+	StopCancelled StopReason = C.TRAFO_STOP_CANCELLED
+	// max_updates of this call are done.
+	StopPaused StopReason = C.TRAFO_STOP_PAUSED
+)
+
+var stopReasonNames = map[StopReason]string{StopNone: "none", StopLimit: "limit", StopEarly: "early stopping", StopCallback: "callback", StopCancelled: "cancelled", StopPaused: "paused"}
+
+// String is the name; "unknown" of other numbers.
+func (value StopReason) String() string {
+	if name, ok := stopReasonNames[value]; ok {
+		return name
+	}
+	return "unknown"
+}
+
 // ModelConfig is the shape of a model. Vocabulary must be set. In a literal, zero fields have their defaults;
 // what DefaultModelConfig, Preset and Model.Config give is taken as it is.
 type ModelConfig struct {

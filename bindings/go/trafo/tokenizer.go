@@ -28,23 +28,6 @@ type TokenizerOptions struct {
 	UserSymbols []string
 }
 
-// Normalization is the normal form of text, by the names of SentencePiece.
-type Normalization int32
-
-const (
-	// NormalizationNmtNFKC is NFKC. White space of all kinds becomes a space, control characters vanish, and U+200C
-	// becomes a space unless the text writes words with it, as Persian and Telugu do. It is the default.
-	NormalizationNmtNFKC Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC
-	// NormalizationNFKC is NFKC.
-	NormalizationNFKC Normalization = C.TRAFO_NORMALIZATION_NFKC
-	// NormalizationNmtNFKCCF is NormalizationNmtNFKC with letters folded to lower case.
-	NormalizationNmtNFKCCF Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC_CF
-	// NormalizationNFKCCF is NormalizationNFKC with letters folded to lower case.
-	NormalizationNFKCCF Normalization = C.TRAFO_NORMALIZATION_NFKC_CF
-	// NormalizationIdentity leaves text as it is.
-	NormalizationIdentity Normalization = C.TRAFO_NORMALIZATION_IDENTITY
-)
-
 // SpecialTokens are the ids of a vocabulary's special tokens; -1 where it has none. The decoder of an encoder-decoder
 // begins with BOS, or with EOS where there is no BOS.
 type SpecialTokens struct {

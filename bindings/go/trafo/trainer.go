@@ -22,16 +22,6 @@ import (
 	"slices"
 )
 
-// Unit is what a Period counts.
-type Unit int32
-
-// The units.
-const (
-	Updates Unit = C.TRAFO_UNIT_UPDATES
-	Tokens  Unit = C.TRAFO_UNIT_TOKENS // target tokens
-	Epochs  Unit = C.TRAFO_UNIT_EPOCHS
-)
-
 // Period is how often something happens, as Every(500, Updates); Every(0, Updates) is never. In a literal
 // of options, the zero Period is the default; in options from DefaultTrainerOptions, it is never.
 type Period struct {

@@ -276,6 +276,29 @@ func TestARunDirectoryGivesItsModels(t *testing.T) {
 	_, err = load(9)
 	wantError(t, err, trafo.ErrInvalidArgument)
 
+	updates := must[[]int64](t)(trafo.ListCheckpoints(l.options.RunDirectory))
+	if !slices.IsSorted(updates) || updates[len(updates)-1] != 12 {
+		t.Error(updates)
+	}
+	if none := must[[]int64](t)(trafo.ListCheckpoints(filepath.Join(l.options.RunDirectory, "nowhere"))); len(none) != 0 {
+		t.Error(none)
+	}
+	latest := must[string](t)(trafo.FindCheckpoint(l.options.RunDirectory, "latest"))
+	if latest != must[string](t)(trafo.FindCheckpoint(l.options.RunDirectory, "12")) {
+		t.Error(latest)
+	}
+	_, err = trafo.FindCheckpoint(l.options.RunDirectory, "7")
+	wantError(t, err, trafo.ErrNotFound)
+	last := must[*trafo.Model](t)(load(trafo.RunModelLast))
+	defer last.Close()
+	if config := must[trafo.ModelConfig](t)(trafo.ReadModelConfig(latest)); config != must[trafo.ModelConfig](t)(last.Config()) {
+		t.Error(config)
+	}
+	ok(t, last.CheckTokenizer(l.tokenizer))
+	other := must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(&trafo.TokenizerOptions{Vocabulary: 30, CharacterCoverage: 1, SoftLimit: true}))
+	defer other.Close()
+	wantError(t, last.CheckTokenizer(other), trafo.ErrInvalidArgument)
+
 	l.options.RunDirectory, l.options.AverageLast = "", 0
 	_, err = l.trainer(t).BestModel()
 	wantError(t, err, trafo.ErrInvalidArgument)

@@ -3,6 +3,14 @@
 #include "capi/src/options.h"
 
 #include "capi/src/option_types.h"
+#include "engine/compress/quantize.h"
+#include "engine/compress/sparsify.h"
+#include "engine/formats/interop.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
+#include "engine/ops/pointwise/pointwise.h"
+#include "engine/text/tokenizer/tokenizer.h"
+#include "engine/train/run/event.h"
+#include "engine/train/run/period.h"
 
 using namespace trafo;
 using namespace trafo::capi;
@@ -13,6 +21,15 @@ static_assert(static_cast<int32_t>(Activation::relu) == TRAFO_RELU);
 static_assert(static_cast<int32_t>(Activation::gelu) == TRAFO_GELU);
 static_assert(static_cast<int32_t>(Activation::silu) == TRAFO_SILU);
 static_assert(static_cast<int32_t>(Activation::gelu_erf) == TRAFO_GELU_ERF);
+static_assert(static_cast<int32_t>(Comparison::equal) == TRAFO_EQUAL);
+static_assert(static_cast<int32_t>(Comparison::not_equal) == TRAFO_NOT_EQUAL);
+static_assert(static_cast<int32_t>(Comparison::less) == TRAFO_LESS);
+static_assert(static_cast<int32_t>(Comparison::less_equal) == TRAFO_LESS_EQUAL);
+static_assert(static_cast<int32_t>(Comparison::greater) == TRAFO_GREATER);
+static_assert(static_cast<int32_t>(Comparison::greater_equal) == TRAFO_GREATER_EQUAL);
+static_assert(static_cast<int32_t>(Reduction::none) == TRAFO_REDUCE_NONE);
+static_assert(static_cast<int32_t>(Reduction::sum) == TRAFO_REDUCE_SUM);
+static_assert(static_cast<int32_t>(Reduction::mean) == TRAFO_REDUCE_MEAN);
 static_assert(static_cast<int32_t>(Norm::layer) == TRAFO_NORM_LAYER);
 static_assert(static_cast<int32_t>(Norm::rms) == TRAFO_NORM_RMS);
 static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STANDARD);
@@ -47,6 +64,57 @@ static_assert(static_cast<int32_t>(BleuTokenizer::intl) == TRAFO_TOKENIZE_INTL);
 static_assert(static_cast<int32_t>(BleuTokenizer::character) == TRAFO_TOKENIZE_CHAR);
 static_assert(static_cast<int32_t>(BleuTokenizer::flores200) == TRAFO_TOKENIZE_FLORES200);
 static_assert(static_cast<int32_t>(BleuTokenizer::ja_mecab) == TRAFO_TOKENIZE_JA_MECAB);
+static_assert(static_cast<int32_t>(ExportFormat::hf_marian) == TRAFO_EXPORT_HF_MARIAN);
+static_assert(static_cast<int32_t>(ExportFormat::hf_gpt2) == TRAFO_EXPORT_HF_GPT2);
+static_assert(static_cast<int32_t>(ExportFormat::ctranslate2) == TRAFO_EXPORT_CTRANSLATE2);
+static_assert(static_cast<int32_t>(ExportFormat::hf_llama) == TRAFO_EXPORT_HF_LLAMA);
+static_assert(static_cast<int32_t>(ExportFormat::onnx) == TRAFO_EXPORT_ONNX);
+static_assert(static_cast<int32_t>(ExportFormat::gguf) == TRAFO_EXPORT_GGUF);
+static_assert(static_cast<int32_t>(ExportFormat::hf_compressed) == TRAFO_EXPORT_HF_COMPRESSED);
+static_assert(static_cast<int32_t>(ExportFormat::hf_pegasus) == TRAFO_EXPORT_HF_PEGASUS);
+static_assert(static_cast<int32_t>(ExportWeights::by_format) == TRAFO_EXPORT_WEIGHTS_BY_FORMAT);
+static_assert(static_cast<int32_t>(ExportWeights::float32) == TRAFO_EXPORT_WEIGHTS_FLOAT32);
+static_assert(static_cast<int32_t>(ExportWeights::float16) == TRAFO_EXPORT_WEIGHTS_FLOAT16);
+static_assert(static_cast<int32_t>(ExportWeights::bfloat16) == TRAFO_EXPORT_WEIGHTS_BFLOAT16);
+static_assert(static_cast<int32_t>(ExportWeights::int16) == TRAFO_EXPORT_WEIGHTS_INT16);
+static_assert(static_cast<int32_t>(ExportWeights::int8) == TRAFO_EXPORT_WEIGHTS_INT8);
+static_assert(static_cast<int32_t>(ExportWeights::q8_0) == TRAFO_EXPORT_WEIGHTS_Q8_0);
+static_assert(static_cast<int32_t>(ExportWeights::q4_0) == TRAFO_EXPORT_WEIGHTS_Q4_0);
+static_assert(static_cast<int32_t>(ExportWeights::int4) == TRAFO_EXPORT_WEIGHTS_INT4);
+static_assert(static_cast<int32_t>(QuantizeMethod::nearest) == TRAFO_QUANTIZE_NEAREST);
+static_assert(static_cast<int32_t>(QuantizeMethod::gptq) == TRAFO_QUANTIZE_GPTQ);
+static_assert(static_cast<int32_t>(PruneScore::magnitude) == TRAFO_PRUNE_MAGNITUDE);
+static_assert(static_cast<int32_t>(PruneScore::wanda) == TRAFO_PRUNE_WANDA);
+static_assert(static_cast<int32_t>(SparsityPattern::unstructured) == TRAFO_SPARSITY_UNSTRUCTURED);
+static_assert(static_cast<int32_t>(SparsityPattern::two_of_four) == TRAFO_SPARSITY_2_4);
+static_assert(static_cast<int32_t>(Normalization::nmt_nfkc) == TRAFO_NORMALIZATION_NMT_NFKC);
+static_assert(static_cast<int32_t>(Normalization::nfkc) == TRAFO_NORMALIZATION_NFKC);
+static_assert(static_cast<int32_t>(Normalization::nmt_nfkc_cf) == TRAFO_NORMALIZATION_NMT_NFKC_CF);
+static_assert(static_cast<int32_t>(Normalization::nfkc_cf) == TRAFO_NORMALIZATION_NFKC_CF);
+static_assert(static_cast<int32_t>(Normalization::identity) == TRAFO_NORMALIZATION_IDENTITY);
+static_assert(static_cast<int32_t>(PeriodUnit::updates) == TRAFO_UNIT_UPDATES);
+static_assert(static_cast<int32_t>(PeriodUnit::tokens) == TRAFO_UNIT_TOKENS);
+static_assert(static_cast<int32_t>(PeriodUnit::epochs) == TRAFO_UNIT_EPOCHS);
+static_assert(static_cast<int32_t>(TrainEventKind::started) == TRAFO_EVENT_STARTED);
+static_assert(static_cast<int32_t>(TrainEventKind::resumed) == TRAFO_EVENT_RESUMED);
+static_assert(static_cast<int32_t>(TrainEventKind::checkpoint_refused) == TRAFO_EVENT_CHECKPOINT_REFUSED);
+static_assert(static_cast<int32_t>(TrainEventKind::log) == TRAFO_EVENT_LOG);
+static_assert(static_cast<int32_t>(TrainEventKind::skipped) == TRAFO_EVENT_SKIPPED);
+static_assert(static_cast<int32_t>(TrainEventKind::epoch) == TRAFO_EVENT_EPOCH);
+static_assert(static_cast<int32_t>(TrainEventKind::validated) == TRAFO_EVENT_VALIDATED);
+static_assert(static_cast<int32_t>(TrainEventKind::saved) == TRAFO_EVENT_SAVED);
+static_assert(static_cast<int32_t>(TrainEventKind::finished) == TRAFO_EVENT_FINISHED);
+static_assert(static_cast<int32_t>(TrainEventKind::stopped) == TRAFO_EVENT_STOPPED);
+static_assert(static_cast<int32_t>(TrainEventKind::validating) == TRAFO_EVENT_VALIDATING);
+static_assert(static_cast<int32_t>(TrainEventKind::averaged) == TRAFO_EVENT_AVERAGED);
+static_assert(static_cast<int32_t>(TrainEventKind::gemm_autotuned) == TRAFO_EVENT_GEMM_AUTOTUNED);
+static_assert(static_cast<int32_t>(TrainEventKind::warning) == TRAFO_EVENT_WARNING);
+static_assert(static_cast<int32_t>(StopReason::none) == TRAFO_STOP_NONE);
+static_assert(static_cast<int32_t>(StopReason::limit) == TRAFO_STOP_LIMIT);
+static_assert(static_cast<int32_t>(StopReason::early_stopping) == TRAFO_STOP_EARLY);
+static_assert(static_cast<int32_t>(StopReason::callback) == TRAFO_STOP_CALLBACK);
+static_assert(static_cast<int32_t>(StopReason::cancelled) == TRAFO_STOP_CANCELLED);
+static_assert(static_cast<int32_t>(StopReason::paused) == TRAFO_STOP_PAUSED);
 
 trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   trafo_model_config c{};

@@ -79,6 +79,21 @@ int64_t size_of(TypeId type) {
   return type == kInt8 ? 1 : type == kFloat32 || type == kInt32 ? 4 : 2;
 }
 
+const WeightFormat& format_of(uint8_t type) {
+  switch (type) {
+    case kInt8:
+      return formats::kCtranslate2Int8;
+    case kInt16:
+      return formats::kCtranslate2Int16;
+    case kFloat16:
+      return formats::kFloat16;
+    case kBFloat16:
+      return formats::kBfloat16;
+    default:
+      return formats::kFloat32;
+  }
+}
+
 bool has_scale(TypeId type) {
   return type == kInt8 || type == kInt16;
 }
@@ -213,11 +228,12 @@ class ModelWriter : public BinaryWriter {
     bytes(data);
   }
   template <class Code>
-  void scaled(const MappedTensor& tensor, TypeId type, const Scaled<Code>& scaled) {
-    variable(tensor.name, tensor.shape, type, std::as_bytes(std::span(scaled.codes)));
+  void codes(const MappedTensor& tensor, TypeId type, const std::vector<float>& values) {
+    const Codes<Code> stored = to_codes<Code>(format_of(type), values, tensor.shape[1]);
+    variable(tensor.name, tensor.shape, type, std::as_bytes(std::span(stored.codes)));
     const bool rows = type == kInt8;
     variable(tensor.name + "_scale", rows ? std::vector{tensor.shape[0]} : std::vector<int64_t>{},
-             kFloat32, std::as_bytes(std::span(scaled.scales)));
+             kFloat32, std::as_bytes(std::span(stored.scales)));
   }
 };
 
@@ -225,9 +241,9 @@ void write_tensor(ModelWriter& out, const StoredTensor& stored, const std::vecto
   const MappedTensor& tensor = stored.tensor;
   switch (stored.type) {
     case kInt8:
-      return out.scaled(tensor, kInt8, to_int8(values, tensor.shape[1]));
+      return out.codes<int8_t>(tensor, kInt8, values);
     case kInt16:
-      return out.scaled(tensor, kInt16, to_int16(values));
+      return out.codes<int16_t>(tensor, kInt16, values);
     case kFloat16:
       return out.variable(tensor.name, tensor.shape, kFloat16, to_float16(tensor.name, values));
     case kBFloat16:
@@ -334,8 +350,10 @@ std::vector<float> read_values(Reader& in, const Reader::Variable& variable) {
                scale.shape == shape &&
                std::cmp_equal(as<float>(scale.data).size(), rows ? shape.front() : 1),
            variable.name, " has no scale");
-  return rows ? from_scaled(as<int8_t>(variable.data), as<float>(scale.data))
-              : from_scaled(as<int16_t>(variable.data), as<float>(scale.data));
+  const int64_t columns = variable.shape.back();
+  const WeightFormat& format = format_of(variable.type);
+  return rows ? from_codes(format, as<int8_t>(variable.data), as<float>(scale.data), columns)
+              : from_codes(format, as<int16_t>(variable.data), as<float>(scale.data), columns);
 }
 
 double scalar_in(const Reader::Variable& variable) {
@@ -467,9 +485,7 @@ HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
     std::vector<float> values = read_values(in, variable);
     if (has_scale(stored.type)) ++read;  // the scale is a variable as well
     const auto columns = stored.tensor.shape.back();
-    const bool matrix = stored.type == type_of(weights);
-    check_rounding(variable.name, matrix ? weights : ExportWeights::float32,
-                   values_of(host, stored), values, columns);
+    check_rounding(variable.name, format_of(stored.type), values_of(host, stored), values, columns);
     described.shapes[variable.name] = variable.shape;
     if (!stored.computed()) read_tensors.emplace_back(stored.tensor, std::move(values));
   }

@@ -43,18 +43,18 @@ Stored stored_as(ExportWeights weights) {
   }
 }
 
-ExportWeights weights_of(GgufType type) {
+const WeightFormat& format_of(GgufType type) {
   switch (type) {
     case GgufType::f16:
-      return ExportWeights::float16;
+      return formats::kFloat16;
     case GgufType::q8_0:
-      return ExportWeights::q8_0;
+      return formats::kQ8_0;
     case GgufType::q4_0:
-      return ExportWeights::q4_0;
+      return formats::kQ4_0;
     case GgufType::f32:
       break;
   }
-  return ExportWeights::float32;
+  return formats::kFloat32;
 }
 
 // A tensor of the file, and where it comes from. head_rows: rows of a head, where the two halves of
@@ -124,9 +124,8 @@ std::vector<std::byte> encoded(const GgufTensor& tensor, const std::vector<float
     case GgufType::f16:
       return to_float16(tensor.name, values);
     case GgufType::q8_0:
-      return to_q8_0(tensor.name, values);
     case GgufType::q4_0:
-      return to_q4_0(tensor.name, values);
+      return to_blocks(tensor.name, format_of(tensor.type), values);
     case GgufType::f32:
       break;
   }
@@ -139,9 +138,8 @@ std::vector<float> decoded(const GgufTensor& tensor, const std::vector<std::byte
     case GgufType::f16:
       return from_float16(bytes);
     case GgufType::q8_0:
-      return from_q8_0(bytes);
     case GgufType::q4_0:
-      return from_q4_0(bytes);
+      return from_blocks(format_of(tensor.type), bytes);
     case GgufType::f32:
       break;
   }
@@ -151,6 +149,8 @@ std::vector<float> decoded(const GgufTensor& tensor, const std::vector<std::byte
 
 void check_widths(const ModelConfig& config, ExportWeights weights) {
   if (weights != ExportWeights::q8_0 && weights != ExportWeights::q4_0) return;
+  constexpr int64_t kBlockValues = formats::kQ8_0.group;
+  static_assert(kBlockValues == formats::kQ4_0.group);
   const auto check = [&](const char* flag, int64_t width) {
     if (width % kBlockValues != 0)
       cannot_express(kGgufFormat,
@@ -303,7 +303,7 @@ HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, Expo
     const Placed& each = placed[i];
     check(in.tensors()[i] == each.stored, each.stored.name, " is another tensor");
     const std::vector<float> values = reordered(decoded(each.stored, in.data(i)), each, true);
-    check_rounding(each.stored.name, weights_of(each.stored.type),
+    check_rounding(each.stored.name, format_of(each.stored.type),
                    gather(host.parameters(), each.ours), values, each.ours.shape.back());
     scatter(again.parameters(), each.ours, values);
   }

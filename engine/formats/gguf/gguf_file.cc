@@ -86,10 +86,11 @@ uint64_t GgufTensor::bytes() const {
       count = checked_mul<int64_t>(count, 2, kOrigin);
       break;
     case GgufType::q4_0:
-      count = count / kBlockValues * kQ4Bytes;
+      count = count / formats::kQ4_0.group * block_bytes(formats::kQ4_0);
       break;
     case GgufType::q8_0:
-      count = checked_mul<int64_t>(count / kBlockValues, kQ8Bytes, kOrigin);
+      count =
+          checked_mul<int64_t>(count / formats::kQ8_0.group, block_bytes(formats::kQ8_0), kOrigin);
       break;
   }
   return static_cast<uint64_t>(count);

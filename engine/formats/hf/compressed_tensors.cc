@@ -7,16 +7,11 @@
 //         the first in the lowest bits; NAME.weight_scale [out, in / 32]; NAME.weight_shape I64
 //         [2].
 //
-// The scale is max|w| / ((2^bits - 1) / 2), as compressed-tensors 0.20 computes it
-// (calculate_qparams), and a code is w / scale, rounded to nearest even, in [-2^(bits-1),
-// 2^(bits-1) - 1]. A row or group of zeros has the scale 2^-23.
+// quant/weight_format.h has the rounding: formats::kCompressedInt8, formats::kCompressedInt4.
 //
 // There is no such form of GPT-2: transformers keeps its matrices as Conv1D, and the package
 // compresses Linear alone.
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
@@ -29,11 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kCompressedFormat = "compressed-tensors";
-constexpr int64_t kGroup = kBlockValues;  // values of a row that share a scale in int4
-constexpr int64_t kCodesInWord = 8;       // of 4 bits in 32
+constexpr int64_t kGroup = formats::kCompressedInt4.group;
+constexpr int64_t kCodesInWord = 8;  // of 4 bits in 32
 
-int code_bits(ExportWeights weights) {
-  return weights == ExportWeights::int8 ? 8 : 4;
+const WeightFormat& format_of(ExportWeights weights) {
+  return weights == ExportWeights::int8 ? formats::kCompressedInt8 : formats::kCompressedInt4;
 }
 
 bool is_compressed(const MappedTensor& tensor) {
@@ -43,55 +38,6 @@ bool is_compressed(const MappedTensor& tensor) {
 
 int64_t group_size(const MappedTensor& tensor, ExportWeights weights) {
   return weights == ExportWeights::int8 ? tensor.shape[1] : kGroup;
-}
-
-struct RoundedCodes {
-  std::vector<int8_t> codes;
-  std::vector<float> scales;  // of each `group` neighbours; value = code * scale
-};
-
-RoundedCodes rounded_to(const std::vector<float>& values, int64_t group, int bits) {
-  const float largest_code = static_cast<float>((1 << (bits - 1)) - 1);
-  const float half_range = largest_code + 0.5f;
-  const auto width = static_cast<size_t>(group);
-  RoundedCodes result;
-  result.codes.reserve(values.size());
-  for (size_t first = 0; first < values.size(); first += width) {
-    float largest = 0;
-    for (size_t i = first; i < first + width; ++i) largest = std::max(largest, std::abs(values[i]));
-    float scale = largest / half_range;
-    if (scale == 0) scale = std::numeric_limits<float>::epsilon();
-    result.scales.push_back(scale);
-    for (size_t i = first; i < first + width; ++i) {
-      const float code = std::nearbyint(values[i] / scale);
-      result.codes.push_back(
-          static_cast<int8_t>(std::clamp(code, -largest_code - 1, largest_code)));
-    }
-  }
-  return result;
-}
-
-std::vector<int32_t> packed_words(const std::vector<int8_t>& codes) {
-  std::vector<int32_t> words(codes.size() / kCodesInWord);
-  for (size_t w = 0; w < words.size(); ++w) {
-    uint32_t word = 0;
-    for (size_t i = 0; i < kCodesInWord; ++i)
-      word |= static_cast<uint32_t>(codes[w * kCodesInWord + i] + 8) << (4 * i);
-    std::memcpy(&words[w], &word, sizeof word);
-  }
-  return words;
-}
-
-std::vector<int8_t> unpacked_codes(const std::vector<int32_t>& words) {
-  std::vector<int8_t> codes;
-  codes.reserve(words.size() * kCodesInWord);
-  for (const int32_t stored : words) {
-    uint32_t word;
-    std::memcpy(&word, &stored, sizeof word);
-    for (size_t i = 0; i < kCodesInWord; ++i)
-      codes.push_back(static_cast<int8_t>(static_cast<int>(word >> (4 * i) & 15u) - 8));
-  }
-  return codes;
 }
 
 // ---- the files ----
@@ -124,27 +70,23 @@ std::vector<FilePart> parts_of(const MappedTensor& tensor, const std::vector<flo
     return {{tensor.name, DType::f32, "", tensor.shape, raw_bytes(values)}};
   const int64_t rows = tensor.shape[0], columns = tensor.shape[1];
   const int64_t group = group_size(tensor, weights);
-  const RoundedCodes compressed = rounded_to(values, group, code_bits(weights));
+  const Codes<int8_t> compressed = to_codes<int8_t>(format_of(weights), values, columns);
+  const std::vector<std::byte> codes = pack_codes(format_of(weights), compressed.codes);
   FilePart scale{tensor.name + "_scale",
                  DType::f32,
                  "",
                  {rows, columns / group},
                  raw_bytes(compressed.scales)};
   if (weights == ExportWeights::int8)
-    return {{tensor.name, DType::f32, "I8", tensor.shape, raw_bytes(compressed.codes)},
-            std::move(scale)};
-  return {{tensor.name + "_packed",
-           DType::i32,
-           "",
-           {rows, columns / kCodesInWord},
-           raw_bytes(packed_words(compressed.codes))},
+    return {{tensor.name, DType::f32, "I8", tensor.shape, codes}, std::move(scale)};
+  return {{tensor.name + "_packed", DType::i32, "", {rows, columns / kCodesInWord}, codes},
           std::move(scale),
           {tensor.name + "_shape", DType::f32, "I64", {2}, raw_bytes(tensor.shape)}};
 }
 
 Json weights_scheme(ExportWeights weights) {
   Json json;
-  json["num_bits"] = code_bits(weights);
+  json["num_bits"] = format_of(weights).bits;
   json["type"] = "int";
   json["symmetric"] = true;
   json["strategy"] = weights == ExportWeights::int8 ? "channel" : "group";
@@ -232,20 +174,13 @@ HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weig
     }
     known += bytes.size();
     std::vector<float> values;
-    ExportWeights rounding = ExportWeights::float32;
-    if (is_compressed(tensor)) {
-      rounding = weights;
-      const std::vector<int8_t> codes = weights == ExportWeights::int8
-                                            ? elements_of<int8_t>(bytes[0])
-                                            : unpacked_codes(elements_of<int32_t>(bytes[0]));
-      const std::vector<float> scales = elements_of<float>(bytes[1]);
-      const auto group = static_cast<size_t>(group_size(tensor, weights));
-      for (size_t i = 0; i < codes.size(); ++i)
-        values.push_back(static_cast<float>(codes[i]) * scales[i / group]);
-    } else {
+    if (is_compressed(tensor))
+      values = from_codes<int8_t>(format_of(weights), unpack_codes(format_of(weights), bytes[0]),
+                                  elements_of<float>(bytes[1]), tensor.shape[1]);
+    else
       values = elements_of<float>(bytes[0]);
-    }
-    check_rounding(tensor.name, rounding, original, values, tensor.shape.back());
+    check_rounding(tensor.name, is_compressed(tensor) ? format_of(weights) : formats::kFloat32,
+                   original, values, tensor.shape.back());
     scatter(again.parameters(), tensor, values);
   }
   require(known == files.tensors().size(), ErrorCode::corrupt_file, kOrigin, files.label(),

@@ -4,7 +4,6 @@
 // model can be exported, also one that no class of transformers has.
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
-#include "engine/formats/onnx/onnx_int8.h"
 #include "engine/formats/onnx/onnx_models.h"
 #include "engine/formats/onnx/onnx_read.h"
 #include "engine/formats/stored_weights.h"
@@ -109,14 +108,15 @@ HostModel read_back_onnx(const HostModel& original, ExportWeights type, const fs
     scatter(host.parameters(), weight.tensor, values);
     ++parameters;
   }
-  for (auto& [name, each] : codes) {
+  for (const auto& [name, each] : codes) {
     const OnnxWeight& weight = wanted.all().at(name);
     const int64_t columns = weight.tensor.shape.at(1);
     const bool by_column = weight.tensor.transposed;
-    const OnnxCodes stored{std::move(each), scales.at(OnnxWeights::scale_name(name))};
-    const std::vector<float> values = from_onnx_codes(stored, columns, by_column);
-    check_onnx_codes(label_of(weight, directory), gather(original.parameters(), weight.tensor),
-                     values, columns, by_column);
+    const std::vector<int8_t> stored(each.begin(), each.end());
+    const std::vector<float> values = from_codes<int8_t>(
+        formats::kOnnxInt8, stored, scales.at(OnnxWeights::scale_name(name)), columns, by_column);
+    check_rounding(label_of(weight, directory), formats::kOnnxInt8,
+                   gather(original.parameters(), weight.tensor), values, columns, by_column);
     scatter(host.parameters(), weight.tensor, values);
     ++parameters;
   }

@@ -5,7 +5,6 @@
 #include "engine/core/checked.h"
 #include "engine/core/status.h"
 #include "engine/formats/hf/directory.h"
-#include "engine/formats/onnx/onnx_int8.h"
 #include "engine/formats/stored_weights.h"
 #include "engine/io/atomic_file.h"
 
@@ -78,15 +77,19 @@ const OnnxWeight& OnnxWeights::codes(const std::string& name, bool transposed) {
     return known->second;
   const MappedTensor tensor = tensor_of(name, transposed);
   return place(tensor, OnnxType::i8, [host = host_, tensor] {
-    return to_onnx_codes(gather(host->parameters(), tensor), tensor.shape.at(1), tensor.transposed)
-        .codes;
+    const Codes<int8_t> stored =
+        to_codes<int8_t>(formats::kOnnxInt8, gather(host->parameters(), tensor), tensor.shape.at(1),
+                         tensor.transposed);
+    return std::vector<float>(stored.codes.begin(), stored.codes.end());
   });
 }
 
 const OnnxWeight& OnnxWeights::scales(const std::string& name) {
   const MappedTensor tensor = tensor_of(name, /*transposed=*/false);
   return table(scale_name(name), {tensor.shape.at(0)}, [host = host_, tensor] {
-    return to_onnx_codes(gather(host->parameters(), tensor), tensor.shape.at(1), false).scales;
+    return to_codes<int8_t>(formats::kOnnxInt8, gather(host->parameters(), tensor),
+                            tensor.shape.at(1))
+        .scales;
   });
 }
 

@@ -37,7 +37,7 @@ class OnnxWeights {
   OnnxWeights(const HostModel& host, ExportWeights weights)
       : host_(&host), int8_(weights == ExportWeights::int8) {}
 
-  // Whether matrices are codes with scales (onnx_int8.h).
+  // Whether matrices are codes with scales (formats::kOnnxInt8).
   bool int8() const { return int8_; }
   static std::string scale_name(const std::string& parameter) { return parameter + "_scale"; }
 

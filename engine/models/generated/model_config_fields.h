@@ -25,26 +25,26 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "attention_dropout", .low = 0, .high = 1, .high_inside = false}, o.attention_dropout);
   visit(OptionField{.name = "ffn_dropout", .low = 0, .high = 1, .high_inside = false}, o.ffn_dropout);
   visit(OptionField{.name = "norm_epsilon", .low = 0, .high = 1, .low_inside = false, .high_inside = false}, o.norm_epsilon);
-  visit(OptionField{.name = "norm", .later = true}, o.norm);
-  visit(OptionField{.name = "positions", .later = true}, o.positions);
-  visit(OptionField{.name = "ffn", .later = true}, o.ffn);
-  visit(OptionField{.name = "biases", .later = true}, o.biases);
-  visit(OptionField{.name = "kv_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "as many as heads"}, o.kv_heads);
-  visit(OptionField{.name = "rope_theta", .later = true, .low = 0, .high = 1000000000000, .low_inside = false}, o.rope_theta);
-  visit(OptionField{.name = "depth_scaled_init", .later = true}, o.depth_scaled_init);
-  visit(OptionField{.name = "output_bias", .fixed = true, .later = true}, o.output_bias);
-  visit(OptionField{.name = "head_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "width / heads"}, o.head_width);
-  visit(OptionField{.name = "qkv_biases", .fixed = true, .later = true}, o.qkv_biases);
-  visit(OptionField{.name = "attention_output_bias", .fixed = true, .later = true}, o.attention_output_bias);
-  visit(OptionField{.name = "ffn_biases", .fixed = true, .later = true}, o.ffn_biases);
-  visit(OptionField{.name = "rope_factor", .later = true, .low = 1, .high = 1000000}, o.rope_factor);
-  visit(OptionField{.name = "rope_original_positions", .later = true, .low = 0, .high = 16777216, .zero = "rope_factor divides all angles"}, o.rope_original_positions);
-  visit(OptionField{.name = "rope_low_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_low_turns);
-  visit(OptionField{.name = "rope_high_turns", .later = true, .low = 0, .high = 1000000, .low_inside = false}, o.rope_high_turns);
-  visit(OptionField{.name = "encoder_ffn_width", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "ffn_width"}, o.encoder_ffn_width);
-  visit(OptionField{.name = "encoder_heads", .fixed = true, .later = true, .low = 0, .high = 16777216, .zero = "heads"}, o.encoder_heads);
-  visit(OptionField{.name = "decoder_tied_layers", .fixed = true, .later = true}, o.decoder_tied_layers);
-  visit(OptionField{.name = "encoder_tied_layers", .fixed = true, .later = true}, o.encoder_tied_layers);
+  visit(OptionField{.name = "norm"}, o.norm);
+  visit(OptionField{.name = "positions"}, o.positions);
+  visit(OptionField{.name = "ffn"}, o.ffn);
+  visit(OptionField{.name = "biases"}, o.biases);
+  visit(OptionField{.name = "kv_heads", .fixed = true, .low = 0, .high = 16777216, .zero = "as many as heads"}, o.kv_heads);
+  visit(OptionField{.name = "rope_theta", .low = 0, .high = 1000000000000, .low_inside = false}, o.rope_theta);
+  visit(OptionField{.name = "depth_scaled_init"}, o.depth_scaled_init);
+  visit(OptionField{.name = "output_bias", .fixed = true}, o.output_bias);
+  visit(OptionField{.name = "head_width", .fixed = true, .low = 0, .high = 16777216, .zero = "width / heads"}, o.head_width);
+  visit(OptionField{.name = "qkv_biases", .fixed = true}, o.qkv_biases);
+  visit(OptionField{.name = "attention_output_bias", .fixed = true}, o.attention_output_bias);
+  visit(OptionField{.name = "ffn_biases", .fixed = true}, o.ffn_biases);
+  visit(OptionField{.name = "rope_factor", .low = 1, .high = 1000000}, o.rope_factor);
+  visit(OptionField{.name = "rope_original_positions", .low = 0, .high = 16777216, .zero = "rope_factor divides all angles"}, o.rope_original_positions);
+  visit(OptionField{.name = "rope_low_turns", .low = 0, .high = 1000000, .low_inside = false}, o.rope_low_turns);
+  visit(OptionField{.name = "rope_high_turns", .low = 0, .high = 1000000, .low_inside = false}, o.rope_high_turns);
+  visit(OptionField{.name = "encoder_ffn_width", .fixed = true, .low = 0, .high = 16777216, .zero = "ffn_width"}, o.encoder_ffn_width);
+  visit(OptionField{.name = "encoder_heads", .fixed = true, .low = 0, .high = 16777216, .zero = "heads"}, o.encoder_heads);
+  visit(OptionField{.name = "decoder_tied_layers", .fixed = true}, o.decoder_tied_layers);
+  visit(OptionField{.name = "encoder_tied_layers", .fixed = true}, o.encoder_tied_layers);
 }
 
 }  // namespace trafo

@@ -1,11 +1,10 @@
 // Values rounded to the codes of a quantized model and back, for quantization-aware training.
 //
-//   8 bits, for a row of x:   s = int8_scale(max |x|), code = rint(x * (1 / s)),  y = code * s
-//   4 bits, for 32 columns:   s = float16(max |x| / 7), code = rint(x * (1 / s)) in -7 .. 7,
-//                             y = code * s
+//   y = code * s,  with the scale and the code of formats::kInt8 for a row of x (8 bits), of
+//   formats::kInt4 for 32 columns (4 bits)
 //
 // x [.., C] of float32, float64 or bfloat16. In float32 y has the bits of the int8 kernels
-// (backend/cpu/int8_kernel.h) and of Int4Matrix. A row (of 4 bits: a group) with a value that is
+// (quant/int8_kernel.h) and of Int4Matrix. A row (of 4 bits: a group) with a value that is
 // not finite gives NaN, one whose largest magnitude is below 2^-100 gives zeros.
 //
 // The gradient passes unchanged (straight-through estimator, Bengio et al., arXiv 1308.3432): no

@@ -11,9 +11,8 @@
 
 #include "engine/ops/row_kernels-inl.h"
 
-#include "engine/backend/cpu/int4_matrix.h"
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
+#include "engine/quant/weight_format.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
@@ -38,11 +37,11 @@ HWY_INLINE void fake_quantize(const T* x, int64_t count, int32_t bits, T* y) {
   }
   const auto most_float =
       static_cast<float>(std::min(most, static_cast<T>(std::numeric_limits<float>::max())));
-  const auto scale =
-      static_cast<T>(bits == 4 ? int4_scale(most_float).scale : int8_scale(most_float));
+  const WeightFormat& format = bits == 4 ? formats::kInt4 : formats::kInt8;
+  const auto scale = static_cast<T>(group_scale(format, most_float).value);
   const T factor = scale > 0 ? T{1} / scale : T{0};
   const auto factors = hn::Set(d, factor), scales = hn::Set(d, scale);
-  const auto bound = hn::Set(d, static_cast<T>(bits == 4 ? 7 : 127));
+  const auto bound = hn::Set(d, static_cast<T>(format.most));
   for_columns_once<T>(count, [&](const auto& columns) TRAFO_INLINE_LAMBDA {
     const auto code = hn::Round(hn::Mul(columns.load(x), factors));
     columns.store(hn::Mul(hn::Min(hn::Max(code, hn::Neg(bound)), bound), scales), y);
@@ -51,7 +50,7 @@ HWY_INLINE void fake_quantize(const T* x, int64_t count, int32_t bits, T* y) {
 
 template <class T>
 void fake_quantize_rows(ThreadPool& pool, const FakeQuantRowsParams& p, const MatrixPlace& matrix) {
-  const int64_t width = matrix.width, group = p.bits == 4 ? Int4Matrix::kGroup : width;
+  const int64_t width = matrix.width, group = p.bits == 4 ? formats::kInt4.group : width;
   parallel_for_range(pool, matrix.rows, rows_per_block(width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const T* x = static_cast<const T*>(p.x) + matrix.offset + row * width;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kName = "fake_quant_rows";
 constexpr int kThreads = 256;
-constexpr int kGroup = 32;  // columns of a scale of 4 bits, Int4Matrix::kGroup
+constexpr int kGroup = 32;  // columns of a scale of 4 bits, formats::kInt4.group
 // Packs of a lane that stay in registers between the two passes.
 template <int kBits>
 inline constexpr int kHeldPacks = kBits == 4 ? 1 : 8;
@@ -46,7 +46,7 @@ __device__ __forceinline__ Codes codes_of(uint32_t largest) {
   float scale;
   if constexpr (kBits == 4) {
     scale = __half2float(__float2half_rn(fminf(__fdiv_rn(most, 7.0f), 65504.0f)));
-  } else {  // int8_scale of backend/cpu/int8_matrix.h
+  } else {  // ScaleType::bfloat16 of quant/weight_format.h
     const uint32_t exact = __float_as_uint(__fdiv_rn(most, 127.0f));
     scale = __uint_as_float((exact + 0xffffu) & 0xffff0000u);
   }

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "engine/backend/cpu/cpu_backend.h"
-#include "engine/backend/cpu/int8_kernel.h"
 #include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/view/view.h"
+#include "engine/quant/int8_kernel.h"
 
 namespace trafo::ops {
 namespace {
@@ -60,8 +60,8 @@ Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,
   int64_t rows = 1;
   for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);
   Tensor y = context.empty(shape, DType::f32);
-  trafo::int8_linear(pool, best_int8_kernel(), weight, input.data<float>(), rows, in,
-                     offset.defined() ? offset.data<float>() : nullptr, y.data<float>(), out);
+  int8_gemm(pool, best_int8_kernel(), weight, input.data<float>(), rows, in,
+            offset.defined() ? offset.data<float>() : nullptr, y.data<float>(), out);
   context.record(kOp, {input, offset.defined() ? offset : input}, {&y}, {}, nullptr);
   return y;
 }

@@ -4,14 +4,14 @@
 // They have no line in op_list.def: the list is of kernels that every device has.
 #pragma once
 
-#include "engine/backend/cpu/int8_matrix.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/quant/int8_matrix.h"
 #include "engine/runtime/context.h"
 
 namespace trafo::ops {
 
 // y = x W^T + bias: x [.., in], weight [out, in], bias [out] or undefined -> [.., out]. Each row of
-// x is quantized as backend/cpu/int8_kernel.h says; a row of y does not depend on the other rows.
+// x is quantized as quant/int8_kernel.h says; a row of y does not depend on the other rows.
 // UNSUPPORTED on another device and where a gradient is wanted, DTYPE_MISMATCH unless x is float32,
 // SHAPE_MISMATCH.
 Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,

@@ -30,14 +30,14 @@ std::vector<CheckpointFile> all_files(Context& context, const Model& model, cons
     return copy_model(context, model, trainer.ema_weights(), metadata, allocate);
   };
   const CopyFile optimizer = [&](const HostAllocator& allocate) {
-    return trainer.copy_optimizer(allocate);
+    return trainer.optimizer_file().copy(allocate);
   };
   const CopyFile unsmoothed = [&](const HostAllocator& allocate) {
     return copy_model(context, model, model.parameters().master(), {}, allocate);
   };
   std::vector<CheckpointFile> files = {as_file(kModelFile, weights),
                                        as_file(kOptimizerFile, optimizer), std::move(state_file)};
-  if (trainer.has_ema()) files.push_back(as_file(kUnsmoothedFile, unsmoothed));
+  if (trainer.ema().defined()) files.push_back(as_file(kUnsmoothedFile, unsmoothed));
   return files;
 }
 
@@ -84,8 +84,8 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   require_same_adapter(content.weights, model);
   adopt_state(saved, identity, content.label);
   StagedTensors staged;
-  trainer.stage_optimizer(content.optimizer, staged);
-  if (trainer.has_ema()) {
+  trainer.optimizer_file().stage(content.optimizer, staged);
+  if (trainer.ema().defined()) {
     const StagingTarget mean = trainer.ema();
     const std::string no_prefix;
     stage_workspaces(model.parameters(), content.weights, {&mean, 1}, {&no_prefix, 1}, staged);

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/dist/lanes.h"
-#include "engine/optim/state_code.h"
+#include "engine/quant/state_code.h"
 #include "engine/train/parallel/shard_transfer.h"
 
 namespace trafo {
@@ -212,6 +212,25 @@ void receive_states(Context& context, const ParameterStore& parameters, const Op
   for (const StateInFile& state : states_of(parameters, optimizer))
     scatter_from_root(context, *group.communicator, {}, part_begins(state, parameters, group),
                       state.part);
+}
+
+void OptimizerFile::gather() {
+  if (!group_.has_peers()) return;
+  gathered_ = gather_states(context_, parameters_, optimizer_, group_);
+  group_.communicator->check();
+}
+
+TensorFile OptimizerFile::copy(const HostAllocator& allocate) const {
+  TensorFile file;
+  if (group_.has_peers()) {
+    require(gathered_.has_value(), ErrorCode::internal, kOptimizerIoOrigin,
+            "the optimizer states of other ranks were not gathered");
+    file.entries = state_entries(parameters_, optimizer_, *gathered_);
+    return file;
+  }
+  file.storage = gather_states(context_, parameters_, optimizer_, group_, allocate);
+  file.entries = state_entries(parameters_, optimizer_, file.storage);
+  return file;
 }
 
 }  // namespace trafo

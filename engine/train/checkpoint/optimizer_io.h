@@ -5,12 +5,13 @@
 //
 // With 8-bit states of AdamW: the flat workspace in blocks of 256 elements. Parameters are in their
 // order, each at the next multiple of 16 elements, with zeros between them. exp_avg and exp_avg_sq
-// are int32 [blocks, 64] and hold the codes of a block byte by byte (engine/optim/state_code.h).
+// are int32 [blocks, 64] and hold the codes of a block byte by byte (engine/quant/state_code.h).
 // exp_avg_scale and exp_avg_sq_scale are float32 [blocks].
 //
 // The file is the same if each rank of a group has the states of a shard.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,5 +41,33 @@ void stage_states(const ParameterStore& parameters, const SafetensorsReader& rea
                   const Optimizer& optimizer, const TrainingGroup& group, StagedTensors& staged);
 void receive_states(Context& context, const ParameterStore& parameters, const Optimizer& optimizer,
                     const TrainingGroup& group);
+
+// The file of an optimizer whose states may be in shards on several ranks.
+class OptimizerFile {
+ public:
+  // All must outlive it.
+  OptimizerFile(Context& context, const ParameterStore& parameters, const Optimizer& optimizer,
+                const TrainingGroup& group)
+      : context_(context), parameters_(parameters), optimizer_(optimizer), group_(group) {}
+
+  // Collective, and nothing with one rank. Collects the states on rank 0, where copy() needs them.
+  void gather();
+  void drop_gathered() { gathered_.reset(); }
+
+  // With several ranks the entries point to what gather() has collected.
+  TensorFile copy(const HostAllocator& allocate = plain_host_buffer) const;
+  void write(ByteSink& sink) const { copy().write(sink); }
+  // stage_states() for this optimizer.
+  void stage(const SafetensorsReader& reader, StagedTensors& staged) const {
+    stage_states(parameters_, reader, optimizer_, group_, staged);
+  }
+
+ private:
+  Context& context_;
+  const ParameterStore& parameters_;
+  const Optimizer& optimizer_;
+  TrainingGroup group_;
+  std::optional<std::vector<HostBuffer>> gathered_;
+};
 
 }  // namespace trafo

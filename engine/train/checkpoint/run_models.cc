@@ -7,6 +7,8 @@
 
 #include "engine/core/limits.h"
 #include "engine/io/checkpoint_directory.h"
+#include "engine/io/manifest.h"
+#include "engine/io/temporary_name.h"
 #include "engine/train/checkpoint/checkpoint_files.h"
 #include "engine/train/checkpoint/run_directory.h"
 #include "engine/train/checkpoint/state.h"
@@ -76,6 +78,20 @@ std::filesystem::path run_model_file(const std::filesystem::path& run_directory,
   const BestUpdate best = best_update(run_directory, checkpoints, updates);
   require(best.update.has_value(), ErrorCode::not_found, kRunModelsOrigin, best.why);
   return checkpoints.path(*best.update) / kModelFile;
+}
+
+std::filesystem::path checkpoint_model_file(const std::filesystem::path& run_directory,
+                                            const std::string& name) {
+  if (name == kAveragedFolder) return run_model_file(run_directory, RunModel::averaged);
+  require(std::filesystem::is_directory(run_directory), ErrorCode::not_found, kRunModelsOrigin,
+          run_directory.string(), ": there is no such directory");
+  const CheckpointDirectory checkpoints(run_directory);
+  std::optional<int64_t> update = parse_decimal(name);
+  if (!update && is_plain_name(name)) update = checkpoints.read_pointer(name);
+  const auto file = update ? checkpoints.path(*update) / kModelFile : std::filesystem::path();
+  require(update && std::filesystem::exists(file), ErrorCode::not_found, kRunModelsOrigin,
+          run_directory.string(), " has no checkpoint ", name);
+  return file;
 }
 
 std::filesystem::path find_model_file(const std::filesystem::path& path) {

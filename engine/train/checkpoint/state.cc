@@ -42,7 +42,7 @@ void for_each_field(State& s, Visit visit) {
   visit("source_tokens", s.source_tokens);
   visit("display_loss", s.log.loss);
   visit("display_nll", s.log.nll);
-  visit("display_labels", s.log.labels);
+  visit("display_labels", s.log.units);
   visit("grad_norm", s.grad_norm);
   visit("stalled", s.stalled);
   visit("validated_update", s.validated_update);
@@ -50,7 +50,7 @@ void for_each_field(State& s, Visit visit) {
   visit("train_seconds", s.train_seconds);
 }
 
-// Fields of the position that are younger than the others.
+// The place in the epoch.
 template <class Position, class Visit>
 void for_each_place(Position& p, Visit visit) {
   visit("window", p.window);
@@ -77,9 +77,8 @@ void check_counts(const RunState& s, const std::string& label) {
     else if constexpr (std::is_same_v<Value, uint64_t>)
       check(name, value, uint64_t{0}, static_cast<uint64_t>(kMost));
   });
-  for_each_place(s.position, [&](const char* name, int64_t value) {
-    check(name, value, int64_t{std::string_view(name) == "window" ? -1 : 0}, kMost);
-  });
+  for_each_place(s.position,
+                 [&](const char* name, int64_t value) { check(name, value, int64_t{0}, kMost); });
   check("train_seconds", s.train_seconds, 0.0, 1e15);
   check("phase_update", s.phase_update, int64_t{0}, s.trainer.update);
   check("phase_tokens", s.phase_tokens, int64_t{0}, s.target_tokens);
@@ -92,21 +91,17 @@ void check_counts(const RunState& s, const std::string& label) {
 
 // An option by its key in the JSON of a checkpoint.
 struct SavedOption {
-  std::string name;            // in messages
-  bool phase = false;          // may change with a phase
-  Json before_there_was = {};  // its value in a checkpoint without it; null: all have it
+  std::string name;    // in messages
+  bool phase = false;  // may change with a phase
 };
 SavedOption saved_option(const std::string& key) {
   SavedOption found{.name = key};
   const TrainOptions defaults;
-  for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T& value) {
+  for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T&) {
     if constexpr (!std::is_same_v<T, Period>) {  // none of them is fixed
       if (key != field.json_key()) return;
       found.name = field.name;
       found.phase = field.phase;
-      Json json;
-      write_option(json, field, value);
-      if (field.later) found.before_there_was = json[key];
     }
   });
   return found;
@@ -210,10 +205,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   require(version >= 1, ErrorCode::corrupt_file, kStateOrigin, label, " has the version ", version);
   for_each_field(state, [&](const char* name, auto& value) { in.take(name, value); });
   state.position.seed = from_hex(text_of("data_seed"), label);
-  state.position.window = -1;  // where an older release does not say
-  for_each_place(state.position, [&](const char* name, auto& value) {
-    if (in.has(name)) in.take(name, value);
-  });
+  for_each_place(state.position, [&](const char* name, auto& value) { in.take(name, value); });
   if (in.has("far_off_in_a_row")) in.take("far_off_in_a_row", state.trainer.far_off_in_a_row);
   const auto* best = in.at("best").as<Json::List>();
   require(best != nullptr, ErrorCode::corrupt_file, kStateOrigin, label, ": best is not a list");
@@ -225,13 +217,9 @@ SavedState decode_state(const std::string& text, const std::string& label) {
     entry.take("value", value.emplace().value);
     entry.take("update", value->update);
   }
-  if (in.has("stalled_by_metric")) {
-    const JsonFields counts(in.at("stalled_by_metric"), kStateOrigin, label);
-    for (const auto& [name, count] : counts.members())
-      counts.convert(count, name, state.stalled_by_metric[name]);
-  } else if (!state.best.empty()) {  // an older release counted the first metric alone
-    state.stalled_by_metric[state.best.front().first] = state.stalled;
-  }
+  const JsonFields counts(in.at("stalled_by_metric"), kStateOrigin, label);
+  for (const auto& [name, count] : counts.members())
+    counts.convert(count, name, state.stalled_by_metric[name]);
   saved.identity.corpus = from_hex(text_of("corpus"), label);
   saved.identity.tokenizer = text_of("tokenizer");
   require(in.at("options").as<Json::Object>(), ErrorCode::corrupt_file, kStateOrigin, label,
@@ -262,7 +250,8 @@ SavedState decode_state(const std::string& text, const std::string& label) {
 }
 
 void check_identity(const RunIdentity& saved, const RunIdentity& given, const std::string& label) {
-  const Json before = parse_json(saved.options, kStateOrigin, label);
+  const Json saved_options = parse_json(saved.options, kStateOrigin, label);
+  const JsonFields before(saved_options, kStateOrigin, label);
   const Json now = parse_json(given.options, kStateOrigin, label);
   const bool next_phase = given.phase == saved.phase + 1;
   require_argument(next_phase || given.phase == saved.phase, kStateOrigin, "phase", " is ",
@@ -275,8 +264,7 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   };
   for (const auto& [key, value] : JsonFields(now, kStateOrigin, label).members()) {
     const SavedOption option = saved_option(key);
-    const Json* found = before.find(key);
-    const Json& old = found != nullptr ? *found : option.before_there_was;
+    const Json& old = before.at(key);
     if (old == value || (next_phase && option.phase)) continue;
     if (field.empty()) field = option.name;
     only_of_phase = only_of_phase && option.phase;

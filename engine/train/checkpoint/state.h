@@ -34,9 +34,9 @@ struct BestMetric {
   bool operator==(const BestMetric&) const = default;
 };
 
-// Sums since the last log event.
+// Sums since the last log event, over units of the objective (Objective::units).
 struct LogSums {
-  double loss = 0, nll = 0, labels = 0;
+  double loss = 0, nll = 0, units = 0;
   bool operator==(const LogSums&) const = default;
 };
 

@@ -9,11 +9,8 @@
 #include <iterator>
 
 #include "engine/core/version.h"
-#include "engine/decode/packing.h"
-#include "engine/io/checksum.h"
 #include "engine/models/model_io.h"
 #include "engine/train/run/generated/train_options_fields.h"
-#include "engine/train/run/run.h"
 
 namespace trafo {
 namespace {
@@ -46,11 +43,6 @@ std::vector<GroupField> option_fields(const TrainOptions& options) {
 
 std::string on_off(bool on) {
   return on ? "on" : "off";
-}
-
-// What rank 0 says to all others. Collective.
-std::string from_root(const std::string& text, const TrainingGroup& group) {
-  return group.communicator->host_all_gather(group.rank == 0 ? text : std::string()).front();
 }
 
 // Two ranks on one GPU would take twice its memory and no less time. Processes may number GPUs
@@ -89,7 +81,7 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
       {"the model's data type", dtype_name(model.parameters().dtype())},
       {"the set of frozen parameters and factors", parameter_groups_json(model.parameters())},
       {"the teacher (the checksum of its weights)",
-       model.teacher() ? model.teacher()->checksum : std::string()},
+       data.teacher ? data.teacher->checksum : std::string()},
       {"the training corpus (its fingerprint)", checksum(data.train->fingerprint())},
       {"the validation corpus (its fingerprint)",
        data.valid ? checksum(data.valid->fingerprint()) : std::string()},
@@ -108,6 +100,10 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
                              " ranks: each needs a lane of its own"));
   // Before the memory is planned: links between the devices take some.
   group.communicator->attach(context.backend());
+}
+
+std::string from_root(const std::string& text, const TrainingGroup& group) {
+  return group.communicator->host_all_gather(group.rank == 0 ? text : std::string()).front();
 }
 
 std::optional<SavedSizes> sizes_of_root(const std::optional<std::filesystem::path>& run_directory,
@@ -160,138 +156,6 @@ bool leave_unless_agreed(Communicator* group) noexcept {
     group->abort("an exception");
   }
   return true;
-}
-
-// --- TrainingRun with peers ---
-
-// Rank 0 reads the checkpoint. The others get the state, then their optimizer states and the
-// weights.
-std::optional<GemmCache> TrainingRun::restore_together() {
-  Communicator& group = *group_.communicator;
-  constexpr const char* kLabel = "the state of rank 0";
-  std::string kernels;
-  if (group_.rank == 0) {
-    std::optional<RunDirectory::Checkpoint> checkpoint;
-    bool told = false;
-    std::optional<Error> error;
-    try {
-      const auto seek = [&](RunState& state) {
-        this->seek(state);
-        agree(group, std::nullopt);
-        told = true;
-        from_root(encode_state(state, identity_), group_);
-      };
-      if (directory_) checkpoint = directory_->restore(context_, model_, trainer_, identity_, seek);
-    } catch (const Error& failed) {
-      if (told || failed.code() == ErrorCode::peer_lost) throw;
-      error = failed;
-    }
-    if (!told) {
-      agree(group, error);
-      from_root({}, group_);
-    } else {
-      state_ = std::move(checkpoint->state);
-      refused_ = std::move(checkpoint->refused);
-      resumed_ = true;
-      if (checkpoint->kernels) kernels = encode_gemm_cache(*checkpoint->kernels);
-    }
-  } else {
-    agree(group, std::nullopt);
-    const std::string text = from_root({}, group_);
-    if (!text.empty()) {
-      state_ = decode_state(text, kLabel).state;
-      batcher_.seek(state_.position);
-      resumed_ = true;
-    }
-  }
-  if (!resumed_) return std::nullopt;
-  trainer_.follow_root();
-  if (group_.rank != 0) trainer_.resume_from(state_.trainer);
-  kernels = from_root(kernels, group_);
-  if (kernels.empty()) return std::nullopt;
-  return decode_gemm_cache(kernels, "the GEMM kernels of rank 0");
-}
-
-void TrainingRun::require_same_weights() {
-  const ParameterStore& parameters = model_.parameters();
-  uint32_t sum = 0;
-  const auto add = [&](const Tensor& tensor) {
-    HostBuffer bytes(tensor.bytes());
-    context_.to_host(tensor.detach(), bytes.data(), bytes.size());
-    sum = crc32(bytes.bytes(), sum);
-  };
-  add(parameters.master());
-  for (size_t i = 0; i < parameters.count(); ++i)
-    if (const auto id = static_cast<ParamId>(i); !parameters.trainable(id))
-      add(parameters.value(id));
-  require_same(*group_.communicator,
-               std::vector<GroupField>{{"the checksum of the model's weights", crc32_text(sum)}});
-}
-
-void TrainingRun::save_together() {
-  trainer_.complete_weights();
-  trainer_.gather_optimizer();
-  try {
-    agree_after(*group_.communicator, [this] {
-      if (directory_) save_files();
-    });
-  } catch (...) {
-    trainer_.drop_gathered();
-    throw;
-  }
-  trainer_.drop_gathered();
-}
-
-// Each rank measures its part. The values of rank 0 count, as its host has computed them.
-std::optional<ValidationResult> TrainingRun::validate_together() {
-  trainer_.complete_weights();
-  Communicator& group = *group_.communicator;
-  ValidationPart own;
-  agree_after(group, [&] {
-    const EmaWeights weights(trainer_);
-    own = validate_part(context_, model_, data_, options_, nullptr, group_, step_graphs());
-  });
-  std::vector<ValidationPart> parts;
-  for (const std::string& bytes : group.host_all_gather(encode_part(own)))
-    parts.push_back(decode_part(bytes));
-  ValidationResult result = join_parts(parts, data_, options_, threads_for_lines(context_));
-  std::string bytes(result.values.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), result.values.data(), bytes.size());
-  bytes = from_root(bytes, group_);
-  require(bytes.size() == result.values.size() * sizeof(double), ErrorCode::internal,
-          kRunGroupOrigin, "rank 0 has measured other metrics");
-  std::memcpy(result.values.data(), bytes.data(), bytes.size());
-  return result;
-}
-
-void TrainingRun::write_hypotheses(const ValidationResult& result, TrainEvent& event) {
-  const auto write = [&] {
-    if (!directory_ || result.hypotheses.empty()) return;
-    // A line for each line of the validation set: those with an empty side have no hypothesis.
-    std::vector<std::string> lines = result.hypotheses;
-    if (!data_.valid_lines.empty()) {
-      lines.assign(static_cast<size_t>(data_.valid_line_count), {});
-      for (size_t pair = 0; pair < result.hypotheses.size(); ++pair)
-        lines[static_cast<size_t>(data_.valid_lines[pair])] = result.hypotheses[pair];
-    }
-    event.path = directory_->write_hypotheses(state_.trainer.update, lines).string();
-  };
-  if (group_.has_peers())
-    agree_after(*group_.communicator, write);
-  else
-    write();
-}
-
-// All ranks vote on whether to end, between two updates.
-void TrainingRun::vote(Session& session) {
-  if (!group_.has_peers()) return;
-  const char ballot[] = {session.stop ? '1' : '0', session.asks_for_cancel() ? '1' : '0'};
-  session.any_stop = session.any_cancelled = session.vote_due = false;
-  for (const std::string& each :
-       group_.communicator->host_all_gather(std::string_view(ballot, sizeof ballot))) {
-    session.any_stop = session.any_stop || each.starts_with('1');
-    session.any_cancelled = session.any_cancelled || each.ends_with('1');
-  }
 }
 
 }  // namespace trafo

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "engine/models/model.h"
 #include "engine/train/checkpoint/run_directory.h"
@@ -16,6 +17,9 @@ namespace trafo {
 // with this device, or GEMMs would be autotuned, on each rank with another result.
 void compare_ranks(const Context& context, const TrainingData& data, const Model& model,
                    const TrainOptions& options, bool has_directory, const TrainingGroup& group);
+
+// The text of rank 0 on all ranks. Collective.
+std::string from_root(const std::string& text, const TrainingGroup& group);
 
 // saved_sizes() as rank 0 reads them. Collective with peers.
 std::optional<SavedSizes> sizes_of_root(const std::optional<std::filesystem::path>& run_directory,

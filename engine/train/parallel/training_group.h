@@ -42,4 +42,13 @@ struct TrainingGroup {
   bool overlaps() const { return communicator ? communicator->overlaps_backward() : overlap; }
 };
 
+// With peers, agree_after(): collective.
+template <class Action>
+void on_all_ranks(const TrainingGroup& group, Action action) {
+  if (group.has_peers())
+    agree_after(*group.communicator, action);
+  else
+    action();
+}
+
 }  // namespace trafo

@@ -4,7 +4,7 @@
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/core/argument_error.h"
-#include "engine/models/teacher.h"
+#include "engine/objective/distillation/teacher.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/step/trainer.h"
 
@@ -75,6 +75,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
+  std::shared_ptr<const Teacher> teacher;
   if (groups.teacher) {
     validate(*groups.teacher);
     require(groups.teacher->architecture == config.architecture &&
@@ -82,12 +83,13 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
             ErrorCode::invalid_argument, kMemoryPlanOrigin, "the teacher has the architecture ",
             enum_name(groups.teacher->architecture), " and ", groups.teacher->vocabulary,
             " tokens, the student ", enum_name(config.architecture), " and ", config.vocabulary);
-    model->set_teacher(planned_teacher(context, make_model(context, *groups.teacher, 1, dtype)));
+    teacher = frozen_teacher(context, make_model(context, *groups.teacher, 1, dtype));
     plan.teacher = backend->memory_stats().allocated_bytes - plan.weights - plan.gradients;
   }
   backend->reset_peak_memory();  // that had both layouts of the parameters
   Trainer trainer(context, *model, options,
-                  TrainingGroup(group.rank, group.size, group.overlaps(), group.ranks_per_host()));
+                  TrainingGroup(group.rank, group.size, group.overlaps(), group.ranks_per_host()),
+                  make_objective(options, teacher));
   plan.optimizer = trainer.optimizer_bytes();
   trainer.reserve(buckets_of_an_update(buckets, options));
   plan.activations = static_cast<int64_t>(backend->arena_bytes()) + trainer.fp8_bytes();

@@ -19,9 +19,14 @@ std::string mebibytes(int64_t bytes) {
 // Memory plans of one run with different options.
 class Plans {
  public:
-  Plans(Device device, const Model& model, const Batcher& batcher, const TokenizedCorpus* valid,
+  Plans(Device device, const Model& model, const Batcher& batcher, const TrainingData& data,
         const TrainOptions& options, const TrainingGroup& group)
-      : device_(device), model_(model), batcher_(batcher), options_(options), group_(group) {
+      : device_(device),
+        model_(model),
+        batcher_(batcher),
+        teacher_(data.teacher ? &data.teacher->model->config() : nullptr),
+        options_(options),
+        group_(group) {
     const bool lm = !model.config().has_encoder();
     const auto needs = [lm](int64_t source, int64_t target) {
       return lm ? target : std::max(target, (source + 1) / 2);
@@ -41,6 +46,7 @@ class Plans {
       // Not all lengths are known, but none exceeds max_length.
       longest_ = std::max<int64_t>(longest_, corpus.options().max_length);
     }
+    const TokenizedCorpus* valid = data.valid.get();
     for (int64_t i = 0; valid != nullptr && i < valid->size(); ++i) {
       const auto source = static_cast<int64_t>(valid->source(i).size());
       const auto target = static_cast<int64_t>(valid->target(i).size());
@@ -58,8 +64,7 @@ class Plans {
     options.recompute = recompute;
     options.gradient_accumulation = std::max(options.gradient_accumulation, delay);
     const ParameterStore& parameters = model_.parameters();
-    PlannedGroups groups{.like = &parameters};
-    if (model_.teacher()) groups.teacher = &model_.teacher()->model->config();
+    const PlannedGroups groups{.like = &parameters, .teacher = teacher_};
     return plan_training(device_, model_.config(), parameters.dtype(), options,
                          largest_buckets(batcher_, model_.config(), batch_tokens), groups, group_);
   }
@@ -76,6 +81,7 @@ class Plans {
   Device device_;
   const Model& model_;
   const Batcher& batcher_;
+  const ModelConfig* teacher_;
   TrainOptions options_;
   TrainingGroup group_;
   int64_t longest_ = 2, most_ = 0;
@@ -150,11 +156,11 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
 }
 
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
-                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed,
+                 const TrainingData& data, const TrainOptions& options, bool resumed,
                  const TrainingGroup& group) {
   const Device device = context.device();
   const ModelConfig& config = model.config();
-  const Plans plans(device, model, batcher, valid, options, group);
+  const Plans plans(device, model, batcher, data, options, group);
   RunPlan plan;
   plan.device = device_memory(device);
   plan.batch_tokens = plans.batcher().batch_tokens();

@@ -37,7 +37,7 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
 // OUT_OF_DEVICE_MEMORY) if the plan does not fit; the message has the plan and settings that would
 // fit.
 RunPlan plan_run(const Context& context, const Model& model, const Batcher& batcher,
-                 const TokenizedCorpus* valid, const TrainOptions& options, bool resumed,
+                 const TrainingData& data, const TrainOptions& options, bool resumed,
                  const TrainingGroup& group = {});
 
 }  // namespace trafo

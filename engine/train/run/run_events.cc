@@ -1,8 +1,7 @@
-// TrainingRun: clocks, rates and events.
+#include "engine/train/run/run_events.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "engine/train/run/run.h"
 
 namespace trafo {
 namespace {
@@ -47,31 +46,46 @@ const char* stop_reason_name(StopReason reason) {
   return "unknown";
 }
 
-Progress TrainingRun::progress() const {
-  return {state_.trainer.update, state_.target_tokens, state_.position.epoch};
+void RunEvents::begin_counting() {
+  process_seconds_ = 0;
+  since_log_ = {};
+  progress_at_start_ = run_.progress();
+  epochs_at_start_ = epochs_done();
 }
 
-Progress TrainingRun::expected_progress() const {
-  Progress expected = progress();
-  expected.updates += static_cast<int64_t>(in_flight_.size());
-  for (const InFlight& step : in_flight_) expected.tokens += step.labels;
-  if (!in_flight_.empty()) expected.epochs = in_flight_.back().position.epoch;
-  return expected;
+double RunEvents::epochs_done() const {
+  return static_cast<double>(run_.state.position.epoch) + batches_.epoch_fraction();
 }
 
-double TrainingRun::epochs_done() const {
-  return static_cast<double>(state_.position.epoch) + epoch_fraction_;
-}
-
-void TrainingRun::update_clock() {
+void RunEvents::update_clock() {
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - clock_).count();
   clock_ = now;
-  state_.train_seconds += seconds;
+  run_.state.train_seconds += seconds;
   process_seconds_ += seconds;
 }
 
-double TrainingRun::seconds_left() const {
+void RunEvents::add_seconds_since(Clock::time_point begin) {
+  since_log_.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void RunEvents::add(const StepResult& result) {
+  if (result.skipped) return;
+  RunState& state = run_.state;
+  const int64_t labels = std::llround(result.labels);
+  const int64_t source =
+      run_.model.config().has_encoder() ? result.source_tokens : result.target_tokens - labels;
+  state.target_tokens += labels;
+  state.source_tokens += source;
+  since_log_.target_tokens += labels;
+  since_log_.source_tokens += source;
+  state.log.loss += result.loss * result.units;
+  state.log.nll += result.nll * result.units;
+  state.log.units += result.units;
+  state.grad_norm = result.grad_norm;
+}
+
+double RunEvents::seconds_left() const {
   double left = INFINITY;
   const auto consider = [&](int64_t limit, double now, double at_start, int64_t phase_start = 0) {
     if (limit <= 0 || now <= at_start) return;
@@ -79,90 +93,107 @@ double TrainingRun::seconds_left() const {
     const double end = static_cast<double>(phase_start) + static_cast<double>(limit);
     left = std::min(left, std::max(0.0, end - now) / rate);
   };
-  const Progress now = progress();
-  consider(options_.after_updates, static_cast<double>(now.updates),
-           static_cast<double>(progress_at_start_.updates), state_.phase_update);
-  consider(options_.after_tokens, static_cast<double>(now.tokens),
-           static_cast<double>(progress_at_start_.tokens), state_.phase_tokens);
-  consider(options_.after_epochs, epochs_done(), epochs_at_start_);
+  const TrainOptions& options = run_.options;
+  const Progress now = run_.progress();
+  consider(options.after_updates, static_cast<double>(now.updates),
+           static_cast<double>(progress_at_start_.updates), run_.state.phase_update);
+  consider(options.after_tokens, static_cast<double>(now.tokens),
+           static_cast<double>(progress_at_start_.tokens), run_.state.phase_tokens);
+  consider(options.after_epochs, epochs_done(), epochs_at_start_);
   return std::isfinite(left) ? left : -1;
 }
 
-TrainEvent TrainingRun::make_event(TrainEventKind kind) const {
+TrainEvent RunEvents::make(TrainEventKind kind) const {
+  const RunState& state = run_.state;
   TrainEvent event;
   event.kind = kind;
-  event.update = state_.trainer.update;
-  event.epoch = state_.position.epoch + 1;
-  event.epoch_fraction = epochs_done() - static_cast<double>(state_.position.epoch);
-  if (state_.log.labels > 0) {
-    event.loss = state_.log.loss / state_.log.labels;
-    event.nll = state_.log.nll / state_.log.labels;
+  event.update = state.trainer.update;
+  event.epoch = state.position.epoch + 1;
+  event.epoch_fraction = epochs_done() - static_cast<double>(state.position.epoch);
+  if (state.log.units > 0) {
+    event.loss = state.log.loss / state.log.units;
+    event.nll = state.log.nll / state.log.units;
     event.perplexity = std::exp(event.nll);
   }
-  event.grad_norm = state_.grad_norm;
-  event.learning_rate = trainer_.learning_rate(std::max<int64_t>(1, state_.trainer.update));
-  event.target_tokens = state_.target_tokens;
-  event.source_tokens = state_.source_tokens;
+  event.grad_norm = state.grad_norm;
+  event.learning_rate = run_.trainer.learning_rate(std::max<int64_t>(1, state.trainer.update));
+  event.target_tokens = state.target_tokens;
+  event.source_tokens = state.source_tokens;
   if (since_log_.seconds > 0) {
     event.target_tokens_per_second =
         static_cast<double>(since_log_.target_tokens) / since_log_.seconds;
     event.source_tokens_per_second =
         static_cast<double>(since_log_.source_tokens) / since_log_.seconds;
   }
-  event.elapsed_seconds = state_.train_seconds;
+  event.elapsed_seconds = state.train_seconds;
   event.eta_seconds = seconds_left();
-  const MemoryStats memory = context_.backend().memory_stats();
+  const MemoryStats memory = run_.context.backend().memory_stats();
   event.memory_bytes = memory.allocated_bytes;
   event.peak_memory_bytes = memory.peak_bytes;
-  event.skipped_updates = state_.trainer.skipped;
-  event.stalled = state_.stalled;
+  event.skipped_updates = state.trainer.skipped;
+  event.stalled = state.stalled;
   return event;
 }
 
-std::string TrainingRun::describe_dropped() const {
-  const int64_t draws = data_.train->draws(state_.position.epoch - 1);
-  return describe(dropped_, draws - dropped_.total(), concat("epoch ", state_.position.epoch),
-                  data_.train->options());
+TrainEvent RunEvents::make_log() {
+  TrainEvent event = make(TrainEventKind::log);
+  run_.state.log = {};
+  since_log_ = {};
+  return event;
 }
 
-// Collective with peers: callbacks may read the weights.
-void TrainingRun::emit(Session& session, const TrainEvent& event) {
-  trainer_.complete_masters();
-  if (session.callback && session.callback(event) != 0) session.stop = true;
+TrainEvent RunEvents::make_skipped(const StepResult& result) const {
+  TrainEvent event = make(TrainEventKind::skipped);
+  event.loss = result.loss;
+  event.nll = result.nll;
+  event.perplexity = std::exp(result.nll);
+  event.grad_norm = result.grad_norm;
+  event.message = concat("loss ", result.loss, ", gradient norm ", result.grad_norm,
+                         ": update skipped, ", run_.state.trainer.skipped_in_a_row, " in a row");
+  return event;
 }
 
-void TrainingRun::announce(Session& session) {
-  if (announced_) return;
-  announced_ = true;
-  for (const Error& error : refused_) {
-    TrainEvent event = make_event(TrainEventKind::checkpoint_refused);
-    event.message = error.message();
-    emit(session, event);
-  }
-  TrainEvent event = make_event(resumed_ ? TrainEventKind::resumed : TrainEventKind::started);
-  event.message = describe(*data_.train, "training corpus");
-  if (data_.valid) {
-    const std::string valid = describe(*data_.valid, "validation corpus");
+TrainEvent RunEvents::make_epoch() const {
+  const int64_t ended = run_.state.position.epoch;
+  const PairSource& corpus = *run_.data.train;
+  const PairDrops& dropped = batches_.dropped();
+  TrainEvent event = make(TrainEventKind::epoch);
+  event.epoch = ended;
+  event.epoch_fraction = 1;
+  event.message = describe(dropped, corpus.draws(ended - 1) - dropped.total(),
+                           concat("epoch ", ended), corpus.options());
+  return event;
+}
+
+void RunEvents::emit(RunSession& session, const TrainEvent& event) {
+  run_.trainer.weights().complete();
+  session.report(event);
+}
+
+void RunEvents::warn(RunSession& session, const std::string& text) {
+  if (text.empty()) return;
+  TrainEvent event = make(TrainEventKind::warning);
+  event.message = text;
+  emit(session, event);
+}
+
+void RunEvents::announce(RunSession& session, const std::string& checkpoint) {
+  TrainEvent event = make(checkpoint.empty() ? TrainEventKind::started : TrainEventKind::resumed);
+  event.message = describe(*run_.data.train, "training corpus");
+  if (run_.data.valid) {
+    const std::string valid = describe(*run_.data.valid, "validation corpus");
     if (!event.message.empty() && !valid.empty()) event.message += "; ";
     event.message += valid;
   }
-  if (resumed_)
-    event.path = CheckpointDirectory(*run_directory_).path(state_.trainer.update).string();
+  event.path = checkpoint;
   emit(session, event);
-  for (const std::string& text :
-       {directory_ ? directory_->unprotected() : std::string(), deciding_.warning}) {
-    if (text.empty()) continue;
-    TrainEvent warning = make_event(TrainEventKind::warning);
-    warning.message = text;
-    emit(session, warning);
-  }
 }
 
-void TrainingRun::report_tuning(Session& session) {
-  if (!session.callback) return;  // the next call of run() may have one
-  for (GemmTuning::Notice& notice : gemm_tuning_.take_notices()) {
+void RunEvents::report_tuning(RunSession& session) {
+  if (!session.has_callback()) return;  // the next call of run() may have one
+  for (GemmTuning::Notice& notice : run_.gemm_tuning.take_notices()) {
     TrainEvent event =
-        make_event(notice.is_warning ? TrainEventKind::warning : TrainEventKind::gemm_autotuned);
+        make(notice.is_warning ? TrainEventKind::warning : TrainEventKind::gemm_autotuned);
     event.message = std::move(notice.text);
     emit(session, event);
   }

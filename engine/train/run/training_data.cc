@@ -7,7 +7,6 @@
 #include "engine/data/text_pairs.h"
 #include "engine/metrics/registry.h"
 #include "engine/models/model_io.h"
-#include "engine/models/teacher.h"
 #include "engine/models/upload.h"
 
 namespace trafo {
@@ -110,14 +109,15 @@ void check_data(const TrainingData& data, const ModelConfig& config, const Train
             " needs a tokenizer and the validation sentences as text");
 }
 
-void check_teacher(const TrainingData& data, const Model& model) {
-  if (!model.teacher()) return;
-  const Model& teacher = *model.teacher()->model;
+void check_teacher(const TrainingData& data) {
+  if (!data.teacher) return;
+  const Model& teacher = *data.teacher->model;
   const int64_t max_length = data.train->options().max_length;
   require_argument(max_length <= teacher.config().max_positions, kTrainingDataOrigin, "max_length",
                    " is ", max_length, ", but the teacher ", teacher.origin().file, " has ",
                    teacher.config().max_positions, " positions: set it to that at most");
-  if (data.tokenizer) require_teacher_vocabulary(model, vocabulary_checksum(*data.tokenizer));
+  if (data.tokenizer)
+    require_teacher_vocabulary(*data.teacher, vocabulary_checksum(*data.tokenizer));
 }
 
 }  // namespace trafo

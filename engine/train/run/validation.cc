@@ -10,8 +10,8 @@
 #include "engine/io/checksum.h"
 #include "engine/metrics/registry.h"
 #include "engine/metrics/unspaced.h"
-#include "engine/models/objective.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 
 namespace trafo {
 namespace {
@@ -60,7 +60,7 @@ void translate_part(Context& context, const Model& model, const TrainingData& da
   decode.step_graphs = step_graphs;
   decode.part = group.rank;
   decode.parts = group.size;
-  if (cancel != nullptr) decode.cancelled = [cancel] { return cancel->is_cancelled(); };
+  decode.cancel = cancel;
   const std::vector<std::string_view> lines(data.valid_sources.begin(), data.valid_sources.end());
   int64_t pair = 0;
   for (Translation& line :
@@ -86,8 +86,7 @@ void measure_cross_entropies(Context& context, const Model& model, const Tokeniz
   Batcher batcher(corpus, order);
   const LabelSmoothedCrossEntropy cross_entropy(0);
   for (PackedBatchHost host; !host.last_in_epoch;) {
-    require(cancel == nullptr || !cancel->is_cancelled(), ErrorCode::cancelled, kValidationOrigin,
-            "cancelled by the caller");
+    stop_if_cancelled(cancel, kValidationOrigin);
     batcher.next(host);
     part.labels += label_count(host);
     if (host.elsewhere) continue;

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/cancel.h"
 #include "engine/models/model.h"
 #include "engine/train/parallel/training_group.h"
-#include "engine/train/run/cancel.h"
 #include "engine/train/run/training_data.h"
 
 namespace trafo {

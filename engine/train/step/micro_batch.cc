@@ -1,14 +1,24 @@
 #include "engine/train/step/micro_batch.h"
 
 #include "engine/autograd/gradient_watch.h"
-#include "engine/models/upload.h"
 #include "engine/nn/fp8_weights.h"
 #include "engine/nn/transformer_stack.h"
-#include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/view/view.h"
-#include "engine/runtime/side_work.h"
 
 namespace trafo {
+namespace {
+
+double products(const Model& model, const Batch& batch) {
+  return static_cast<double>(model.parameters().parameter_count()) *
+         static_cast<double>(batch.target_in.numel());
+}
+
+bool has_fp8_layers(const Model& model) {
+  const Fp8Weights* fp8 = model.parameters().fp8_weights();
+  return fp8 != nullptr && fp8->has_linear_layers();
+}
+
+}  // namespace
 
 DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass) {
   const int64_t blocks = config.decoder_layers + (config.has_encoder() ? config.encoder_layers : 0);
@@ -17,41 +27,44 @@ DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options
                          options.layer_drop)};
 }
 
-void accumulate_gradients(Context& context, Model& model, const Batch& batch,
-                          const Objective& objective, Recompute recompute, const DropoutPass& pass,
-                          double scale, bool first, const LossSums& sums) {
-  // A separate tape keeps the caller's recorded nodes untouched, and a failed step leaves no nodes.
-  const TapeScope tape(context);
-  const RecomputeScope recompute_scope(context, recompute);
-  const double products = static_cast<double>(model.parameters().parameter_count()) *
-                          static_cast<double>(batch.target_in.numel());
-  SideWork side_work(context.backend(), products, recompute != Recompute::none);
-  const Fp8Weights* fp8 = model.parameters().fp8_weights();
-  const ops::Fp8Magnitudes magnitudes(context, fp8 && fp8->has_linear_layers());
-  if (first) model.parameters().zero_grad();
-  const ops::CrossEntropyOutput output = [&] {
-    const PhaseRange phase(context, "forward", true);
-    return objective.loss(context, model, batch, pass, scale);
-  }();
-  const PhaseRange phase(context, "backward", true);
+MicroBatchPass::MicroBatchPass(Context& context, Model& model, const MicroBatch& micro,
+                               Recompute recompute)
+    : context_(context),
+      model_(model),
+      micro_(micro),
+      tape_(context),
+      recompute_(context, recompute),
+      side_work_(context.backend(), products(model, micro.batch), recompute != Recompute::none),
+      magnitudes_(context, has_fp8_layers(model)) {
+  if (micro.first) model.parameters().zero_grad();
+}
+
+ObjectiveOutput MicroBatchPass::forward(const Objective& objective) {
+  const PhaseRange phase(context_, "forward", true);
+  return objective.loss(context_, model_, micro_.batch, micro_.dropout, micro_.scale);
+}
+
+void MicroBatchPass::backward(const ObjectiveOutput& output, const LossSums& sums) {
+  const PhaseRange phase(context_, "backward", true);
   // Without a gradient where layer drop skips all that is trainable.
-  if (requires_grad(output.loss)) context.backward(output.loss);
-  side_work.wait_all();
-  if (first) {
-    model.parameters().complete_grads(context);
-    context.backend().copy(sums.loss.raw(), output.loss.raw(), sums.loss.bytes());
-    context.backend().copy(sums.nll.raw(), output.nll.raw(), sums.nll.bytes());
+  if (requires_grad(output.loss)) context_.backward(output.loss);
+  side_work_.wait_all();
+  if (micro_.first) {
+    model_.parameters().complete_grads(context_);
+    context_.backend().copy(sums.loss.raw(), output.loss.raw(), sums.loss.bytes());
+    context_.backend().copy(sums.nll.raw(), output.nll.raw(), sums.nll.bytes());
   } else {
-    accumulate_into(context, sums.loss, output.loss);
-    accumulate_into(context, sums.nll, output.nll);
+    accumulate_into(context_, sums.loss, output.loss);
+    accumulate_into(context_, sums.nll, output.nll);
   }
   if (GradientObserver* observer = GradientWatch::active()) observer->finished();
 }
 
-void validate_for_training(const Context& context, const PackedBatchHost& batch,
-                           const Model& model) {
-  validate_batch(context, batch, model.config());
-  if (model.teacher()) validate_batch(context, batch, model.teacher()->model->config());
+void accumulate_gradients(Context& context, Model& model, const MicroBatch& micro,
+                          const Objective& objective, Recompute recompute, const LossSums& sums) {
+  MicroBatchPass pass(context, model, micro, recompute);
+  const ObjectiveOutput output = pass.forward(objective);
+  pass.backward(output, sums);
 }
 
 }  // namespace trafo

@@ -1,11 +1,10 @@
 // Forward and backward of one micro-batch of an update.
 #pragma once
 
-#include <span>
-
-#include "engine/data/packed_batch.h"
-#include "engine/models/batch_bucket.h"
-#include "engine/models/objective.h"
+#include "engine/models/batch.h"
+#include "engine/objective/objective.h"
+#include "engine/ops/fp8/fp8_magnitudes.h"
+#include "engine/runtime/side_work.h"
 #include "engine/train/run/options.h"
 
 namespace trafo {
@@ -20,40 +19,40 @@ struct LossSums {
         nll(context.zeros(loss.shape(), loss.dtype())) {}
 };
 
+// A micro-batch on the device.
+struct MicroBatch {
+  Batch batch;
+  DropoutPass dropout;
+  double scale = 1;   // of its loss
+  bool first = true;  // overwrites the flat gradient and the sums; others add to them
+};
+
 // The dropout masks and the skipped layers of forward pass `pass` of a training run.
 DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass);
 
-// Computes `scale` times the summed loss of the batch and its gradient. The first micro-batch of an
-// update overwrites the flat gradient and `sums`, the others add to them. The flat gradient is
-// complete after each. Does not wait for the device.
-void accumulate_gradients(Context& context, Model& model, const Batch& batch,
-                          const Objective& objective, Recompute recompute, const DropoutPass& pass,
-                          double scale, bool first, const LossSums& sums);
-
-// validate_batch() for the model and for its teacher, which may know fewer positions.
-void validate_for_training(const Context& context, const PackedBatchHost& batch,
-                           const Model& model);
-
-// Computes the gradients of micro-batches that are in host memory, in an arena whose layout a dry
-// run has planned. One class for accelerators (DeviceStep) and one for the CPU (HostStep). One
-// thread at a time.
-class GradientStep {
+// forward(), then backward(). The flat gradient is complete after backward(). Neither waits for
+// the device. Context, model and micro-batch must outlive it.
+class MicroBatchPass {
  public:
-  GradientStep() = default;
-  virtual ~GradientStep() = default;
-  GradientStep(const GradientStep&) = delete;
-  GradientStep& operator=(const GradientStep&) = delete;
+  MicroBatchPass(Context& context, Model& model, const MicroBatch& micro, Recompute recompute);
 
-  // Allocates the memory for steps of these sizes. They and smaller ones then allocate nothing.
-  virtual void reserve(std::span<const BatchBucket> buckets) = 0;
-  // accumulate_gradients() of the batch's share of a mean over `labels`, with the dropout masks of
-  // forward pass `pass`. `batch` may change once this has returned.
-  virtual void accumulate(const PackedBatchHost& batch, double labels, uint32_t pass,
-                          bool first) = 0;
-  // Forgets steps that were recorded as graphs.
-  virtual void drop_graphs() {}
-  // Allocations that the arena could not serve, of all steps.
-  virtual int64_t unplanned_allocations() const { return 0; }
+  // The scaled loss, summed over the batch.
+  ObjectiveOutput forward(const Objective& objective);
+  void backward(const ObjectiveOutput& output, const LossSums& sums);
+
+ private:
+  Context& context_;
+  Model& model_;
+  const MicroBatch& micro_;
+  // A separate tape keeps the caller's recorded nodes untouched, and a failed step leaves no nodes.
+  TapeScope tape_;
+  RecomputeScope recompute_;
+  SideWork side_work_;
+  ops::Fp8Magnitudes magnitudes_;
 };
+
+// Both at once, outside a training step.
+void accumulate_gradients(Context& context, Model& model, const MicroBatch& micro,
+                          const Objective& objective, Recompute recompute, const LossSums& sums);
 
 }  // namespace trafo

@@ -2,36 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 #include "engine/backend/tf32.h"
 #include "engine/core/argument_error.h"
 #include "engine/models/upload.h"
-#include "engine/nn/fp8_weights.h"
-#include "engine/train/checkpoint/optimizer_io.h"
-#include "engine/train/step/device_step.h"
-#include "engine/train/step/host_step.h"
+#include "engine/train/step/device_step_memory.h"
+#include "engine/train/step/host_step_memory.h"
 
 namespace trafo {
 namespace {
 
 constexpr const char* kTrainerOrigin = "trainer";
-constexpr int64_t kSwapElements = 1 << 20;  // swapped at a time
 // Linear layers with fewer weights were not faster in FP8 (docs/lab/performance-history.md): 1024 x
 // 3072.
 constexpr int64_t kFp8LinearElements = 3 << 20;
 
-// The labels of an update: what its loss is divided by.
-template <class Batches, class Count>
-double total_labels(const Batches& batches, Count count) {
-  require(!batches.empty(), ErrorCode::invalid_argument, kTrainerOrigin,
+// Takes a batch into the totals of its update.
+void add_batch(StepResult& totals, const Objective& objective, double labels, int64_t sentences) {
+  totals.labels += labels;
+  totals.units += objective.units(labels, sentences);
+  totals.sentences += sentences;
+}
+
+void check_totals(const StepResult& totals, bool any_batch) {
+  require(any_batch, ErrorCode::invalid_argument, kTrainerOrigin,
           "an update needs at least one batch");
-  double labels = 0;
-  for (const auto& batch : batches) labels += count(batch);
-  require(labels > 0 && std::isfinite(labels), ErrorCode::invalid_argument, kTrainerOrigin,
-          "the batches of an update have the label count ", labels,
+  require(totals.labels > 0 && std::isfinite(totals.labels), ErrorCode::invalid_argument,
+          kTrainerOrigin, "the batches of an update have the label count ", totals.labels,
           ", at least one label must count");
-  return labels;
 }
 
 // The factors of the trainable parameters, from their groups and the options.
@@ -101,20 +100,46 @@ const TrainOptions& prepared(Context& context, ParameterStore& parameters,
   return options;
 }
 
+// Null with one lane on one rank.
+std::unique_ptr<LaneSums> make_lane_sums(Context& context, Model& model, const LossSums& sums,
+                                         const TrainOptions& options, const TrainingGroup& group) {
+  if (group.communicator != nullptr) group.communicator->attach(context.backend());
+  if (options.lanes == 1 && !group.has_peers() &&
+      options.communication_dtype == CommunicationDType::float32)
+    return nullptr;
+  return std::make_unique<LaneSums>(context, model.parameters(), sums, options, group);
+}
+
+std::unique_ptr<StepMemory> make_memory(Context& context, Model& model, const Objective& objective,
+                                        const TrainOptions& options) {
+  if (context.backend().stream_device() != nullptr)
+    return std::make_unique<DeviceStepMemory>(context, model, objective, options);
+  return std::make_unique<HostStepMemory>(context, model, objective, options);
+}
+
+std::unique_ptr<Fp8Weights> make_fp8_weights(Context& context, const Model& model,
+                                             const TrainOptions& options) {
+  if (!options.fp8) return nullptr;
+  return std::make_unique<Fp8Weights>(
+      context, model.parameters(), model.output_projection().weight.parameter, kFp8LinearElements);
+}
+
 }  // namespace
 
-// Events of the device: the first half belongs to DeviceStep.
-int Trainer::record_event(size_t record) {
-  return StreamDevice::kEvents / 2 + static_cast<int>(record);
+std::unique_ptr<Objective> make_objective(const TrainOptions& options,
+                                          const std::shared_ptr<const Teacher>& teacher) {
+  return make_objective(ObjectiveOptions{options.label_smoothing,
+                                         {options.teacher_weight, options.teacher_temperature}},
+                        teacher);
 }
 
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
-                 const TrainingGroup& group)
+                 const TrainingGroup& group, std::unique_ptr<Objective> objective)
     : context_(context),
       model_(model),
       options_(prepared(context, model.parameters(), options)),
       group_(group),
-      objective_(options.label_smoothing, {options.teacher_weight, options.teacher_temperature}),
+      objective_(objective ? std::move(objective) : make_objective(options, nullptr)),
       optimizer_(make_optimizer(
           context,
           {model.parameters().master(), model.parameters().flat_grad(),
@@ -125,71 +150,27 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       schedule_(schedule_options(options, model.config().width)),
       update_(context, *optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()),
-      stream_(context.backend().stream_device()) {
-  if (group.communicator != nullptr) group.communicator->attach(context.backend());
-  prepare_pruning();
-  const ParameterStore& parameters = model.parameters();
-  if (has_ema() && !parameters.has_master())
-    swap_buffer_ =
-        context.empty({std::min(kSwapElements, parameters.flat().numel())}, parameters.dtype());
-  if (options.fp8)
-    fp8_weights_ = std::make_unique<Fp8Weights>(
-        context, parameters, model.output_projection().weight.parameter, kFp8LinearElements);
-  if (stream_) {
-    gradients_ = std::make_unique<DeviceStep>(context, model, objective_, options_, sums_);
-    pinned_records_ = pinned(kMaxInFlight * sizeof(UpdateRecord));
-    records_ = static_cast<UpdateRecord*>(pinned_records_.get());
-  } else {
-    gradients_ = std::make_unique<HostStep>(context, model, objective_, options_, sums_);
-    host_records_.resize(kMaxInFlight);
-    records_ = host_records_.data();
-  }
-  if (options.lanes > 1 || group.has_peers() ||
-      options.communication_dtype != CommunicationDType::float32)
-    lanes_ = std::make_unique<LaneSums>(context, model.parameters(), sums_, options, group);
-  if (!group.has_peers()) return;
-  partials_ = context.zeros({(parameters.flat().numel() + kSquaresElements - 1) / kSquaresElements},
-                            DType::f64);
-  const size_t votes = kMaxInFlight * lanes_->votes().bytes();
-  if (stream_) {
-    pinned_votes_ = pinned(votes);
-    votes_ = static_cast<std::byte*>(pinned_votes_.get());
-  } else {
-    host_votes_.resize(votes);
-    votes_ = host_votes_.data();
-  }
-}
+      pruning_(WeightPruning::make(context, model.parameters(), *optimizer_, options)),
+      ema_swap_(context, model.parameters(), optimizer_->ema()),
+      fp8_weights_(make_fp8_weights(context, model, options)),
+      memory_(make_memory(context, model, *objective_, options_)),
+      lanes_(make_lane_sums(context, model, sums_, options, group)),
+      weights_(context, model.parameters(), *optimizer_, update_, group, pruning_ != nullptr),
+      optimizer_file_(context, model.parameters(), *optimizer_, group),
+      queue_(context, group.has_peers() ? lanes_->votes().bytes() : 0) {}
 
-Trainer::~Trainer() {
-  if (!stream_) return;
-  try {
-    context_.backend().synchronize();
-  } catch (const Error&) {  // the device is lost: nothing will be written any more
-  }
-}
-
-void Trainer::PinnedRelease::operator()(void* block) const noexcept {
-  stream->release_pinned(block);
-}
-
-Trainer::PinnedBlock Trainer::pinned(size_t bytes) {
-  return {stream_->allocate_pinned(bytes), PinnedRelease{stream_}};
-}
+Trainer::~Trainer() = default;
 
 StepResult Trainer::step(std::span<const Batch> micro_batches) {
   require_idle();
-  StepResult result;
-  result.labels = total_labels(micro_batches, [](const Batch& batch) { return batch.label_count; });
+  StepResult totals;
   for (const Batch& batch : micro_batches) {
-    result.sentences += batch.sentences;
-    result.target_tokens += batch.target_in.numel();
-    if (batch.source_ids.defined()) result.source_tokens += batch.source_ids.numel();
+    add_batch(totals, *objective_, batch.label_count, batch.sentences);
+    totals.target_tokens += batch.target_in.numel();
+    if (batch.source_ids.defined()) totals.source_tokens += batch.source_ids.numel();
   }
-  start(result, micro_batches.size(), Vote::none, [&](size_t i, uint32_t pass, bool first) {
-    accumulate_gradients(context_, model_, micro_batches[i], objective_, options_.recompute,
-                         training_pass(model_.config(), options_, pass), 1 / result.labels, first,
-                         sums_);
-  });
+  check_totals(totals, !micro_batches.empty());
+  submit_batches(micro_batches, totals, Vote::none);
   return await();
 }
 
@@ -200,97 +181,33 @@ StepResult Trainer::step(std::span<const PackedBatchHost> micro_batches) {
 }
 
 void Trainer::submit(std::span<const PackedBatchHost> micro_batches, Vote vote) {
-  StepResult result;
-  result.labels = total_labels(micro_batches, label_count);
+  StepResult totals;
   for (const PackedBatchHost& batch : micro_batches) {
     const BatchCounts counts = batch.counts();
-    result.sentences += counts.sentences;
-    result.target_tokens += counts.target_tokens;
-    result.source_tokens += counts.source_tokens;
+    add_batch(totals, *objective_, label_count(batch), counts.sentences);
+    totals.target_tokens += counts.target_tokens;
+    totals.source_tokens += counts.source_tokens;
   }
-  start(result, micro_batches.size(), vote, [&](size_t i, uint32_t pass, bool first) {
-    gradients_->accumulate(micro_batches[i], result.labels, pass, first);
-  });
-}
-
-// `accumulate` adds the gradient and the losses of a batch to those before it, the first one
-// overwrites them.
-void Trainer::start(const StepResult& result, size_t batches, Vote vote,
-                    const Accumulate& accumulate) {
-  require(in_flight_.size() < (works_ahead() ? kMaxInFlight : 1), ErrorCode::invalid_argument,
-          kTrainerOrigin, in_flight_.size(), " updates are in flight, await one first");
-  const uint64_t passes_before = state_.forward_passes;
-  const size_t before = in_flight_.size();
-  ParameterStore& parameters = model_.parameters();
-  UpdateRecord& record = records_[next_record_];
-  const PhaseRange step(context_, "step", true);
-  try {
-    {
-      const Tf32Scope tf32(context_.backend(), options_.tf32);
-      const Fp8Scope fp8(parameters, fp8_weights_.get());
-      add_gradients(batches, accumulate);
-    }
-    update_.prepare(state_.update + 1, state_.update + 1 + static_cast<int64_t>(before));
-    const PhaseRange phase(context_, "update", true);
-    in_flight_.push_back({result, &record, passes_before});
-    if (lanes_) lanes_->reduce(failure_ ? Vote::failed : vote, squares_of_parts());
-    if (pruned_weights_) pruned_weights_->mask_gradient();
-    if (group_.has_peers()) {
-      update_shard();
-    } else {
-      update_.run(sums_.loss, sums_.nll);
-      if (parameters.quantize_bits() != 0) parameters.follow_update(context_);
-    }
-    // From here on only a device or a peer that is lost can fail.
-    const auto copy_back = [&](void* to, const void* from, size_t bytes) {
-      if (works_ahead())
-        stream_->copy_async(to, from, bytes);
-      else
-        context_.backend().copy_to_host(to, from, bytes);
-    };
-    copy_back(&record, update_.record(), sizeof record);
-    if (group_.has_peers()) {
-      const Tensor& votes = lanes_->votes();
-      copy_back(votes_ + next_record_ * votes.bytes(), votes.raw(), votes.bytes());
-    }
-    if (works_ahead()) stream_->record(record_event(next_record_));
-    // Without graphs, thousands of launches would wait for an exchange. A full queue may stop the
-    // other ranks of the process from launching what the exchange waits for.
-    if (works_ahead() && group_.has_peers() && !context_.graphs())
-      stream_->wait(record_event(next_record_));
-  } catch (...) {
-    if (in_flight_.size() > before) in_flight_.pop_back();
-    state_.forward_passes = passes_before;
-    parameters.zero_grad();
-    throw;
-  }
-  next_record_ = (next_record_ + 1) % kMaxInFlight;
-  parameters.zero_grad();
+  check_totals(totals, !micro_batches.empty());
+  submit_batches(micro_batches, totals, vote);
 }
 
 StepResult Trainer::await() {
-  require(!in_flight_.empty(), ErrorCode::invalid_argument, kTrainerOrigin,
-          "no update is in flight");
-  // The update leaves the queue even if the device fails, so that awaiting all of them ends.
+  require(!queue_.empty(), ErrorCode::invalid_argument, kTrainerOrigin, "no update is in flight");
   const PhaseRange phase(context_, "wait", false);
-  const InFlight oldest = in_flight_.front();
-  in_flight_.pop_front();
-  const UpdateRecord& record = *oldest.record;
-  const auto slot = static_cast<size_t>(oldest.record - records_);
-  if (stream_)  // returns at once where copy_to_host() has waited already
-    stream_->wait(record_event(slot));
-  StepResult result = oldest.result;
+  const StepQueue::Done done = queue_.pop();
+  StepResult result = done.totals;
   if (group_.has_peers()) {
     group_.communicator->check();
-    const Vote vote = lanes_->highest_vote(votes_ + slot * lanes_->votes().bytes());
-    if (vote == Vote::failed) fail_together(oldest.passes_before);
+    const Vote vote = lanes_->highest_vote(done.votes);
+    if (vote == Vote::failed) fail_together(done.passes_before);
     result.stop_wanted = vote == Vote::stop;
   }
-  result.loss = record.loss;
-  result.nll = record.nll;
-  result.grad_norm = record.norm;
-  result.learning_rate = record.learning_rate;
-  result.skipped = record.applied == 0;
+  result.loss = done.record.loss;
+  result.nll = done.record.nll;
+  result.grad_norm = done.record.norm;
+  result.learning_rate = done.record.learning_rate;
+  result.skipped = done.record.applied == 0;
   if (result.skipped) {
     ++state_.skipped;
     ++state_.skipped_in_a_row;
@@ -309,6 +226,18 @@ StepResult Trainer::await() {
   return result;
 }
 
+// No update from the failed one on was applied, because the rank that failed has contributed a loss
+// that is not a number to each of them.
+void Trainer::fail_together(uint64_t passes_before) {
+  if (context_.backend().stream_device()) context_.backend().synchronize();
+  queue_.clear();
+  state_.forward_passes = passes_before;
+  optimizer_->set_steps(state_.update);
+  const std::optional<Error> mine = std::exchange(failure_, std::nullopt);
+  agree(*group_.communicator, mine);
+  fail(ErrorCode::internal, kTrainerOrigin, "a rank has failed and does not say why");
+}
+
 void Trainer::check_loss(int64_t in_a_row) const {
   require(state_.far_off_in_a_row < in_a_row, ErrorCode::non_finite, kTrainerOrigin,
           "training has diverged: after update ", state_.update, " the loss was above ",
@@ -324,7 +253,7 @@ double Trainer::far_off_loss() const {
 void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
   const Fp8Scope fp8(model_.parameters(), fp8_weights_.get());
-  if (context_.fused_kernels()) gradients_->reserve(buckets);  // reference ops use no arena
+  if (context_.fused_kernels()) memory_->reserve(buckets);  // reference ops use no arena
   if (lanes_) lanes_->reserve();
 }
 
@@ -333,79 +262,34 @@ int64_t Trainer::fp8_bytes() const {
 }
 
 void Trainer::require_idle() const {
-  require(in_flight_.empty(), ErrorCode::invalid_argument, kTrainerOrigin, in_flight_.size(),
+  require(queue_.empty(), ErrorCode::invalid_argument, kTrainerOrigin, queue_.size(),
           " updates are in flight, await them first");
 }
 
 const Tensor& Trainer::ema_weights() const {
-  return has_ema() && state_.update > 0 ? optimizer_->ema() : model_.parameters().master();
+  return ema().defined() && state_.update > 0 ? ema() : model_.parameters().master();
 }
 
-// Copies only, so that the weights come back with the same bits.
-void Trainer::swap_weights_and_ema() {
-  Backend& backend = context_.backend();
-  auto* weights = static_cast<std::byte*>(model_.parameters().master().raw());
-  auto* ema = static_cast<std::byte*>(optimizer_->ema().raw());
-  const size_t bytes = optimizer_->ema().bytes();
-  for (size_t at = 0; at < bytes; at += swap_buffer_.bytes()) {
-    const size_t piece = std::min(swap_buffer_.bytes(), bytes - at);
-    backend.copy(swap_buffer_.raw(), weights + at, piece);
-    backend.copy(weights + at, ema + at, piece);
-    backend.copy(ema + at, swap_buffer_.raw(), piece);
-  }
-  model_.parameters().master().mark_written();
-}
-
-EmaWeights::EmaWeights(Trainer& trainer)
-    : trainer_(trainer), active_(trainer.has_ema() && trainer.state().update > 0) {
-  trainer.require_idle();
-  if (!active_) return;
-  const ParameterStore& parameters = trainer.model_.parameters();
-  // With master weights, the model's values are their rounding and can be restored from them.
-  if (parameters.has_master()) {
-    trainer.model_.parameters().follow(trainer.context_, trainer.optimizer_->ema());
-  } else {
-    trainer.swap_weights_and_ema();
-  }
-}
-
-EmaWeights::~EmaWeights() {
-  if (!active_) return;
-  try {
-    ParameterStore& parameters = trainer_.model_.parameters();
-    if (parameters.has_master())
-      parameters.follow_master(trainer_.context_);
-    else
-      trainer_.swap_weights_and_ema();
-  } catch (const Error&) {  // the device is lost, and the weights with it
-  }
-}
-
-TensorFile Trainer::copy_optimizer(const HostAllocator& allocate) const {
+EmaSwap* Trainer::ema_swap() {
   require_idle();
-  const ParameterStore& parameters = model_.parameters();
-  TensorFile file;
-  if (group_.has_peers()) {
-    require(gathered_.has_value(), ErrorCode::internal, kTrainerOrigin,
-            "the optimizer states of other ranks were not gathered");
-    file.entries = state_entries(parameters, *optimizer_, *gathered_);
-    return file;
-  }
-  file.storage = gather_states(context_, parameters, *optimizer_, group_, allocate);
-  file.entries = state_entries(parameters, *optimizer_, file.storage);
-  return file;
+  return ema().defined() && state_.update > 0 ? &ema_swap_ : nullptr;
+}
+
+OptimizerFile& Trainer::optimizer_file() {
+  require_idle();
+  return optimizer_file_;
+}
+
+const OptimizerFile& Trainer::optimizer_file() const {
+  require_idle();
+  return optimizer_file_;
 }
 
 void Trainer::restore(const SafetensorsReader& optimizer, const TrainerState& state) {
   StagedTensors staged;
-  stage_optimizer(optimizer, staged);
+  optimizer_file().stage(optimizer, staged);
   staged.commit(context_);
   resume_from(state);
-}
-
-void Trainer::stage_optimizer(const SafetensorsReader& optimizer, StagedTensors& staged) const {
-  require_idle();
-  stage_states(model_.parameters(), optimizer, *optimizer_, group_, staged);
 }
 
 void Trainer::resume_from(const TrainerState& state) {

@@ -28,42 +28,15 @@ pub const TRAFO_RELU: i32 = 0;
 pub const TRAFO_GELU: i32 = 1;
 pub const TRAFO_SILU: i32 = 2;
 pub const TRAFO_GELU_ERF: i32 = 3;
-pub const TRAFO_REDUCE_NONE: i32 = 0;
-pub const TRAFO_REDUCE_SUM: i32 = 1;
-pub const TRAFO_REDUCE_MEAN: i32 = 2;
 pub const TRAFO_EQUAL: i32 = 0;
 pub const TRAFO_NOT_EQUAL: i32 = 1;
 pub const TRAFO_LESS: i32 = 2;
 pub const TRAFO_LESS_EQUAL: i32 = 3;
 pub const TRAFO_GREATER: i32 = 4;
 pub const TRAFO_GREATER_EQUAL: i32 = 5;
-pub const TRAFO_UNIFORM: i32 = 0;
-pub const TRAFO_NORMAL: i32 = 1;
-pub const TRAFO_TOKEN_UNK: i32 = 0;
-pub const TRAFO_TOKEN_BOS: i32 = 1;
-pub const TRAFO_TOKEN_EOS: i32 = 2;
-pub const TRAFO_TOKEN_PAD: i32 = 3;
-pub const TRAFO_NORMALIZATION_NMT_NFKC: i32 = 0;
-pub const TRAFO_NORMALIZATION_NFKC: i32 = 1;
-pub const TRAFO_NORMALIZATION_NMT_NFKC_CF: i32 = 2;
-pub const TRAFO_NORMALIZATION_NFKC_CF: i32 = 3;
-pub const TRAFO_NORMALIZATION_IDENTITY: i32 = 4;
-pub const TRAFO_ENCODER_DECODER: i32 = 0;
-pub const TRAFO_DECODER_LM: i32 = 1;
-pub const TRAFO_NORM_LAYER: i32 = 0;
-pub const TRAFO_NORM_RMS: i32 = 1;
-pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
-pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
-pub const TRAFO_FFN_PLAIN: i32 = 0;
-pub const TRAFO_FFN_SWIGLU: i32 = 1;
-pub const TRAFO_TIED_LAYERS: i32 = 32;
-pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
-pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
-pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
-pub const TRAFO_PRUNE_WANDA: i32 = 1;
-pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
-pub const TRAFO_SPARSITY_2_4: i32 = 1;
-pub const TRAFO_INT8: i32 = 4;
+pub const TRAFO_REDUCE_NONE: i32 = 0;
+pub const TRAFO_REDUCE_SUM: i32 = 1;
+pub const TRAFO_REDUCE_MEAN: i32 = 2;
 pub const TRAFO_EXPORT_HF_MARIAN: i32 = 0;
 pub const TRAFO_EXPORT_HF_GPT2: i32 = 1;
 pub const TRAFO_EXPORT_CTRANSLATE2: i32 = 2;
@@ -81,6 +54,60 @@ pub const TRAFO_EXPORT_WEIGHTS_INT8: i32 = 5;
 pub const TRAFO_EXPORT_WEIGHTS_Q8_0: i32 = 6;
 pub const TRAFO_EXPORT_WEIGHTS_Q4_0: i32 = 7;
 pub const TRAFO_EXPORT_WEIGHTS_INT4: i32 = 8;
+pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
+pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
+pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
+pub const TRAFO_PRUNE_WANDA: i32 = 1;
+pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
+pub const TRAFO_SPARSITY_2_4: i32 = 1;
+pub const TRAFO_NORMALIZATION_NMT_NFKC: i32 = 0;
+pub const TRAFO_NORMALIZATION_NFKC: i32 = 1;
+pub const TRAFO_NORMALIZATION_NMT_NFKC_CF: i32 = 2;
+pub const TRAFO_NORMALIZATION_NFKC_CF: i32 = 3;
+pub const TRAFO_NORMALIZATION_IDENTITY: i32 = 4;
+pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
+pub const TRAFO_TRANSPORT_MPI: i32 = 1;
+pub const TRAFO_TRANSPORT_NCCL: i32 = 2;
+pub const TRAFO_TRANSPORT_TCP: i32 = 3;
+pub const TRAFO_UNIT_UPDATES: i32 = 0;
+pub const TRAFO_UNIT_TOKENS: i32 = 1;
+pub const TRAFO_UNIT_EPOCHS: i32 = 2;
+pub const TRAFO_EVENT_STARTED: i32 = 0;
+pub const TRAFO_EVENT_RESUMED: i32 = 1;
+pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
+pub const TRAFO_EVENT_LOG: i32 = 3;
+pub const TRAFO_EVENT_SKIPPED: i32 = 4;
+pub const TRAFO_EVENT_EPOCH: i32 = 5;
+pub const TRAFO_EVENT_VALIDATED: i32 = 6;
+pub const TRAFO_EVENT_SAVED: i32 = 7;
+pub const TRAFO_EVENT_FINISHED: i32 = 8;
+pub const TRAFO_EVENT_STOPPED: i32 = 9;
+pub const TRAFO_EVENT_VALIDATING: i32 = 10;
+pub const TRAFO_EVENT_AVERAGED: i32 = 11;
+pub const TRAFO_EVENT_GEMM_AUTOTUNED: i32 = 12;
+pub const TRAFO_EVENT_WARNING: i32 = 13;
+pub const TRAFO_STOP_NONE: i32 = 0;
+pub const TRAFO_STOP_LIMIT: i32 = 1;
+pub const TRAFO_STOP_EARLY: i32 = 2;
+pub const TRAFO_STOP_CALLBACK: i32 = 3;
+pub const TRAFO_STOP_CANCELLED: i32 = 4;
+pub const TRAFO_STOP_PAUSED: i32 = 5;
+pub const TRAFO_UNIFORM: i32 = 0;
+pub const TRAFO_NORMAL: i32 = 1;
+pub const TRAFO_TOKEN_UNK: i32 = 0;
+pub const TRAFO_TOKEN_BOS: i32 = 1;
+pub const TRAFO_TOKEN_EOS: i32 = 2;
+pub const TRAFO_TOKEN_PAD: i32 = 3;
+pub const TRAFO_TIED_LAYERS: i32 = 32;
+pub const TRAFO_ENCODER_DECODER: i32 = 0;
+pub const TRAFO_DECODER_LM: i32 = 1;
+pub const TRAFO_NORM_LAYER: i32 = 0;
+pub const TRAFO_NORM_RMS: i32 = 1;
+pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
+pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
+pub const TRAFO_FFN_PLAIN: i32 = 0;
+pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
 pub const TRAFO_SCHEDULE_COSINE: i32 = 2;
@@ -102,34 +129,11 @@ pub const TRAFO_STOPPING_ALL: i32 = 2;
 pub const TRAFO_RUN_BEST: i32 = 0;
 pub const TRAFO_RUN_LAST: i32 = 1;
 pub const TRAFO_RUN_AVERAGED: i32 = 2;
-pub const TRAFO_UNIT_UPDATES: i32 = 0;
-pub const TRAFO_UNIT_TOKENS: i32 = 1;
-pub const TRAFO_UNIT_EPOCHS: i32 = 2;
 pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
 pub const TRAFO_METRIC_TER: i32 = 8;
 pub const TRAFO_METRIC_COUNT: i32 = 4;
-pub const TRAFO_EVENT_STARTED: i32 = 0;
-pub const TRAFO_EVENT_RESUMED: i32 = 1;
-pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
-pub const TRAFO_EVENT_LOG: i32 = 3;
-pub const TRAFO_EVENT_SKIPPED: i32 = 4;
-pub const TRAFO_EVENT_EPOCH: i32 = 5;
-pub const TRAFO_EVENT_VALIDATED: i32 = 6;
-pub const TRAFO_EVENT_SAVED: i32 = 7;
-pub const TRAFO_EVENT_FINISHED: i32 = 8;
-pub const TRAFO_EVENT_STOPPED: i32 = 9;
-pub const TRAFO_EVENT_VALIDATING: i32 = 10;
-pub const TRAFO_EVENT_AVERAGED: i32 = 11;
-pub const TRAFO_EVENT_GEMM_AUTOTUNED: i32 = 12;
-pub const TRAFO_EVENT_WARNING: i32 = 13;
-pub const TRAFO_STOP_NONE: i32 = 0;
-pub const TRAFO_STOP_LIMIT: i32 = 1;
-pub const TRAFO_STOP_EARLY: i32 = 2;
-pub const TRAFO_STOP_CALLBACK: i32 = 3;
-pub const TRAFO_STOP_CANCELLED: i32 = 4;
-pub const TRAFO_STOP_PAUSED: i32 = 5;
 pub const TRAFO_TOKENIZE_13A: i32 = 0;
 pub const TRAFO_TOKENIZE_NONE: i32 = 1;
 pub const TRAFO_TOKENIZE_ZH: i32 = 2;
@@ -140,10 +144,6 @@ pub const TRAFO_TOKENIZE_JA_MECAB: i32 = 6;
 pub const TRAFO_COPY_IF_NEEDED: i32 = 0;
 pub const TRAFO_COPY_NEVER: i32 = 1;
 pub const TRAFO_COPY_ALWAYS: i32 = 2;
-pub const TRAFO_TRANSPORT_LOCAL: i32 = 0;
-pub const TRAFO_TRANSPORT_MPI: i32 = 1;
-pub const TRAFO_TRANSPORT_NCCL: i32 = 2;
-pub const TRAFO_TRANSPORT_TCP: i32 = 3;
 pub const TRAFO_GROUP_ID_BYTES: i32 = 128;
 unsafe extern "C" {
     #[doc = " \"0.1.0\". Static storage. since 0.1"]
@@ -216,15 +216,15 @@ pub struct trafo_context {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_context_options {
     pub struct_size: usize,
-    #[doc = " TRAFO_DEVICE_*; default CPU"]
+    #[doc = " TRAFO_DEVICE_*. Default TRAFO_DEVICE_CPU."]
     pub device: i32,
-    #[doc = " default 0; 0 for CPU and AUTO"]
+    #[doc = " 0 for CPU and AUTO. Default 0."]
     pub device_index: i32,
-    #[doc = " host threads that compute, 1 to 256; default 0: one a core. Does not change results"]
+    #[doc = " Host threads that compute, 1 to 256; 0: one a core. Does not change results. Default 0."]
     pub threads: i32,
-    #[doc = " default 1; 0: every op runs its unfused reference"]
+    #[doc = " 0: every op runs its unfused reference. Default 1."]
     pub fused_kernels: i32,
-    #[doc = " default 1: training steps on CUDA are replayed as CUDA graphs. Does not change results"]
+    #[doc = " 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1."]
     pub graphs: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -620,9 +620,170 @@ const _: () = {
     ["Offset of field: trafo_dropout::seed"]
         [::core::mem::offset_of!(trafo_dropout, seed) - 16usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_embedding_options {
+    pub struct_size: usize,
+    #[doc = " Multiplies the rows of the table. Default 1."]
+    pub scale: f64,
+    #[doc = " Tokens with this id give the table no gradient; -1: none. Default -1."]
+    pub padding_id: i64,
+    #[doc = " [T] int32, with position_table. Default NULL."]
+    pub positions: *const trafo_tensor,
+    #[doc = " [P,C]. Default NULL."]
+    pub position_table: *const trafo_tensor,
+    #[doc = " On the sum. Default off."]
+    pub dropout: trafo_dropout,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_embedding_options"]
+        [::core::mem::size_of::<trafo_embedding_options>() - 64usize];
+    ["Alignment of trafo_embedding_options"]
+        [::core::mem::align_of::<trafo_embedding_options>() - 8usize];
+    ["Offset of field: trafo_embedding_options::struct_size"]
+        [::core::mem::offset_of!(trafo_embedding_options, struct_size) - 0usize];
+    ["Offset of field: trafo_embedding_options::scale"]
+        [::core::mem::offset_of!(trafo_embedding_options, scale) - 8usize];
+    ["Offset of field: trafo_embedding_options::padding_id"]
+        [::core::mem::offset_of!(trafo_embedding_options, padding_id) - 16usize];
+    ["Offset of field: trafo_embedding_options::positions"]
+        [::core::mem::offset_of!(trafo_embedding_options, positions) - 24usize];
+    ["Offset of field: trafo_embedding_options::position_table"]
+        [::core::mem::offset_of!(trafo_embedding_options, position_table) - 32usize];
+    ["Offset of field: trafo_embedding_options::dropout"]
+        [::core::mem::offset_of!(trafo_embedding_options, dropout) - 40usize];
+};
 unsafe extern "C" {
     #[must_use]
-    #[doc = " NumPy broadcasting. since 0.1"]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_embedding_options_init(
+        options: *mut trafo_embedding_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1"]
+    pub fn trafo_sinusoidal_positions(
+        context: *mut trafo_context,
+        positions: i64,
+        width: i64,
+        dtype: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_attention_options {
+    pub struct_size: usize,
+    #[doc = " Heads of q. Default 1."]
+    pub heads: i64,
+    #[doc = " Heads of k and v, a divisor of heads (grouped-query attention); 0: as many as heads. Default 0."]
+    pub kv_heads: i64,
+    #[doc = " Columns of a head. It must be set."]
+    pub head_dim: i64,
+    #[doc = " First of heads * head_dim columns of q. Default 0."]
+    pub q_column: i64,
+    #[doc = " First of kv_heads * head_dim columns of k. Default 0."]
+    pub k_column: i64,
+    #[doc = " First of kv_heads * head_dim columns of v. Default 0."]
+    pub v_column: i64,
+    #[doc = " 0: 1 / sqrt(head_dim). Default 0."]
+    pub scale: f64,
+    #[doc = " 1: a query attends to no later key. Default 0."]
+    pub causal: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
+    #[doc = " On probabilities. Default off."]
+    pub dropout: trafo_dropout,
+    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is\n masked. Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all\n masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL."]
+    pub mask: *const trafo_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_attention_options"]
+        [::core::mem::size_of::<trafo_attention_options>() - 104usize];
+    ["Alignment of trafo_attention_options"]
+        [::core::mem::align_of::<trafo_attention_options>() - 8usize];
+    ["Offset of field: trafo_attention_options::struct_size"]
+        [::core::mem::offset_of!(trafo_attention_options, struct_size) - 0usize];
+    ["Offset of field: trafo_attention_options::heads"]
+        [::core::mem::offset_of!(trafo_attention_options, heads) - 8usize];
+    ["Offset of field: trafo_attention_options::kv_heads"]
+        [::core::mem::offset_of!(trafo_attention_options, kv_heads) - 16usize];
+    ["Offset of field: trafo_attention_options::head_dim"]
+        [::core::mem::offset_of!(trafo_attention_options, head_dim) - 24usize];
+    ["Offset of field: trafo_attention_options::q_column"]
+        [::core::mem::offset_of!(trafo_attention_options, q_column) - 32usize];
+    ["Offset of field: trafo_attention_options::k_column"]
+        [::core::mem::offset_of!(trafo_attention_options, k_column) - 40usize];
+    ["Offset of field: trafo_attention_options::v_column"]
+        [::core::mem::offset_of!(trafo_attention_options, v_column) - 48usize];
+    ["Offset of field: trafo_attention_options::scale"]
+        [::core::mem::offset_of!(trafo_attention_options, scale) - 56usize];
+    ["Offset of field: trafo_attention_options::causal"]
+        [::core::mem::offset_of!(trafo_attention_options, causal) - 64usize];
+    ["Offset of field: trafo_attention_options::reserved"]
+        [::core::mem::offset_of!(trafo_attention_options, reserved) - 68usize];
+    ["Offset of field: trafo_attention_options::dropout"]
+        [::core::mem::offset_of!(trafo_attention_options, dropout) - 72usize];
+    ["Offset of field: trafo_attention_options::mask"]
+        [::core::mem::offset_of!(trafo_attention_options, mask) - 96usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_attention_options_init(
+        options: *mut trafo_attention_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_cross_entropy_options {
+    pub struct_size: usize,
+    #[doc = " Mass spread over all classes. Default 0."]
+    pub label_smoothing: f64,
+    #[doc = " Rows with this label do not count. Default -100."]
+    pub ignore_label: i32,
+    #[doc = " TRAFO_REDUCE_*. The mean is divided by the sum of the weights that count. Default TRAFO_REDUCE_MEAN."]
+    pub reduction: i32,
+    #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL: all 1. No gradient. Default NULL."]
+    pub weights: *const trafo_tensor,
+    #[doc = " [V] of the same dtype, or NULL: all 1. The term of class v in a row's loss is multiplied by the weight of v, and a row\n counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only. Default\n NULL."]
+    pub class_weights: *const trafo_tensor,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_cross_entropy_options"]
+        [::core::mem::size_of::<trafo_cross_entropy_options>() - 40usize];
+    ["Alignment of trafo_cross_entropy_options"]
+        [::core::mem::align_of::<trafo_cross_entropy_options>() - 8usize];
+    ["Offset of field: trafo_cross_entropy_options::struct_size"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, struct_size) - 0usize];
+    ["Offset of field: trafo_cross_entropy_options::label_smoothing"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, label_smoothing) - 8usize];
+    ["Offset of field: trafo_cross_entropy_options::ignore_label"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, ignore_label) - 16usize];
+    ["Offset of field: trafo_cross_entropy_options::reduction"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, reduction) - 20usize];
+    ["Offset of field: trafo_cross_entropy_options::weights"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, weights) - 24usize];
+    ["Offset of field: trafo_cross_entropy_options::class_weights"]
+        [::core::mem::offset_of!(trafo_cross_entropy_options, class_weights) - 32usize];
+};
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_cross_entropy_options_init(
+        options: *mut trafo_cross_entropy_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " a + b, with NumPy broadcasting. since 0.1"]
     pub fn trafo_op_add(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -727,490 +888,6 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The sum of all elements, [1]. since 0.1"]
-    pub fn trafo_op_sum(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The mean of all elements, [1]. since 0.1"]
-    pub fn trafo_op_mean(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The sum over one dimension. A negative dim counts from the end; with keep_dim 1 a dimension of size 1 stays. since 0.1"]
-    pub fn trafo_op_sum_dim(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        keep_dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The mean over one dimension, with the arguments of trafo_op_sum_dim. since 0.1"]
-    pub fn trafo_op_mean_dim(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        keep_dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The maximum over one dimension; the gradient goes to the first maximum. since 0.1"]
-    pub fn trafo_op_max_dim(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        keep_dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " One dimension of `shape` may be -1: it is inferred. since 0.1"]
-    pub fn trafo_op_reshape(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        shape: *const i64,
-        rank: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Swaps two dimensions; a view. since 0.1"]
-    pub fn trafo_op_transpose(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim0: i32,
-        dim1: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " x[.., start:stop, ..]; a view. since 0.1"]
-    pub fn trafo_op_slice(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        start: i64,
-        stop: i64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The tensors one after the other along a dimension; all others must be equal. since 0.1"]
-    pub fn trafo_op_concat(
-        context: *mut trafo_context,
-        tensors: *const *const trafo_tensor,
-        count: usize,
-        dim: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; what lies outside becomes the nearest int32,\n NaN becomes 0; it has no gradient. since 0.1"]
-    pub fn trafo_op_cast(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dtype: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast; a vector [k] is a row on the left and a\n column on the right. transpose_* swaps the last two dimensions of an input. since 0.1"]
-    pub fn trafo_op_matmul(
-        context: *mut trafo_context,
-        a: *const trafo_tensor,
-        b: *const trafo_tensor,
-        transpose_a: i32,
-        transpose_b: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " x W^T + bias: x [.., in], weight [out, in], bias [out] or NULL. since 0.1"]
-    pub fn trafo_op_linear(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        weight: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Dropout. dropout may be NULL: the values do not change then. since 0.1"]
-    pub fn trafo_op_dropout(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dropout: *const trafo_dropout,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct trafo_embedding_options {
-    pub struct_size: usize,
-    #[doc = " default 1"]
-    pub scale: f64,
-    #[doc = " tokens with this id give the table no gradient; default -1: none"]
-    pub padding_id: i64,
-    #[doc = " [T] int32, with position_table; default NULL"]
-    pub positions: *const trafo_tensor,
-    #[doc = " [P,C]"]
-    pub position_table: *const trafo_tensor,
-    #[doc = " default off"]
-    pub dropout: trafo_dropout,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of trafo_embedding_options"]
-        [::core::mem::size_of::<trafo_embedding_options>() - 64usize];
-    ["Alignment of trafo_embedding_options"]
-        [::core::mem::align_of::<trafo_embedding_options>() - 8usize];
-    ["Offset of field: trafo_embedding_options::struct_size"]
-        [::core::mem::offset_of!(trafo_embedding_options, struct_size) - 0usize];
-    ["Offset of field: trafo_embedding_options::scale"]
-        [::core::mem::offset_of!(trafo_embedding_options, scale) - 8usize];
-    ["Offset of field: trafo_embedding_options::padding_id"]
-        [::core::mem::offset_of!(trafo_embedding_options, padding_id) - 16usize];
-    ["Offset of field: trafo_embedding_options::positions"]
-        [::core::mem::offset_of!(trafo_embedding_options, positions) - 24usize];
-    ["Offset of field: trafo_embedding_options::position_table"]
-        [::core::mem::offset_of!(trafo_embedding_options, position_table) - 32usize];
-    ["Offset of field: trafo_embedding_options::dropout"]
-        [::core::mem::offset_of!(trafo_embedding_options, dropout) - 40usize];
-};
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_embedding_options_init(
-        options: *mut trafo_embedding_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C] -> [T,C]. options may be NULL. since 0.1"]
-    pub fn trafo_op_embedding(
-        context: *mut trafo_context,
-        ids: *const trafo_tensor,
-        table: *const trafo_tensor,
-        options: *const trafo_embedding_options,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The sinusoidal position table [positions, width] (arXiv 1706.03762, sines first, then cosines); width even. since 0.1"]
-    pub fn trafo_sinusoidal_positions(
-        context: *mut trafo_context,
-        positions: i64,
-        width: i64,
-        dtype: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Layer norm over the last dimension; gamma, beta [C]. since 0.1"]
-    pub fn trafo_op_layer_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        beta: *const trafo_tensor,
-        epsilon: f64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma [C]. since 0.1"]
-    pub fn trafo_op_rms_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        epsilon: f64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " sum = residual + dropout(x) and normed = rms_norm(sum), in one pass; dropout or NULL. since 0.1"]
-    pub fn trafo_op_residual_rms_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        residual: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        epsilon: f64,
-        dropout: *const trafo_dropout,
-        out_sum: *mut *mut trafo_tensor,
-        out_normed: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of a head are rotated by position * theta^(-2i / head_dim). positions [T]\n int32. kv_heads 0: x [T, heads * head_dim], and all heads are rotated. Else x [T, (heads + 2 kv_heads) * head_dim] is the packed\n projection of queries, keys and values: queries and keys are rotated, values are copied. The result has the shape of x.\n since 0.1"]
-    pub fn trafo_op_rotary(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        positions: *const trafo_tensor,
-        heads: i64,
-        kv_heads: i64,
-        head_dim: i64,
-        theta: f64,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " silu(a) * b for x = [a, b], [.., 2F] -> [.., F]. since 0.1"]
-    pub fn trafo_op_swiglu(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]\n int32, non-zero: the key is masked, or NULL. causal: key j is masked for query i if j > i + keys - queries. A row whose keys are\n all masked is zeros. since 0.1"]
-    pub fn trafo_op_softmax(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        scale: f64,
-        causal: i32,
-        padding_mask: *const trafo_tensor,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct trafo_attention_options {
-    pub struct_size: usize,
-    #[doc = " default 1"]
-    pub heads: i64,
-    #[doc = " heads of k and v, a divisor of heads (grouped-query attention); default 0: as many as heads"]
-    pub kv_heads: i64,
-    #[doc = " must be set"]
-    pub head_dim: i64,
-    #[doc = " first of heads * head_dim columns of q; default 0"]
-    pub q_column: i64,
-    #[doc = " first of kv_heads * head_dim columns of k; default 0"]
-    pub k_column: i64,
-    pub v_column: i64,
-    #[doc = " default 0: 1 / sqrt(head_dim)"]
-    pub scale: f64,
-    #[doc = " default 0"]
-    pub causal: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
-    #[doc = " on probabilities; default off"]
-    pub dropout: trafo_dropout,
-    #[doc = " [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is masked.\n Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all masked\n gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and\n trafo_op_softmax. Default NULL: none"]
-    pub mask: *const trafo_tensor,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of trafo_attention_options"]
-        [::core::mem::size_of::<trafo_attention_options>() - 104usize];
-    ["Alignment of trafo_attention_options"]
-        [::core::mem::align_of::<trafo_attention_options>() - 8usize];
-    ["Offset of field: trafo_attention_options::struct_size"]
-        [::core::mem::offset_of!(trafo_attention_options, struct_size) - 0usize];
-    ["Offset of field: trafo_attention_options::heads"]
-        [::core::mem::offset_of!(trafo_attention_options, heads) - 8usize];
-    ["Offset of field: trafo_attention_options::kv_heads"]
-        [::core::mem::offset_of!(trafo_attention_options, kv_heads) - 16usize];
-    ["Offset of field: trafo_attention_options::head_dim"]
-        [::core::mem::offset_of!(trafo_attention_options, head_dim) - 24usize];
-    ["Offset of field: trafo_attention_options::q_column"]
-        [::core::mem::offset_of!(trafo_attention_options, q_column) - 32usize];
-    ["Offset of field: trafo_attention_options::k_column"]
-        [::core::mem::offset_of!(trafo_attention_options, k_column) - 40usize];
-    ["Offset of field: trafo_attention_options::v_column"]
-        [::core::mem::offset_of!(trafo_attention_options, v_column) - 48usize];
-    ["Offset of field: trafo_attention_options::scale"]
-        [::core::mem::offset_of!(trafo_attention_options, scale) - 56usize];
-    ["Offset of field: trafo_attention_options::causal"]
-        [::core::mem::offset_of!(trafo_attention_options, causal) - 64usize];
-    ["Offset of field: trafo_attention_options::reserved"]
-        [::core::mem::offset_of!(trafo_attention_options, reserved) - 68usize];
-    ["Offset of field: trafo_attention_options::dropout"]
-        [::core::mem::offset_of!(trafo_attention_options, dropout) - 72usize];
-    ["Offset of field: trafo_attention_options::mask"]
-        [::core::mem::offset_of!(trafo_attention_options, mask) - 96usize];
-};
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_attention_options_init(
-        options: *mut trafo_attention_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Scaled dot-product attention over packed sequences -> [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may\n serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and _k [B+1]\n int32: the tokens of sequence b are rows cu_seqlens[b] to cu_seqlens[b+1] - 1. since 0.1"]
-    pub fn trafo_op_attention(
-        context: *mut trafo_context,
-        q: *const trafo_tensor,
-        k: *const trafo_tensor,
-        v: *const trafo_tensor,
-        cu_seqlens_q: *const trafo_tensor,
-        cu_seqlens_k: *const trafo_tensor,
-        options: *const trafo_attention_options,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " activation: TRAFO_RELU, _GELU, _SILU, _GELU_ERF. since 0.1"]
-    pub fn trafo_op_activation(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        activation: i32,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " dropout(activation(x + bias)): bias [C] or NULL, dropout or NULL. since 0.1"]
-    pub fn trafo_op_bias_act_dropout(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        activation: i32,
-        dropout: *const trafo_dropout,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " residual + dropout(x + bias): bias [C] or NULL, dropout or NULL. since 0.1"]
-    pub fn trafo_op_bias_dropout_residual(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        residual: *const trafo_tensor,
-        dropout: *const trafo_dropout,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass; bias or NULL, dropout or NULL. since 0.1"]
-    pub fn trafo_op_bias_dropout_residual_norm(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        residual: *const trafo_tensor,
-        gamma: *const trafo_tensor,
-        beta: *const trafo_tensor,
-        epsilon: f64,
-        dropout: *const trafo_dropout,
-        out_sum: *mut *mut trafo_tensor,
-        out_normed: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct trafo_cross_entropy_options {
-    pub struct_size: usize,
-    #[doc = " default 0; mass spread over all classes"]
-    pub label_smoothing: f64,
-    #[doc = " default -100"]
-    pub ignore_label: i32,
-    #[doc = " default TRAFO_REDUCE_MEAN: divided by the sum of the weights that count"]
-    pub reduction: i32,
-    #[doc = " [T] of the logits' dtype (float32 for bfloat16), or NULL (default): all 1. No gradient"]
-    pub weights: *const trafo_tensor,
-    #[doc = " [V] of the same dtype, or NULL (default): all 1. The term of class v in a row's loss is multiplied by the weight of v, and a\n row counts with the weight of its label. No gradient. trafo_op_linear_cross_entropy takes them without smoothing only"]
-    pub class_weights: *const trafo_tensor,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of trafo_cross_entropy_options"]
-        [::core::mem::size_of::<trafo_cross_entropy_options>() - 40usize];
-    ["Alignment of trafo_cross_entropy_options"]
-        [::core::mem::align_of::<trafo_cross_entropy_options>() - 8usize];
-    ["Offset of field: trafo_cross_entropy_options::struct_size"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, struct_size) - 0usize];
-    ["Offset of field: trafo_cross_entropy_options::label_smoothing"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, label_smoothing) - 8usize];
-    ["Offset of field: trafo_cross_entropy_options::ignore_label"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, ignore_label) - 16usize];
-    ["Offset of field: trafo_cross_entropy_options::reduction"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, reduction) - 20usize];
-    ["Offset of field: trafo_cross_entropy_options::weights"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, weights) - 24usize];
-    ["Offset of field: trafo_cross_entropy_options::class_weights"]
-        [::core::mem::offset_of!(trafo_cross_entropy_options, class_weights) - 32usize];
-};
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_cross_entropy_options_init(
-        options: *mut trafo_cross_entropy_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Cross-entropy of logits [T,V] and labels [T] int32 -> loss [1], or [T] without reduction. out_nll (may be NULL) gets the loss\n without smoothing, which has no gradient. options may be NULL. since 0.1"]
-    pub fn trafo_op_cross_entropy(
-        context: *mut trafo_context,
-        logits: *const trafo_tensor,
-        labels: *const trafo_tensor,
-        options: *const trafo_cross_entropy_options,
-        out_loss: *mut *mut trafo_tensor,
-        out_nll: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Cross-entropy of logits [T,V] and class probabilities [T,V] of one dtype, such as a teacher's -> loss [1], or [T] without\n reduction. The targets may want a gradient. label_smoothing e makes them (1 - e) targets + e / V; ignore_label has no meaning; a\n mean is divided by the sum of the row weights, without them by T. options may be NULL. since 0.1"]
-    pub fn trafo_op_soft_cross_entropy(
-        context: *mut trafo_context,
-        logits: *const trafo_tensor,
-        targets: *const trafo_tensor,
-        options: *const trafo_cross_entropy_options,
-        out: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " cross_entropy(x W^T + bias) in chunks that never hold all logits. x [T,C], weight [V,C], bias [V] or NULL; the reduction is sum\n or mean. chunk_bytes: logits held at a time, 0 for the default. options and out_nll may be NULL. since 0.1"]
-    pub fn trafo_op_linear_cross_entropy(
-        context: *mut trafo_context,
-        x: *const trafo_tensor,
-        weight: *const trafo_tensor,
-        bias: *const trafo_tensor,
-        labels: *const trafo_tensor,
-        options: *const trafo_cross_entropy_options,
-        chunk_bytes: i64,
-        out_loss: *mut *mut trafo_tensor,
-        out_nll: *mut *mut trafo_tensor,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
     #[doc = " |x|; the gradient at 0 is 0. since 0.1"]
     pub fn trafo_op_abs(
         context: *mut trafo_context,
@@ -1220,7 +897,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x in radians. since 0.1"]
+    #[doc = " The sine of each element, in radians. since 0.1"]
     pub fn trafo_op_sin(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1229,7 +906,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x in radians. since 0.1"]
+    #[doc = " The cosine of each element, in radians. since 0.1"]
     pub fn trafo_op_cos(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1238,7 +915,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. since 0.1"]
+    #[doc = " The error function: 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x. since 0.1"]
     pub fn trafo_op_erf(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1247,10 +924,20 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x (1 + erf(x / sqrt(2))) / 2: the exact GELU. since 0.1"]
+    #[doc = " The exact GELU, x (1 + erf(x / sqrt(2))) / 2. since 0.1"]
     pub fn trafo_op_gelu_erf(
         context: *mut trafo_context,
         x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " An activation of each element. since 0.1"]
+    pub fn trafo_op_activation(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        activation: i32,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
@@ -1277,7 +964,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The gradient of equal elements is divided in half. since 0.1"]
+    #[doc = " The larger of two elements; the gradient of equal elements is divided in half. since 0.1"]
     pub fn trafo_op_maximum(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1287,7 +974,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The smaller of two elements; the gradient as of trafo_op_maximum. since 0.1"]
+    #[doc = " The smaller of two elements; the gradient of equal elements is divided in half. since 0.1"]
     pub fn trafo_op_minimum(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1307,7 +994,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " int32: 1 where the comparison (TRAFO_EQUAL and others) of a with b holds, else 0; a and b of one type, int32 allowed. No\n gradient. since 0.1"]
+    #[doc = " An int32 tensor: 1 where the comparison of a with b holds, else 0. Both have one type; int32 is allowed. No gradient.\n since 0.1"]
     pub fn trafo_op_compare(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1318,7 +1005,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with a number for b. since 0.1"]
+    #[doc = " trafo_op_compare with a number. since 0.1"]
     pub fn trafo_op_compare_number(
         context: *mut trafo_context,
         a: *const trafo_tensor,
@@ -1329,7 +1016,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " a where the mask is not 0, else b; int32 allowed. The operand that is not chosen affects neither values nor gradients. since 0.1"]
+    #[doc = " a where mask is not 0, else b; int32 is allowed. The operand that is not chosen affects neither values nor gradients.\n since 0.1"]
     pub fn trafo_op_where(
         context: *mut trafo_context,
         mask: *const trafo_tensor,
@@ -1340,7 +1027,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " `value` where the mask is not 0, else x; int32 allowed. since 0.1"]
+    #[doc = " value where mask is not 0, else x; int32 is allowed. since 0.1"]
     pub fn trafo_op_masked_fill(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1361,7 +1048,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same below the diagonal: j - i < diagonal. since 0.1"]
+    #[doc = " trafo_op_tril below the diagonal: j - i < diagonal. since 0.1"]
     pub fn trafo_op_triu(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1371,7 +1058,78 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The sum over `count` dimensions, each given once; count 0: over all. keep_dim 1 leaves dimensions of size 1. since 0.1"]
+    #[doc = " Zeroes elements and scales the others by 1 / (1 - p). Without a dropout the values do not change. dropout may be NULL.\n since 0.1"]
+    pub fn trafo_op_dropout(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dropout: *const trafo_dropout,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; a value outside becomes the nearest int32, NaN\n becomes 0; it has no gradient. since 0.1"]
+    pub fn trafo_op_cast(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dtype: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sum of all elements, [1]. since 0.1"]
+    pub fn trafo_op_sum(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean of all elements, [1]. since 0.1"]
+    pub fn trafo_op_mean(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sum over one dimension. since 0.1"]
+    pub fn trafo_op_sum_dim(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean over one dimension. since 0.1"]
+    pub fn trafo_op_mean_dim(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The maximum over one dimension; the gradient goes to the first maximum. since 0.1"]
+    pub fn trafo_op_max_dim(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        keep_dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The sum over several dimensions, each given once; over all if none is given. since 0.1"]
     pub fn trafo_op_sum_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1383,7 +1141,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The mean over `count` dimensions, given as for trafo_op_sum_dims. since 0.1"]
+    #[doc = " The mean over several dimensions, given as for trafo_op_sum_dims. since 0.1"]
     pub fn trafo_op_mean_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1395,7 +1153,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The maximum; the gradient goes to the first one. since 0.1"]
+    #[doc = " The maximum over several dimensions, given as for trafo_op_sum_dims; the gradient goes to the first one. since 0.1"]
     pub fn trafo_op_max_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1407,7 +1165,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The minimum; the gradient goes to the first one. since 0.1"]
+    #[doc = " The minimum over several dimensions, given as for trafo_op_sum_dims; the gradient goes to the first one. since 0.1"]
     pub fn trafo_op_min_dims(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1419,7 +1177,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " int32: the number along dim of the largest element, the first of equal ones; NaN counts as largest. since 0.1"]
+    #[doc = " An int32 tensor: the number along dim of the largest element, the first of equal ones; NaN counts as largest. since 0.1"]
     pub fn trafo_op_argmax(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1430,7 +1188,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same of the smallest; NaN counts as smallest. since 0.1"]
+    #[doc = " trafo_op_argmax of the smallest element; NaN counts as smallest. since 0.1"]
     pub fn trafo_op_argmin(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1453,11 +1211,78 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " y_i = x_0 + .. + x_i along dim; int32 allowed. since 0.1"]
+    #[doc = " y_i = x_0 + .. + x_i along dim; int32 is allowed. since 0.1"]
     pub fn trafo_op_cumsum(
         context: *mut trafo_context,
         x: *const trafo_tensor,
         dim: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x at each place p of index, with the place along dim replaced by the index's element. The index is int32, has the rank of x\n and is in no other dimension larger; the result has its shape. since 0.1"]
+    pub fn trafo_op_gather(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x with each element of src added at the place that trafo_op_gather reads for it; src has the shape of index. since 0.1"]
+    pub fn trafo_op_scatter_add(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        src: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " trafo_op_scatter_add with the elements put there; of several for one place the last in row-major order stays. since 0.1"]
+    pub fn trafo_op_scatter(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim: i32,
+        index: *const trafo_tensor,
+        src: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The mean of the rows of each packed sequence: x [T, ..] and cu_seqlens [B + 1] int32 to [B, ..], zeros for a sequence without\n rows. Sequence b has the rows cu_seqlens[b] to cu_seqlens[b + 1] - 1. Sums are made in float32, of float64 in float64.\n INVALID_ARGUMENT: cu_seqlens does not rise from 0 to T. since 0.1"]
+    pub fn trafo_op_segment_mean(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        cu_seqlens: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same elements in another shape. One dimension may be -1: it is inferred. since 0.1"]
+    pub fn trafo_op_reshape(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        shape: *const i64,
+        rank: i32,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Swaps two dimensions; a view. since 0.1"]
+    pub fn trafo_op_transpose(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        dim0: i32,
+        dim1: i32,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
@@ -1474,7 +1299,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Repeats dimensions of size 1, and new ones in front, to `shape`; -1 keeps the size of x. A view. since 0.1"]
+    #[doc = " Repeats dimensions of size 1, and new ones in front, to shape; -1 keeps the size. A view. since 0.1"]
     pub fn trafo_op_expand(
         context: *mut trafo_context,
         x: *const trafo_tensor,
@@ -1485,47 +1310,223 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x at each place p of the index, with the place along dim replaced by index[p]. index int32 has the rank of x and is in no\n other dimension larger; the result has its shape. since 0.1"]
-    pub fn trafo_op_gather(
+    #[doc = " The elements of a range of one dimension, without its end; a view. since 0.1"]
+    pub fn trafo_op_slice(
         context: *mut trafo_context,
         x: *const trafo_tensor,
         dim: i32,
-        index: *const trafo_tensor,
+        start: i64,
+        stop: i64,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x with src[p] added at these places. src has the shape of the index. since 0.1"]
-    pub fn trafo_op_scatter_add(
+    #[doc = " The tensors one after the other along a dimension; all other dimensions must be equal. since 0.1"]
+    pub fn trafo_op_concat(
         context: *mut trafo_context,
-        x: *const trafo_tensor,
+        tensors: *const *const trafo_tensor,
+        count: usize,
         dim: i32,
-        index: *const trafo_tensor,
-        src: *const trafo_tensor,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " x with src[p] in these places; of several for one place the last in row-major order stays. since 0.1"]
-    pub fn trafo_op_scatter(
+    #[doc = " [m,k] x [k,n], or batched [..,m,k] x [..,k,n], whose leading dimensions broadcast; a vector [k] is a row on the left and a\n column on the right. transpose_a and transpose_b swap the last two dimensions of an input. since 0.1"]
+    pub fn trafo_op_matmul(
         context: *mut trafo_context,
-        x: *const trafo_tensor,
-        dim: i32,
-        index: *const trafo_tensor,
-        src: *const trafo_tensor,
+        a: *const trafo_tensor,
+        b: *const trafo_tensor,
+        transpose_a: i32,
+        transpose_b: i32,
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The mean of the rows of each packed sequence: x [T, ..] and cu_seqlens [B + 1] int32 -> [B, ..], zeros for a sequence without\n rows. Sums are made in float32, of float64 in float64. INVALID_ARGUMENT: cu_seqlens does not rise from 0 to T. since 0.1"]
-    pub fn trafo_op_segment_mean(
+    #[doc = " x W^T + bias: x [.., in], weight [out, in], bias [out]. bias may be NULL. since 0.1"]
+    pub fn trafo_op_linear(
         context: *mut trafo_context,
         x: *const trafo_tensor,
-        cu_seqlens: *const trafo_tensor,
+        weight: *const trafo_tensor,
+        bias: *const trafo_tensor,
         out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " dropout(scale * table[ids] + position_table[positions]): ids [T] int32, table [V,C] to [T,C]. options may be NULL.\n since 0.1"]
+    pub fn trafo_op_embedding(
+        context: *mut trafo_context,
+        ids: *const trafo_tensor,
+        table: *const trafo_tensor,
+        options: *const trafo_embedding_options,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Layer norm over the last dimension; gamma and beta are [C]. since 0.1"]
+    pub fn trafo_op_layer_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        beta: *const trafo_tensor,
+        epsilon: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " x / sqrt(mean(x^2) + epsilon) * gamma over the last dimension; gamma is [C]. since 0.1"]
+    pub fn trafo_op_rms_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        epsilon: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " sum = residual + dropout(x) and normed = rms_norm(sum), in one pass. dropout may be NULL. since 0.1"]
+    pub fn trafo_op_residual_rms_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        residual: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        epsilon: f64,
+        dropout: *const trafo_dropout,
+        out_sum: *mut *mut trafo_tensor,
+        out_normed: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Rotary position embedding: pairs (i, i + head_dim / 2) of a head are rotated by position * theta^(-2i / head_dim). positions\n is [T] int32. With kv_heads 0, x is [T, heads * head_dim], and all heads are rotated. Else x is the packed projection of\n queries, keys and values, [T, (heads + 2 kv_heads) * head_dim]: queries and keys are rotated, values are copied. The result\n has the shape of x. since 0.1"]
+    pub fn trafo_op_rotary(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        positions: *const trafo_tensor,
+        heads: i64,
+        kv_heads: i64,
+        head_dim: i64,
+        theta: f64,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " silu(a) * b for x = [a, b], [.., 2F] to [.., F]. since 0.1"]
+    pub fn trafo_op_swiglu(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " softmax(scale * x) over the last dimension; x [batch, heads, queries, keys] or fewer dimensions; padding_mask [batch, keys]\n int32, non-zero: the key is masked. causal: key j is masked for query i if j > i + keys - queries. A row whose keys are all\n masked is zeros. padding_mask may be NULL. since 0.1"]
+    pub fn trafo_op_softmax(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        scale: f64,
+        causal: i32,
+        padding_mask: *const trafo_tensor,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Scaled dot-product attention over packed sequences, to [Tq, heads * head_dim]. q [Tq, ..], k and v [Tk, ..]; one tensor may\n serve as all three, at different columns. Query head h reads head h / (heads / kv_heads) of k and v. cu_seqlens_q and\n cu_seqlens_k are [B+1] int32: the tokens of sequence b are rows cu_seqlens[b] to cu_seqlens[b+1] - 1. since 0.1"]
+    pub fn trafo_op_attention(
+        context: *mut trafo_context,
+        q: *const trafo_tensor,
+        k: *const trafo_tensor,
+        v: *const trafo_tensor,
+        cu_seqlens_q: *const trafo_tensor,
+        cu_seqlens_k: *const trafo_tensor,
+        options: *const trafo_attention_options,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " dropout(activation(x + bias)) in one pass; bias is [C]. bias and dropout may be NULL. since 0.1"]
+    pub fn trafo_op_bias_act_dropout(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        activation: i32,
+        dropout: *const trafo_dropout,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " residual + dropout(x + bias) in one pass; bias is [C]. bias and dropout may be NULL. since 0.1"]
+    pub fn trafo_op_bias_dropout_residual(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        residual: *const trafo_tensor,
+        dropout: *const trafo_dropout,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " sum = residual + dropout(x + bias) and normed = layer_norm(sum), in one pass. bias and dropout may be NULL. since 0.1"]
+    pub fn trafo_op_bias_dropout_residual_norm(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        residual: *const trafo_tensor,
+        gamma: *const trafo_tensor,
+        beta: *const trafo_tensor,
+        epsilon: f64,
+        dropout: *const trafo_dropout,
+        out_sum: *mut *mut trafo_tensor,
+        out_normed: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Cross-entropy of logits [T,V] and labels [T] int32: the loss [1], or [T] without reduction, and nll, the same without\n smoothing, which has no gradient. options and out_nll may be NULL. since 0.1"]
+    pub fn trafo_op_cross_entropy(
+        context: *mut trafo_context,
+        logits: *const trafo_tensor,
+        labels: *const trafo_tensor,
+        options: *const trafo_cross_entropy_options,
+        out_loss: *mut *mut trafo_tensor,
+        out_nll: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Cross-entropy of logits [T,V] and class probabilities [T,V] of one dtype, such as a teacher's: [1], or [T] without reduction.\n The targets may want a gradient. label_smoothing e makes them (1 - e) targets + e / V; ignore_label has no meaning; a mean is\n divided by the sum of the row weights, without them by T. options may be NULL. since 0.1"]
+    pub fn trafo_op_soft_cross_entropy(
+        context: *mut trafo_context,
+        logits: *const trafo_tensor,
+        targets: *const trafo_tensor,
+        options: *const trafo_cross_entropy_options,
+        out: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " trafo_op_cross_entropy of x W^T + bias in chunks that never hold all logits. x [T,C], weight [V,C], bias [V]; the reduction\n is sum or mean. chunk_bytes: logits held at a time, 0 for the default. bias, options and out_nll may be NULL. since 0.1"]
+    pub fn trafo_op_linear_cross_entropy(
+        context: *mut trafo_context,
+        x: *const trafo_tensor,
+        weight: *const trafo_tensor,
+        bias: *const trafo_tensor,
+        labels: *const trafo_tensor,
+        options: *const trafo_cross_entropy_options,
+        chunk_bytes: i64,
+        out_loss: *mut *mut trafo_tensor,
+        out_nll: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
 #[repr(C)]
@@ -1537,15 +1538,15 @@ pub struct trafo_adamw {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_adamw_options {
     pub struct_size: usize,
-    #[doc = " default 0.9"]
+    #[doc = " Decay of the first moment. Default 0.9."]
     pub beta1: f64,
-    #[doc = " default 0.98"]
+    #[doc = " Decay of the second moment. Default 0.98."]
     pub beta2: f64,
-    #[doc = " default 1e-9"]
+    #[doc = " Added to the root of the second moment. Default 1e-9."]
     pub epsilon: f64,
-    #[doc = " default 0"]
+    #[doc = " Decoupled weight decay. Default 0."]
     pub weight_decay: f64,
-    #[doc = " global gradient norm limit; default 0: off"]
+    #[doc = " Limit of the global gradient norm; 0: off. Default 0."]
     pub clip_norm: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1687,19 +1688,19 @@ pub struct trafo_tokenizer {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_tokenizer_options {
     pub struct_size: usize,
-    #[doc = " tokens: special, byte and learned ones; default 8000"]
+    #[doc = " Tokens: special, byte and learned ones. Default 8000."]
     pub vocabulary: i64,
-    #[doc = " share of the characters that become tokens, 0.98 to 1; default 1"]
+    #[doc = " Share of the characters that become tokens, 0.98 to 1. Default 1."]
     pub character_coverage: f64,
-    #[doc = " 0 (default): unigram model; 1: byte-pair encoding"]
+    #[doc = " 0: unigram model; 1: byte-pair encoding. Default 0."]
     pub bpe: i32,
-    #[doc = " 0 (default): unknown characters become <unk>; 1: they are spelled in byte tokens"]
+    #[doc = " 0: unknown characters become <unk>; 1: they are spelled in byte tokens. Default 0."]
     pub byte_fallback: i32,
-    #[doc = " 1: the vocabulary may be smaller if the text has too few subwords; default 0"]
+    #[doc = " 1: the vocabulary may be smaller if the text has too few subwords. Default 0."]
     pub soft_limit: i32,
-    #[doc = " TRAFO_NORMALIZATION_*; default TRAFO_NORMALIZATION_NMT_NFKC"]
+    #[doc = " TRAFO_NORMALIZATION_*. Default TRAFO_NORMALIZATION_NMT_NFKC."]
     pub normalization: i32,
-    #[doc = " Texts without white space that are one token each, wherever they stand, and not normalised. Default: none"]
+    #[doc = " Texts without white space that are one token each, wherever they are, and not normalised. Default none."]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
 }
@@ -1954,7 +1955,6 @@ pub struct trafo_model {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_model_config {
-    #[doc = " options: begin trafo_model_config (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " Tokens of the vocabulary. It must be set."]
     pub vocabulary: i64,
@@ -2182,16 +2182,16 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_quantize_options {
     pub struct_size: usize,
-    #[doc = " 8 (default): a scale for each row; 4: a scale for each 32 columns of a row"]
+    #[doc = " 8: a scale for each row; 4: a scale for each 32 columns of a row. Default 8."]
     pub bits: i32,
-    #[doc = " TRAFO_QUANTIZE_NEAREST (default) or TRAFO_QUANTIZE_GPTQ"]
+    #[doc = " TRAFO_QUANTIZE_*. Default TRAFO_QUANTIZE_NEAREST."]
     pub method: i32,
-    #[doc = " patterns of names as of trafo_model_freeze: matrices that stay float32; default none"]
+    #[doc = " Patterns of names as of trafo_model_freeze: matrices that stay float32. Default none."]
     pub keep_float: *const trafo_string_view,
     pub keep_float_count: usize,
-    #[doc = " of the calibration pairs; default NULL"]
+    #[doc = " Of the calibration pairs. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them; default NULL"]
+    #[doc = " Pairs that show what the layers multiply; TRAFO_QUANTIZE_GPTQ needs them. Default NULL."]
     pub calibration: *const trafo_corpus,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2254,6 +2254,28 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The model file of a checkpoint of a run directory by its name: an update such as \"1000\", \"latest\", \"best-bleu\" (or another metric), or\n \"averaged\". The caller frees *out_path with trafo_string_free. NOT_FOUND: there is no such directory, or no such checkpoint in it.\n CORRUPT_FILE, IO: of RUN/NAME. since 0.1"]
+    pub fn trafo_find_checkpoint(
+        run_directory: *const ::core::ffi::c_char,
+        run_directory_length: usize,
+        name: *const ::core::ffi::c_char,
+        name_length: usize,
+        out_path: *mut *mut ::core::ffi::c_char,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to\n `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: there is none, or no such directory.\n updates may be NULL if capacity is 0. IO. since 0.1"]
+    pub fn trafo_list_checkpoints(
+        run_directory: *const ::core::ffi::c_char,
+        run_directory_length: usize,
+        updates: *mut i64,
+        capacity: i64,
+        out_count: *mut i64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a\n training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that\n does not fit, and the model has not changed. since 0.1"]
     pub fn trafo_model_load_weights(
         model: *mut trafo_model,
@@ -2277,17 +2299,17 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_prune_options {
     pub struct_size: usize,
-    #[doc = " Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default\n 1"]
+    #[doc = " Share of the feed-forward columns of an encoder layer that stays, above 0 and at most 1; rounded up to a multiple of 8\n columns. Default 1."]
     pub encoder_ffn_share: f64,
-    #[doc = " Share of the feed-forward columns of a layer that stays, above 0 and at most 1; rounded up to a multiple of 8 columns. Default\n 1"]
+    #[doc = " The same of the decoder. Default 1."]
     pub decoder_ffn_share: f64,
-    #[doc = " Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and\n values stay or go together. Default 1"]
+    #[doc = " Share of the attention heads of an encoder layer that stays, above 0 and at most 1; at least one. Query heads that share\n keys and values stay or go together. Default 1."]
     pub encoder_head_share: f64,
-    #[doc = " Share of the attention heads of a layer that stays, above 0 and at most 1; at least one. Query heads that share keys and\n values stay or go together. Default 1"]
+    #[doc = " The same of the decoder. Default 1."]
     pub decoder_head_share: f64,
-    #[doc = " Layers that stay; default 0: all"]
+    #[doc = " Layers that stay; 0: all. Default 0."]
     pub encoder_layers: i64,
-    #[doc = " Layers that stay; default 0: all"]
+    #[doc = " Layers that stay; 0: all. Default 0."]
     pub decoder_layers: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2333,15 +2355,15 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_sparsify_options {
     pub struct_size: usize,
-    #[doc = " share of the weights of each linear layer that becomes zero, at least 0 and below 1; default 0.5"]
+    #[doc = " Share of the weights of each linear layer that becomes zero, at least 0 and below 1. Default 0.5."]
     pub sparsity: f64,
-    #[doc = " TRAFO_PRUNE_MAGNITUDE (default) or TRAFO_PRUNE_WANDA"]
+    #[doc = " TRAFO_PRUNE_*. Default TRAFO_PRUNE_MAGNITUDE."]
     pub score: i32,
-    #[doc = " TRAFO_SPARSITY_UNSTRUCTURED (default) or TRAFO_SPARSITY_2_4"]
+    #[doc = " TRAFO_SPARSITY_*. Default TRAFO_SPARSITY_UNSTRUCTURED."]
     pub pattern: i32,
-    #[doc = " of the calibration pairs; default NULL"]
+    #[doc = " Of the calibration pairs. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them; default NULL"]
+    #[doc = " Pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them. Default NULL."]
     pub calibration: *const trafo_corpus,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2394,16 +2416,16 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_factorize_options {
     pub struct_size: usize,
-    #[doc = " of all factors, at least 1; default 0: ratio chooses the ranks"]
+    #[doc = " Of all factors, at least 1; 0: ratio chooses the ranks. Default 0."]
     pub rank: i64,
-    #[doc = " share of the weights of the matrices that stays, above 0 and below 1; default 0: rank says"]
+    #[doc = " Share of the weights of the matrices that stays, above 0 and below 1; 0: rank says. Default 0."]
     pub ratio: f64,
-    #[doc = " patterns of names of matrices, '*' for any characters, '?' for one; default NULL: all"]
+    #[doc = " Patterns of names of matrices, '*' for any characters, '?' for one. None: all. Default none."]
     pub layers: *const trafo_string_view,
     pub layers_count: usize,
-    #[doc = " of the calibration pairs"]
+    #[doc = " Of the calibration pairs. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
-    #[doc = " pairs that show what the layers multiply; needed"]
+    #[doc = " Pairs that show what the layers multiply; needed. Default NULL."]
     pub calibration: *const trafo_corpus,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -2461,6 +2483,24 @@ unsafe extern "C" {
         model: *const trafo_model,
         out: *mut trafo_model_config,
         struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same of a model.safetensors, whose weights are not read: only its header, whose tensors are compared with the configuration.\n precision is the type of the stored weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1"]
+    pub fn trafo_model_read_config(
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out: *mut trafo_model_config,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Checks that a tokenizer belongs to the model, as translating and scoring do. INVALID_ARGUMENT: it has another number of tokens, or the\n model was trained with another vocabulary; the message names both files. since 0.1"]
+    pub fn trafo_model_check_tokenizer(
+        model: *const trafo_model,
+        tokenizer: *const trafo_tokenizer,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2671,7 +2711,6 @@ unsafe extern "C" {
 pub struct trafo_trainer {
     _unused: [u8; 0],
 }
-#[doc = " options: end"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_period {
@@ -2693,7 +2732,6 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_trainer_options {
-    #[doc = " options: begin trafo_trainer_options (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " Peak of the learning rate. Default 0.002."]
     pub learning_rate: f64,
@@ -2964,6 +3002,14 @@ const _: () = {
     ["Offset of field: trafo_trainer_options::reserved4"]
         [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 460usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_trainer_options_init(
+        options: *mut trafo_trainer_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_memory_plan {
@@ -3046,14 +3092,6 @@ unsafe extern "C" {
         source_tokens: i64,
         target_tokens: i64,
         out: *mut trafo_memory_plan,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The defaults. Training then has no limit. since 0.1"]
-    pub fn trafo_trainer_options_init(
-        options: *mut trafo_trainer_options,
         struct_size: usize,
     ) -> *mut trafo_error;
 }
@@ -3346,7 +3384,6 @@ unsafe extern "C" {
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_translate_options {
-    #[doc = " options: begin trafo_translate_options (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " Hypotheses kept of each sentence. 1 is greedy search. Default 5."]
     pub beam: i64,
@@ -3458,6 +3495,14 @@ const _: () = {
     ["Offset of field: trafo_translate_options::reserved"]
         [::core::mem::offset_of!(trafo_translate_options, reserved) - 172usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_translate_options_init(
+        options: *mut trafo_translate_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_translations {
@@ -3467,14 +3512,6 @@ unsafe extern "C" {
     #[must_use]
     #[doc = " Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are\n then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot\n change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and\n tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1"]
     pub fn trafo_model_prepare_inference(model: *mut trafo_model) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_translate_options_init(
-        options: *mut trafo_translate_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
@@ -3646,11 +3683,9 @@ unsafe extern "C" {
         out_labels: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
-#[doc = " options: end"]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_evaluation_options {
-    #[doc = " options: begin trafo_evaluation_options (scripts/generate_options.py)"]
     pub struct_size: usize,
     #[doc = " The SentencePiece model of tokenize flores200, which needs one. Default NULL."]
     pub tokenizer: *const trafo_tokenizer,
@@ -3690,6 +3725,14 @@ const _: () = {
     ["Offset of field: trafo_evaluation_options::reserved"]
         [::core::mem::offset_of!(trafo_evaluation_options, reserved) - 44usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_evaluation_options_init(
+        options: *mut trafo_evaluation_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[doc = " A corpus score, 0 to 100. The other members are NaN where lines were not resampled."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -3776,14 +3819,6 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
-    pub fn trafo_evaluation_options_init(
-        options: *mut trafo_evaluation_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
     #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab\n (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1"]
     pub fn trafo_evaluate(
         hypotheses: *const trafo_string_view,
@@ -3847,11 +3882,11 @@ unsafe extern "C" {
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_corpus_options {
     pub struct_size: usize,
-    #[doc = " Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of memory\n a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does not change\n training. Default 256 MiB; 0: all text stays on disk"]
+    #[doc = " Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of\n memory a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does\n not change training. 0: all text stays on disk. Default 256 MiB."]
     pub memory_bytes: i64,
-    #[doc = " Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if missing.\n Default: empty, the system's directory for temporary files"]
+    #[doc = " Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if\n missing. Empty: the system's directory for temporary files. Default empty."]
     pub unpack_directory: trafo_string_view,
-    #[doc = " 1: one file of text without a source, for a decoder-lm; default 0"]
+    #[doc = " 1: one file of text without a source, for a decoder-lm. Default 0."]
     pub monolingual: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -4093,22 +4128,22 @@ unsafe extern "C" {
 pub struct trafo_group {
     _unused: [u8; 0],
 }
+#[doc = " One rank of a group."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_group_options {
-    #[doc = " set by trafo_group_options_init"]
     pub struct_size: usize,
     #[doc = " 0 to size - 1. Default 0."]
     pub rank: i32,
-    #[doc = " number of ranks. Default 1. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's."]
+    #[doc = " Number of ranks. With MPI, rank -1 and size 0 mean MPI_COMM_WORLD's. Default 1."]
     pub size: i32,
-    #[doc = " TRAFO_TRANSPORT_* of the id"]
+    #[doc = " TRAFO_TRANSPORT_* of the id. Default TRAFO_TRANSPORT_LOCAL."]
     pub transport: i32,
     #[doc = " 0"]
     pub reserved: i32,
-    #[doc = " seconds to wait until all ranks have joined. Default 300."]
+    #[doc = " Seconds to wait until all ranks have joined. Default 300."]
     pub start_timeout_s: f64,
-    #[doc = " seconds that ranks wait for the slowest one in a call, saving included. Default 600."]
+    #[doc = " Seconds that ranks wait for the slowest one in a call, saving included. Default 600."]
     pub timeout_s: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -4130,6 +4165,14 @@ const _: () = {
     ["Offset of field: trafo_group_options::timeout_s"]
         [::core::mem::offset_of!(trafo_group_options, timeout_s) - 32usize];
 };
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Fills in the defaults. struct_size is the size of the caller's struct. since 0.1"]
+    pub fn trafo_group_options_init(
+        options: *mut trafo_group_options,
+        struct_size: usize,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_group_info {
@@ -4154,14 +4197,6 @@ const _: () = {
     ["Offset of field: trafo_group_info::reserved"]
         [::core::mem::offset_of!(trafo_group_info, reserved) - 20usize];
 };
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Defaults for the fields that struct_size covers. since 0.1"]
-    pub fn trafo_group_options_init(
-        options: *mut trafo_group_options,
-        struct_size: usize,
-    ) -> *mut trafo_error;
-}
 unsafe extern "C" {
     #[must_use]
     #[doc = " The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI\n the group is the job, and each process makes the same id by itself.\n TRAFO_TRANSPORT_NCCL: the first call loads NCCL, 2.19.1 or newer: the file that TRAFO_NCCL_LIBRARY in the environment names by an absolute\n path, or else libnccl.so.2 beside libtrafo_cuda.so or on the loader's path. It sets NCCL_NVLS_ENABLE=0 in the environment unless it is\n set. UNSUPPORTED: there is none, and where it was looked for. The id is for threads of this process.\n TRAFO_TRANSPORT_TCP: trafo_group_id_of_master at 127.0.0.1:0 with a new token, for the processes of this host. since 0.1"]

@@ -140,7 +140,6 @@
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
 
 mod adapter;
-mod array_ops;
 mod batches;
 mod cancel;
 mod chain;
@@ -149,11 +148,11 @@ mod data;
 mod device;
 mod dlpack;
 mod embed;
+mod enums;
 mod error;
 mod evaluation;
 mod event;
 mod factorize;
-mod fused_ops;
 mod group;
 mod handle;
 mod interop;
@@ -179,7 +178,6 @@ mod trainer_options;
 mod translation;
 
 pub use adapter::AdapterOptions;
-pub use array_ops::Comparison;
 pub use batches::{Batch, BatchSource};
 pub use cancel::CancelToken;
 pub use chain::Chain;
@@ -187,6 +185,7 @@ pub use context::{Context, ContextOptions, MemoryStats};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
+pub use enums::{ExportFormat, ExportWeights, Normalization};
 pub use error::{Error, ErrorCode, Result};
 pub use evaluation::{
     BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, SentenceScore, evaluate,
@@ -195,15 +194,17 @@ pub use evaluation::{
 pub use event::{Event, EventKind, Metrics, Stop};
 pub use factorize::FactorizeOptions;
 pub use group::{Group, GroupId, finalize_mpi};
-pub use interop::{ExportFormat, ExportWeights, Imported};
+pub use interop::Imported;
 pub use memory_plan::MemoryPlan;
-pub use model::{Model, Parameter, ParameterInfo, Score, find_model};
+pub use model::{
+    Model, Parameter, ParameterInfo, Score, find_checkpoint, find_model, list_checkpoints,
+};
 pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
 pub use op_options::{
-    Activation, AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, Reduction,
-    SoftmaxOptions,
+    AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, SoftmaxOptions,
 };
 pub use open_model::OpenModel;
+pub use ops::{Activation, Comparison, Reduction};
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
 pub use prune::PruneOptions;
@@ -213,8 +214,7 @@ pub use sparsify::SparsifyOptions;
 pub use states::{HiddenStates, Logits};
 pub use tensor::{DType, Element, Tensor};
 pub use text::{
-    Corpus, CorpusInfo, MetricScore, Normalization, SpecialTokens, Tokenizer, TokenizerOptions,
-    bleu, chrf,
+    Corpus, CorpusInfo, MetricScore, SpecialTokens, Tokenizer, TokenizerOptions, bleu, chrf,
 };
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{

@@ -5,7 +5,9 @@ use std::ptr;
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
-use crate::context::{ContextOptions, MemoryStats, memory_stats, start_profile, write_profile};
+use crate::context::{
+    ContextOptions, MemoryStats, memory_stats, start_profile, to_i64, write_profile,
+};
 use crate::device::Device;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
@@ -38,6 +40,45 @@ pub fn find_model(path: impl AsRef<Path>) -> Result<PathBuf> {
     // SAFETY: the path is valid during the call.
     check(unsafe { sys::trafo_find_model(data, length, &mut found.data) })?;
     Ok(found.to_c_text().into())
+}
+
+/// The model file of a checkpoint of a run directory by its name: an update such as `1000`, `latest`, `best-bleu` (or
+/// another metric), or `averaged`. `NotFound`: there is no such directory, or no such checkpoint in it.
+pub fn find_checkpoint(run_directory: impl AsRef<Path>, name: &str) -> Result<PathBuf> {
+    check_abi()?;
+    let (data, length) = path_view(run_directory.as_ref());
+    let mut found = OutString::new();
+    // SAFETY: path and name are valid during the call.
+    check(unsafe {
+        sys::trafo_find_checkpoint(data, length, name.as_ptr().cast(), name.len(), &mut found.data)
+    })?;
+    Ok(found.to_c_text().into())
+}
+
+/// The updates of the checkpoints of a run directory, whole or damaged, in ascending order. A run resumes in a directory
+/// that has one. Empty: there is none, or no such directory.
+pub fn list_checkpoints(run_directory: impl AsRef<Path>) -> Result<Vec<i64>> {
+    check_abi()?;
+    let (data, length) = path_view(run_directory.as_ref());
+    let mut updates = Vec::new();
+    loop {
+        let mut count = 0;
+        // SAFETY: the path is valid during the call; `updates` has the length that is told.
+        check(unsafe {
+            sys::trafo_list_checkpoints(
+                data,
+                length,
+                updates.as_mut_ptr(),
+                to_i64(updates.len()),
+                &mut count,
+            )
+        })?;
+        let all = from_i64(count) <= updates.len();
+        updates.resize(from_i64(count), 0);
+        if all {
+            return Ok(updates);
+        }
+    }
 }
 
 /// How a parameter of a model is trained.
@@ -329,6 +370,12 @@ impl Model {
             )
         })?;
         Ok(config)
+    }
+    /// Checks that a tokenizer belongs to the model, as translating and scoring do. `InvalidArgument`: it has another number
+    /// of tokens, or the model was trained with another vocabulary.
+    pub fn check_tokenizer(&self, tokenizer: &Tokenizer) -> Result<()> {
+        // SAFETY: the handles are live.
+        check(unsafe { sys::trafo_model_check_tokenizer(self.as_ptr(), tokenizer.as_ptr()) })
     }
     fn counts(&self) -> Result<(i64, i64)> {
         let (mut tensors, mut elements) = (0, 0);

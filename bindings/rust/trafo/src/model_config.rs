@@ -1,12 +1,13 @@
 use std::fmt;
+use std::path::Path;
 
 use trafo_sys as sys;
 
 use crate::context::to_i64;
 use crate::error::{Result, check};
-use crate::handle::defaults;
+use crate::handle::{defaults, path_view};
 use crate::names::named;
-use crate::op_options::Activation;
+use crate::ops::Activation;
 use crate::tensor::DType;
 
 /// The shape of a model.
@@ -72,6 +73,21 @@ impl ModelConfig {
             sys::trafo_model_config_preset(&mut config.0, name.as_ptr().cast(), name.len())
         })?;
         Ok(config.vocabulary(vocabulary))
+    }
+    /// The configuration of a `model.safetensors`, whose weights are not read.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let mut config = ModelConfig(defaults(sys::trafo_model_config_init));
+        let (data, length) = path_view(path.as_ref());
+        // SAFETY: the path is valid during the call; `config` has the size that is told.
+        check(unsafe {
+            sys::trafo_model_read_config(
+                data,
+                length,
+                &mut config.0,
+                size_of::<sys::trafo_model_config>(),
+            )
+        })?;
+        Ok(config)
     }
 }
 

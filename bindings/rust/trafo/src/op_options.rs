@@ -6,7 +6,7 @@ use trafo_sys as sys;
 
 use crate::context::to_i64;
 use crate::handle::defaults;
-use crate::names::named;
+use crate::ops::Reduction;
 use crate::tensor::Tensor;
 
 /// Dropout addressed by (seed, step, id, element): the same address gives the same mask on every device, and again in
@@ -48,46 +48,6 @@ impl Dropout {
             dropout_id: self.id,
             reserved: 0,
             seed: self.seed,
-        }
-    }
-}
-
-/// Activation functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Activation {
-    /// `max(x, 0)`
-    Relu,
-    /// The tanh form.
-    Gelu,
-    /// `x * sigmoid(x)`
-    Silu,
-    /// The exact GELU: `x * (1 + erf(x / sqrt(2))) / 2`, PyTorch's default.
-    GeluErf,
-}
-
-named! { Activation:
-    Relu = "relu",
-    Gelu = "gelu",
-    Silu = "silu" | "swish",
-    GeluErf = "gelu-erf" | "gelu_erf",
-}
-
-impl Activation {
-    pub(crate) fn as_raw(self) -> i32 {
-        match self {
-            Activation::Relu => sys::TRAFO_RELU,
-            Activation::Gelu => sys::TRAFO_GELU,
-            Activation::Silu => sys::TRAFO_SILU,
-            Activation::GeluErf => sys::TRAFO_GELU_ERF,
-        }
-    }
-    pub(crate) fn from_raw(raw: i32) -> Self {
-        match raw {
-            sys::TRAFO_GELU => Activation::Gelu,
-            sys::TRAFO_SILU => Activation::Silu,
-            sys::TRAFO_GELU_ERF => Activation::GeluErf,
-            _ => Activation::Relu,
         }
     }
 }
@@ -264,18 +224,6 @@ impl<'a> AttentionOptions<'a> {
     }
 }
 
-/// How losses of rows are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Reduction {
-    /// One loss for each row.
-    None,
-    /// Their sum.
-    Sum,
-    /// Their sum over the sum of the weights that are not ignored.
-    Mean,
-}
-
 /// Settings of [`Tensor::cross_entropy`], [`Tensor::soft_cross_entropy`] and [`Tensor::linear_cross_entropy`].
 #[must_use]
 #[derive(Clone, Copy, Debug)]
@@ -329,11 +277,7 @@ impl<'a> CrossEntropyOptions<'a> {
         let mut raw = defaults(sys::trafo_cross_entropy_options_init);
         raw.label_smoothing = self.label_smoothing;
         raw.ignore_label = self.ignore_label;
-        raw.reduction = match self.reduction {
-            Reduction::None => sys::TRAFO_REDUCE_NONE,
-            Reduction::Sum => sys::TRAFO_REDUCE_SUM,
-            Reduction::Mean => sys::TRAFO_REDUCE_MEAN,
-        };
+        raw.reduction = self.reduction.as_raw();
         raw.weights = optional(self.weights);
         raw.class_weights = optional(self.class_weights);
         raw

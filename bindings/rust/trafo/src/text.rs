@@ -8,6 +8,7 @@ use std::sync::Arc;
 use trafo_sys as sys;
 
 use crate::embed::{FirstFailure, tell_pairs};
+use crate::enums::Normalization;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
     OutString, RawCorpus, RawTokenizer, check_abi, defaults, empty_view, path_view, slice, view,
@@ -29,35 +30,6 @@ pub struct TokenizerOptions {
     soft_limit: bool,
     normalization: Normalization,
     user_symbols: Vec<String>,
-}
-
-/// The normal form of text, by the names of SentencePiece.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Normalization {
-    /// NFKC. White space of all kinds becomes a space, control characters vanish, and U+200C becomes a space unless the
-    /// text writes words with it, as Persian and Telugu do.
-    #[default]
-    NmtNfkc,
-    /// NFKC.
-    Nfkc,
-    /// As `NmtNfkc`, with letters folded to lower case.
-    NmtNfkcCf,
-    /// As `Nfkc`, with letters folded to lower case.
-    NfkcCf,
-    /// Text stays as it is.
-    Identity,
-}
-
-impl Normalization {
-    fn as_raw(self) -> i32 {
-        match self {
-            Normalization::NmtNfkc => sys::TRAFO_NORMALIZATION_NMT_NFKC,
-            Normalization::Nfkc => sys::TRAFO_NORMALIZATION_NFKC,
-            Normalization::NmtNfkcCf => sys::TRAFO_NORMALIZATION_NMT_NFKC_CF,
-            Normalization::NfkcCf => sys::TRAFO_NORMALIZATION_NFKC_CF,
-            Normalization::Identity => sys::TRAFO_NORMALIZATION_IDENTITY,
-        }
-    }
 }
 
 /// Ids of a vocabulary's special tokens; `None` where it has none.

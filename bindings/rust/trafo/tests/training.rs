@@ -10,7 +10,8 @@ use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
     Activation, Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event,
     EventKind, Metric, Model, ModelConfig, Period, QuantizeOptions, Result, RunModel, Sampling,
-    Schedule, Shortlist, Stop, StoppingMetrics, Trainer, TrainerOptions, TranslateOptions,
+    Schedule, Shortlist, Stop, StoppingMetrics, TokenizerOptions, Trainer, TrainerOptions,
+    TranslateOptions, find_checkpoint, list_checkpoints,
 };
 
 fn quiet(_: &Event) -> ControlFlow<()> {
@@ -202,6 +203,18 @@ fn a_run_directory_gives_its_best_last_and_averaged_model() -> Result<()> {
     let load = |which| Model::load_run(folder.path(), which);
     assert_eq!(weights(&load(RunModel::Last)?), weights(trainer.model()));
     assert_ne!(weights(&load(RunModel::Averaged)?), weights(trainer.model()));
+    let updates = list_checkpoints(folder.path())?;
+    assert!(updates.is_sorted() && updates.last() == Some(&12), "{updates:?}");
+    assert!(list_checkpoints(folder.path().join("nowhere"))?.is_empty());
+    let latest = find_checkpoint(folder.path(), "latest")?;
+    assert_eq!(latest, find_checkpoint(folder.path(), "12")?);
+    assert_eq!(find_checkpoint(folder.path(), "7").unwrap_err().code(), ErrorCode::NotFound);
+    let config = ModelConfig::read(&latest)?;
+    assert_eq!(config, load(RunModel::Last)?.config()?);
+    let other = corpus.train_tokenizer(&TokenizerOptions::new(30).soft_limit(true))?;
+    let last = load(RunModel::Last)?;
+    last.check_tokenizer(&tokenizer)?;
+    assert_eq!(last.check_tokenizer(&other).unwrap_err().code(), ErrorCode::InvalidArgument);
     let best = trainer.into_best_model()?;
     assert_eq!(weights(&best), weights(&load(RunModel::Best)?));
     let short = TranslateOptions::new().max_length(8);

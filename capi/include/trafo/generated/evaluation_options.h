@@ -28,4 +28,7 @@ typedef struct trafo_evaluation_options {
   int32_t reserved; /* 0 */
 } trafo_evaluation_options;
 
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluation_options_init(trafo_evaluation_options *options, size_t struct_size);
+
 #endif /* TRAFO_GENERATED_EVALUATION_OPTIONS_H */

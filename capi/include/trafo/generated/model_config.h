@@ -84,4 +84,7 @@ typedef struct trafo_model_config {
   int32_t precision;
 } trafo_model_config;
 
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_init(trafo_model_config *config, size_t struct_size);
+
 #endif /* TRAFO_GENERATED_MODEL_CONFIG_H */

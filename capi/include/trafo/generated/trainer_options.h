@@ -178,4 +178,7 @@ typedef struct trafo_trainer_options {
   int32_t reserved4; /* 0 */
 } trafo_trainer_options;
 
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_init(trafo_trainer_options *options, size_t struct_size);
+
 #endif /* TRAFO_GENERATED_TRAINER_OPTIONS_H */

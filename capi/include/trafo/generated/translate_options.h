@@ -57,4 +57,7 @@ typedef struct trafo_translate_options {
   int32_t reserved; /* 0 */
 } trafo_translate_options;
 
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_options_init(trafo_translate_options *options, size_t struct_size);
+
 #endif /* TRAFO_GENERATED_TRANSLATE_OPTIONS_H */

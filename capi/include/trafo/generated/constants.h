@@ -1,0 +1,109 @@
+/* Written by scripts/generate_options.py from schema/enums.toml: change that. Include trafo.h. */
+#ifndef TRAFO_GENERATED_CONSTANTS_H
+#define TRAFO_GENERATED_CONSTANTS_H
+
+/* Activations of feed-forward layers. */
+#define TRAFO_RELU     0 /* max(x, 0). */
+#define TRAFO_GELU     1 /* GELU, tanh form. */
+#define TRAFO_SILU     2 /* x sigmoid(x), also called swish. */
+#define TRAFO_GELU_ERF 3 /* GELU, exact: x Phi(x) with the error function. */
+
+/* How two elements are compared. */
+#define TRAFO_EQUAL         0 /* a == b. */
+#define TRAFO_NOT_EQUAL     1 /* a != b. */
+#define TRAFO_LESS          2 /* a < b. */
+#define TRAFO_LESS_EQUAL    3 /* a <= b. */
+#define TRAFO_GREATER       4 /* a > b. */
+#define TRAFO_GREATER_EQUAL 5 /* a >= b. */
+
+/* How the losses of rows become one. */
+#define TRAFO_REDUCE_NONE 0 /* One loss for each row. */
+#define TRAFO_REDUCE_SUM  1 /* Their sum. */
+#define TRAFO_REDUCE_MEAN 2 /* Their sum over the sum of the weights that are not ignored. */
+
+/* Models of other programs that can be written. */
+#define TRAFO_EXPORT_HF_MARIAN     0 /* MarianMTModel of transformers: a post-norm encoder-decoder with tied embeddings. */
+#define TRAFO_EXPORT_HF_GPT2       1 /* GPT2LMHeadModel of transformers: a pre-norm decoder-lm. */
+#define TRAFO_EXPORT_CTRANSLATE2   2 /* CTranslate2: every architecture. */
+/* LlamaForCausalLM of transformers: a pre-norm decoder-lm with RMS norm, rotary positions and SwiGLU. */
+#define TRAFO_EXPORT_HF_LLAMA      3
+#define TRAFO_EXPORT_ONNX          4 /* ONNX graphs of opset 17 and their weights: every model. */
+#define TRAFO_EXPORT_GGUF          5 /* llama.cpp's file of such a model, model.gguf; a BPE vocabulary with byte fallback. */
+#define TRAFO_EXPORT_HF_COMPRESSED 6 /* compressed-tensors for transformers and vLLM: such a model in int8 or int4. */
+/* PegasusForConditionalGeneration of transformers: a pre-norm encoder-decoder with tied embeddings. */
+#define TRAFO_EXPORT_HF_PEGASUS    7
+
+/* How an export stores matrices. */
+#define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others. */
+#define TRAFO_EXPORT_WEIGHTS_FLOAT32   1 /* float32. */
+#define TRAFO_EXPORT_WEIGHTS_FLOAT16   2 /* float16: CTranslate2, GGUF. */
+#define TRAFO_EXPORT_WEIGHTS_BFLOAT16  3 /* bfloat16: CTranslate2. */
+#define TRAFO_EXPORT_WEIGHTS_INT16     4 /* CTranslate2: one scale for a matrix. */
+#define TRAFO_EXPORT_WEIGHTS_INT8      5 /* CTranslate2, ONNX (7 bits), compressed-tensors: a scale for each output. */
+#define TRAFO_EXPORT_WEIGHTS_Q8_0      6 /* GGUF: 8 bits, a scale for each block of 32. */
+#define TRAFO_EXPORT_WEIGHTS_Q4_0      7 /* GGUF: 4 bits, a scale for each block of 32. */
+#define TRAFO_EXPORT_WEIGHTS_INT4      8 /* compressed-tensors: 4 bits, a scale for each 32 values of a row. */
+
+/* How weights are rounded. */
+#define TRAFO_QUANTIZE_NEAREST 0 /* Each weight to the nearest code. */
+/* int4, each weight with the error of the ones before it (Frantar et al., arXiv 2210.17323). */
+#define TRAFO_QUANTIZE_GPTQ    1
+
+/* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
+#define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */
+/* |weight| times the norm of its input, among the weights of the row (Sun et al., arXiv 2306.11695). */
+#define TRAFO_PRUNE_WANDA     1
+
+/* Which weights are compared with each other. */
+#define TRAFO_SPARSITY_UNSTRUCTURED 0 /* As the score says. */
+#define TRAFO_SPARSITY_2_4          1 /* The four neighbours of a row, of which two stay: the sparsity is 0.5. */
+
+/* The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF: letters are folded to lower case. */
+#define TRAFO_NORMALIZATION_NMT_NFKC    0 /* NMT's NFKC. The default. */
+#define TRAFO_NORMALIZATION_NFKC        1 /* NFKC. */
+#define TRAFO_NORMALIZATION_NMT_NFKC_CF 2 /* NMT's NFKC, with letters folded to lower case. */
+#define TRAFO_NORMALIZATION_NFKC_CF     3 /* NFKC, with letters folded to lower case. */
+#define TRAFO_NORMALIZATION_IDENTITY    4 /* Text stays as it is. */
+
+/* How the ranks of a group exchange bytes. Later versions may add transports. */
+#define TRAFO_TRANSPORT_LOCAL 0 /* Threads of one process, on the CPU or each on a separate GPU. */
+#define TRAFO_TRANSPORT_MPI   1 /* The processes of an MPI job (mpirun, srun), on the CPU. Needs libtrafo_mpi.so. */
+/* Threads of one process, or processes, each on a separate GPU. NCCL moves the bytes, and adds nothing up. */
+#define TRAFO_TRANSPORT_NCCL  2
+#define TRAFO_TRANSPORT_TCP   3 /* Processes of one host or several, on the CPU. Needs libtrafo_tcp.so. */
+
+/* The unit of a period. */
+#define TRAFO_UNIT_UPDATES 0 /* Updates. */
+#define TRAFO_UNIT_TOKENS  1 /* Target tokens. */
+#define TRAFO_UNIT_EPOCHS  2 /* Epochs. */
+
+/* The events of a training run. */
+#define TRAFO_EVENT_STARTED            0 /* A new run. Message: the pairs that were dropped from the corpora, if any. */
+#define TRAFO_EVENT_RESUMED            1 /* Path: the checkpoint. */
+#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* A newer checkpoint is damaged and is not used; message: why. */
+#define TRAFO_EVENT_LOG                3 /* Progress, every log_freq. */
+#define TRAFO_EVENT_SKIPPED            4 /* A non-finite update was skipped; message: its loss and gradient norm. */
+#define TRAFO_EVENT_EPOCH              5 /* An epoch is complete; message: the pairs that were dropped from it, if any. */
+/* Path: the translations, if any were written. Message: "before the first update" of the validation of the model that a run or
+ * a phase starts from, which is no candidate for the best; otherwise empty. */
+#define TRAFO_EVENT_VALIDATED          6
+#define TRAFO_EVENT_SAVED              7 /* Path: the checkpoint; on a GPU, events of later updates may precede it. */
+#define TRAFO_EVENT_FINISHED           8 /* A limit was reached. */
+#define TRAFO_EVENT_STOPPED            9 /* Training can be resumed. */
+#define TRAFO_EVENT_VALIDATING         10 /* A validation begins; it may take long. */
+/* Of average_last. Path: the averaged model, message: its updates; metrics as in the event of a validation. */
+#define TRAFO_EVENT_AVERAGED           11
+/* Of autotune_gemm. Message: how many GEMMs were timed, how long that took, where the other kernels come from. */
+#define TRAFO_EVENT_GEMM_AUTOTUNED     12
+/* Something cannot be used, and the run continues without it; message: what and why. */
+#define TRAFO_EVENT_WARNING            13
+
+/* Why training ended. */
+#define TRAFO_STOP_NONE      0 /* It has not. */
+#define TRAFO_STOP_LIMIT     1 /* after_updates, after_epochs or after_tokens. */
+#define TRAFO_STOP_EARLY     2 /* early_stopping. */
+#define TRAFO_STOP_CALLBACK  3 /* The function that receives events asked for it. */
+#define TRAFO_STOP_CANCELLED 4 /* The cancel token was set. */
+#define TRAFO_STOP_PAUSED    5 /* max_updates of this call are done. */
+
+#endif /* TRAFO_GENERATED_CONSTANTS_H */

@@ -1,0 +1,18 @@
+/* Written by scripts/generate_options.py from schema/structs.toml: change that. Include trafo.h. */
+#ifndef TRAFO_GENERATED_CONTEXT_OPTIONS_H
+#define TRAFO_GENERATED_CONTEXT_OPTIONS_H
+
+typedef struct trafo_context_options {
+  size_t struct_size;
+  int32_t device; /* TRAFO_DEVICE_*. Default TRAFO_DEVICE_CPU. */
+  int32_t device_index; /* 0 for CPU and AUTO. Default 0. */
+  int32_t threads; /* Host threads that compute, 1 to 256; 0: one a core. Does not change results. Default 0. */
+  int32_t fused_kernels; /* 0: every op runs its unfused reference. Default 1. */
+  int32_t graphs; /* 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1. */
+  int32_t reserved; /* 0 */
+} trafo_context_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_options_init(trafo_context_options *options, size_t struct_size);
+
+#endif /* TRAFO_GENERATED_CONTEXT_OPTIONS_H */

@@ -1,0 +1,21 @@
+/* Written by scripts/generate_options.py from schema/structs.toml: change that. Include trafo.h. */
+#ifndef TRAFO_GENERATED_CORPUS_OPTIONS_H
+#define TRAFO_GENERATED_CORPUS_OPTIONS_H
+
+typedef struct trafo_corpus_options {
+  size_t struct_size;
+  /* Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16 bytes of
+   * memory a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair beside their text. Does
+   * not change training. 0: all text stays on disk. Default 256 MiB. */
+  int64_t memory_bytes;
+  /* Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if
+   * missing. Empty: the system's directory for temporary files. Default empty. */
+  trafo_string_view unpack_directory;
+  int32_t monolingual; /* 1: one file of text without a source, for a decoder-lm. Default 0. */
+  int32_t reserved; /* 0 */
+} trafo_corpus_options;
+
+/* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_options_init(trafo_corpus_options *options, size_t struct_size);
+
+#endif /* TRAFO_GENERATED_CORPUS_OPTIONS_H */

@@ -1,0 +1,27 @@
+// A request to stop, from any thread. It is checked between updates, between batches and between
+// decode steps.
+#pragma once
+
+#include <atomic>
+
+#include "engine/core/status.h"
+
+namespace trafo {
+
+class CancelToken {
+ public:
+  void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
+  void reset() noexcept { cancelled_.store(false, std::memory_order_relaxed); }
+  bool is_cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> cancelled_{false};  // lock-free: a signal handler may set it
+};
+
+// CANCELLED if the token is set. Null: nothing can cancel.
+inline void stop_if_cancelled(const CancelToken* token, std::string_view origin) {
+  require(token == nullptr || !token->is_cancelled(), ErrorCode::cancelled, origin,
+          "cancelled by the caller");
+}
+
+}  // namespace trafo

@@ -1,0 +1,32 @@
+#include "engine/objective/cross_entropy/cross_entropy.h"
+
+namespace trafo {
+
+ObjectiveOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& model,
+                                                const Batch& batch, const DropoutPass& dropout,
+                                                double scale) const {
+  return loss(context, model, batch, dropout, scale, {});
+}
+
+ObjectiveOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& model,
+                                                const Batch& batch, const DropoutPass& dropout,
+                                                double scale,
+                                                ops::LinearCrossEntropyOptions options) const {
+  require(!model.parameters().has_int8(), ErrorCode::unsupported, "objective",
+          "a model with int8 weights has no training loss: it only translates and scores");
+  const Tensor hidden = model.hidden(context, batch, dropout);
+  const OutputProjection output = model.output_projection();
+  options.gradients_at_once = dropout.training;
+  options.fp8_weight = output.weight.fp8;
+  options.loss.label_smoothing = label_smoothing_;
+  options.loss.weights = batch.target_weights;
+  options.loss.reduction = Reduction::sum;
+  options.loss.scale = scale;
+  options.loss.labels_validated = batch.indices_validated;
+  const ops::CrossEntropyOutput loss =
+      ops::linear_cross_entropy(context, nn::linear_input(context, hidden, output.weight),
+                                output.weight.values, output.bias, batch.target_out, options);
+  return {loss.loss, loss.nll};
+}
+
+}  // namespace trafo

@@ -1,0 +1,38 @@
+// The function that training minimises. To add one, see docs/architecture.md.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/models/model.h"
+
+namespace trafo {
+
+// Both are [1], stat_dtype of the model, summed over a batch and scaled.
+struct ObjectiveOutput {
+  Tensor loss;
+  Tensor nll;  // negative log-likelihood, which is reported and never differentiated
+};
+
+class Objective {
+ public:
+  virtual ~Objective() = default;
+
+  // Runs the model over `batch`, as often as the objective needs, and returns the loss times
+  // `scale`. It is linear in the batch's target weights: an accelerator has one by units() in them,
+  // and a scale of 1, because a graph keeps its scale.
+  //
+  // With dropout.training the gradients of the output projection may be computed during this call.
+  // backward() must follow, from the loss alone and with an upstream gradient of one.
+  virtual ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
+                               const DropoutPass& dropout, double scale = 1) const = 0;
+
+  // The number that the loss of an update is divided by, summed over its batches: the mean is what
+  // the weights follow and what events report. `labels`: the sum of a batch's target weights.
+  virtual double units(double labels, [[maybe_unused]] int64_t sentences) const { return labels; }
+
+  // Another model that loss() runs, frozen; null: none. It belongs to the objective. Batches must
+  // fit it as well.
+  virtual const Model* other_model() const { return nullptr; }
+};
+
+}  // namespace trafo
