@@ -74,8 +74,8 @@ TEST_P(TiedLayers, GradientsAreTheSumsOfThoseOfTheCopies) {
     for (const std::vector<bool>& skipped :
          {std::vector<bool>{}, std::vector<bool>{false, false, true, false, true}}) {
       const auto loss = [&](Model& which) {
-        accumulate_gradients(*context_, which, {batch, {7, 3, true, skipped}}, objective,
-                             recompute, sums);
+        accumulate_gradients(*context_, which, {batch, {7, 3, true, skipped}}, objective, recompute,
+                             sums);
         return context_->item(sums.loss);
       };
       EXPECT_EQ(loss(*tied), loss(*untied));
