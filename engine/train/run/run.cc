@@ -348,7 +348,7 @@ void TrainingRun::read_checkpoint(std::vector<std::byte> bytes) {
     batches_.seek(state);
   });
   if (kernels) {
-    trainer_.drop_graphs();
+    trainer_.drop_graphs();  // they have the earlier kernels
     validator_.drop_graphs();
   }
   last_step_ = {};

@@ -26,7 +26,7 @@ struct TrainingData {
   // Lines with an empty side are no pairs. No lines: pair i is line i.
   std::vector<int64_t> valid_lines;
   int64_t valid_line_count = 0;
-  // What the model learns from beside the corpus; null: nothing.
+  // The teacher of word-level distillation; null: none.
   std::shared_ptr<const Teacher> teacher;
 };
 

@@ -26,7 +26,7 @@ class Validator {
   // Metrics in the order of the options, with their best values so far. Metrics that are no longer
   // measured follow, because their best checkpoints are still kept.
   void order_metrics(RunState& state) const;
-  // Follows the metrics of the options, which may be others than those of the saved run.
+  // Follows the metrics of the options, which may differ from the metrics of the saved run.
   void begin_counting();
   void drop_graphs() { step_graphs_.reset(); }
 

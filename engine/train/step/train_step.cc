@@ -9,8 +9,8 @@
 namespace trafo {
 
 // Batch i is forward pass number `forward_passes` + i of the run, in lane i mod `lanes`. A lane
-// adds up the gradients of its batches; `lanes_` adds those of all lanes and ranks. On an
-// accelerator the host only issues work.
+// adds up the gradients of its batches; `lanes_` adds all lanes and ranks. On an accelerator the
+// host only issues work.
 template <class AnyBatch>
 void Trainer::train_step(std::span<const AnyBatch> batches, const StepResult& totals, Vote vote) {
   const PhaseRange step(context_, "step", true);
