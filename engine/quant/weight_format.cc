@@ -28,6 +28,29 @@ float largest_of(const WeightFormat& format, std::span<const float> values, size
   return format.steps < 0 ? largest : std::abs(largest);
 }
 
+// How far from a value of a group with this largest magnitude its stored form may be.
+double largest_error(const WeightFormat& format, float value, float largest) {
+  constexpr double kRounded = 1.001, kTiny = 1e-37;  // of the arithmetic in float32
+  // A scale in float16 is off by 2^-11 of itself, or 2^-25 where it is subnormal.
+  const auto half_error = [](double scale) { return std::max(scale * 0x1p-11, 0x1p-25); };
+  const double steps = std::abs(format.steps), step = std::abs(largest) / steps;
+  const double rounding = (format.rounding == CodeRounding::half_up ? step : step / 2) * kRounded;
+  switch (format.scale) {
+    case ScaleType::none:
+      return std::max(std::abs(double{value}) / steps, double{format.least_scale});
+    case ScaleType::bfloat16:
+      return rounding * (1 + 0x1p-7) + 0x1p-100;
+    case ScaleType::float16:
+    case ScaleType::ggml_float16:
+      return rounding + steps * half_error(step);
+    case ScaleType::float32:
+    case ScaleType::inverse_float32:
+      break;
+  }
+  const double least = format.least_scale / 2 * kRounded;
+  return least > 0 ? std::max(rounding, least) : rounding + kTiny;
+}
+
 }  // namespace
 
 template <class Code>
@@ -63,28 +86,6 @@ template std::vector<float> from_codes(const WeightFormat&, std::span<const int8
                                        std::span<const float>, int64_t, bool);
 template std::vector<float> from_codes(const WeightFormat&, std::span<const int16_t>,
                                        std::span<const float>, int64_t, bool);
-
-double largest_error(const WeightFormat& format, float value, float largest) {
-  constexpr double kRounded = 1.001, kTiny = 1e-37;  // of the arithmetic in float32
-  // A scale in float16 is off by 2^-11 of itself, or 2^-25 where it is subnormal.
-  const auto half_error = [](double scale) { return std::max(scale * 0x1p-11, 0x1p-25); };
-  const double steps = std::abs(format.steps), step = std::abs(largest) / steps;
-  const double rounding = (format.rounding == CodeRounding::half_up ? step : step / 2) * kRounded;
-  switch (format.scale) {
-    case ScaleType::none:
-      return std::max(std::abs(double{value}) / steps, double{format.least_scale});
-    case ScaleType::bfloat16:
-      return rounding * (1 + 0x1p-7) + 0x1p-100;
-    case ScaleType::float16:
-    case ScaleType::ggml_float16:
-      return rounding + steps * half_error(step);
-    case ScaleType::float32:
-    case ScaleType::inverse_float32:
-      break;
-  }
-  const double least = format.least_scale / 2 * kRounded;
-  return least > 0 ? std::max(rounding, least) : rounding + kTiny;
-}
 
 size_t find_wrong_rounding(const WeightFormat& format, std::span<const float> original,
                            std::span<const float> values, int64_t columns, bool by_column) {

@@ -51,63 +51,40 @@ struct WeightFormat {
   float least_scale = 0;     // of floating point: the error of the smallest values
 };
 
+// The rows by their groups of users:
+//   kInt8 is what models compute with (Int8Matrix), kInt4 what their files hold beside it
+//   (Int4Matrix). A group whose largest magnitude is below 2^-100 has the scale 0.
+//   Q8_0 and Q4_0 are blocks of ggml.
+//   CTranslate2's are as its converter makes them. Sums of products of two int16 codes fit 32 bits.
+//   ONNX has codes of 7 bits. Processors without VNNI add two products of an 8-bit activation (0 to
+//   255) and an 8-bit weight in 16 bits, which overflow with codes up to 127 (the instruction then
+//   gives its limit). With codes of at most 64 the sum is at most 2 * 255 * 64 = 32640, so that all
+//   processors compute the same.
+//   compressed-tensors 0.20 computes max|w| / ((2^bits - 1) / 2) (calculate_qparams).
 namespace formats {
 
+using enum ScaleType;
 using enum CodeRounding;
 inline constexpr int64_t kRow = WeightFormat::kRow, kMatrix = WeightFormat::kMatrix;
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kLeastNormal = std::numeric_limits<float>::min();
 
-// What models compute with (Int8Matrix), and what their files hold beside it (Int4Matrix). A group
-// whose largest magnitude is below 2^-100 has the scale 0.
-inline constexpr WeightFormat kInt8 = {"int8",      8, -127, 127, 127, kRow, ScaleType::bfloat16,
-                                       half_to_even};
-inline constexpr WeightFormat kInt4 = {"int4", 4, -7, 7, 7, 32, ScaleType::float16, half_to_even};
-
-inline constexpr WeightFormat kFloat32 = {
-    "float32", 32, 0, 0, std::numeric_limits<float>::infinity(), 1, ScaleType::none, half_to_even};
-inline constexpr WeightFormat kFloat16 = {"float16",       16,           0, 0,       0x1p11f, 1,
-                                          ScaleType::none, half_to_even, 0, 0x1p-25f};
-inline constexpr WeightFormat kBfloat16 = {"bfloat16",      16,           0, 0,     0x1p8f, 1,
-                                           ScaleType::none, half_to_even, 0, 1e-37f};
-
-// ggml's blocks.
-inline constexpr WeightFormat kQ8_0 = {
-    "Q8_0", 8, -127, 127, 127, 32, ScaleType::ggml_float16, half_away_from_zero};
-inline constexpr WeightFormat kQ4_0 = {"Q4_0", 4, -8, 7, -8, 32, ScaleType::ggml_float16, half_up};
-
-// As CTranslate2's converter. Sums of products of two int16 codes fit 32 bits.
-inline constexpr WeightFormat kCtranslate2Int8 = {
-    "CTranslate2 int8", 8, -127, 127, 127, kRow, ScaleType::inverse_float32, half_to_even, 1};
-inline constexpr WeightFormat kCtranslate2Int16 = {
-    "CTranslate2 int16",        16,           -1024, 1024, 1024, kMatrix,
-    ScaleType::inverse_float32, half_to_even, 1};
-
-// ONNX, with codes of 7 bits. Processors without VNNI add two products of an 8-bit activation (0 to
-// 255) and an 8-bit weight in 16 bits, which overflow with codes up to 127 (the instruction then
-// gives its limit). With codes of at most 64 the sum is at most 2 * 255 * 64 = 32640, so that all
-// processors compute the same.
-inline constexpr WeightFormat kOnnxInt8 = {"ONNX int8",
-                                           8,
-                                           -64,
-                                           64,
-                                           64,
-                                           kRow,
-                                           ScaleType::float32,
-                                           half_to_even,
-                                           1,
-                                           std::numeric_limits<float>::min()};
-
-// As compressed-tensors 0.20 computes them (calculate_qparams): max|w| / ((2^bits - 1) / 2).
-inline constexpr WeightFormat kCompressedInt8 = {"compressed-tensors int8",
-                                                 8,
-                                                 -128,
-                                                 127,
-                                                 127.5f,
-                                                 kRow,
-                                                 ScaleType::float32,
-                                                 half_to_even,
-                                                 0x1p-23f};
-inline constexpr WeightFormat kCompressedInt4 = {
-    "compressed-tensors int4", 4, -8, 7, 7.5f, 32, ScaleType::float32, half_to_even, 0x1p-23f};
+// clang-format off
+//                              name                      bits  least   most    steps  group    scale            rounding             of zeros, least
+inline constexpr WeightFormat
+    kInt8             = {"int8",                      8,  -127,   127,     127, kRow,    bfloat16,        half_to_even},
+    kInt4             = {"int4",                      4,    -7,     7,       7, 32,      float16,         half_to_even},
+    kFloat32          = {"float32",                  32,     0,     0, kInfinity, 1,     none,            half_to_even},
+    kFloat16          = {"float16",                  16,     0,     0, 0x1p11f, 1,       none,            half_to_even,        0, 0x1p-25f},
+    kBfloat16         = {"bfloat16",                 16,     0,     0,  0x1p8f, 1,       none,            half_to_even,        0, 1e-37f},
+    kQ8_0             = {"Q8_0",                      8,  -127,   127,     127, 32,      ggml_float16,    half_away_from_zero},
+    kQ4_0             = {"Q4_0",                      4,    -8,     7,      -8, 32,      ggml_float16,    half_up},
+    kCtranslate2Int8  = {"CTranslate2 int8",          8,  -127,   127,     127, kRow,    inverse_float32, half_to_even,        1},
+    kCtranslate2Int16 = {"CTranslate2 int16",        16, -1024,  1024,    1024, kMatrix, inverse_float32, half_to_even,        1},
+    kOnnxInt8         = {"ONNX int8",                 8,   -64,    64,      64, kRow,    float32,         half_to_even,        1, kLeastNormal},
+    kCompressedInt8   = {"compressed-tensors int8",   8,  -128,   127,  127.5f, kRow,    float32,         half_to_even,        0x1p-23f},
+    kCompressedInt4   = {"compressed-tensors int4",   4,    -8,     7,    7.5f, 32,      float32,         half_to_even,        0x1p-23f};
+// clang-format on
 
 }  // namespace formats
 
@@ -193,11 +170,9 @@ std::vector<float> from_codes(const WeightFormat& format, std::span<const Code> 
                               std::span<const float> scales, int64_t columns,
                               bool by_column = false);
 
-// How far from a value of a group with this largest magnitude its stored form may be: half a step
-// of the scale (a whole one for Q4_0, whose codes end one step early on one side), and the error of
-// a rounded scale.
-double largest_error(const WeightFormat& format, float value, float largest);
-// The index of the first value that is further from the original, or values.size().
+// The index of the first value that is further from the original than the format allows: half a
+// step of the scale (a whole one for Q4_0, whose codes end one step early on one side) and the
+// error of a rounded scale. values.size(): none is.
 size_t find_wrong_rounding(const WeightFormat& format, std::span<const float> original,
                            std::span<const float> values, int64_t columns, bool by_column = false);
 
