@@ -15,8 +15,8 @@ namespace trafo {
 std::filesystem::path run_model_file(const std::filesystem::path& run_directory, RunModel which);
 
 // The model file of a checkpoint of a run by its name: an update, a pointer of the run ("latest",
-// "best-METRIC"), or "averaged". NOT_FOUND: there is no such directory, or no such checkpoint in it.
-// CORRUPT_FILE: the pointer names no update.
+// "best-METRIC"), or "averaged". NOT_FOUND: there is no such directory, or no such checkpoint in
+// it. CORRUPT_FILE: the pointer names no update.
 std::filesystem::path checkpoint_model_file(const std::filesystem::path& run_directory,
                                             const std::string& name);
 
