@@ -179,7 +179,6 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   const TextCorpus* validation =
       arguments.valid ? &call.handle(arguments.valid, "valid").corpus : nullptr;
   const TrainOptions settings = from_c(call, read_options(call, arguments.options));
-  validate(settings);
   std::optional<std::filesystem::path> directory;
   if (!call.text(arguments.run_directory, arguments.run_directory_length, "run_directory").empty())
     directory = path_argument(call, arguments.run_directory, arguments.run_directory_length,

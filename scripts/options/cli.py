@@ -52,12 +52,9 @@ def completions(schema, row):
     return " ".join(words)
 
 
-# The type of a flag's value: the type of its variable, and the kind by which settings/setting_values.cc reads and writes it.
-KINDS = {"int": ("int64_t", "integer"), "unbounded": ("int64_t", "integer"), "seed": ("uint64_t", "seed"), "bytes": ("int64_t", "bytes"),
-         "real": ("double", "real"), "share": ("double", "share"), "flag": ("int32_t", "flag"), "choice": ("int32_t", "choice"),
-         "period": ("trafo_period", "period"), "layers": ("", "layers"), "metrics": ("", "metrics"), "text": ("std::string", "text"),
-         "words": ("std::vector<std::string>", "words"), "reals": ("std::vector<double>", "reals"),
-         "limits": ("std::vector<RunLimit>", "limits")}
+# The types of values that only the program has.
+TYPES = {"int": "int64_t", "bytes": "int64_t", "real": "double", "flag": "int32_t", "choice": "int32_t", "text": "std::string",
+         "words": "std::vector<std::string>", "reals": "std::vector<double>", "limits": "std::vector<RunLimit>"}
 PREFIXES = {"model": "", "training": "", "decoding": "translate_", "evaluation": "eval_"}
 MEMBERS = {"model": "model", "training": "trainer", "decoding": "translate", "evaluation": "evaluation"}
 
@@ -92,7 +89,7 @@ def spec(schema, row):
             json.dumps(help_text(schema, row)) + ",\n     " + json.dumps(completions(schema, row)) + ", " +
             ", ".join([str(low), str(high), str(row.in_run).lower(), str(row.plan).lower(),
                        json.dumps(default) if default is not None else "nullptr",
-                       f"SettingSource::{'program' if row.only == 'cli' else MEMBERS[row.table]}", f"SettingKind::{KINDS[kind(row)][1]}"]) +
+                       f"SettingSource::{'program' if row.only == 'cli' else MEMBERS[row.table]}", f"SettingKind::{kind(row) if kind(row) in ('bytes', 'share', 'choice') else 'plain'}"]) +
             f",\n     [](Values& v) -> Slot {{ return {slot(row)}; }}, {limits}, {words}}},")
 
 
@@ -144,7 +141,7 @@ def header(schema):
              "enum class Setting : size_t {"]
     lines += [f"  {setting(row)}," for row in rows] + ["};", f"inline constexpr size_t kSettingCount = {len(rows)};", "",
               "// Values of flags that set no option of the library.", "struct ProgramSettings {"]
-    lines += [f"  {KINDS[kind(row)][0]} {setting(row)}{{}};" for row in rows if row.only == "cli"]
+    lines += [f"  {TYPES[kind(row)]} {setting(row)}{{}};" for row in rows if row.only == "cli"]
     return lines + ["};", "", "}  // namespace translate_train"]
 
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/translate-train/report/template.h"
 #include "examples/demo/corpus.h"
 #include "tests/cli/program.h"
 
@@ -97,6 +98,28 @@ class Report : public ::testing::Test {
 
   TemporaryFolder folder_;
 };
+
+TEST(ReportTemplate, FillsSectionsAndEscapesText) {
+  const Json data = {{"name", "<b> & 'x'"},
+                     {"markup", "<i>"},
+                     {"list", {{{"name", "one"}, {"on", true}}, {{"name", "two"}, {"on", false}}}},
+                     {"words", {"a", "b"}},
+                     {"none", Json::array()},
+                     {"nothing", nullptr},
+                     {"of", {{"inner", "in"}}}};
+  EXPECT_EQ(fill_template("{{name}}|{{{markup}}}", data), "&lt;b&gt; &amp; &#39;x&#39;|<i>");
+  EXPECT_EQ(fill_template("{{#list}}{{name}}{{#on}}!{{/on}}{{^on}}?{{/on}},{{/list}}", data),
+            "one!,two?,");
+  EXPECT_EQ(
+      fill_template("{{#words}}[{{.}}]{{/words}}{{#none}}x{{/none}}{{^none}}none{{/none}}", data),
+      "[a][b]none");
+  EXPECT_EQ(fill_template("{{#nothing}}x{{/nothing}}{{#of}}{{inner}} {{markup}}{{/of}}", data),
+            "in &lt;i&gt;");
+  EXPECT_EQ(fill_template("a\n  {{#words}}\n    <{{.}}>\n  {{/words}}\nz\n", data),
+            "a\n<a>\n<b>\nz\n");
+  for (const char* wrong : {"{{absent}}", "{{list}}", "{{name", "{{#of}}open", "{{{name}}"})
+    EXPECT_THROW(fill_template(wrong, data), std::logic_error) << wrong;
+}
 
 TEST_F(Report, WhatIsNoRunIsRefused) {
   const auto expect_refused = [&](const std::vector<std::string>& arguments,

@@ -248,6 +248,12 @@ TEST_F(TrainingCli, TrainingBeginsWithAnotherModelsWeights) {
   trained(tuned("cut", "6u", {}));
   EXPECT_EQ(read_file(file("cut/ckpt/6/model.safetensors")),
             read_file(file("uncut/ckpt/6/model.safetensors")));
+  // Also if the newest checkpoint is damaged, from which its shape would be read.
+  write_file(file("cut/ckpt/6/model.safetensors"), "damaged");
+  const Outcome again = trained(tuned("cut", "6u", {}));
+  EXPECT_NE(again.err.find("passed over"), std::string::npos) << again.err;
+  EXPECT_EQ(read_file(file("cut/ckpt/6/model.safetensors")),
+            read_file(file("uncut/ckpt/6/model.safetensors")));
 
   refused(tuned("wrong", "1u", pretrained + Arguments{"--dim-emb", "32"}),
           "--dim-emb: the pretrained model has 16");

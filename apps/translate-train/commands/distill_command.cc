@@ -34,21 +34,11 @@ struct DistillArguments {
   std::string drop_identical = "on", drop_duplicates = "on";
   int64_t step_lines = 1000;
   bool quiet = false;
-  FlagValues values;  // of shared_specs()
+  FlagValues values;
   Settings settings;
 
   bool by_reference() const { return pick != "score"; }
 };
-
-// What the command has in common with translate and eval.
-std::vector<const SettingSpec*> shared_specs() {
-  std::vector<const SettingSpec*> specs;
-  for (const SettingSpec& spec : translate_specs())
-    if (!std::string_view(spec.group).starts_with("Sampling")) specs.push_back(&spec);
-  for (const SettingSpec& spec : eval_specs())
-    if (setting_of(spec) == Setting::eval_tokenize) specs.push_back(&spec);
-  return specs;
-}
 
 trafo_translate_options translate_options(const DistillArguments& arguments) {
   trafo_translate_options options = arguments.settings.translate;
@@ -488,16 +478,15 @@ Action add_distill(CLI::App& app) {
                                     "together (default 1000)")
                          ->check(CLI::Range(1, 1000000))
                          ->type_name("N"));
-  for (const SettingSpec* spec : shared_specs()) {
-    CLI::Option* option = add_setting(app, *spec, a.values);
-    if (setting_of(*spec) == Setting::eval_tokenize) option->group(kChoice);
-  }
+  for (const SettingSpec& spec : translate_specs())
+    if (!std::string_view(spec.group).starts_with("Sampling")) add_setting(app, spec, a.values);
+  add_setting(app, spec_of(Setting::eval_tokenize), a.values)->group(kChoice);
   app.add_flag("-q,--quiet", a.quiet, "errors and warnings only");
   app.footer(
       "After a kill the same command continues, and the files end with the same bytes as without "
       "it. Nothing that exists is overwritten. The order is that of the input.");
   return [&app, arguments] {
-    arguments->settings = given_settings(app, shared_specs(), arguments->values);
+    arguments->settings = given_settings(app, arguments->values);
     arguments->limits.drop_identical = arguments->drop_identical == "on";
     return distill(*arguments);
   };

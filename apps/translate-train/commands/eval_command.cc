@@ -26,8 +26,8 @@ struct EvalArguments {
 // Tokenizers of sacreBLEU that need what this program cannot have.
 void refuse_unavailable(const FlagValues& values) {
   const auto given = values.find("--tokenize");
-  if (given == values.end() || given->second.empty()) return;
-  const std::string& name = given->second.front();
+  if (given == values.end() || given->second.words.empty()) return;
+  const std::string& name = given->second.words.front();
   if (name == "ko-mecab")
     usage_error("--tokenize: " + name +
                 " needs MeCab's Korean dictionary, which this program does not use; use char, or "
@@ -198,7 +198,7 @@ Action add_eval(CLI::App& app) {
   app.footer("BLEU, chrF2 and TER as sacreBLEU computes them.");
   return [&app, arguments] {
     refuse_unavailable(arguments->values);
-    arguments->settings = given_settings(app, eval_specs(), arguments->values);
+    arguments->settings = given_settings(app, arguments->values);
     return eval(*arguments);
   };
 }

@@ -102,7 +102,7 @@ Json json_of(const trafo_memory_plan& plan) {
 }
 
 int plan(const CLI::App& app, const PlanArguments& arguments) {
-  Settings settings = given_settings(app, setting_specs(), arguments.values);
+  Settings settings = given_settings(app, arguments.values);
   std::optional<trafo_model_config> teacher;
   if (settings.has(Setting::teacher)) {
     const std::string& given = settings.program.teacher;

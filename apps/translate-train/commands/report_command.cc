@@ -30,9 +30,9 @@ void tell_apart(std::vector<RunLog>& runs, const std::vector<std::string>& paths
 // Or nothing that could be lost.
 bool is_report(const std::string& path) {
   std::ifstream in = open_run_file(path);
-  std::string begin(kReportBegin.size(), '\0');
+  std::string begin(report_begin().size(), '\0');
   in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return in.gcount() == 0 || begin == kReportBegin;
+  return in.gcount() == 0 || begin == report_begin();
 }
 
 int report(const ReportArguments& arguments) {

@@ -88,7 +88,7 @@ std::string tensorboard_folder(const Settings& settings, const std::string& run)
 
 // Command line over --config over what the run directory was started with.
 Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
-  const Settings line = given_settings(app, setting_specs(), arguments.values);
+  const Settings line = given_settings(app, arguments.values);
   Settings given;
   if (!arguments.config.empty()) given = Settings::from_yaml(arguments.config);
   for (const auto& [one, other] : {std::pair(Setting::device, Setting::devices),

@@ -286,7 +286,7 @@ Action add_translate(CLI::App& app) {
       "Lines come out in the order of the input, and as soon as the input pauses: nothing waits "
       "for a full batch.");
   return [&app, arguments, method] {
-    arguments->settings = given_settings(app, translate_specs(), arguments->values);
+    arguments->settings = given_settings(app, arguments->values);
     arguments->sampling = method->count() > 0;
     return translate(*arguments);
   };

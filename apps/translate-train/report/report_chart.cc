@@ -12,10 +12,12 @@
 namespace translate_train {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr size_t kMostPoints = 400;
 
-// In units of the view box. Labels grow on small screens (report_style.cc), so they have room.
-constexpr double kWidth = 480, kHeight = 270;
+// In units of the view box, which report.html draws and report.js measures. Labels grow on small
+// screens (report.css), so they have room.
 constexpr double kLeft = 54, kRight = 468, kTop = 14, kBottom = 226;
 
 struct ValueScale {
@@ -125,48 +127,52 @@ std::string band_path(const Series& series, size_t axis, const Axis& scale,
   return path;
 }
 
-// Runs differ in shape as well as in colour.
+std::string place(double value) {
+  return fmt::format("{:.1f}", value);
+}
+
+// A path. Runs differ in shape as well as in colour.
 std::string marker(size_t shape, double x, double y) {
   switch (shape % 4) {
     case 0:
-      return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.4\"/>", x, y);
+      return fmt::format("M{:.1f} {:.1f}a3.4 3.4 0 1 0 6.8 0a3.4 3.4 0 1 0 -6.8 0", x - 3.4, y);
     case 1:
-      return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"6\" height=\"6\"/>", x - 3,
-                         y - 3);
+      return fmt::format("M{:.1f} {:.1f}h6v6h-6z", x - 3, y - 3);
     case 2:
-      return fmt::format("<path d=\"M{:.1f} {:.1f}l4 6.9h-8z\"/>", x, y - 4.3);
+      return fmt::format("M{:.1f} {:.1f}l4 6.9h-8z", x, y - 4.3);
     default:
-      return fmt::format("<path d=\"M{:.1f} {:.1f}l4.2 4.2l-4.2 4.2l-4.2 -4.2z\"/>", x, y - 4.2);
+      return fmt::format("M{:.1f} {:.1f}l4.2 4.2l-4.2 4.2l-4.2 -4.2z", x, y - 4.2);
   }
 }
 
-std::string series_svg(const Series& series, size_t axis, const Axis& scale,
-                       const ValueScale& values, bool label_best) {
-  std::string svg = fmt::format("<g class=\"series c{} r{}{}\">", series.color, series.run,
-                                series.secondary ? " second" : "");
-  if (!series.low.empty())
-    svg += fmt::format("<path class=\"band\" d=\"{}\"/>", band_path(series, axis, scale, values));
-  svg += fmt::format("<path class=\"line\" d=\"{}\"/>", line_path(series, axis, scale, values));
+Json series_data(const Series& series, size_t axis, const Axis& scale, const ValueScale& values,
+                 bool label_best) {
+  Json data{{"color", std::to_string(series.color)},
+            {"run", std::to_string(series.run)},
+            {"second", series.secondary},
+            {"band", nullptr},
+            {"line", line_path(series, axis, scale, values)},
+            {"dots", Json::array()},
+            {"best", nullptr}};
+  if (!series.low.empty()) data["band"] = band_path(series, axis, scale, values);
   const auto known = [&](size_t i) {
     return std::isfinite(series.y[i]) && std::isfinite(series.x[axis][i]);
   };
-  if (series.markers && series.y.size() <= 60) {
-    svg += "<g class=\"dots\">";
+  if (series.markers && series.y.size() <= 60)
     for (size_t i = 0; i < series.y.size(); ++i)
       if (known(i))
-        svg += marker(series.run, axis_pixel(scale, series.x[axis][i]), values.pixel(series.y[i]));
-    svg += "</g>";
-  }
+        data["dots"].push_back(
+            marker(series.run, axis_pixel(scale, series.x[axis][i]), values.pixel(series.y[i])));
   if (const auto best = static_cast<size_t>(series.marked); series.marked >= 0 && known(best)) {
     const double x = axis_pixel(scale, series.x[axis][best]), y = values.pixel(series.y[best]);
-    svg += fmt::format("<circle class=\"best\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\"/>", x, y);
+    data["best"] = {{"x", place(x)}, {"y", place(y)}, {"label", nullptr}};
     if (label_best)
-      svg += fmt::format(
-          "<text class=\"value\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>", x,
-          y < kTop + 26 ? y + 22 : y - 11, x > kRight - 30 ? "end" : "middle",
-          fixed(series.y[best], 2));
+      data["best"]["label"] = {{"x", place(x)},
+                               {"y", place(y < kTop + 26 ? y + 22 : y - 11)},
+                               {"anchor", x > kRight - 30 ? "end" : "middle"},
+                               {"text", fixed(series.y[best], 2)}};
   }
-  return svg + "</g>";
+  return data;
 }
 
 // What a screen reader says instead of the picture.
@@ -221,41 +227,38 @@ void thin_out(Series& series) {
   series = std::move(thin);
 }
 
-std::string chart_svg(const Chart& chart, size_t axis, const Axis& scale,
-                      const std::vector<AxisMark>& marks) {
+Json plot_data(const Chart& chart, size_t axis, const Axis& scale,
+               const std::vector<AxisMark>& marks) {
   const ValueScale values = value_scale(chart);
-  std::string svg = fmt::format(
-      "<svg class=\"axis-{}\" viewBox=\"0 0 {} {}\" role=\"img\" tabindex=\"0\" "
-      "aria-label=\"{}\" data-axis=\"{}\" data-end=\"{:.9g}\" data-unit=\"{}\" "
-      "data-low=\"{:.9g}\" data-high=\"{:.9g}\" data-log=\"{}\">",
-      scale.id, kWidth, kHeight, html(summary(chart, scale)), axis, scale.end, scale.unit,
-      values.low, values.high, values.logarithmic ? 1 : 0);
   const auto ticks = values.logarithmic ? log_ticks(values.low, values.high)
                                         : linear_ticks(values.low, values.high, 5);
-  for (const double tick : ticks) {
-    const double y = values.pixel(tick);
-    svg += fmt::format("<path class=\"grid\" d=\"M{} {:.1f}H{}\"/>", kLeft, y, kRight);
-    svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" dy=\".35em\" text-anchor=\"end\">{}</text>",
-                       kLeft - 7, y, tick_label(tick, ticks));
-  }
-  svg += fmt::format("<path class=\"base\" d=\"M{} {}H{}\"/>", kLeft, kBottom, kRight);
   const auto along = linear_ticks(0, scale.end / scale.unit, 5);
-  for (const double tick : along) {
-    const double x = axis_pixel(scale, tick * scale.unit);
-    svg += fmt::format("<path class=\"base\" d=\"M{:.1f} {}v4\"/>", x, kBottom);
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>", x,
-                       kBottom + 18, tick_label(tick, along));
-  }
-  svg += fmt::format("<text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", kRight,
-                     kHeight - 6, html(scale.label));
+  Json data{{"id", scale.id},
+            {"axis", std::to_string(axis)},
+            {"name", scale.label},
+            {"summary", summary(chart, scale)},
+            {"end", fmt::format("{:.9g}", scale.end)},
+            {"axis_unit", fmt::format("{}", scale.unit)},
+            {"low", fmt::format("{:.9g}", values.low)},
+            {"high", fmt::format("{:.9g}", values.high)},
+            {"log", values.logarithmic ? "1" : "0"},
+            {"ticks", Json::array()},
+            {"along", Json::array()},
+            {"marks", Json::array()},
+            {"series", Json::array()}};
+  for (const double tick : ticks)
+    data["ticks"].push_back({{"y", place(values.pixel(tick))}, {"label", tick_label(tick, ticks)}});
+  for (const double tick : along)
+    data["along"].push_back(
+        {{"x", place(axis_pixel(scale, tick * scale.unit))}, {"label", tick_label(tick, along)}});
   for (const AxisMark& mark : marks)
-    if (const double x = axis_pixel(scale, mark.x[axis]); std::isfinite(mark.x[axis]))
-      svg += fmt::format("<path class=\"mark\" d=\"M{:.1f} {}V{}\"><title>{}</title></path>", x,
-                         kTop, kBottom, html(mark.text));
-  bool labels = true;
-  for (const Series& series : chart.series) labels = labels && series.run == 0;
-  for (const Series& series : chart.series) svg += series_svg(series, axis, scale, values, labels);
-  return svg + "<g class=\"cursor\"></g></svg>\n";
+    if (std::isfinite(mark.x[axis]))
+      data["marks"].push_back({{"x", place(axis_pixel(scale, mark.x[axis]))}, {"text", mark.text}});
+  const bool labels =
+      std::ranges::all_of(chart.series, [](const Series& series) { return series.run == 0; });
+  for (const Series& series : chart.series)
+    data["series"].push_back(series_data(series, axis, scale, values, labels));
+  return data;
 }
 
 std::string chart_json(const Chart& chart) {

@@ -1,8 +1,9 @@
-// Curves of a report as SVG.
+// Curves of a report.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -49,8 +50,9 @@ struct AxisMark {
   std::string text;
 };
 
-std::string chart_svg(const Chart& chart, size_t axis, const Axis& scale,
-                      const std::vector<AxisMark>& marks);
+// The chart over one axis, for the template: places in its view box, and labels.
+nlohmann::json plot_data(const Chart& chart, size_t axis, const Axis& scale,
+                         const std::vector<AxisMark>& marks);
 // The series as JSON, for the page's script.
 std::string chart_json(const Chart& chart);
 

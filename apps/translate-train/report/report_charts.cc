@@ -11,6 +11,8 @@
 namespace translate_train {
 namespace {
 
+using Json = nlohmann::json;
+
 struct Curve {
   const char* label;
   double TrainPoint::*value;
@@ -80,30 +82,29 @@ class Charts {
       }
     }
     if (chart.series.empty()) return;
-    html_ += fmt::format(
-        "<figure data-chart=\"{}\"><figcaption><h3>{}</h3><span class=\"unit\">{}</span>{}"
-        "</figcaption>\n",
-        chart.id, chart.title, chart.unit, key(curves, measures));
+    Json figure{{"id", chart.id},
+                {"title", chart.title},
+                {"unit", chart.unit},
+                {"has_key", curves.size() + measures.size() > 1},
+                {"key", key(curves, measures)},
+                {"axes", Json::array()}};
     for (size_t axis = 0; axis < kAxes; ++axis)
-      html_ += chart_svg(chart, axis, axes_[axis], marks_);
-    html_ += "</figure>\n";
+      figure["axes"].push_back(plot_data(chart, axis, axes_[axis], marks_));
+    figures_.push_back(std::move(figure));
     json_ += fmt::format("{}\"{}\":{}", json_.empty() ? "" : ",\n", chart.id, chart_json(chart));
   }
 
-  std::string section() const {
-    if (html_.empty())
-      return "<section><h2>Curves</h2><p class=\"note\">Nothing has been displayed yet. Come back "
-             "after the first updates.</p></section>\n";
+  // "data" is for the page's script.
+  Json data() && {
     std::string names;
     for (const RunLog& run : runs_) {
       if (!names.empty()) names += ',';
       names += json_string(run.name);
     }
-    return fmt::format(
-        "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2>\n{}"
-        "<div class=\"charts\">\n{}</div></section>\n<script type=\"application/json\" "
-        "id=\"data\">{{\"runs\":[{}],\"charts\":{{{}}}}}</script>\n",
-        controls(), html_, names, json_);
+    const bool any = !figures_.empty();
+    return {{"charts", std::move(figures_)},
+            {"curves", any},
+            {"data", fmt::format("{{\"runs\":[{}],\"charts\":{{{}}}}}", names, json_)}};
   }
 
  private:
@@ -116,41 +117,17 @@ class Charts {
   }
 
   // Which line is which, where a run has two.
-  std::string key(const std::vector<Curve>& curves, const std::vector<Measure>& measures) const {
-    if (curves.size() + measures.size() < 2) return {};
-    std::string key = "<span class=\"key\">";
-    size_t index = 0;
+  Json key(const std::vector<Curve>& curves, const std::vector<Measure>& measures) const {
+    Json key = Json::array();
     const auto add = [&](const char* label) {
-      key += fmt::format(
-          "<span class=\"c{}\"><svg class=\"sample{}\" viewBox=\"0 0 26 8\" aria-hidden=\"true\">"
-          "<path d=\"M1 4H25\"/></svg>{}</span>",
-          runs_.size() == 1 ? std::to_string(index) : "-any", index > 0 ? " second" : "", label);
-      ++index;
+      const size_t index = key.size();
+      key.push_back({{"label", label},
+                     {"color", runs_.size() == 1 ? std::to_string(index) : "-any"},
+                     {"second", index > 0}});
     };
     for (const Curve& curve : curves) add(curve.label);
     for (const Measure& measure : measures) add(measure.label);
-    return key + "</span>";
-  }
-
-  std::string controls() const {
-    std::string html = "<div class=\"controls\">";
-    if (runs_.size() > 1) {
-      html += "<fieldset><legend>Runs</legend>";
-      for (size_t r = 0; r < runs_.size(); ++r)
-        html += fmt::format(
-            "<label><input type=\"checkbox\" id=\"run-{0}\" checked autocomplete=\"off\">{1}"
-            "</label>",
-            r, run_label(runs_, r));
-      html += "</fieldset>";
-    }
-    html += "<fieldset class=\"axes\"><legend>Along</legend>";
-    static constexpr const char* kNames[kAxes] = {"updates", "target tokens", "time"};
-    for (size_t axis = 0; axis < kAxes; ++axis)
-      html += fmt::format(
-          "<label><input type=\"radio\" name=\"axis\" id=\"axis-{}\"{} "
-          "autocomplete=\"off\">{}</label>",
-          axes_[axis].id, axis == 0 ? " checked" : "", kNames[axis]);
-    return html + "</fieldset></div>\n";
+    return key;
   }
 
   void find_marks() {
@@ -166,12 +143,13 @@ class Charts {
   const std::vector<RunLog>& runs_;
   std::array<Axis, kAxes> axes_;
   std::vector<AxisMark> marks_;
-  std::string html_, json_;
+  Json figures_ = Json::array();
+  std::string json_;
 };
 
 }  // namespace
 
-std::string charts_section(const std::vector<RunLog>& runs) {
+Json charts_data(const std::vector<RunLog>& runs) {
   Charts charts(runs);
   charts.add(
       {"loss", "Loss", "cross-entropy, nats per target token", true, false, {}},
@@ -201,7 +179,7 @@ std::string charts_section(const std::vector<RunLog>& runs) {
   const bool small = memory < 1e9;
   charts.add({"memory", "Memory", small ? "MB" : "GB", false, true, {}, small ? 1e6 : 1e9},
              {{"peak", &TrainPoint::peak_memory}, {"between updates", &TrainPoint::memory}}, {});
-  return charts.section();
+  return std::move(charts).data();
 }
 
 }  // namespace translate_train

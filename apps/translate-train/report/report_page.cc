@@ -9,12 +9,15 @@
 
 #include "report/report_text.h"
 #include "report/reporter.h"
+#include "report/template.h"
 #include "settings/setting_types.h"
 #include "settings/settings.h"
 #include "trafo.h"
 
 namespace translate_train {
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr double kSilence = 600;  // seconds without a record after which a run may have ended
 
@@ -141,166 +144,122 @@ std::vector<FigureRow> figure_rows(std::span<const RunLog> runs) {
   return rows;
 }
 
-std::string tiles(const RunLog& run) {
-  std::string out = "<dl class=\"tiles\">\n";
-  for (const FigureRow& row : figure_rows({&run, 1})) {
-    const Figure figure = row.of(run);
-    out += fmt::format("<div><dt>{}</dt><dd><b>{}</b> <small>{}</small></dd></div>\n", row.name,
-                       figure.text, figure.detail);
-  }
-  return out + "</dl>\n";
+Json figure_data(const FigureRow& row, const Figure& figure) {
+  return {{"name", row.name}, {"text", figure.text}, {"detail", figure.detail}};
 }
 
-std::string comparison(const std::vector<RunLog>& runs, double now) {
-  std::string out =
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures of the runs\">"
-      "<table class=\"figures\"><thead><tr><td></td>";
-  for (size_t r = 0; r < runs.size(); ++r)
-    out += fmt::format("<th scope=\"col\">{}</th>", run_label(runs, r));
-  out += "</tr></thead><tbody>\n<tr><th scope=\"row\">State</th>";
+// A row of the comparison: the figures of all runs, of which the best is marked.
+Json compared_figures(const FigureRow& row, const std::vector<RunLog>& runs) {
+  std::vector<Figure> figures;
+  double best = NAN;
   for (const RunLog& run : runs) {
-    const State state = state_of(run, now);
-    out += fmt::format("<td><span class=\"state {}\">{}</span></td>", state.kind, state.text);
+    figures.push_back(row.of(run));
+    best = std::fmax(best, figures.back().rank);
   }
-  out += "</tr>\n";
-  for (const FigureRow& row : figure_rows(runs)) {
-    std::vector<Figure> figures;
-    double best = NAN;
-    for (const RunLog& run : runs) {
-      figures.push_back(row.of(run));
-      best = std::fmax(best, figures.back().rank);
-    }
-    const auto known = std::count_if(figures.begin(), figures.end(),
-                                     [](const Figure& f) { return !std::isnan(f.rank); });
-    if (known < 2) best = NAN;  // nothing to be better than
-    // What all of them would say is said once.
-    const std::string detail = figures[0].detail;
-    const bool common = std::all_of(figures.begin(), figures.end(),
-                                    [&](const Figure& figure) { return figure.detail == detail; });
-    if (common)
-      for (Figure& figure : figures) figure.detail.clear();
-    out += fmt::format("<tr><th scope=\"row\">{}{}</th>", row.name,
-                       common && !detail.empty() ? " <small>" + detail + "</small>" : "");
-    for (const Figure& figure : figures)
-      out += fmt::format("<td{}><b>{}</b> <small>{}</small></td>",
-                         figure.rank == best ? " class=\"top\"" : "", figure.text, figure.detail);
-    out += "</tr>\n";
+  const auto known =
+      std::ranges::count_if(figures, [](const Figure& figure) { return !std::isnan(figure.rank); });
+  if (known < 2) best = NAN;  // nothing to be better than
+  // A detail of all figures is shown once.
+  const std::string detail = figures[0].detail;
+  const bool common =
+      std::ranges::all_of(figures, [&](const Figure& figure) { return figure.detail == detail; });
+  Json data{{"name", row.name}, {"common", nullptr}, {"figures", Json::array()}};
+  if (common && !detail.empty()) data["common"] = detail;
+  for (Figure& figure : figures) {
+    if (common) figure.detail.clear();
+    data["figures"].push_back(figure_data(row, figure));
+    data["figures"].back()["is_best"] = figure.rank == best;
   }
-  out += "<tr><th scope=\"row\">Device</th>";
-  for (const RunLog& run : runs)
-    out += fmt::format("<td><small>{}</small></td>", run.device.empty() ? "–" : html(run.device));
-  return out + "</tr>\n</tbody></table></div>\n";
+  return data;
 }
 
-// Cells of one setting; values other than the most frequent one stand out.
-std::string value_cells(const std::vector<const std::string*>& values) {
+// The values of one setting; all but the most frequent one are marked.
+Json compared_values(const std::string& name, const std::vector<const std::string*>& values) {
   std::map<std::string, size_t> uses;
   for (const std::string* value : values)
     if (value != nullptr) ++uses[*value];
   size_t most = 1;
   for (const auto& [value, count] : uses) most = std::max(most, count);
-  std::string cells;
+  Json data{{"name", name}, {"values", Json::array()}};
   for (const std::string* value : values)
-    cells += value == nullptr
-                 ? "<td class=\"none\">not set</td>"
-                 : fmt::format("<td{}>{}</td>", uses[*value] < most ? " class=\"changed\"" : "",
-                               html(*value));
-  return cells;
+    if (value == nullptr)
+      data["values"].push_back({{"value", nullptr}});
+    else
+      data["values"].push_back({{"value", *value}, {"is_changed", uses[*value] < most}});
+  return data;
 }
 
-}  // namespace
-
-std::string run_label(const std::vector<RunLog>& runs, size_t run) {
-  return fmt::format("<span class=\"run c{}\"><span class=\"spot\"></span><bdi>{}</bdi></span>",
-                     run, html(runs[run].name));
-}
-
-std::string settings_section(const std::vector<RunLog>& runs) {
-  // Settings in the order of the help, then those that this version does not know.
+// Settings in the order of the help, then settings that this version does not know.
+void add_settings(const std::vector<RunLog>& runs, Json& page) {
   std::vector<std::string> names;
   std::vector<std::map<std::string, std::string>> values(runs.size());
   for (const SettingSpec& spec : setting_specs()) names.emplace_back(spec.name);
   for (size_t r = 0; r < runs.size(); ++r)
     for (const auto& [name, value] : runs[r].settings) {
       values[r][name] = value;
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
-  std::string same, different;
-  size_t same_count = 0;
+  Json same = Json::array(), different = Json::array();
   for (const std::string& name : names) {
     std::vector<const std::string*> row;
     for (const auto& of_run : values) {
       const auto found = of_run.find(name);
       row.push_back(found == of_run.end() ? nullptr : &found->second);
     }
-    const bool any = std::any_of(row.begin(), row.end(), [](auto* value) { return value; });
-    if (!any) continue;
-    const bool equal = std::all_of(row.begin(), row.end(), [&](auto* value) {
-      return value != nullptr && row[0] != nullptr && *value == *row[0];
-    });
-    if (equal) {
-      same += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", html(name), html(*row[0]));
-      ++same_count;
-      continue;
-    }
-    different += fmt::format("<tr><th scope=\"row\">{}</th>", html(name));
-    different += value_cells(row) + "</tr>\n";
+    const auto is_set = [](const std::string* value) { return value != nullptr; };
+    if (std::ranges::none_of(row, is_set)) continue;
+    if (std::ranges::all_of(row, [&](auto* value) { return value && row[0] && *value == *row[0]; }))
+      same.push_back({{"name", name}, {"value", *row[0]}});
+    else
+      different.push_back(compared_values(name, row));
   }
-  std::string out =
-      "<section aria-labelledby=\"settings\"><h2 id=\"settings\">Configuration</h2>\n";
-  if (same.empty() && different.empty())
-    return out + "<p class=\"note\">There is no config.yml that can be read.</p></section>\n";
-  if (runs.size() == 1) return out + "<dl class=\"settings\">" + same + "</dl></section>\n";
-  if (different.empty()) {
-    out += "<p class=\"note\">All settings are the same.</p>\n";
-  } else {
-    out +=
-        "<h3>Where the runs differ</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-        "aria-label=\"Settings that differ\"><table class=\"differences\"><thead><tr><td></td>";
-    for (size_t r = 0; r < runs.size(); ++r)
-      out += fmt::format("<th scope=\"col\">{}</th>", run_label(runs, r));
-    out += "</tr></thead><tbody>\n" + different + "</tbody></table></div>\n";
-  }
-  if (!same.empty())
-    out += fmt::format(
-        "<details><summary>{} settings are the same in all runs</summary><dl class=\"settings\">{}"
-        "</dl></details>\n",
-        same_count, same);
-  return out + "</section>\n";
+  page["has_settings"] = !same.empty() || !different.empty();
+  page["differs"] = !different.empty();
+  page["are_same"] = !same.empty();
+  page["same_count"] = std::to_string(same.size());
+  page["same"] = std::move(same);
+  page["different"] = std::move(different);
+}
+
+}  // namespace
+
+std::string_view report_begin() {
+  const std::string_view page = report_template();
+  return page.substr(0, page.find("<meta name=\"viewport\""));
 }
 
 std::string report_page(const std::vector<RunLog>& runs, double now) {
-  std::string title = runs.size() == 1 ? runs[0].name : fmt::format("{} runs", runs.size());
-  std::string page =
-      std::string(kReportBegin) +
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      // The page has everything in it; nothing that a corpus could hold may fetch more.
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action "
-      "'none'\">\n<link rel=\"icon\" href=\"data:,\">\n";
-  page += fmt::format("<title>{} – training report</title>\n<style>{}", html(title), kReportStyle);
-  for (size_t r = 0; r < runs.size(); ++r)
-    page += fmt::format("body:has(#run-{0}:not(:checked)) .r{0}{{display:none}}\n", r);
-  page += "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">Training report</p>\n<h1><bdi>" +
-          html(title) + "</bdi></h1>\n";
-  if (runs.size() == 1) {
-    const State state = state_of(runs[0], now);
-    page += fmt::format("<p class=\"facts\"><span class=\"state {}\">{}</span>", state.kind,
-                        state.text);
-    if (!runs[0].device.empty()) page += fmt::format("<span>{}</span>", html(runs[0].device));
-    page += fmt::format("<span>last record {}</span></p>\n", date_text(runs[0].last_time));
+  Json page{{"title", runs.size() == 1 ? runs[0].name : fmt::format("{} runs", runs.size())},
+            {"style", report_style()},
+            {"script", report_script()},
+            {"version", trafo_version()},
+            {"now", date_text(now)},
+            {"runs", Json::array()},
+            {"one_run", nullptr},
+            {"comparison", nullptr}};
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const State state = state_of(runs[r], now);
+    page["runs"].push_back({{"index", std::to_string(r)},
+                            {"name", runs[r].name},
+                            {"state", state.kind},
+                            {"state_text", state.text},
+                            {"device", nullptr}});
+    if (!runs[r].device.empty()) page["runs"].back()["device"] = runs[r].device;
   }
-  page += "</header>\n<main>\n";
-  page += "<section aria-label=\"Figures\">\n" +
-          (runs.size() == 1 ? tiles(runs[0]) : comparison(runs, now)) + "</section>\n";
-  page += charts_section(runs) + samples_section(runs) + settings_section(runs);
-  page += fmt::format(
-      "</main>\n<footer>Made by translate-train {} on {} from the runs' metrics.jsonl and "
-      "config.yml.</footer>\n<div id=\"tip\" hidden></div>\n"
-      "<p id=\"said\" class=\"unseen\" aria-live=\"polite\"></p>\n<script>{}</script>\n"
-      "</body>\n</html>\n",
-      trafo_version(), date_text(now), kReportScript);
-  return page;
+  if (runs.size() == 1) {
+    page["one_run"] = page["runs"][0];
+    page["one_run"]["last_record"] = date_text(runs[0].last_time);
+    for (const FigureRow& row : figure_rows(runs))
+      page["one_run"]["figures"].push_back(figure_data(row, row.of(runs[0])));
+  } else {
+    for (const FigureRow& row : figure_rows(runs))
+      page["comparison"]["rows"].push_back(compared_figures(row, runs));
+  }
+  page.update(charts_data(runs));
+  page["sentences"] = sentences_data(runs);
+  page["translations"] = !page["sentences"].empty();
+  add_settings(runs, page);
+  return fill_template(report_template(), page);
 }
 
 }  // namespace translate_train

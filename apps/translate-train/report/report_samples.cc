@@ -14,6 +14,8 @@
 namespace translate_train {
 namespace {
 
+using Json = nlohmann::json;
+
 // Of a run, for each sentence: alone, and among others.
 constexpr size_t kMostValidations = 6, kFewValidations = 3;
 
@@ -33,22 +35,19 @@ std::vector<size_t> chosen_validations(const RunLog& run, size_t most) {
 }
 
 // Words that the reference does not have are marked, each as often as it has them too often.
-std::string compared(const std::string& translation, const std::string& reference) {
+Json compared_words(const std::string& translation, const std::string& reference) {
   std::map<std::string, int> left;
   std::istringstream words(reference);
   for (std::string word; words >> word;) ++left[word];
-  std::string out;
+  Json compared = Json::array();
   std::istringstream in(translation);
   for (std::string word; in >> word;) {
-    if (!out.empty()) out += ' ';
-    out += left[word]-- > 0 ? html(word) : "<span class=\"other\">" + html(word) + "</span>";
+    const bool is_new = left[word]-- <= 0;
+    compared.push_back(
+        {{"word", word}, {"is_new", is_new}, {"space", compared.empty() ? "" : " "}});
   }
-  return out;
+  return compared;
 }
-
-struct Sentence {
-  std::string source, reference, rows;
-};
 
 // "BLEU 31.2": the first metric of translations that was measured.
 std::string first_metric(const ValidPoint& point) {
@@ -58,67 +57,44 @@ std::string first_metric(const ValidPoint& point) {
   return "";
 }
 
-std::string row(const RunLog& run, size_t validation, const std::string& translation,
-                const std::string& reference) {
+Json validation_data(const RunLog& run, size_t validation, const std::string& translation,
+                     const std::string& reference) {
   const ValidPoint& point = run.valid[validation];
-  std::string badges;
-  if (run.best_validation() == static_cast<int>(validation))
-    badges += "<span class=\"badge\">best</span>";
-  if (translation == reference) badges += "<span class=\"badge exact\">= reference</span>";
-  return fmt::format(
-      "<tr><th scope=\"row\">update {} <small>{}</small></th><td><bdi>{}</bdi>{}</td></tr>\n",
-      grouped(point.update), first_metric(point),
-      translation.empty() ? "<i>nothing</i>" : compared(translation, reference), badges);
+  return {{"update", grouped(point.update)},
+          {"metric", first_metric(point)},
+          {"words", compared_words(translation, reference)},
+          {"is_best", run.best_validation() == static_cast<int>(validation)},
+          {"is_exact", translation == reference}};
 }
 
+}  // namespace
+
 // All sentences with what each run made of them, in the order they appear in.
-std::vector<Sentence> collect(const std::vector<RunLog>& runs) {
-  const bool several = runs.size() > 1;
-  std::vector<Sentence> sentences;
+Json sentences_data(const std::vector<RunLog>& runs) {
+  Json sentences = Json::array();
   std::map<std::pair<std::string, std::string>, size_t> index;
   for (size_t r = 0; r < runs.size(); ++r) {
-    std::map<size_t, std::string> rows;
+    std::map<size_t, Json> validations;
     for (const size_t v :
-         chosen_validations(runs[r], several ? kFewValidations : kMostValidations)) {
+         chosen_validations(runs[r], runs.size() > 1 ? kFewValidations : kMostValidations)) {
       const ValidPoint& point = runs[r].valid[v];
       const SampleSet& set = runs[r].sample_sets[point.sample_set];
       for (size_t i = 0; i < set.sources.size(); ++i) {
         const auto key = std::pair(set.sources[i], set.references[i]);
         const auto [at, added] = index.try_emplace(key, sentences.size());
-        if (added) sentences.push_back({key.first, key.second, ""});
-        rows[at->second] += row(runs[r], v, point.translations[i], set.references[i]);
+        if (added)
+          sentences.push_back(
+              {{"source", key.first}, {"reference", key.second}, {"of_runs", Json::array()}});
+        validations[at->second].push_back(
+            validation_data(runs[r], v, point.translations[i], set.references[i]));
       }
     }
-    for (const auto& [at, of_run] : rows) {
-      const std::string head =
-          several ? fmt::format("<tr><th colspan=\"2\" scope=\"rowgroup\">{}</th></tr>\n",
-                                run_label(runs, r))
-                  : "";
-      sentences[at].rows += fmt::format("<tbody class=\"r{}\">{}{}</tbody>\n", r, head, of_run);
-    }
+    for (auto& [at, of_run] : validations)
+      sentences[at]["of_runs"].push_back({{"index", std::to_string(r)},
+                                          {"name", runs[r].name},
+                                          {"validations", std::move(of_run)}});
   }
   return sentences;
-}
-
-}  // namespace
-
-std::string samples_section(const std::vector<RunLog>& runs) {
-  const std::vector<Sentence> sentences = collect(runs);
-  if (sentences.empty())
-    return "<section><h2>Translations</h2><p class=\"note\">No validation has recorded "
-           "translations: there has been none yet, none of its metrics translates, or the run is "
-           "older than this record.</p></section>\n";
-  std::string out =
-      "<section aria-labelledby=\"samples\"><h2 id=\"samples\">Translations over time</h2>\n"
-      "<p class=\"note\">Validation sentences after more and more training. "
-      "<span class=\"other\">Dotted words</span> are not in the reference.</p>\n"
-      "<div class=\"samples\">\n";
-  for (const Sentence& sentence : sentences)
-    out += fmt::format(
-        "<article><dl><dt>Source</dt><dd><bdi>{}</bdi></dd><dt>Reference</dt><dd><bdi>{}</bdi>"
-        "</dd></dl>\n<table>{}</table></article>\n",
-        html(sentence.source), html(sentence.reference), sentence.rows);
-  return out + "</div></section>\n";
 }
 
 }  // namespace translate_train

@@ -1,5 +1,4 @@
-// The files of a run directory. The library knows which checkpoints it has and what their names
-// mean.
+// The files of a run directory. The library knows its checkpoints and what their names mean.
 #pragma once
 
 #include <cstdint>

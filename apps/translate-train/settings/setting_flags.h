@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -11,15 +10,16 @@
 
 namespace translate_train {
 
-// The words that were given to each flag, by its name with dashes.
-using FlagValues = std::map<std::string, std::vector<std::string>>;
+// The words that were given to each flag of a setting, by its name with dashes.
+struct FlagValue {
+  Setting setting{};
+  std::vector<std::string> words = {};
+};
+using FlagValues = std::map<std::string, FlagValue>;
 
 // Adds the flag with its aliases.
 CLI::Option* add_setting(CLI::App& app, const SettingSpec& spec, FlagValues& values);
-// The settings of `specs` that the command line has. Throws usage errors.
-Settings given_settings(const CLI::App& app, std::span<const SettingSpec> specs,
-                        const FlagValues& values);
-Settings given_settings(const CLI::App& app, std::span<const SettingSpec* const> specs,
-                        const FlagValues& values);
+// The settings that the command line has. Throws usage errors.
+Settings given_settings(const CLI::App& app, const FlagValues& values);
 
 }  // namespace translate_train

@@ -57,6 +57,11 @@ std::vector<std::string> metric_words(const Metrics& metrics) {
   return names;
 }
 
+template <class... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
 // The words of one setting, and where they are from.
 class Words {
  public:
@@ -66,7 +71,6 @@ class Words {
   [[noreturn]] void refuse(const std::string& reason) const {
     refuse_value(spec_.name, origin_, reason);
   }
-  const std::vector<std::string>& all() const { return words_; }
   // No word, or an empty one.
   bool is_bare() const { return words_.empty() || words_[0].empty(); }
   const std::string& text() const {
@@ -253,94 +257,54 @@ void refuse_value(const std::string& name, const std::string& origin, const std:
 void read_value(Setting setting, const std::vector<std::string>& words, const std::string& origin,
                 Values& to) {
   const SettingSpec& spec = spec_of(setting);
+  const SettingKind kind = spec.kind;
   const Words given(spec, words, origin);
-  const Slot slot = spec.slot(to);
-  switch (spec.kind) {
-    case SettingKind::integer:
-      *std::get<int64_t*>(slot) = given.integer();
-      return;
-    case SettingKind::seed:
-      *std::get<uint64_t*>(slot) = given.seed();
-      return;
-    case SettingKind::bytes:
-      *std::get<int64_t*>(slot) = given.bytes();
-      return;
-    case SettingKind::real:
-      *std::get<double*>(slot) = given.real();
-      return;
-    case SettingKind::share:
-      *std::get<double*>(slot) = given.share();
-      return;
-    case SettingKind::flag:
-      *std::get<int32_t*>(slot) = given.flag();
-      return;
-    case SettingKind::choice:
-      *std::get<int32_t*>(slot) = given.choice();
-      return;
-    case SettingKind::period:
-      *std::get<trafo_period*>(slot) = given.period(given.text());
-      return;
-    case SettingKind::layers:
-      return given.layers(*std::get<Layers>(slot));
-    case SettingKind::metrics:
-      return given.metrics(std::get<Metrics>(slot));
-    case SettingKind::text:
-      *std::get<std::string*>(slot) = spec.min_values == 0 && given.is_bare() ? "on" : given.text();
-      return;
-    case SettingKind::words:
-      *std::get<std::vector<std::string>*>(slot) = given.all();
-      return;
-    case SettingKind::reals:
-      *std::get<std::vector<double>*>(slot) = given.reals();
-      return;
-    case SettingKind::limits:
-      *std::get<std::vector<RunLimit>*>(slot) = given.limits();
-      return;
-  }
+  const Overloaded read{
+      [&](int64_t* v) { *v = kind == SettingKind::bytes ? given.bytes() : given.integer(); },
+      [&](uint64_t* v) { *v = given.seed(); },
+      [&](double* v) { *v = kind == SettingKind::share ? given.share() : given.real(); },
+      [&](int32_t* v) { *v = kind == SettingKind::choice ? given.choice() : given.flag(); },
+      [&](trafo_period* v) { *v = given.period(given.text()); },
+      [&](Layers v) { given.layers(*v); },
+      [&](const Metrics& v) { given.metrics(v); },
+      [&](std::string* v) { *v = spec.min_values == 0 && given.is_bare() ? "on" : given.text(); },
+      [&](std::vector<std::string>* v) { *v = words; },
+      [&](std::vector<double>* v) { *v = given.reals(); },
+      [&](std::vector<RunLimit>* v) { *v = given.limits(); }};
+  std::visit(read, spec.slot(to));
 }
 
 std::vector<std::string> words_of(Setting setting, const Values& values) {
+  using List = std::vector<std::string>;
   const SettingSpec& spec = spec_of(setting);
-  // The slot is only read.
-  const Slot slot = spec.slot(const_cast<Values&>(values));  // NOLINT
-  switch (spec.kind) {
-    case SettingKind::integer:
-      return {std::to_string(*std::get<int64_t*>(slot))};
-    case SettingKind::seed:
-      return {std::to_string(*std::get<uint64_t*>(slot))};
-    case SettingKind::bytes:
-      return {size_text(*std::get<int64_t*>(slot))};
-    case SettingKind::real:
-    case SettingKind::share:
-      return {fmt::format("{}", *std::get<double*>(slot))};
-    case SettingKind::flag:
-      return {*std::get<int32_t*>(slot) != 0 ? "on" : "off"};
-    case SettingKind::choice:
-      return {first_name(spec.words[static_cast<size_t>(*std::get<int32_t*>(slot))])};
-    case SettingKind::period:
-      return {period_text(*std::get<trafo_period*>(slot))};
-    case SettingKind::layers:
-      return layer_words(*std::get<Layers>(slot));
-    case SettingKind::metrics:
-      return metric_words(std::get<Metrics>(slot));
-    case SettingKind::text:
-      return {*std::get<std::string*>(slot)};
-    case SettingKind::words:
-      return *std::get<std::vector<std::string>*>(slot);
-    case SettingKind::reals: {
-      std::vector<std::string> words;
-      for (const double value : *std::get<std::vector<double>*>(slot))
-        words.push_back(fmt::format("{}", value));
-      return words;
-    }
-    case SettingKind::limits: {
-      std::vector<std::string> words;
-      for (const RunLimit& limit : *std::get<std::vector<RunLimit>*>(slot))
-        words.push_back(text_of(limit));
-      return words;
-    }
-  }
-  return {};
+  const auto each = [](const auto& list, auto text) {
+    List words;
+    for (const auto& value : list) words.push_back(text(value));
+    return words;
+  };
+  const Overloaded words{
+      [&](const int64_t* v) {
+        return List{spec.kind == SettingKind::bytes ? size_text(*v) : std::to_string(*v)};
+      },
+      [](const uint64_t* v) { return List{std::to_string(*v)}; },
+      [](const double* v) { return List{fmt::format("{}", *v)}; },
+      [&](const int32_t* v) {
+        if (spec.kind == SettingKind::choice)
+          return List{first_name(spec.words[static_cast<size_t>(*v)])};
+        return List{*v != 0 ? "on" : "off"};
+      },
+      [](const trafo_period* v) { return List{period_text(*v)}; },
+      [](Layers v) { return layer_words(*v); },
+      [](const Metrics& v) { return metric_words(v); },
+      [](const std::string* v) { return List{*v}; },
+      [](const List* v) { return *v; },
+      [&](const std::vector<double>* v) {
+        return each(*v, [](double value) { return fmt::format("{}", value); });
+      },
+      [&](const std::vector<RunLimit>* v) {
+        return each(*v, [](const RunLimit& limit) { return text_of(limit); });
+      }};
+  return std::visit(words, spec.slot(const_cast<Values&>(values)));  // NOLINT: it is only read
 }
 
 std::string text_of(Setting setting, const Values& values) {

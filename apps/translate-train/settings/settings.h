@@ -43,22 +43,12 @@ using Slot = std::variant<int32_t*, int64_t*, uint64_t*, double*, trafo_period*,
                           std::string*, std::vector<std::string>*, std::vector<double>*,
                           std::vector<RunLimit>*>;
 
-// How words become a value (setting_values.cc).
+// Kinds of values whose slots have one type (setting_values.cc).
 enum class SettingKind {
-  integer,  // 4000, 500k, 2M
-  seed,
-  bytes,  // 800MiB
-  real,
-  share,    // a number, on (Marian's share) or off
-  flag,     // on, off, true, false; no word is on
-  choice,   // the number of a word
-  period,   // 1000u, 2Mt, 10e
-  layers,   // 1 1 3 3, 1,1,3,3 or none
-  metrics,  // the first one decides
-  text,
-  words,
-  reals,
-  limits,  // 20e,50ku; +20e of a phase
+  plain,   // a number (500k, 2M), on or off, a text, or a list
+  bytes,   // 800MiB
+  share,   // a number, on (Marian's share) or off
+  choice,  // the number of a word
 };
 enum class SettingSource { model, trainer, translate, evaluation, program };
 

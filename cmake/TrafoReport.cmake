@@ -1,0 +1,12 @@
+# Compiles the files of apps/translate-train/report/template into a target.
+function(trafo_report_template target)
+  set(folder ${PROJECT_SOURCE_DIR}/apps/translate-train/report)
+  foreach(kind html css js)
+    set(file ${folder}/template/report.${kind})
+    string(TOUPPER ${kind} name)
+    file(READ ${file} REPORT_${name})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  endforeach()
+  configure_file(${folder}/report_files.h.in ${PROJECT_BINARY_DIR}/report_files/report/report_files.h @ONLY)
+  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/report_files)
+endfunction()
