@@ -1,8 +1,7 @@
 /*
  * Trafo: models and training. Include trafo.h; its rules hold here.
  *
- * A token is an id of the vocabulary, which represents a piece of text. Lengths in tokens count the
- * final </s>.
+ * A token is an id of the vocabulary, which represents a piece of text. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_MODELS_H
 #define TRAFO_MODELS_H
@@ -13,9 +12,7 @@
 extern "C" {
 #endif
 
-/* ---- Models
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- Models ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct trafo_model trafo_model;
 
@@ -23,308 +20,227 @@ typedef struct trafo_model trafo_model;
 
 #include "trafo/generated/model_config.h"
 
-/* Fills a config, whose struct_size is set, with a preset by task, for example "small"
- * (docs/reference/generated/options.md has a table). Fields that the preset does not name get their
- * defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names. since 0.1
- */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_config_preset(trafo_model_config* config,
-                                                                const char* name,
-                                                                size_t name_length);
-/* A model with random parameters, which follow from `seed`. UNSUPPORTED: the device does not
- * compute in this precision. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_new(trafo_context* context,
-                                                      const trafo_model_config* config,
-                                                      uint64_t seed, trafo_model** out);
-/* The same with the factors of trafo_model_factorize: a matrix that is two factors in the
- * model.safetensors `path` is two factors of the same rank in the new model. Values of the file are
- * not read: see trafo_model_load_weights, which needs a model of this form. A model of a run that
- * resumes is made with its checkpoint's file. INVALID_ARGUMENT: the configuration has no such
- * matrix, or one that is too small for the rank. NOT_FOUND, IO, CORRUPT_FILE. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_new_like(trafo_context* context,
-                                                           const trafo_model_config* config,
-                                                           uint64_t seed, const char* path,
-                                                           size_t path_length, trafo_model** out);
-/* Loads a model.safetensors of trafo_model_save or of a training run, in float32. A file of a
- * checkpoint is checked against its manifest.json. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1
- */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_load(trafo_context* context, const char* path,
-                                                       size_t path_length, trafo_model** out);
-/* The same for a model that computes in `precision`: TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16.
+/* Fills a config, whose struct_size is set, with a preset by task, for example "small" (docs/reference/generated/options.md has a table). Fields that
+ * the preset does not name get their defaults; vocabulary is the usual size of a new vocabulary. NOT_FOUND lists the names.
  * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_load_as(trafo_context* context, const char* path,
-                                                          size_t path_length, int32_t precision,
-                                                          trafo_model** out);
-/* The same with int8 weights, for translation and scoring on a CPU: the matrices are quantized
- * while they are read, with a scale for each row, and no float copy of them is kept.
- * trafo_model_save then writes a file with int8 weights, about a quarter as large; trafo_model_load
- * reads such a file as it is, as this function does. The model cannot be trained, exported or
- * averaged: UNSUPPORTED. UNSUPPORTED: a context of a GPU. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_load_int8(trafo_context* context,
-                                                            const char* path, size_t path_length,
-                                                            trafo_model** out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_config_preset(trafo_model_config *config, const char *name,
+                                                                size_t name_length);
+/* A model with random parameters, which follow from `seed`. UNSUPPORTED: the device does not compute in this precision. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new(trafo_context *context, const trafo_model_config *config,
+                                                      uint64_t seed, trafo_model **out);
+/* The same with the factors of trafo_model_factorize: a matrix that is two factors in the model.safetensors `path` is two factors of the
+ * same rank in the new model. Values of the file are not read: see trafo_model_load_weights, which needs a model of this form. A model of a
+ * run that resumes is made with its checkpoint's file. INVALID_ARGUMENT: the configuration has no such matrix, or one that is too small
+ * for the rank. NOT_FOUND, IO, CORRUPT_FILE. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_new_like(trafo_context *context, const trafo_model_config *config, uint64_t seed,
+                                                           const char *path, size_t path_length, trafo_model **out);
+/* Loads a model.safetensors of trafo_model_save or of a training run, in float32. A file of a checkpoint is checked against its
+ * manifest.json. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load(trafo_context *context, const char *path, size_t path_length,
+                                                       trafo_model **out);
+/* The same for a model that computes in `precision`: TRAFO_FLOAT32 or, on CUDA, TRAFO_BFLOAT16. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_as(trafo_context *context, const char *path, size_t path_length,
+                                                          int32_t precision, trafo_model **out);
+/* The same with int8 weights, for translation and scoring on a CPU: the matrices are quantized while they are read, with a scale for each
+ * row, and no float copy of them is kept. trafo_model_save then writes a file with int8 weights, about a quarter as large;
+ * trafo_model_load reads such a file as it is, as this function does. The model cannot be trained, exported or averaged: UNSUPPORTED.
+ * UNSUPPORTED: a context of a GPU. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_int8(trafo_context *context, const char *path, size_t path_length,
+                                                            trafo_model **out);
 #include "trafo/generated/quantize_options.h"
 
-/* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU,
- * stays as it is. options may be NULL for the defaults. The new model computes with int8 codes,
- * also of int4 weights, which trafo_model_save writes as they are.
- * trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs,
- * of the outputs of its layer, otherwise of the weights. NOT_FOUND: a pattern matches no matrix.
- * INVALID_ARGUMENT: calibration without a pair, or a tokenizer of another vocabulary; a weight that
- * is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since
- * 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_quantize(trafo_model* model,
-                                                           const trafo_quantize_options* options,
-                                                           trafo_model** out);
-/* Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md).
- * which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or TRAFO_RUN_AVERAGED. The best one is by the first metric
- * of the run's validation. `precision` and the other errors as above; of a run that translate-train
- * made, trafo_tokenizer_load takes the directory as well. NOT_FOUND: the run has no such model; the
- * message says why. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_load_run(trafo_context* context,
-                                                           const char* run_directory,
-                                                           size_t run_directory_length,
-                                                           int32_t which, int32_t precision,
-                                                           trafo_model** out);
-/* The file that `path` means where a model is asked for: the file itself, the model.safetensors in
- * a directory, or, of a run directory, the model of TRAFO_RUN_BEST; its newest checkpoint if none
- * was judged or the best was not kept. The caller frees *out_path with trafo_string_free.
- * NOT_FOUND: there is no such path, or no model in it. CORRUPT_FILE, VERSION, IO: of the run's
+/* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for
+ * the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.
+ * trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,
+ * otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of
+ * another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_quantize(trafo_model *model, const trafo_quantize_options *options,
+                                                           trafo_model **out);
+/* Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
+ * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
+ * that translate-train made, trafo_tokenizer_load takes the directory as well. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_run(trafo_context *context, const char *run_directory,
+                                                           size_t run_directory_length, int32_t which, int32_t precision,
+                                                           trafo_model **out);
+/* The file that `path` means where a model is asked for: the file itself, the model.safetensors in a directory, or, of a run
+ * directory, the model of TRAFO_RUN_BEST; its newest checkpoint if none was judged or the best was not kept. The caller frees
+ * *out_path with trafo_string_free. NOT_FOUND: there is no such path, or no model in it. CORRUPT_FILE, VERSION, IO: of the run's
  * state. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_find_model(const char* path, size_t path_length,
-                                                       char** out_path);
-/* The model file of a checkpoint of a run directory by its name: an update such as "1000",
- * "latest", "best-bleu" (or another metric), or "averaged". The caller frees *out_path with
- * trafo_string_free. NOT_FOUND: there is no such directory, or no such checkpoint in it.
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_model(const char *path, size_t path_length, char **out_path);
+/* The model file of a checkpoint of a run directory by its name: an update such as "1000", "latest", "best-bleu" (or another metric), or
+ * "averaged". The caller frees *out_path with trafo_string_free. NOT_FOUND: there is no such directory, or no such checkpoint in it.
  * CORRUPT_FILE, IO: of RUN/NAME. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_find_checkpoint(const char* run_directory,
-                                                            size_t run_directory_length,
-                                                            const char* name, size_t name_length,
-                                                            char** out_path);
-/* The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to
- * `capacity` of them are written to `updates`, *out_count is the number of all. A run resumes in a
- * directory that has one. 0: there is none, or no such directory. updates may be NULL if capacity
- * is 0. IO. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_list_checkpoints(const char* run_directory,
-                                                             size_t run_directory_length,
-                                                             int64_t* updates, int64_t capacity,
-                                                             int64_t* out_count);
-/* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions
- * may differ. If the file is from a training run, the tokenizer must be the one of that run.
- * tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that does not
- * fit, and the model has not changed. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_load_weights(trafo_model* model,
-                                                               const trafo_tokenizer* tokenizer,
-                                                               const char* path,
-                                                               size_t path_length);
-/* Writes the mean of model.safetensors files, summed in float64, to a file that appears whole or
- * not at all. INVALID_ARGUMENT names the tensor or setting in which a file differs from the first.
- * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_average_models(const trafo_string_view* paths,
-                                                           size_t count, const char* output,
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_checkpoint(const char *run_directory, size_t run_directory_length, const char *name,
+                                                            size_t name_length, char **out_path);
+/* The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to
+ * `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: there is none, or no such directory.
+ * updates may be NULL if capacity is 0. IO. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_list_checkpoints(const char *run_directory, size_t run_directory_length, int64_t *updates,
+                                                             int64_t capacity, int64_t *out_count);
+/* Copies the weights of such a file into the model, to fine-tune them. Dropout and max_positions may differ. If the file is from a
+ * training run, the tokenizer must be the one of that run. tokenizer may be NULL: no such check. INVALID_ARGUMENT names the tensor or setting that
+ * does not fit, and the model has not changed. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_weights(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                               const char *path, size_t path_length);
+/* Writes the mean of model.safetensors files, summed in float64, to a file that appears whole or not at all. INVALID_ARGUMENT names
+ * the tensor or setting in which a file differs from the first. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_average_models(const trafo_string_view *paths, size_t count, const char *output,
                                                            size_t output_length);
 #include "trafo/generated/prune_options.h"
 
-/* Makes a smaller float32 model of a trained one by removing whole layers, attention heads and
- * feed-forward columns. `calibration` says which are needed least (docs/guide/pruning.md); pairs of
- * more than 256 tokens a side are left out. The new model is on the same context and is the
- * caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all
- * stays. cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED:
- * int8 weights. CANCELLED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_prune(
-    const trafo_model* model, const trafo_tokenizer* tokenizer, const trafo_corpus* calibration,
-    const trafo_prune_options* options, const trafo_cancel* cancel, trafo_model** out);
+/* Makes a smaller float32 model of a trained one by removing whole layers, attention heads and feed-forward columns. `calibration`
+ * says which are needed least (docs/guide/pruning.md); pairs of more than 256 tokens a side are left out. The new model is on the
+ * same context and is the caller's; `model` does not change. It has lost quality: fine-tune it. options may be NULL: all stays.
+ * cancel may be NULL. INVALID_ARGUMENT: an option, or the model has an adapter. UNSUPPORTED: int8 weights. CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prune(const trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                        const trafo_corpus *calibration, const trafo_prune_options *options,
+                                                        const trafo_cancel *cancel, trafo_model **out);
 #include "trafo/generated/sparsify_options.h"
 
-/* Makes a float32 model of a trained one in which single weights of the linear layers are zero
- * (unstructured pruning); embeddings, the output projection, biases and norms stay. At most 65,536
- * target tokens of the calibration pairs are read. The new model is on the same context and is the
- * caller's; `model` does not change. Fine-tune it with keep_zeros of trafo_trainer_options. options
- * may be NULL for the defaults. cancel may be NULL. INVALID_ARGUMENT: an option; Wanda without a
- * calibration pair, or a tokenizer of another vocabulary; 2:4 and a row that is no multiple of 4
- * weights long; the model has an adapter. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an
- * input of a layer. CANCELLED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_sparsify(trafo_model* model,
-                                                           const trafo_sparsify_options* options,
-                                                           const trafo_cancel* cancel,
-                                                           trafo_model** out);
-/* The number of elements of parameter `index` that are exactly zero; of an int8 weight, of its
- * codes. Reads the parameter. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_get_zeros(const trafo_model* model, int64_t index,
-                                                            int64_t* out_zeros);
+/* Makes a float32 model of a trained one in which single weights of the linear layers are zero (unstructured pruning); embeddings, the
+ * output projection, biases and norms stay. At most 65,536 target tokens of the calibration pairs are read. The new model is on the same
+ * context and is the caller's; `model` does not change. Fine-tune it with keep_zeros of trafo_trainer_options. options may be NULL for the
+ * defaults. cancel may be NULL. INVALID_ARGUMENT: an option; Wanda without a calibration pair, or a tokenizer of another vocabulary; 2:4
+ * and a row that is no multiple of 4 weights long; the model has an adapter. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input
+ * of a layer. CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_sparsify(trafo_model *model, const trafo_sparsify_options *options,
+                                                           const trafo_cancel *cancel, trafo_model **out);
+/* The number of elements of parameter `index` that are exactly zero; of an int8 weight, of its codes. Reads the parameter. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_zeros(const trafo_model *model, int64_t index, int64_t *out_zeros);
 #include "trafo/generated/factorize_options.h"
 
-/* Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers
- * are products of two factors, NAME.u [rows, rank] and NAME.v [rank, columns], whose outputs on the
- * calibration pairs differ least (whitened singular value decomposition, docs/guide/low-rank.md).
- * Embeddings and the output projection stay, and so does a matrix whose factors would be no
- * smaller. At most 65,536 target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u
- * is measured on the layer's outputs. The new model is on the same context and is the caller's;
- * `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no
- * calibration pair, or a tokenizer of another vocabulary; a ratio that is too low, or a rank that
- * makes no matrix smaller; the model is factorized already, or has an adapter. NOT_FOUND: a pattern
- * that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.
+/* Makes a float32 model of a trained one in which matrices NAME [rows, columns] of linear layers are products of two factors, NAME.u
+ * [rows, rank] and NAME.v [rank, columns], whose outputs on the calibration pairs differ least (whitened singular value decomposition,
+ * docs/guide/low-rank.md). Embeddings and the output projection stay, and so does a matrix whose factors would be no smaller. At most 65,536
+ * target tokens are read. signal_to_noise of trafo_parameter_info of NAME.u is measured on the layer's outputs. The new model is on the same
+ * context and is the caller's; `model` does not change. Fine-tune it. cancel may be NULL. INVALID_ARGUMENT: an option; no calibration pair,
+ * or a tokenizer of another vocabulary; a ratio that is too low, or a rank that makes no matrix smaller; the model is factorized already,
+ * or has an adapter. NOT_FOUND: a pattern that matches no matrix. UNSUPPORTED: int8 weights. NON_FINITE: a weight, or an input of a layer.
  * CANCELLED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_factorize(trafo_model* model,
-                                                            const trafo_factorize_options* options,
-                                                            const trafo_cancel* cancel,
-                                                            trafo_model** out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_factorize(trafo_model *model, const trafo_factorize_options *options,
+                                                            const trafo_cancel *cancel, trafo_model **out);
 /* Writes a model.safetensors, which appears whole or not at all. IO. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_save(const trafo_model* model, const char* path,
-                                                       size_t path_length);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save(const trafo_model *model, const char *path, size_t path_length);
 /* The configuration that the model was made or loaded with. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_get_config(const trafo_model* model,
-                                                             trafo_model_config* out,
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_config(const trafo_model *model, trafo_model_config *out,
                                                              size_t struct_size);
-/* The same of a model.safetensors, whose weights are not read: only its header, whose tensors are
- * compared with the configuration. precision is the type of the stored weights. NOT_FOUND, IO,
- * CORRUPT_FILE, VERSION. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_read_config(const char* path, size_t path_length,
-                                                              trafo_model_config* out,
+/* The same of a model.safetensors, whose weights are not read: only its header, whose tensors are compared with the configuration.
+ * precision is the type of the stored weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_read_config(const char *path, size_t path_length, trafo_model_config *out,
                                                               size_t struct_size);
-/* Checks that a tokenizer belongs to the model, as translating and scoring do. INVALID_ARGUMENT: it
- * has another number of tokens, or the model was trained with another vocabulary; the message names
- * both files. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_check_tokenizer(const trafo_model* model,
-                                                                  const trafo_tokenizer* tokenizer);
+/* Checks that a tokenizer belongs to the model, as translating and scoring do. INVALID_ARGUMENT: it has another number of tokens, or the
+ * model was trained with another vocabulary; the message names both files. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_check_tokenizer(const trafo_model *model, const trafo_tokenizer *tokenizer);
 /* The number of parameter tensors, and of their elements together. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_get_parameter_count(const trafo_model* model,
-                                                                      int64_t* out_tensors,
-                                                                      int64_t* out_elements);
-/* The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and
- * out_tensor may be NULL. UNSUPPORTED: a handle on an int8 weight. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_get_parameter(trafo_model* model, int64_t index,
-                                                                const char** out_name,
-                                                                trafo_tensor** out_tensor);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors,
+                                                                      int64_t *out_elements);
+/* The name of parameter `index` (borrowed) and a handle on its memory, not a copy. out_name and out_tensor may be NULL. UNSUPPORTED: a
+ * handle on an int8 weight. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
+                                                                trafo_tensor **out_tensor);
 
 /* The dtype of an int8 weight. No tensor has it. */
 #define TRAFO_INT8 4
 
 typedef struct trafo_parameter_info {
   size_t struct_size;
-  const char* name; /* borrowed from the model */
-  const char*
-      group; /* borrowed: "matrices", "norms_and_biases", or a group that the model has declared */
+  const char *name;            /* borrowed from the model */
+  const char *group;           /* borrowed: "matrices", "norms_and_biases", or a group that the model has declared */
   int64_t elements;
-  int32_t dtype;              /* of the values: TRAFO_FLOAT32, ..., TRAFO_INT8 */
-  int32_t trainable;          /* 0: frozen */
-  double lr_factor;           /* multiplied with the learning rate */
-  double weight_decay_factor; /* multiplied with weight_decay */
-  int64_t rows;               /* 1: a vector */
+  int32_t dtype;               /* of the values: TRAFO_FLOAT32, ..., TRAFO_INT8 */
+  int32_t trainable;           /* 0: frozen */
+  double lr_factor;            /* multiplied with the learning rate */
+  double weight_decay_factor;  /* multiplied with weight_decay */
+  int64_t rows;                /* 1: a vector */
   int64_t columns;
-  int64_t bits; /* of an element in files: 4 of an int4 matrix, whose dtype is TRAFO_INT8 */
-  double signal_to_noise; /* of what trafo_model_quantize made of a matrix, in dB; NaN: not known */
+  int64_t bits;                /* of an element in files: 4 of an int4 matrix, whose dtype is TRAFO_INT8 */
+  double signal_to_noise;      /* of what trafo_model_quantize made of a matrix, in dB; NaN: not known */
 } trafo_parameter_info;
 
 /* How parameter `index` is trained. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_get_parameter_info(const trafo_model* model,
-                                                                     int64_t index,
-                                                                     trafo_parameter_info* out,
-                                                                     size_t struct_size);
-/* Freezes the parameters whose whole names match `pattern`: training does not change them, and
- * takes no gradients, optimizer states and backward work for them. '*' matches any characters, '?'
- * one: "encoder.*" and "*embedding.weight" leave the decoder to be trained. Frozen parameters of a
- * bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match.
- * NOT_FOUND: none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors
- * of its parameters are not freed. A run directory continues with the same parameters frozen. since
- * 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_freeze(trafo_model* model, const char* pattern,
-                                                         size_t pattern_length, int64_t* out_count);
-/* Makes such parameters trainable again. out_count may be NULL. Errors as for trafo_model_freeze.
- * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_unfreeze(trafo_model* model, const char* pattern,
-                                                           size_t pattern_length,
-                                                           int64_t* out_count);
-/* Sets what learning rate and weight decay are multiplied with for such parameters, at least 0.
- * out_count may be NULL. Errors as for trafo_model_freeze. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_set_update_factors(
-    trafo_model* model, const char* pattern, size_t pattern_length, double lr_factor,
-    double weight_decay_factor, int64_t* out_count);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_info(const trafo_model *model, int64_t index,
+                                                                     trafo_parameter_info *out, size_t struct_size);
+/* Freezes the parameters whose whole names match `pattern`: training does not change them, and takes no gradients, optimizer states and
+ * backward work for them. '*' matches any characters, '?' one: "encoder.*" and "*embedding.weight" leave the decoder to be
+ * trained. Frozen parameters of a bfloat16 model keep no float32 master. out_count (may be NULL): how many parameters match. NOT_FOUND:
+ * none. INVALID_ARGUMENT: the model has a trainer, is prepared for inference, or tensors of its parameters are not freed. A run directory
+ * continues with the same parameters frozen. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_freeze(trafo_model *model, const char *pattern, size_t pattern_length,
+                                                         int64_t *out_count);
+/* Makes such parameters trainable again. out_count may be NULL. Errors as for trafo_model_freeze. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unfreeze(trafo_model *model, const char *pattern, size_t pattern_length,
+                                                           int64_t *out_count);
+/* Sets what learning rate and weight decay are multiplied with for such parameters, at least 0. out_count may be NULL. Errors as for
+ * trafo_model_freeze. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_update_factors(trafo_model *model, const char *pattern,
+                                                                     size_t pattern_length, double lr_factor,
+                                                                     double weight_decay_factor, int64_t *out_count);
 
 /* ---- LoRA adapters (Hu et al., arXiv 2106.09685): y = x W^T + alpha / rank (x A^T) B^T ----
  *
- * docs/guide/adapters.md explains them. Each function below but trafo_model_save_adapter returns
- * INVALID_ARGUMENT if the model has a trainer, is prepared for inference, or tensors of its
- * parameters are not freed. After an error the model is unchanged. */
+ * docs/guide/adapters.md explains them. Each function below but trafo_model_save_adapter returns INVALID_ARGUMENT if the model has a trainer, is
+ * prepared for inference, or tensors of its parameters are not freed. After an error the model is unchanged. */
 
-/* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank],
- * zeros, to its linear layers: it still computes the same. `targets`: names with commas between
- * them, of query, key, value, output, gate, up and down, as far as the model has them; qkv in place
- * of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model
- * with int8 weights takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter
- * already, or a rank, an alpha or a target that cannot be. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_add_adapter(trafo_model* model, int64_t rank,
-                                                              double alpha, const char* targets,
-                                                              size_t targets_length, uint64_t seed);
-/* Adds the adapter in a directory of trafo_model_save_adapter or of PEFT: adapter_config.json and
- * adapter_model.safetensors. INVALID_ARGUMENT: an adapter of another base; the message names what
- * differs. UNSUPPORTED: PEFT's options that adapters here do not have. NOT_FOUND, CORRUPT_FILE.
+/* Freezes the model and adds trainable matrices A [rank, in], drawn from `seed`, and B [out, rank], zeros, to its linear layers: it still
+ * computes the same. `targets`: names with commas between them, of query, key, value, output, gate, up and down, as far as the model
+ * has them; qkv in place of the first three in a model of GPT-2's form. Length 0: all. alpha > 0, often 2 * rank. A model with int8 weights
+ * takes an adapter, but is not trained. INVALID_ARGUMENT: there is an adapter already, or a rank, an alpha or a target that cannot be.
  * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_load_adapter(trafo_model* model,
-                                                               const char* directory,
-                                                               size_t directory_length);
-/* Writes the adapter to a directory that PEFT reads beside the exported base; an adapter in it is
- * replaced. INVALID_ARGUMENT: there is no adapter, it is merged, or other parameters are trainable,
- * which the directory would not have. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_save_adapter(const trafo_model* model,
-                                                               const char* directory,
-                                                               size_t directory_length);
-/* Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter.
- * trafo_model_save then writes a model without one. The earlier weights stay in host memory for
- * trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED: int8 weights.
- * INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_merge_adapter(trafo_model* model);
-/* Gives the model the weights before the merge, bit for bit, and the adapter beside them.
- * INVALID_ARGUMENT: none is merged. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_unmerge_adapter(trafo_model* model);
-/* Drops the adapter. A merged one stays in the weights and can no longer be unmerged. The
- * parameters stay frozen: see trafo_model_unfreeze. INVALID_ARGUMENT: there is no adapter. since
- * 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_remove_adapter(trafo_model* model);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_add_adapter(trafo_model *model, int64_t rank, double alpha, const char *targets,
+                                                              size_t targets_length, uint64_t seed);
+/* Adds the adapter in a directory of trafo_model_save_adapter or of PEFT: adapter_config.json and adapter_model.safetensors.
+ * INVALID_ARGUMENT: an adapter of another base; the message names what differs. UNSUPPORTED: PEFT's options that adapters here do not have.
+ * NOT_FOUND, CORRUPT_FILE. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_adapter(trafo_model *model, const char *directory, size_t directory_length);
+/* Writes the adapter to a directory that PEFT reads beside the exported base; an adapter in it is replaced. INVALID_ARGUMENT: there is no
+ * adapter, it is merged, or other parameters are trainable, which the directory would not have. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_save_adapter(const trafo_model *model, const char *directory, size_t directory_length);
+/* Adds alpha / rank B A to the weights, so that the model computes as fast as without an adapter. trafo_model_save then writes a model
+ * without one. The earlier weights stay in host memory for trafo_model_unmerge_adapter, until trafo_model_remove_adapter. UNSUPPORTED:
+ * int8 weights. INVALID_ARGUMENT: there is no adapter, or it is merged. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_merge_adapter(trafo_model *model);
+/* Gives the model the weights before the merge, bit for bit, and the adapter beside them. INVALID_ARGUMENT: none is merged.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_unmerge_adapter(trafo_model *model);
+/* Drops the adapter. A merged one stays in the weights and can no longer be unmerged. The parameters stay frozen: see trafo_model_unfreeze.
+ * INVALID_ARGUMENT: there is no adapter. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *model);
 
-/* ---- Word-level distillation: a model learns the probabilities that a teacher gives to each token
- * (docs/guide/distillation.md) ---- */
+/* ---- Word-level distillation: a model learns the probabilities that a teacher gives to each token (docs/guide/distillation.md) ---- */
 
-/* Gives the model a teacher: a model.safetensors, a directory with one, or a run directory, whose
- * best model it is. A teacher of before is replaced. While the model is trained, the teacher
- * computes beside it, in its precision, frozen and without dropout; see teacher_weight of
- * trafo_trainer_options. A run resumes with the same teacher only. The teacher is not part of the
- * model's file. INVALID_ARGUMENT: a teacher of another architecture, number of tokens or vocabulary
- * (the message names both), or the model has a trainer or is prepared for inference. UNSUPPORTED:
- * int8 weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. After an error the model is unchanged. since
- * 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_load_teacher(trafo_model* model, const char* path,
-                                                               size_t path_length);
+/* Gives the model a teacher: a model.safetensors, a directory with one, or a run directory, whose best model it is. A teacher of before is
+ * replaced. While the model is trained, the teacher computes beside it, in its precision, frozen and without dropout; see teacher_weight of
+ * trafo_trainer_options. A run resumes with the same teacher only. The teacher is not part of the model's file. INVALID_ARGUMENT: a teacher
+ * of another architecture, number of tokens or vocabulary (the message names both), or the model has a trainer or is prepared for inference.
+ * UNSUPPORTED: int8 weights. NOT_FOUND, IO, CORRUPT_FILE, VERSION. After an error the model is unchanged. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_teacher(trafo_model *model, const char *path, size_t path_length);
 /* Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_remove_teacher(trafo_model* model);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *model);
 
-/* Writes a model directory for another program. The directory must be empty or not exist, and
- * appears whole or not at all, after the library has read it back. out_difference (may be NULL)
- * gets the largest difference between its logits and the model's; with float32 weights more than
- * 1e-4 is an error, with others every weight must be within the rounding of its type. UNSUPPORTED
- * names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with
- * another vocabulary. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_export(
-    const trafo_model* model, const trafo_tokenizer* tokenizer, int32_t format, int32_t weights,
-    const char* directory, size_t directory_length, double* out_difference);
-/* Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM
- * directory with model.safetensors, as float32. *out_tokenizer is NULL if the directory has no
- * tokenizer that can be read. *out_note gets a remark for the user, or ""; free it with
- * trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_import(
-    trafo_context* context, const char* directory, size_t directory_length, trafo_model** out_model,
-    trafo_tokenizer** out_tokenizer, char** out_note);
+/* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
+ * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;
+ * with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.
+ * UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                         int32_t format, int32_t weights, const char *directory,
+                                                         size_t directory_length, double *out_difference);
+/* Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as
+ * float32. *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free
+ * it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
+                                                         size_t directory_length, trafo_model **out_model,
+                                                         trafo_tokenizer **out_tokenizer, char **out_note);
 /* Frees the handle. since 0.1 */
-TRAFO_API void trafo_model_free(trafo_model* model);
+TRAFO_API void trafo_model_free(trafo_model *model);
 
-/* ---- Training
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- Training ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct trafo_trainer trafo_trainer;
 
 typedef struct trafo_period {
   int64_t value; /* 0: never */
-  int32_t unit;  /* TRAFO_UNIT_* */
+  int32_t unit; /* TRAFO_UNIT_* */
   int32_t reserved;
 } trafo_period;
 
@@ -332,67 +248,65 @@ typedef struct trafo_period {
 
 typedef struct trafo_memory_plan {
   size_t struct_size;
-  int64_t weights_bytes; /* with the float32 master weights of a bfloat16 model */
+  int64_t weights_bytes;     /* with the float32 master weights of a bfloat16 model */
   int64_t gradients_bytes;
   int64_t optimizer_bytes;   /* the moments, and the EMA of the weights if ema_alpha is set */
   int64_t activations_bytes; /* activations and temporary memory of forward and backward */
   int64_t total_bytes;       /* expected peak of trafo_context_memory_stats, the batch included */
-  int64_t batch_tokens; /* target tokens of the batch: the given number, or the largest that fits */
-  int64_t limit_bytes;  /* memory that training may use; 0: unknown */
-  int64_t device_bytes; /* total memory of the device; 0: the device was not asked */
-  int64_t free_bytes;   /* free memory of the device before training; 0: the device was not asked */
-  int64_t teacher_bytes; /* the weights of the teacher; 0 without one */
+  int64_t batch_tokens;      /* target tokens of the batch: the given number, or the largest that fits */
+  int64_t limit_bytes;       /* memory that training may use; 0: unknown */
+  int64_t device_bytes;      /* total memory of the device; 0: the device was not asked */
+  int64_t free_bytes;        /* free memory of the device before training; 0: the device was not asked */
+  int64_t teacher_bytes;     /* the weights of the teacher; 0 without one */
 } trafo_memory_plan;
 
-/* The memory that training needs on a CUDA device, computed without the device. Parameters whose
- * names match one of the `frozen_count` patterns are planned as trafo_model_freeze leaves them;
- * NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with source_tokens and
- * target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL,
- * gradient_accumulation, optimizer, momentum, optimizer_states, quantize_bits, fp8, ema_alpha and
- * recompute matter. With batch_fit and a memory_limit, the plan is for the largest batch that fits
- * the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits.
- * INVALID_ARGUMENT: the sizes are no batch of this model. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_plan_training(
-    const trafo_model_config* config, const trafo_trainer_options* options,
-    const trafo_string_view* frozen, size_t frozen_count, int64_t sentences, int64_t source_tokens,
-    int64_t target_tokens, trafo_memory_plan* out, size_t struct_size);
+/* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
+ * patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with
+ * source_tokens and target_tokens in total (source_tokens is 0 for a decoder-lm). Of `options`, which may be NULL, gradient_accumulation,
+ * optimizer, momentum, optimizer_states, quantize_bits, fp8, ema_alpha and recompute matter. With batch_fit and a memory_limit, the
+ * plan is for the largest batch that fits the limit, with sentences of the same lengths; OUT_OF_DEVICE_MEMORY: not even one sentence fits. INVALID_ARGUMENT: the sizes
+ * are no batch of this model. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_training(const trafo_model_config *config,
+                                                          const trafo_trainer_options *options,
+                                                          const trafo_string_view *frozen, size_t frozen_count,
+                                                          int64_t sentences, int64_t source_tokens, int64_t target_tokens,
+                                                          trafo_memory_plan *out, size_t struct_size);
 
-/* The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank
- * `rank` of a group of `size` on `hosts` hosts as of trafo_plan_training_of_rank, with its errors;
- * 0 of 1 on 1 without a group. options may be NULL. INVALID_ARGUMENT also: the teacher is of
- * another architecture or has another number of tokens. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_plan_distillation(
-    const trafo_model_config* config, const trafo_model_config* teacher,
-    const trafo_trainer_options* options, const trafo_string_view* frozen, size_t frozen_count,
-    int32_t rank, int32_t size, int32_t hosts, int64_t sentences, int64_t source_tokens,
-    int64_t target_tokens, trafo_memory_plan* out, size_t struct_size);
+/* The same for a model with a teacher of this configuration (trafo_model_load_teacher), for rank `rank` of a group of `size` on `hosts`
+ * hosts as of trafo_plan_training_of_rank, with its errors; 0 of 1 on 1 without a group. options may be NULL. INVALID_ARGUMENT also: the
+ * teacher is of another architecture or has another number of tokens. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_config *config, const trafo_model_config *teacher,
+                                                              const trafo_trainer_options *options,
+                                                              const trafo_string_view *frozen, size_t frozen_count,
+                                                              int32_t rank, int32_t size, int32_t hosts, int64_t sentences,
+                                                              int64_t source_tokens, int64_t target_tokens,
+                                                              trafo_memory_plan *out, size_t struct_size);
 
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_options_preset(trafo_trainer_options* options,
-                                                                   const char* name,
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
                                                                    size_t name_length);
-/* A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive.
- * `valid` may be NULL: no validation. With an empty run_directory nothing is written. If the run
- * directory has checkpoints, training resumes from the newest undamaged one with the same bits;
- * INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file
- * that was trained with another vocabulary. OUT_OF_MEMORY and OUT_OF_DEVICE_MEMORY: the memory plan
- * does not fit; the message has the plan and a batch that would fit. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_new(
-    trafo_model* model, const trafo_tokenizer* tokenizer, const trafo_corpus* train,
-    const trafo_corpus* valid, const trafo_trainer_options* options, const char* run_directory,
-    size_t run_directory_length, trafo_trainer** out);
+/* A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.
+ * With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged
+ * one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was
+ * trained with another vocabulary. OUT_OF_MEMORY and
+ * OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                        const trafo_corpus *train, const trafo_corpus *valid,
+                                                        const trafo_trainer_options *options,
+                                                        const char *run_directory, size_t run_directory_length,
+                                                        trafo_trainer **out);
 
 /* A metric of a validation. */
 typedef struct trafo_metric_value {
-  double value;     /* NaN and infinities are possible: a model that diverged */
-  int32_t metric;   /* TRAFO_METRIC_* */
+  double value; /* NaN and infinities are possible: a model that diverged */
+  int32_t metric; /* TRAFO_METRIC_* */
   int32_t reserved; /* 0 */
 } trafo_metric_value;
 
 typedef struct trafo_event {
   size_t struct_size;
-  int32_t kind; /* TRAFO_EVENT_* */
-  int32_t stop; /* TRAFO_STOP_*, FINISHED and STOPPED only */
+  int32_t kind;          /* TRAFO_EVENT_* */
+  int32_t stop;          /* TRAFO_STOP_*, FINISHED and STOPPED only */
   int64_t update;
   int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
   double epoch_fraction; /* of the current epoch, 0 to 1 */
@@ -409,41 +323,34 @@ typedef struct trafo_event {
   int64_t memory_bytes;   /* in use */
   int64_t peak_memory_bytes;
   int64_t skipped_updates;
-  int64_t stalled; /* validations in a row without improvement, as early stopping counts them */
-  const trafo_metric_value* metrics; /* VALIDATED and AVERAGED: those of valid_metrics; borrowed
-                                        while the callback runs */
+  int64_t stalled;        /* validations in a row without improvement, as early stopping counts them */
+  const trafo_metric_value *metrics; /* VALIDATED and AVERAGED: those of valid_metrics; borrowed while the callback runs */
   int64_t metric_count;
-  double best_metric; /* VALIDATED: best value of the deciding metric so far, and where */
+  double best_metric;     /* VALIDATED: best value of the deciding metric so far, and where */
   int64_t best_update;
-  int32_t improved;          /* VALIDATED: the deciding metric improved */
-  int32_t deciding_metric;   /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of a metric
-                                of words for scripts without spaces */
+  int32_t improved;       /* VALIDATED: the deciding metric improved */
+  int32_t deciding_metric; /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of a metric of words for scripts without spaces */
   trafo_string_view message; /* borrowed while the callback runs */
   trafo_string_view path;
 } trafo_event;
 
-/* Called on the thread that runs the trainer. A non-zero result stops the run, which then returns
- * TRAFO_CANCELLED. */
-typedef int32_t (*trafo_event_fn)(void* user_data, const trafo_event* event);
+/* Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED. */
+typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
 
-/* Trains until a limit of the options is reached, early stopping ends the run, max_updates more
- * updates are done (0: no such limit), `cancel` is set, the callback stops it, or an error occurs.
- * *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an error other than NON_FINITE.
- * The run validates and saves at the frequencies of the options and at the end; with a run
- * directory it also saves when it is cancelled or stopped. cancel and callback may be NULL. While
- * the callback runs, the trainer refuses all calls but trafo_trainer_get_plan and
- * trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by
- * `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a
- * row. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
-                                                        const trafo_cancel* cancel,
-                                                        trafo_event_fn callback, void* user_data,
-                                                        int32_t* out_stop);
+/* Trains until a limit of the options is reached, early stopping ends the run, max_updates more updates are done (0: no such limit),
+ * `cancel` is set, the callback stops it, or an error occurs. *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an
+ * error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory
+ * it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all
+ * calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by
+ * `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a row. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
+                                                        const trafo_cancel *cancel, trafo_event_fn callback,
+                                                        void *user_data, int32_t *out_stop);
 
 typedef struct trafo_step_result {
   int64_t update;
-  double loss;      /* mean per label, label smoothing included */
-  double nll;       /* mean per label, without */
+  double loss; /* mean per label, label smoothing included */
+  double nll;  /* mean per label, without */
   double grad_norm; /* global norm before clipping */
   double learning_rate;
   int64_t labels;
@@ -451,31 +358,24 @@ typedef struct trafo_step_result {
   int32_t reserved;
 } trafo_step_result;
 
-/* One update. Validates and saves at the frequencies of the options, like trafo_trainer_run.
- * INVALID_ARGUMENT: training is done. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_step(trafo_trainer* trainer,
-                                                         trafo_step_result* out);
-/* Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their
- * number. INVALID_ARGUMENT: there is no validation corpus, or `capacity` is smaller than the number
- * of metrics. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_validate(trafo_trainer* trainer,
-                                                             trafo_metric_value* out,
-                                                             int64_t capacity, int64_t* out_count);
-/* Saves a checkpoint to the run directory now. INVALID_ARGUMENT: there is no run directory. IO.
+/* One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.
  * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_save(trafo_trainer* trainer);
-/* A new model with the weights of the best checkpoint so far, by the first metric of validation, on
- * the trainer's context. The trainer and its model do not change. INVALID_ARGUMENT: there is no run
- * directory. NOT_FOUND: nothing was validated yet, or the best checkpoint is not kept (keep_best).
- * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_load_best(trafo_trainer* trainer,
-                                                              trafo_model** out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
+/* Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is
+ * no validation corpus, or `capacity` is smaller than the number of metrics. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, trafo_metric_value *out, int64_t capacity,
+                                                             int64_t *out_count);
+/* Saves a checkpoint to the run directory now. INVALID_ARGUMENT: there is no run directory. IO. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
+/* A new model with the weights of the best checkpoint so far, by the first metric of validation, on the trainer's context. The
+ * trainer and its model do not change. INVALID_ARGUMENT: there is no run directory. NOT_FOUND: nothing was validated yet, or the
+ * best checkpoint is not kept (keep_best). since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_load_best(trafo_trainer *trainer, trafo_model **out);
 /* The memory plan of the training, for the largest batches of its first epoch. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_trainer_get_plan(const trafo_trainer* trainer,
-                                                             trafo_memory_plan* out,
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_get_plan(const trafo_trainer *trainer, trafo_memory_plan *out,
                                                              size_t struct_size);
 /* Frees the handle. since 0.1 */
-TRAFO_API void trafo_trainer_free(trafo_trainer* trainer);
+TRAFO_API void trafo_trainer_free(trafo_trainer *trainer);
 
 #ifdef __cplusplus
 }

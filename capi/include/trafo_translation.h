@@ -10,165 +10,132 @@
 extern "C" {
 #endif
 
-/* ---- Translation
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Translation --------------------------------------------------------------------------------------------------------- */
 
-/* Translation probabilities of source and target tokens. Translation uses them to compute only the
- * logits of likely tokens. */
+/* Translation probabilities of source and target tokens. Translation uses them to compute only the logits of likely tokens. */
 typedef struct trafo_shortlist trafo_shortlist;
 
-/* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a
- * source token (0: 100). Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT
- * if there is no other. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
-                                                            const trafo_string_view* source,
-                                                            const trafo_string_view* target,
-                                                            size_t count, int64_t best,
-                                                            trafo_shortlist** out);
-/* Loads a text file with lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t.
- * NOT_FOUND, IO. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_shortlist_load(const trafo_tokenizer* tokenizer,
-                                                           const char* path, size_t path_length,
-                                                           trafo_shortlist** out);
+/* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).
+ * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
+                                                            const trafo_string_view *target, size_t count, int64_t best,
+                                                            trafo_shortlist **out);
+/* Loads a text file with lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path,
+                                                           size_t path_length, trafo_shortlist **out);
 /* Writes such a file, which appears whole or not at all. IO. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_shortlist_save(const trafo_shortlist* shortlist,
-                                                           const char* path, size_t path_length);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_save(const trafo_shortlist *shortlist, const char *path,
+                                                           size_t path_length);
 /* Frees the handle. since 0.1 */
-TRAFO_API void trafo_shortlist_free(trafo_shortlist* shortlist);
+TRAFO_API void trafo_shortlist_free(trafo_shortlist *shortlist);
 
 #include "trafo/generated/translate_options.h"
 
 typedef struct trafo_translations trafo_translations;
 
-/* Prepares the model for translation only. On the CPU the weights are packed, which takes as much
- * memory again. Small batches are then translated up to twice as fast, and a translation does not
- * depend on the batch it is in, not in a single bit. The weights cannot change any more:
- * trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from
- * here on, and tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a
- * trainer. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_prepare_inference(trafo_model* model);
+/* Prepares the model for translation only. On the CPU the weights are packed, which takes as much memory again. Small batches are
+ * then translated up to twice as fast, and a translation does not depend on the batch it is in, not in a single bit. The weights cannot
+ * change any more: trafo_trainer_new, trafo_model_get_parameter and trafo_model_load_weights refuse the model from here on, and
+ * tensors of its parameters must not be written. INVALID_ARGUMENT: the model has a trainer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_prepare_inference(trafo_model *model);
 
-/* Translates lines, batched by length; the results are in the order of the lines. An empty line has
- * an empty translation. options and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or
- * too long, or the model was trained with another vocabulary (which a call without lines finds out,
- * too). UNSUPPORTED: an alignment of a decoder-lm. NON_FINITE: the logits of a line are NaN or
+/* Translates lines, batched by length; the results are in the order of the lines. An empty line has an empty translation. options
+ * and cancel may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary (which a
+ * call without lines finds out, too). UNSUPPORTED: an alignment of a decoder-lm. NON_FINITE: the logits of a line are NaN or
  * infinite. CANCELLED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translate(trafo_model* model,
-                                                      const trafo_tokenizer* tokenizer,
-                                                      const trafo_string_view* lines, size_t count,
-                                                      const trafo_translate_options* options,
-                                                      const trafo_cancel* cancel,
-                                                      trafo_translations** out);
-/* The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to
- * lines[i]. options and cancel may be NULL. A hypothesis contains its prefix, in text, tokens,
- * scores, word scores and alignment; the search chooses the tokens after it. INVALID_ARGUMENT also:
- * an empty line has a prefix, or a prefix leaves no position of the model for another token. since
- * 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translate_with_prefixes(
-    trafo_model* model, const trafo_tokenizer* tokenizer, const trafo_string_view* lines,
-    const trafo_string_view* prefixes, size_t count, const trafo_translate_options* options,
-    const trafo_cancel* cancel, trafo_translations** out);
-/* Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed;
- * out_score may be NULL. NOT_FOUND: the line has fewer hypotheses. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translations_get(const trafo_translations* translations,
-                                                             size_t index, size_t rank,
-                                                             trafo_string_view* out_text,
-                                                             double* out_score);
-/* The tokens of such a hypothesis, ids of the vocabulary without its end; borrowed. Errors as
- * above. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translations_get_tokens(
-    const trafo_translations* translations, size_t index, size_t rank, const int32_t** out_tokens,
-    size_t* out_count);
-/* The natural log-probability of each token of such a hypothesis, its end included, with the option
- * word_scores; borrowed. They sum to the log-probability, which is the score times
- * length^length_penalty. A hypothesis that was cut off at its longest length has none of an end.
- * *out_count is 0 without the option, and for the translation of an empty line. Errors as above.
- * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translations_get_word_scores(
-    const trafo_translations* translations, size_t index, size_t rank, const double** out_scores,
-    size_t* out_count);
-/* The alignment of such a hypothesis, with the option alignment: *out_weights has target_tokens
- * rows of source_tokens weights, borrowed. A row sums to 1 and belongs to one of the tokens that
- * have word scores. The columns are the source tokens that were translated, the end included. Both
- * counts are 0 without the option, and for the translation of an empty line. Errors as above. since
- * 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translations_get_alignment(
-    const trafo_translations* translations, size_t index, size_t rank, const float** out_weights,
-    size_t* out_target_tokens, size_t* out_source_tokens);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                      const trafo_string_view *lines, size_t count,
+                                                      const trafo_translate_options *options,
+                                                      const trafo_cancel *cancel, trafo_translations **out);
+/* The same with a given beginning of each translation: prefixes[i], which may be empty, belongs to lines[i]. options and cancel may be
+ * NULL. A hypothesis contains its prefix, in text, tokens, scores, word scores and alignment; the search chooses the tokens after it.
+ * INVALID_ARGUMENT also: an empty line has a prefix, or a prefix leaves no position of the model for another token. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_with_prefixes(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                                    const trafo_string_view *lines,
+                                                                    const trafo_string_view *prefixes, size_t count,
+                                                                    const trafo_translate_options *options,
+                                                                    const trafo_cancel *cancel, trafo_translations **out);
+/* Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:
+ * the line has fewer hypotheses. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
+                                                             size_t rank, trafo_string_view *out_text,
+                                                             double *out_score);
+/* The tokens of such a hypothesis, ids of the vocabulary without its end; borrowed. Errors as above. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_tokens(const trafo_translations *translations, size_t index,
+                                                                    size_t rank, const int32_t **out_tokens,
+                                                                    size_t *out_count);
+/* The natural log-probability of each token of such a hypothesis, its end included, with the option word_scores; borrowed. They sum to
+ * the log-probability, which is the score times length^length_penalty. A hypothesis that was cut off at its longest length has none of
+ * an end. *out_count is 0 without the option, and for the translation of an empty line. Errors as above. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_word_scores(const trafo_translations *translations, size_t index,
+                                                                         size_t rank, const double **out_scores,
+                                                                         size_t *out_count);
+/* The alignment of such a hypothesis, with the option alignment: *out_weights has target_tokens rows of source_tokens weights, borrowed.
+ * A row sums to 1 and belongs to one of the tokens that have word scores. The columns are the source tokens that were translated, the
+ * end included. Both counts are 0 without the option, and for the translation of an empty line. Errors as above. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_alignment(const trafo_translations *translations, size_t index,
+                                                                       size_t rank, const float **out_weights,
+                                                                       size_t *out_target_tokens,
+                                                                       size_t *out_source_tokens);
 /* The number of hypotheses of line `index`. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translations_get_count(
-    const trafo_translations* translations, size_t index, size_t* out);
-/* The tokens of source line `index`, and how many of them were used: fewer if the line was cut. Of
- * a pair of trafo_force_decode, those of both sides. out_tokens and out_used may be NULL. since 0.1
- */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translations_get_source(
-    const trafo_translations* translations, size_t index, int64_t* out_tokens, int64_t* out_used);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
+                                                                   size_t *out);
+/* The tokens of source line `index`, and how many of them were used: fewer if the line was cut. Of a pair of trafo_force_decode, those of
+ * both sides. out_tokens and out_used may be NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_source(const trafo_translations *translations, size_t index,
+                                                                    int64_t *out_tokens, int64_t *out_used);
 /* The number of lines that were cut. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_translations_get_truncated(
-    const trafo_translations* translations, size_t* out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_truncated(const trafo_translations *translations,
+                                                                       size_t *out);
 /* Frees the handle. since 0.1 */
-TRAFO_API void trafo_translations_free(trafo_translations* translations);
+TRAFO_API void trafo_translations_free(trafo_translations *translations);
 
-/* The natural log-probability of each target given its source, and the number of its tokens, as
- * arrays of `count`. out_tokens may be NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or
- * the model was trained with another vocabulary. NON_FINITE: a log-probability is not finite,
- * because weights are not or products overflow. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_score(trafo_model* model,
-                                                  const trafo_tokenizer* tokenizer,
-                                                  const trafo_string_view* source,
-                                                  const trafo_string_view* target, size_t count,
-                                                  double* out_log_probability, int64_t* out_tokens);
-/* Forced decoding: each target as the one hypothesis of the source beside it, with its score, and
- * with word scores and an alignment if the options ask for them. length_penalty, batch_tokens,
- * word_scores, alignment, alignment_layer and truncate of the options are used; options and cancel
- * may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and
- * its end, and trafo_translations_get_source, which counts the tokens of both sides here, tells it.
- * Errors as for trafo_score; UNSUPPORTED: an alignment of a decoder-lm; CANCELLED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_force_decode(
-    trafo_model* model, const trafo_tokenizer* tokenizer, const trafo_string_view* source,
-    const trafo_string_view* target, size_t count, const trafo_translate_options* options,
-    const trafo_cancel* cancel, trafo_translations** out);
-/* Plain text under a decoder-lm: each line as the one hypothesis of itself, with the
- * log-probability of each of its tokens and of its end, given </s> and the tokens before it, as in
- * training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored, an
- * end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not
- * scored), length_penalty, batch_tokens, word_scores and truncate of the options are used; options
- * and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as for
- * trafo_force_decode. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_score_text(trafo_model* model,
-                                                       const trafo_tokenizer* tokenizer,
-                                                       const trafo_string_view* lines, size_t count,
-                                                       const trafo_translate_options* options,
-                                                       const trafo_cancel* cancel,
-                                                       trafo_translations** out);
+/* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
+ * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a
+ * log-probability is not finite, because weights are not or products overflow. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                  const trafo_string_view *source, const trafo_string_view *target,
+                                                  size_t count, double *out_log_probability, int64_t *out_tokens);
+/* Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if
+ * the options ask for them. length_penalty, batch_tokens, word_scores, alignment, alignment_layer and truncate of the options are used;
+ * options and cancel may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and its end, and
+ * trafo_translations_get_source, which counts the tokens of both sides here, tells it. Errors as for trafo_score; UNSUPPORTED: an
+ * alignment of a decoder-lm; CANCELLED. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                         const trafo_string_view *source, const trafo_string_view *target,
+                                                         size_t count, const trafo_translate_options *options,
+                                                         const trafo_cancel *cancel, trafo_translations **out);
+/* Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,
+ * given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,
+ * an end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not scored), length_penalty, batch_tokens,
+ * word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as
+ * for trafo_force_decode. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score_text(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                       const trafo_string_view *lines, size_t count,
+                                                       const trafo_translate_options *options, const trafo_cancel *cancel,
+                                                       trafo_translations **out);
 
-/* The hidden states of every token of `count` lines and of the end after each line: *out_states [T,
- * width]. With an encoder they are its output, of a decoder-lm the last layer's, before the output
- * projection. The lines follow each other: the states of line i are rows cu_seqlens[i] to
- * cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and
- * trafo_op_segment_mean take them. One pass over all lines, without dropout; the dtype is the
- * model's. recorded: 0 or 1. With 1 the pass is recorded while the context records
- * (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which
- * trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after
- * trafo_model_prepare_inference. INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the
- * model was trained with another vocabulary. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_hidden_states(
-    trafo_model* model, const trafo_tokenizer* tokenizer, const trafo_string_view* lines,
-    size_t count, int32_t recorded, trafo_tensor** out_states, trafo_tensor** out_cu_seqlens);
-/* The logits of every target token and of the end of every target, given its source and the target
- * tokens before: *out_logits [T, vocabulary]. *out_labels [T] int32 are the tokens that they
- * predict, as trafo_op_cross_entropy takes them. In a decoder-lm the tokens of the source are rows
- * as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states
- * is. Errors as there. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_model_logits(
-    trafo_model* model, const trafo_tokenizer* tokenizer, const trafo_string_view* source,
-    const trafo_string_view* target, size_t count, int32_t recorded, trafo_tensor** out_logits,
-    trafo_tensor** out_labels);
+/* The hidden states of every token of `count` lines and of the end after each line: *out_states [T, width]. With an encoder they are
+ * its output, of a decoder-lm the last layer's, before the output projection. The lines follow each other: the states of line i are
+ * rows cu_seqlens[i] to cu_seqlens[i + 1] - 1 of *out_cu_seqlens [count + 1] int32, as trafo_op_attention and trafo_op_segment_mean
+ * take them. One pass over all lines, without dropout; the dtype is the model's. recorded: 0 or 1. With 1 the pass is recorded while
+ * the context records (trafo_context_set_recording): a backward reaches the trainable parameters of the model, which
+ * trafo_model_get_parameter gives. It is never recorded with 0, with a trainer, or after trafo_model_prepare_inference.
+ * INVALID_ARGUMENT: no lines; a line is not UTF-8 or too long; the model was trained with another vocabulary. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                                const trafo_string_view *lines, size_t count,
+                                                                int32_t recorded, trafo_tensor **out_states,
+                                                                trafo_tensor **out_cu_seqlens);
+/* The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits
+ * [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the
+ * tokens of the source are rows as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states is.
+ * Errors as there. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                         const trafo_string_view *source, const trafo_string_view *target,
+                                                         size_t count, int32_t recorded, trafo_tensor **out_logits,
+                                                         trafo_tensor **out_labels);
 
-/* ---- Metrics
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 
 #include "trafo/generated/evaluation_options.h"
 
@@ -177,8 +144,8 @@ typedef struct trafo_resampled_score {
   double score;
   double mean;       /* of the resamples */
   double half_width; /* 95 % of the resamples lie in an interval of twice this width */
-  /* Paired bootstrap test (Koehn, EMNLP 2004): how probable so large a difference from the baseline
-   * would be if both were equal. NaN without a baseline. */
+  /* Paired bootstrap test (Koehn, EMNLP 2004): how probable so large a difference from the baseline would be if both were equal.
+   * NaN without a baseline. */
   double p_value;
 } trafo_resampled_score;
 
@@ -193,62 +160,48 @@ typedef struct trafo_evaluation {
   int64_t bleu_matches[4]; /* n-grams of the hypotheses that a reference has */
   int64_t bleu_totals[4];  /* n-grams of the hypotheses */
   int64_t hypothesis_tokens;
-  int64_t reference_tokens; /* with several references, of the one of each line that is nearest in
-                               length */
-  /* References in scripts without spaces (Chinese, Japanese, Thai, ...), of which the tokenizers
-   * 13a, intl and none take whole phrases for words: their BLEU says little then. */
+  int64_t reference_tokens; /* with several references, of the one of each line that is nearest in length */
+  /* References in scripts without spaces (Chinese, Japanese, Thai, ...), of which the tokenizers 13a, intl and none take whole
+   * phrases for words: their BLEU says little then. */
   int64_t unspaced_references;
-  char bleu_signature[128]; /* sacreBLEU's signature; only scores with equal signatures are
-                               comparable */
+  char bleu_signature[128]; /* sacreBLEU's signature; only scores with equal signatures are comparable */
   char chrf_signature[128];
 } trafo_evaluation;
 
-/* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts.
- * `references` has reference_sets references of every line, one set of `count` lines after the
- * other. `baseline`, which may be NULL, are other translations of the same lines: both are then
- * resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references;
- * tokenize flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED:
- * tokenize ja-mecab without MeCab (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY
- * names if it is not where Debian has it. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
-                                                     const trafo_string_view* references,
+/* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
+ * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the
+ * same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize
+ * flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab
+ * (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluate(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                      size_t count, size_t reference_sets,
-                                                     const trafo_string_view* baseline,
-                                                     const trafo_evaluation_options* options,
-                                                     trafo_evaluation* out, size_t struct_size);
+                                                     const trafo_string_view *baseline,
+                                                     const trafo_evaluation_options *options, trafo_evaluation *out,
+                                                     size_t struct_size);
 
-/* BLEU and chrF2 of every translation by itself against its one reference, 0 to 100, as sacreBLEU's
- * sentence scores: BLEU leaves out orders longer than the translation. They choose among
- * translations of a line; their mean is no corpus score. Of the options, tokenize, tokenizer and
- * lowercase are used. options may be NULL. out_bleu and out_chrf, arrays of `count`, get the
- * scores. out_bleu and out_chrf may be NULL, but not both: that score is not computed then.
- * INVALID_ARGUMENT: no lines; the tokenizer as for trafo_evaluate. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_sentence_scores(const trafo_string_view* hypotheses,
-                                                            const trafo_string_view* references,
-                                                            size_t count,
-                                                            const trafo_evaluation_options* options,
-                                                            double* out_bleu, double* out_chrf);
-
-/* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential
- * smoothing). out_signature may be NULL; it gets sacreBLEU's signature, freed with
- * trafo_string_free. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_bleu(const trafo_string_view* hypotheses,
-                                                 const trafo_string_view* references, size_t count,
-                                                 int32_t lowercase, double* out_score,
-                                                 char** out_signature);
-/* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for
- * trafo_bleu. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_chrf(const trafo_string_view* hypotheses,
-                                                 const trafo_string_view* references, size_t count,
-                                                 double* out_score, char** out_signature);
-/* The corpus score of one metric: a bit TRAFO_METRIC_* (trafo_models.h) of one that needs
- * translations. `references` as for trafo_evaluate. INVALID_ARGUMENT: no lines; another metric.
+/* BLEU and chrF2 of every translation by itself against its one reference, 0 to 100, as sacreBLEU's sentence scores: BLEU leaves out
+ * orders longer than the translation. They choose among translations of a line; their mean is no corpus score. Of the options,
+ * tokenize, tokenizer and lowercase are used. options may be NULL. out_bleu and out_chrf, arrays of `count`, get the scores. out_bleu
+ * and out_chrf may be NULL, but not both: that score is not computed then. INVALID_ARGUMENT: no lines; the tokenizer as for trafo_evaluate.
  * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_metric_score(int32_t metric,
-                                                         const trafo_string_view* hypotheses,
-                                                         const trafo_string_view* references,
-                                                         size_t count, size_t reference_sets,
-                                                         double* out_score);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_sentence_scores(const trafo_string_view *hypotheses,
+                                                            const trafo_string_view *references, size_t count,
+                                                            const trafo_evaluation_options *options, double *out_bleu,
+                                                            double *out_chrf);
+
+/* Corpus BLEU, 0 to 100, as sacreBLEU computes it by default (13a tokenisation, exponential smoothing). out_signature may be NULL; it gets
+ * sacreBLEU's signature, freed with trafo_string_free. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_bleu(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                 size_t count, int32_t lowercase, double *out_score,
+                                                 char **out_signature);
+/* Corpus chrF2, 0 to 100, as sacreBLEU computes it by default. out_signature may be NULL, as for trafo_bleu. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chrf(const trafo_string_view *hypotheses, const trafo_string_view *references,
+                                                 size_t count, double *out_score, char **out_signature);
+/* The corpus score of one metric: a bit TRAFO_METRIC_* (trafo_models.h) of one that needs translations. `references` as for
+ * trafo_evaluate. INVALID_ARGUMENT: no lines; another metric. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_metric_score(int32_t metric, const trafo_string_view *hypotheses,
+                                                         const trafo_string_view *references, size_t count,
+                                                         size_t reference_sets, double *out_score);
 
 #ifdef __cplusplus
 }
