@@ -6,6 +6,8 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "scripts/options"))
+import ops
+import structs
 from schema import Schema
 
 CLASSES = ["valid", "NULL", "NULL element", "negative", "zero", "INT64_MAX", "overflow", "unknown enum", "unknown flag",
@@ -304,26 +306,22 @@ def value(function, name, ctype):
     return VALUES.get(name)
 
 
-# The options of schema/ are sorted by their types; these are the others.
-ENUMS = {"dtype", "precision", "which", "activation", "device", "copy", "format", "weights", "reduction", "unit", "bits", "method",
-         "comparison", "distribution", "transport", "score", "pattern", "normalization", "metric"}
-FLAGS = {"keep_dim", "transpose_a", "transpose_b", "causal", "keep_graphs", "recording", "recorded", "requires_grad", "lowercase",
-         "fused_kernels", "graphs", "bpe", "byte_fallback", "soft_limit", "monolingual"}
-ANY = {"diagonal", "identity", "ignore_label", "step", "dropout_id", "code", "first_line"}
+# Options, ops and structs of schema/ are sorted by their types; these are the others, and exceptions.
+ENUMS = {"bits", "copy", "device", "distribution", "format", "metric", "precision", "unit", "weights", "which"}
+FLAGS = {"keep_graphs", "lowercase", "recorded", "recording", "requires_grad"}
+ANY = {"code", "dropout_id", "first_line", "identity", "ignore_label", "step"}
 INDEXES = {"index", "id"}
 COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
-QUANTITIES = {"size", "rank", "hosts", "capacity", "threads", "pairs", "max_updates", "sentences", "source_tokens", "target_tokens", "best",
-              "chunk_bytes", "positions", "head_dim", "start", "stop", "device_index", "q_column", "k_column", "v_column",
-              "memory_bytes", "value", "k"}
+QUANTITIES = {"best", "capacity", "hosts", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
+              "target_tokens", "value"}
 # Any sign means something: a dimension counted from the end, no padding.
-SIGNED = {"dim", "dim0", "dim1", "padding_id"}
+SIGNED = {"padding_id"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
-REALS = {"alpha", "character_coverage", "theta", "p", "eps", "atol", "rtol", "lr_factor", "weight_decay_factor",
-         "start_timeout_s", "timeout_s", "a", "b", "max_norm", "momentum", "weight_decay", "learning_rate",
-         "encoder_ffn_share", "decoder_ffn_share", "encoder_head_share", "decoder_head_share", "sparsity", "ratio"}
-BOUNDS = {"low", "high"}  # either may be infinite
-FACTORS = {"scale", "factor", "amount", "exponent", "number", "value"}
+REALS = {"a", "alpha", "atol", "b", "eps", "learning_rate", "lr_factor", "max_norm", "momentum", "p", "rtol", "theta",
+         "weight_decay_factor"}
+BOUNDS = {"high", "low"}  # either may be infinite
+FACTORS = {"value"}
 
 
 # A number for each layer, and 0 after the last.
@@ -336,6 +334,14 @@ for table in Schema().tables.values():
     for row in table.c_rows:
         if row.type not in ("period", "handle"):
             OPTION_KINDS.get(row.type, ENUMS).add(row.name)
+OP_KINDS = {"int": QUANTITIES, "bytes": QUANTITIES, "offset": ANY, "dim": SIGNED, "flag": FLAGS, "dtype": ENUMS, "real": FACTORS}
+STRUCT_KINDS = {"int": QUANTITIES, "int32": QUANTITIES, "flag": FLAGS, "real": REALS}
+SORTED = (ENUMS, FLAGS, ANY, QUANTITIES, SIGNED, REALS, BOUNDS, FACTORS)
+for member, kind in [*((each, OP_KINDS.get(each.kind)) for op in ops.read(Schema()) for each in op.parameters),
+                     *((each, STRUCT_KINDS.get(each.type)) for struct in structs.read(Schema()) for each in struct.members)]:
+    kind = ENUMS if member.enum else kind
+    if kind is not None and not any(member.name in names for names in SORTED):
+        kind.add(member.name)
 
 
 def number(function, label, name, ctype):
