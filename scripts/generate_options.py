@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Usage: generate_options.py [--check]
 
-Writes everything that follows from the tables in schema: the engine's structs, the C headers, the flags of translate-train, the Rust
-builders, the Go structs and the page of all options. All files lie in folders named "generated", except that a Go package is one folder:
-there the name ends in .generated.go. --check writes nothing and fails if something is stale.
+Writes everything that follows from the tables in schema: the engine's structs, the C headers, the ops of C, Rust and Go, the flags of
+translate-train, the Rust builders, the Go structs and pages of docs. All files lie in folders named "generated", except that a Go package
+is one folder: there the name ends in .generated.go. Files that no table asks for any more are removed. --check writes nothing and fails if
+something is stale.
 """
 import difflib
 import pathlib
@@ -90,6 +91,14 @@ def main():
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)
             print(f"wrote {path}")
+    for folder in sorted({(ROOT / path).parent for path in texts}):
+        for file in sorted(folder.glob("*generated*") if folder.name != "generated" else folder.iterdir()):
+            path = file.relative_to(ROOT).as_posix()
+            if file.is_file() and path not in texts and "scripts/generate_options.py" in file.read_text()[:200]:
+                stale += 1
+                print(f"{path} is written no more" if check else f"removed {path}")
+                if not check:
+                    file.unlink()
     if check and stale:
         sys.exit(f"{stale} files are stale: run scripts/generate_options.py and commit what it writes")
     if check:

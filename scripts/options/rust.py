@@ -9,10 +9,10 @@ def doc(text, indent):
 
 
 def enum_type(enum):
-    lines = doc(enum.doc, "") + ["#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]"] + ["#[non_exhaustive]"] * (not enum.exhaustive)
+    lines = doc(enum.doc, "") + [f"#[derive(Clone, Copy, Debug, {'Default, ' * bool(enum.default)}PartialEq, Eq, Hash)]"] + ["#[non_exhaustive]"] * (not enum.exhaustive)
     lines += [f"pub enum {enum.rust} {{"]
     for value in enum.values:
-        lines += doc(value["doc"], "    ") + [f"    {value['rust']},"]
+        lines += doc(value["doc"], "    ") + ["    #[default]"] * (value["name"] == enum.default) + [f"    {value['rust']},"]
     lines += ["}", f"impl {enum.rust} {{", "    pub(crate) fn as_raw(self) -> i32 {", "        match self {"]
     lines += [f"            {enum.rust}::{value['rust']} => sys::{value['c']}," for value in enum.values]
     lines += ["        }", "    }"]

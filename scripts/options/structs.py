@@ -88,7 +88,7 @@ def names_of(structs, tables):
 
 def source(structs, tables):
     """The defaults of all structs, and their _init functions."""
-    lines = [f"// Written by scripts/generate_options.py from {SOURCE} and other tables of schema: change those.", "// clang-format off",
+    lines = [f"// Written by scripts/generate_options.py from the tables in schema: change those.", "// clang-format off",
              '#include "capi/src/options.h"']
     lines += [f'#include "{path}"' for path in sorted({struct.include for struct in structs if struct.include})]
     lines += ["", "using namespace trafo;", "using namespace trafo::capi;"]

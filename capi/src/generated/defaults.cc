@@ -1,4 +1,4 @@
-// Written by scripts/generate_options.py from schema/structs.toml and other tables of schema: change those.
+// Written by scripts/generate_options.py from the tables in schema: change those.
 // clang-format off
 #include "capi/src/options.h"
 #include "engine/compress/prune.h"

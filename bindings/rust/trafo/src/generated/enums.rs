@@ -35,10 +35,11 @@ impl ExportFormat {
     }
 }
 /// How an export stores matrices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExportWeights {
     /// float16 in GGUF, int8 in compressed-tensors, float32 in the others.
+    #[default]
     ByFormat,
     /// float32.
     Float32,
@@ -75,9 +76,10 @@ impl ExportWeights {
 /// The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control
 /// characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF:
 /// letters are folded to lower case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Normalization {
     /// NMT's NFKC. The default.
+    #[default]
     NmtNfkc,
     /// NFKC.
     Nfkc,

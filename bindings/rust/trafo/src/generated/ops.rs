@@ -66,7 +66,7 @@ impl Comparison {
     }
 }
 /// How the losses of rows become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reduction {
     /// One loss for each row.
@@ -74,6 +74,7 @@ pub enum Reduction {
     /// Their sum.
     Sum,
     /// Their sum over the sum of the weights that are not ignored.
+    #[default]
     Mean,
 }
 impl Reduction {
