@@ -50,20 +50,20 @@ trafo_error* trafo_model_prune(const trafo_model* model, const trafo_tokenizer* 
     call.out(out);
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);  // to read the corpus
-    const ModelConfig& config = m.model->config();
+    const ModelSpec& spec = m.model->spec();
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    if (subwords.vocab_size() != config.vocabulary)
+    if (subwords.vocab_size() != spec.vocabulary)
       call.refuse("the tokenizer has ", subwords.vocab_size(), " tokens, the model's vocabulary ",
-                  config.vocabulary);
+                  spec.vocabulary);
     const TextCorpus& text = call.handle(calibration, "calibration").corpus;
-    if (text.monolingual() && config.has_encoder())
+    if (text.monolingual() && spec.has_encoder())
       call.refuse("calibration is monolingual text; an encoder-decoder needs pairs");
     const std::shared_ptr<CancelToken> token =
         cancel ? call.handle(cancel, "cancel").token : nullptr;
     const PruneOptions settings = from_c(read_options(call, options, prune_defaults()));
     TokenizedCorpusOptions lengths;
-    lengths.form = sequence_form(config);
-    lengths.max_length = static_cast<int32_t>(std::min(kLongestPair, config.max_positions));
+    lengths.form = sequence_form(spec);
+    lengths.max_length = static_cast<int32_t>(std::min(kLongestPair, spec.max_positions));
     const TokenizedCorpus pairs(text, subwords, lengths, m.context->backend().threads());
     *out = new_handle<trafo_model>(
         m.context, std::shared_ptr<Model>(prune(*m.context, *m.model, pairs,

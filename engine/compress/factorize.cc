@@ -39,7 +39,7 @@ void check_factorize(const Model& model, const FactorizeOptions& options) {
                    options.rank > 0 ? " and a rank exclude each other" : " or a rank is needed");
   refuse_unless(options.calibration != nullptr && options.calibration->size() > 0,
                 "the calibration data have no pair");
-  refuse_unless(options.calibration->options().form == sequence_form(model.config()),
+  refuse_unless(options.calibration->options().form == sequence_form(model.spec()),
                 "the calibration data was prepared for another architecture");
 }
 

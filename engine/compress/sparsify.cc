@@ -86,7 +86,7 @@ void check_sparsify(const Model& model, const SparsifyOptions& options) {
   if (options.score == PruneScore::wanda) {
     refuse_unless(options.calibration != nullptr,
                   "the score wanda needs calibration data, which show the inputs of the layers");
-    refuse_unless(options.calibration->options().form == sequence_form(model.config()),
+    refuse_unless(options.calibration->options().form == sequence_form(model.spec()),
                   "the calibration data was prepared for another architecture");
   }
   if (options.pattern == SparsityPattern::unstructured) return;
@@ -142,7 +142,7 @@ std::unique_ptr<Model> sparsify(Context& context, Model& model, const SparsifyOp
   const bool wanda = options.score == PruneScore::wanda;
   InputNorms inputs(cancel);
   if (wanda) observe_calibration(context, model, *options.calibration, options.start_id, inputs);
-  std::unique_ptr<Model> result = sliced_model(context, model, whole_model(model.config()));
+  std::unique_ptr<Model> result = sliced_model(context, model, whole_model(model.spec()));
   ParameterStore& parameters = result->parameters();
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

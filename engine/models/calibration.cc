@@ -52,7 +52,7 @@ void observe_calibration(Context& context, Model& model, const TokenizedCorpus& 
   for (PackedBatchHost host; !host.last_in_epoch && tokens < kCalibrationTokens;) {
     batcher.next(host);
     tokens += static_cast<int64_t>(host.target_in.size());
-    model.logits(context, upload(context, host, model.config(), model.parameters().dtype()));
+    model.logits(context, upload(context, host, model.spec(), model.parameters().dtype()));
   }
 }
 

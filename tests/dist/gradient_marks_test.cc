@@ -57,9 +57,9 @@ class GradientMarksTest : public ::testing::TestWithParam<Architecture> {
     for (const PackedBatchHost& batch : copy_batches(GetParam(), 3)) {
       witness.order.clear();
       const GradientWatch watch(&marks);
-      accumulate_gradients(*context, *model, upload(*context, batch, model->config(), DType::f32),
+      accumulate_gradients(*context, *model, upload(*context, batch, model->spec(), DType::f32),
                            objective, Recompute::none,
-                           training_pass(model->config(), options, pass++), 0.1, first, sums);
+                           training_pass(model->spec(), options, pass++), 0.1, first, sums);
       const std::vector<float> end = witness.whole();
       ASSERT_EQ(witness.order.size(), marks.parts().size());
       if (last_part_is_first) {

@@ -19,7 +19,7 @@ TrainingData checked(const Context& context, TrainingData data, const Model& mod
   validate(options);
   require_argument(options.average_last == 0 || has_directory, "training run", "average_last",
                    " needs a run directory, because it averages checkpoints");
-  check_data(data, model.config(), options);
+  check_data(data, model.spec(), options);
   check_teacher(data, model);
   if (group.has_peers()) compare_ranks(context, data, model, options, has_directory, group);
   return data;
@@ -433,7 +433,7 @@ void TrainingRun::await_step(Session& session) {
   if (!result.skipped) {
     const int64_t labels = std::llround(result.labels);
     const int64_t source =
-        model_.config().has_encoder() ? result.source_tokens : result.target_tokens - labels;
+        model_.spec().has_encoder() ? result.source_tokens : result.target_tokens - labels;
     state_.target_tokens += labels;
     state_.source_tokens += source;
     since_log_.target_tokens += labels;

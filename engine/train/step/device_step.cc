@@ -73,7 +73,7 @@ void DeviceStep::accumulate(const PackedBatchHost& batch, double labels, uint32_
                             bool first) {
   validate_for_training(context_, batch, model_);
   const BatchBucket exact = exact_bucket(batch, first);
-  const DropoutPass dropout = training_pass(model_.config(), options_, pass);
+  const DropoutPass dropout = training_pass(model_.spec(), options_, pass);
   if (!context_.fused_kernels()) {
     const BatchLayout unpadded(exact, model_.parameters().dtype());
     return accumulate_gradients(context_, model_, upload(context_, batch, unpadded), objective_,

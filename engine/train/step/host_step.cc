@@ -43,7 +43,7 @@ void HostStep::reserve(std::span<const BatchBucket> buckets) {
 void HostStep::accumulate(const PackedBatchHost& batch, double labels, uint32_t pass, bool first) {
   validate_for_training(context_, batch, model_);
   const BatchBucket exact = exact_bucket(batch, first);
-  const DropoutPass dropout = training_pass(model_.config(), options_, pass);
+  const DropoutPass dropout = training_pass(model_.spec(), options_, pass);
   const auto run = [&] {
     const BatchLayout layout(exact, model_.parameters().dtype());
     accumulate_gradients(context_, model_, upload(context_, batch, layout), objective_,

@@ -10,8 +10,8 @@
 
 namespace trafo {
 
-DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass) {
-  const int64_t blocks = config.decoder_layers + (config.has_encoder() ? config.encoder_layers : 0);
+DropoutPass training_pass(const ModelSpec& spec, const TrainOptions& options, uint32_t pass) {
+  const int64_t blocks = spec.decoder.layers() + (spec.encoder ? spec.encoder->layers() : 0);
   return {options.seed, pass, true,
           skipped_layers(options.seed, pass, nn::kFirstBlockDropout, static_cast<uint32_t>(blocks),
                          options.layer_drop)};
@@ -50,8 +50,8 @@ void accumulate_gradients(Context& context, Model& model, const Batch& batch,
 
 void validate_for_training(const Context& context, const PackedBatchHost& batch,
                            const Model& model) {
-  validate_batch(context, batch, model.config());
-  if (model.teacher()) validate_batch(context, batch, model.teacher()->model->config());
+  validate_batch(context, batch, model.spec());
+  if (model.teacher()) validate_batch(context, batch, model.teacher()->model->spec());
 }
 
 }  // namespace trafo

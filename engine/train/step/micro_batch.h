@@ -21,7 +21,7 @@ struct LossSums {
 };
 
 // The dropout masks and the skipped layers of forward pass `pass` of a training run.
-DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass);
+DropoutPass training_pass(const ModelSpec& spec, const TrainOptions& options, uint32_t pass);
 
 // Computes `scale` times the summed loss of the batch and its gradient. The first micro-batch of an
 // update overwrites the flat gradient and `sums`, the others add to them. The flat gradient is
