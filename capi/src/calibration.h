@@ -19,16 +19,16 @@ inline TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& mo
   if (!tokenizer) call.refuse("calibration pairs need a tokenizer");
   const TextCorpus& corpus = call.handle(calibration, "calibration").corpus;
   const Tokenizer& subwords = vocabulary_of(*model.model, *tokenizer);
-  const ModelConfig& config = model.model->config();
-  if (subwords.vocab_size() != config.vocabulary)
+  const ModelSpec& spec = model.model->spec();
+  if (subwords.vocab_size() != spec.vocabulary)
     call.refuse("the tokenizer has ", subwords.vocab_size(), " tokens, the model ",
-                config.vocabulary);
+                spec.vocabulary);
   if (corpus.size() == 0) call.refuse("the calibration data have no pair");
-  if (corpus.monolingual() && config.has_encoder())
+  if (corpus.monolingual() && spec.has_encoder())
     call.refuse("calibration is monolingual text; an encoder-decoder needs pairs");
   TokenizedCorpusOptions lengths;
-  lengths.form = sequence_form(config);
-  lengths.max_length = static_cast<int32_t>(std::min(longest, config.max_positions));
+  lengths.form = sequence_form(spec);
+  lengths.max_length = static_cast<int32_t>(std::min(longest, spec.max_positions));
   return {corpus, subwords, lengths, model.context->backend().threads()};
 }
 

@@ -135,9 +135,9 @@ trafo_error* trafo_trainer_set_batches(trafo_trainer* trainer, trafo_batch_fn ba
     const auto keep = owned(user_data, user_data_free);
     const Working t(call, trainer);
     if (!batches) return t->run->set_batches({});
-    const ModelConfig& config = t->model->config();
-    const BatchLimits limits{sequence_form(config), t->run->data().tokens.start(),
-                             config.vocabulary, config.max_positions};
+    const ModelSpec& spec = t->model->spec();
+    const BatchLimits limits{sequence_form(spec), t->run->data().tokens.start(), spec.vocabulary,
+                             spec.max_positions};
     t->run->set_batches([batches, keep, limits](int64_t index, PackedBatchHost& out) {
       trafo_batch batch{};
       batch.struct_size = sizeof batch;

@@ -183,7 +183,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   if (!call.text(arguments.run_directory, arguments.run_directory_length, "run_directory").empty())
     directory = path_argument(call, arguments.run_directory, arguments.run_directory_length,
                               "run_directory");
-  TrainingData data = prepare_data(training, validation, subwords, m.model->config(), settings,
+  TrainingData data = prepare_data(training, validation, subwords, m.model->spec(), settings,
                                    m.context->backend().threads());
   data.teacher = m.teacher;
   auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,

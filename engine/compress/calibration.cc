@@ -35,11 +35,11 @@ std::vector<double> InputProducts::take(int32_t parameter, int64_t columns) {
   return sum;
 }
 
-void check_calibration(const TokenizedCorpus& pairs, const ModelConfig& config,
+void check_calibration(const TokenizedCorpus& pairs, const ModelSpec& spec,
                        std::string_view origin) {
   require(pairs.size() > 0, ErrorCode::invalid_argument, origin,
           "the calibration data have no pair");
-  require(pairs.options().form == sequence_form(config), ErrorCode::invalid_argument, origin,
+  require(pairs.options().form == sequence_form(spec), ErrorCode::invalid_argument, origin,
           "the calibration data was prepared for another architecture");
 }
 
@@ -60,7 +60,7 @@ void observe_calibration(Context& context, Model& model, const TokenizedCorpus& 
   for (PackedBatchHost host; !host.last_in_epoch && tokens < kCalibrationTokens;) {
     batcher.next(host);
     tokens += static_cast<int64_t>(host.target_in.size());
-    model.logits(context, upload(context, host, model.config(), model.parameters().dtype()));
+    model.logits(context, upload(context, host, model.spec(), model.parameters().dtype()));
   }
 }
 

@@ -29,7 +29,7 @@ class InputProducts : public LinearObserver {
 };
 
 // INVALID_ARGUMENT: no pair, or pairs that were prepared for another architecture.
-void check_calibration(const TokenizedCorpus& pairs, const ModelConfig& config,
+void check_calibration(const TokenizedCorpus& pairs, const ModelSpec& spec,
                        std::string_view origin);
 
 // Tells `observer` what every linear layer multiplies in forward passes over the pairs, without

@@ -38,7 +38,7 @@ void check_factorize(const Model& model, const FactorizeOptions& options) {
   require_argument((options.rank > 0) != (options.ratio > 0), kFactorizeOrigin, "ratio",
                    options.rank > 0 ? " and a rank exclude each other" : " or a rank is needed");
   refuse_unless(options.calibration != nullptr, "the calibration data have no pair");
-  check_calibration(*options.calibration, model.config(), kFactorizeOrigin);
+  check_calibration(*options.calibration, model.spec(), kFactorizeOrigin);
 }
 
 // The inputs of the wanted layers, and how many rows of them there were.

@@ -15,12 +15,12 @@ std::vector<int64_t> first_numbers(int64_t count) {
   return numbers;
 }
 
-std::vector<LayerSlice> whole_stack(const ModelConfig& side, const LayerSharing& sharing,
-                                    bool cross) {
+std::vector<LayerSlice> whole_stack(const StackSpec& spec) {
+  const std::vector<int64_t> heads = first_numbers(spec.attention.key_heads);
   std::vector<LayerSlice> stack;
-  for (const int64_t i : distinct_layers(sharing))
-    stack.push_back({i, first_numbers(side.key_heads()),
-                     first_numbers(cross ? side.key_heads() : 0), first_numbers(side.ffn_width)});
+  for (const int64_t i : distinct_layers(spec.sharing))
+    stack.push_back({i, heads, spec.cross_attention ? heads : std::vector<int64_t>{},
+                     first_numbers(spec.feed_forward.width)});
   return stack;
 }
 
@@ -45,12 +45,11 @@ const std::vector<int64_t>& units_of(const LayerSlice* layer, Sublayer sublayer)
                                                  : layer->ffn_columns;
 }
 
-// The slice of the layer that `place`, in the configuration of the part, comes from. Null: it is in
-// no layer.
-const LayerSlice* layer_of(const ModelConfig& part, const ModelSlice& slice, const Place& place) {
+// The slice of the layer that `place` in the part comes from. Null: it is in no layer.
+const LayerSlice* layer_of(const ModelSpec& part, const ModelSlice& slice, const Place& place) {
   if (place.layer < 0) return nullptr;
-  const LayerSharing sharing = part.sharing(place.stack);
-  const auto number = static_cast<size_t>(sharing.sets.at(static_cast<size_t>(place.layer)));
+  const std::vector<int64_t>& sets = part.stack(place.stack).sharing.sets;
+  const auto number = static_cast<size_t>(sets.at(static_cast<size_t>(place.layer)));
   return &(place.stack == Stack::encoder ? slice.encoder : slice.decoder).at(number);
 }
 
@@ -75,7 +74,7 @@ std::vector<std::byte> gather(const std::vector<std::byte>& values, const Shape&
 
 // The values of a parameter of the part, from the rows of the whole that its parts come from.
 std::vector<std::byte> sliced_value(const Context& context, const ParameterStore& from,
-                                    const PartIndex& index, const ModelConfig& part,
+                                    const PartIndex& index, const ModelSpec& part,
                                     const ModelSlice& slice, const ParameterParts& parts) {
   const size_t element = dtype_size(from.master().dtype());
   std::vector<std::byte> result, values;
@@ -111,24 +110,24 @@ int64_t size_of(const std::vector<int64_t>& numbers) {
 
 }  // namespace
 
-ModelSlice whole_model(const ModelConfig& config) {
+ModelSlice whole_model(const ModelSpec& spec) {
   ModelSlice slice;
-  if (config.has_encoder())
-    slice.encoder = whole_stack(config.encoder_side(), config.encoder_sharing(), false);
-  slice.decoder = whole_stack(config, config.decoder_sharing(), config.has_encoder());
+  if (spec.encoder) slice.encoder = whole_stack(*spec.encoder);
+  slice.decoder = whole_stack(spec.decoder);
   return slice;
 }
 
 ModelConfig sliced_config(const ModelConfig& config, const ModelSlice& slice) {
   ModelConfig part = config;
-  const int64_t group = config.heads / config.key_heads(), head = config.head_dim();
+  const AttentionSpec attention = spec_of(config).decoder.attention;
+  const int64_t group = attention.heads / attention.key_heads, head = attention.head_dim;
   const LayerSlice& decoder = slice.decoder.front();
   if (config.decoder_tied_layers.empty()) part.decoder_layers = std::ssize(slice.decoder);
   part.heads = group * size_of(decoder.heads);
   if (config.kv_heads > 0) part.kv_heads = size_of(decoder.heads);
   part.ffn_width = size_of(decoder.ffn_columns);
   part.encoder_heads = part.encoder_ffn_width = 0;
-  if (config.has_encoder()) {
+  if (!slice.encoder.empty()) {
     const LayerSlice& encoder = slice.encoder.front();
     if (config.encoder_tied_layers.empty()) part.encoder_layers = std::ssize(slice.encoder);
     if (size_of(encoder.heads) != part.heads) part.encoder_heads = size_of(encoder.heads);
@@ -149,7 +148,7 @@ std::unique_ptr<Model> sliced_model(Context& context, const Model& model, const 
   for (size_t i = 0; i < to.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     const std::vector<std::byte> values =
-        sliced_value(context, from, index, part->config(), slice, to.parts(id));
+        sliced_value(context, from, index, part->spec(), slice, to.parts(id));
     to.set_value(context, id, values.data(), values.size());
   }
   part->set_origin(model.origin());

@@ -24,7 +24,7 @@ struct ModelSlice {
 };
 
 // The slice that is the whole model.
-ModelSlice whole_model(const ModelConfig& config);
+ModelSlice whole_model(const ModelSpec& spec);
 
 // The configuration of the part.
 ModelConfig sliced_config(const ModelConfig& config, const ModelSlice& slice);

@@ -49,12 +49,12 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
           "the model has an adapter: save it merged and prune that, or remove it");
   require(config.factor_ranks.empty(), ErrorCode::unsupported, kPruneOrigin,
           "parts of a factorized model are not removed: prune the whole model, then factorize it");
-  check_calibration(calibration, config, kPruneOrigin);
+  check_calibration(calibration, model.spec(), kPruneOrigin);
   check_share("decoder_ffn_share", options.decoder_ffn_share);
   check_share("decoder_head_share", options.decoder_head_share);
   check_layers("decoder_layers", options.decoder_layers, config.decoder_layers,
                config.decoder_tied_layers);
-  if (!config.has_encoder()) return;
+  if (!model.spec().has_encoder()) return;
   check_share("encoder_ffn_share", options.encoder_ffn_share);
   check_share("encoder_head_share", options.encoder_head_share);
   check_layers("encoder_layers", options.encoder_layers, config.encoder_layers,
@@ -146,9 +146,9 @@ class Scorer {
     for (int64_t i = 0; i < calibration.size(); ++i) {
       stop_if_cancelled(cancel, kPruneOrigin);
       PackedBatchHost pair;
-      BatchPacker(pair, sequence_form(model_.config()), tokens.start())
+      BatchPacker(pair, sequence_form(model_.spec()), tokens.start())
           .add(calibration.source(i), calibration.target(i), i);
-      accumulate_gradients(context_, model_, {upload(context_, pair, model_.config(), dtype), {}},
+      accumulate_gradients(context_, model_, {upload(context_, pair, model_.spec(), dtype), {}},
                            cross_entropy, Recompute::none, sums);
       for (Measured& weight : weights_) add_gradient(weight);
     }
@@ -237,8 +237,8 @@ std::unique_ptr<Model> prune(Context& context, const Model& model,
                              const TokenizedCorpus& calibration, const SpecialTokens& tokens,
                              const PruneOptions& options, const CancelToken* cancel) {
   check(model, calibration, options);
-  const bool has_encoder = model.config().has_encoder();
-  ModelSlice layers = whole_model(model.config());
+  const bool has_encoder = model.spec().has_encoder();
+  ModelSlice layers = whole_model(model.spec());
   LayerPruner pruner(context, model, calibration, tokens, cancel);
   if (has_encoder && options.encoder_layers > 0 && model.config().encoder_tied_layers.empty())
     pruner.remove(layers, &ModelSlice::encoder, options.encoder_layers);
@@ -252,7 +252,7 @@ std::unique_ptr<Model> prune(Context& context, const Model& model,
   Scorer scorer(context, *shallow);
   scorer.add(calibration, tokens, cancel);
   const std::vector<LayerScores> scores = scorer.take();
-  ModelSlice best = whole_model(shallow->config());
+  ModelSlice best = whole_model(shallow->spec());
   keep_best(best.encoder, scores.data(), options.encoder_ffn_share, options.encoder_head_share);
   keep_best(best.decoder, scores.data() + best.encoder.size(), options.decoder_ffn_share,
             options.decoder_head_share);

@@ -85,7 +85,7 @@ void check_sparsify(const Model& model, const SparsifyOptions& options) {
   if (options.score == PruneScore::wanda) {
     refuse_unless(options.calibration != nullptr,
                   "the score wanda needs calibration data, which show the inputs of the layers");
-    check_calibration(*options.calibration, model.config(), kSparsifyOrigin);
+    check_calibration(*options.calibration, model.spec(), kSparsifyOrigin);
   }
   if (options.pattern == SparsityPattern::unstructured) return;
   require_argument(options.sparsity == 0.5, kSparsifyOrigin, "sparsity",
@@ -140,7 +140,7 @@ std::unique_ptr<Model> sparsify(Context& context, Model& model, const SparsifyOp
   const bool wanda = options.score == PruneScore::wanda;
   InputNorms inputs(cancel);
   if (wanda) observe_calibration(context, model, *options.calibration, options.start_id, inputs);
-  std::unique_ptr<Model> result = sliced_model(context, model, whole_model(model.config()));
+  std::unique_ptr<Model> result = sliced_model(context, model, whole_model(model.spec()));
   ParameterStore& parameters = result->parameters();
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

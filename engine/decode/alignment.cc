@@ -26,23 +26,23 @@ Tensor heads_of(Context& context, const Tensor& x, int64_t begin, int64_t count,
 
 }  // namespace
 
-void check_alignment(const ModelConfig& config, int64_t layer) {
-  require(config.has_encoder(), ErrorCode::unsupported, kAlignmentOrigin,
+void check_alignment(const ModelSpec& spec, int64_t layer) {
+  require(spec.has_encoder(), ErrorCode::unsupported, kAlignmentOrigin,
           "an alignment is made of cross-attention, which only an encoder-decoder has; this model "
           "is a decoder-lm");
-  require_argument(layer >= 0 && layer <= config.decoder_layers, kAlignmentOrigin,
+  require_argument(layer >= 0 && layer <= spec.decoder.layers(), kAlignmentOrigin,
                    "alignment_layer", " is ", layer, ", the model has decoder layers 1 to ",
-                   config.decoder_layers);
+                   spec.decoder.layers());
 }
 
 std::vector<Alignment> align(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const AlignOptions& options) {
-  const ModelConfig& config = model.config();
-  check_alignment(config, options.layer);
+  const ModelSpec& spec = model.spec();
+  check_alignment(spec, options.layer);
   const int64_t layer =
-      options.layer > 0 ? options.layer - 1 : std::max<int64_t>(0, config.decoder_layers - 2);
+      options.layer > 0 ? options.layer - 1 : std::max<int64_t>(0, spec.decoder.layers() - 2);
   ops::SoftmaxOptions softmax;
-  softmax.scale = 1 / std::sqrt(static_cast<double>(config.head_dim()));
+  softmax.scale = 1 / std::sqrt(static_cast<double>(spec.decoder.attention.head_dim));
 
   const NoGrad no_grad(context);
   std::vector<Alignment> alignments(pairs.size());
@@ -57,7 +57,7 @@ std::vector<Alignment> align(Context& context, const Model& model,
     stop_if_cancelled(options.cancel, kAlignmentOrigin);
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
-    const Batch batch = pack_pairs(context, config, options.tokens, members);
+    const Batch batch = pack_pairs(context, spec, options.tokens, members);
     const CrossAttentionInputs inputs = model.cross_attention(context, batch, layer);
     int64_t target = 0, source = 0;  // first rows of the pair
     for (const int64_t i : group) {
@@ -65,10 +65,10 @@ std::vector<Alignment> align(Context& context, const Model& model,
       Alignment& result = alignments[static_cast<size_t>(i)];
       result.target_tokens = static_cast<int64_t>(pair.target.size());
       result.source_tokens = static_cast<int64_t>(pair.source.size());
-      const Tensor queries =
-          heads_of(context, inputs.queries, target, result.target_tokens, config.heads);
-      const Tensor keys =
-          heads_of(context, inputs.keys, source, result.source_tokens, config.heads);
+      const Tensor queries = heads_of(context, inputs.queries, target, result.target_tokens,
+                                      spec.decoder.attention.heads);
+      const Tensor keys = heads_of(context, inputs.keys, source, result.source_tokens,
+                                   spec.decoder.attention.heads);
       const Tensor scores = ops::matmul(context, queries, keys, {.transpose_b = true});
       const Tensor mean = ops::mean(context, ops::softmax(context, scores, softmax), 0);
       for (const double weight : to_doubles(context, mean)) {

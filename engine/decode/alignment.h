@@ -24,7 +24,7 @@ struct AlignOptions {
 
 // Refuses what align() would refuse for any pair. UNSUPPORTED: a decoder_lm. INVALID_ARGUMENT: the
 // model does not have the layer.
-void check_alignment(const ModelConfig& config, int64_t layer);
+void check_alignment(const ModelSpec& spec, int64_t layer);
 
 // The alignments of the pairs, in their order: the mean over the heads of the cross-attention
 // probabilities of one decoder layer, in a forward pass over each pair (forced decoding). Row t

@@ -55,9 +55,9 @@ struct Slot {
 };
 
 // The tokens that the decoder reads before it chooses the first one.
-inline std::vector<int32_t> prompt_of(const ModelConfig& config, const DecodeOptions& options,
+inline std::vector<int32_t> prompt_of(const ModelSpec& spec, const DecodeOptions& options,
                                       const std::vector<int32_t>& source) {
-  return config.has_encoder() ? std::vector<int32_t>{options.tokens.start()} : source;
+  return spec.has_encoder() ? std::vector<int32_t>{options.tokens.start()} : source;
 }
 
 // The log-probabilities of one step on the host, [rows, k].
@@ -73,19 +73,19 @@ class BatchDecoder {
         model_(model),
         options_(options),
         processor_(options),
-        pads_rows_(model.config().has_encoder() &&
+        pads_rows_(model.spec().has_encoder() &&
                    options.pad_rows.value_or(context.backend().stream_device() != nullptr)) {
     const SpecialTokens& tokens = options.tokens;
     ends_ = options.more_ends;
     ends_.push_back(tokens.eos);
     const int32_t bos = options.allow_bos ? -1 : tokens.bos;
     for (const int32_t id : {tokens.pad, bos, options.allow_unk ? -1 : tokens.unk})
-      if (id >= 0 && id < model.config().vocabulary &&
+      if (id >= 0 && id < model.spec().vocabulary &&
           std::find(ends_.begin(), ends_.end(), id) == ends_.end() &&
           std::find(banned_.begin(), banned_.end(), id) == banned_.end())
         banned_.push_back(id);
     k_ = std::min(options.beam + static_cast<int64_t>(ends_.size()),
-                  model.config().vocabulary - static_cast<int64_t>(banned_.size()));
+                  model.spec().vocabulary - static_cast<int64_t>(banned_.size()));
     if (options.sampling.on) sampler_.emplace(options.sampling, ends_, banned_);
     if (options.step_graphs && options.beam == 1 && !sampler_ && !options.shortlist &&
         !processor_.active() && options.prefixes.empty() && pads_rows_)
@@ -103,13 +103,13 @@ class BatchDecoder {
     std::vector<std::vector<int32_t>> prompts;
     int64_t longest = 0;
     for (const std::vector<int32_t>* source : sources) {
-      prompts.push_back(prompt_of(model_.config(), options_, *source));
+      prompts.push_back(prompt_of(model_.spec(), options_, *source));
       longest = std::max(longest, static_cast<int64_t>(prompts.back().size()));
     }
     stop_if_cancelled(options_.cancel, kSearchOrigin);
     const int64_t first_capacity = std::min(capacity_limit(), longest + kFirstCapacity);
     DecodeState state = model_.start_decoding(
-        context_, pack_sources(context_, model_.config(), sources), first_capacity,
+        context_, pack_sources(context_, model_.spec(), sources), first_capacity,
         graphs_ ? graphs_->storage(rows_ * first_capacity) : Tensor());
     if (graphs_) graphs_->adopt(state);
     use_shortlist(state, sources);
@@ -249,7 +249,7 @@ class BatchDecoder {
     shortlist_.insert(shortlist_.end(), ends_.begin(), ends_.end());
     for (const Slot& slot : slots_)
       shortlist_.insert(shortlist_.end(), slot.prefix.begin(), slot.prefix.end());
-    const int64_t vocabulary = model_.config().vocabulary;
+    const int64_t vocabulary = model_.spec().vocabulary;
     std::erase_if(shortlist_, [&](int32_t id) { return id < 0 || id >= vocabulary; });
     std::sort(shortlist_.begin(), shortlist_.end());
     shortlist_.erase(std::unique(shortlist_.begin(), shortlist_.end()), shortlist_.end());

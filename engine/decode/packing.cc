@@ -20,39 +20,39 @@ int threads_for_lines(const Context& context) {
   return context.backend().stream_device() != nullptr ? idle_host_threads() : 1;
 }
 
-Batch pack_sources(Context& context, const ModelConfig& config,
+Batch pack_sources(Context& context, const ModelSpec& spec,
                    std::span<const std::vector<int32_t>* const> sources) {
-  if (!config.has_encoder()) {
+  if (!spec.has_encoder()) {
     Batch batch;
     batch.sentences = static_cast<int64_t>(sources.size());
     batch.indices_validated = true;
     return batch;
   }
-  return pack_texts(context, config, sources);
+  return pack_texts(context, spec, sources);
 }
 
-Batch pack_texts(Context& context, const ModelConfig& config,
+Batch pack_texts(Context& context, const ModelSpec& spec,
                  std::span<const std::vector<int32_t>* const> texts) {
   PackedBatchHost host;
-  BatchPacker packer(host, sequence_form(config), 0);
+  BatchPacker packer(host, sequence_form(spec), 0);
   for (const std::vector<int32_t>* text : texts) {
-    if (config.has_encoder())
+    if (spec.has_encoder())
       packer.add_source(*text);
     else  // a target of one token is only predicted, not read
       packer.add(*text, std::span(*text).last(1), 0);
   }
-  return upload(context, host, config, DType::f32);
+  return upload(context, host, spec, DType::f32);
 }
 
-Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialTokens& tokens,
+Batch pack_pairs(Context& context, const ModelSpec& spec, const SpecialTokens& tokens,
                  std::span<const SentencePair* const> pairs) {
   PackedBatchHost host;
-  BatchPacker packer(host, sequence_form(config), tokens.start());
+  BatchPacker packer(host, sequence_form(spec), tokens.start());
   for (const SentencePair* pair : pairs) packer.add(pair->source, pair->target, 0);
   for (size_t t = 0; t < host.target_weights.size(); ++t)
     if (host.target_weights[t] == 0) host.target_out[t] = kIgnoreLabel;
   host.target_weights.clear();
-  Batch batch = upload(context, host, config, DType::f32);
+  Batch batch = upload(context, host, spec, DType::f32);
   batch.label_count = static_cast<double>(host.label_count);
   return batch;
 }

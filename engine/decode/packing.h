@@ -8,7 +8,7 @@
 
 #include "engine/decode/options.h"
 #include "engine/models/batch.h"
-#include "engine/models/model_config.h"
+#include "engine/models/spec.h"
 
 namespace trafo {
 
@@ -42,12 +42,12 @@ int threads_for_lines(const Context& context);
 
 // The argument of Model::start_decoding: the source side (encoder_decoder), or only the number of
 // sentences (decoder_lm).
-Batch pack_sources(Context& context, const ModelConfig& config,
+Batch pack_sources(Context& context, const ModelSpec& spec,
                    std::span<const std::vector<int32_t>* const> sources);
 
 // The argument of Model::states: the sentences as source sides, or as what a decoder_lm reads. A
 // sentence has one token at least.
-Batch pack_texts(Context& context, const ModelConfig& config,
+Batch pack_texts(Context& context, const ModelSpec& spec,
                  std::span<const std::vector<int32_t>* const> texts);
 
 // The values of a floating-point tensor of any dtype, copied to the host.
@@ -58,7 +58,7 @@ struct SentencePair {
 };
 
 // A batch for scoring. It has no weights; a decoder_lm's labels of the source are kIgnoreLabel.
-Batch pack_pairs(Context& context, const ModelConfig& config, const SpecialTokens& tokens,
+Batch pack_pairs(Context& context, const ModelSpec& spec, const SpecialTokens& tokens,
                  std::span<const SentencePair* const> pairs);
 
 }  // namespace trafo

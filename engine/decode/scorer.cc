@@ -11,34 +11,34 @@ namespace {
 
 constexpr const char* kScorerOrigin = "score";
 
-int64_t decoder_tokens(const ModelConfig& config, const SentencePair& pair) {
-  const size_t source = !config.has_encoder() ? pair.source.size() - 1 : 0;
+int64_t decoder_tokens(const ModelSpec& spec, const SentencePair& pair) {
+  const size_t source = !spec.has_encoder() ? pair.source.size() - 1 : 0;
   return static_cast<int64_t>(source + pair.target.size());
 }
 
-void check_side(const char* origin, const ModelConfig& config, int32_t eos,
+void check_side(const char* origin, const ModelSpec& spec, int32_t eos,
                 const std::vector<int32_t>& side, const char* name, size_t number, bool ended) {
   require(!side.empty() && (!ended || side.back() == eos), ErrorCode::invalid_argument, origin,
           "the ", name, " of pair ", number, " must end with eos, token ", eos);
   for (const int32_t id : side)
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, origin, "the ", name,
+    require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, origin, "the ", name,
             " of pair ", number, " has token ", id, ", the vocabulary has 0 to ",
-            config.vocabulary - 1);
-  require(static_cast<int64_t>(side.size()) <= config.max_positions, ErrorCode::invalid_argument,
+            spec.vocabulary - 1);
+  require(static_cast<int64_t>(side.size()) <= spec.max_positions, ErrorCode::invalid_argument,
           origin, "the ", name, " of pair ", number, " has ", side.size(),
-          " tokens, the model takes at most ", config.max_positions);
+          " tokens, the model takes at most ", spec.max_positions);
 }
 
 }  // namespace
 
-void check_pairs(const char* origin, const ModelConfig& config, const SpecialTokens& tokens,
+void check_pairs(const char* origin, const ModelSpec& spec, const SpecialTokens& tokens,
                  std::span<const SentencePair> pairs, bool ended) {
   for (size_t i = 0; i < pairs.size(); ++i) {
-    check_side(origin, config, tokens.eos, pairs[i].source, "source", i + 1, ended);
-    check_side(origin, config, tokens.eos, pairs[i].target, "target", i + 1, ended);
-    require(decoder_tokens(config, pairs[i]) <= config.max_positions, ErrorCode::invalid_argument,
-            origin, "pair ", i + 1, " has ", decoder_tokens(config, pairs[i]),
-            " tokens in one stream, the model takes at most ", config.max_positions);
+    check_side(origin, spec, tokens.eos, pairs[i].source, "source", i + 1, ended);
+    check_side(origin, spec, tokens.eos, pairs[i].target, "target", i + 1, ended);
+    require(decoder_tokens(spec, pairs[i]) <= spec.max_positions, ErrorCode::invalid_argument,
+            origin, "pair ", i + 1, " has ", decoder_tokens(spec, pairs[i]),
+            " tokens in one stream, the model takes at most ", spec.max_positions);
   }
 }
 
@@ -52,24 +52,24 @@ Tensor label_nll(Context& context, const Model& model, const Batch& batch, int32
 
 std::vector<PairScore> score(Context& context, const Model& model,
                              std::span<const SentencePair> pairs, const ScoreOptions& options) {
-  const ModelConfig& config = model.config();
+  const ModelSpec& spec = model.spec();
   require_argument(options.batch_tokens >= 1, kScorerOrigin, "batch_tokens",
                    " must be 1 or more, got ", options.batch_tokens);
-  check_pairs(kScorerOrigin, config, options.tokens, pairs, options.ended);
+  check_pairs(kScorerOrigin, spec, options.tokens, pairs, options.ended);
 
   const NoGrad no_grad(context);
   std::vector<PairScore> scores(pairs.size());
   std::vector<int64_t> order(pairs.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   const auto tokens_of = [&](int64_t i) {
-    return decoder_tokens(config, pairs[static_cast<size_t>(i)]);
+    return decoder_tokens(spec, pairs[static_cast<size_t>(i)]);
   };
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
     stop_if_cancelled(options.cancel, kScorerOrigin);
     std::vector<const SentencePair*> members;
     for (const int64_t i : group) members.push_back(&pairs[static_cast<size_t>(i)]);
-    const Batch batch = pack_pairs(context, config, options.tokens, members);
+    const Batch batch = pack_pairs(context, spec, options.tokens, members);
     const std::vector<double> nll =
         to_doubles(context, label_nll(context, model, batch, kIgnoreLabel));
     size_t row = 0;

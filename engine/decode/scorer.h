@@ -27,7 +27,7 @@ struct PairScore {
 
 // INVALID_ARGUMENT, naming the pair (counted from 1): a side is empty, does not end with eos, has a
 // token outside the vocabulary, or is too long. `ended`: as in ScoreOptions.
-void check_pairs(const char* origin, const ModelConfig& config, const SpecialTokens& tokens,
+void check_pairs(const char* origin, const ModelSpec& spec, const SpecialTokens& tokens,
                  std::span<const SentencePair> pairs, bool ended = true);
 
 // The negative log-likelihood of each label of `batch` without dropout and weights: [Tt],

@@ -12,20 +12,20 @@
 namespace trafo {
 namespace {
 
-void check_source(const ModelConfig& config, const DecodeOptions& options,
+void check_source(const ModelSpec& spec, const DecodeOptions& options,
                   const std::vector<int32_t>& source, int64_t number) {
   require(source.back() == options.tokens.eos || !options.end_source, ErrorCode::invalid_argument,
           kSearchOrigin, "sentence ", number, " must end with eos, token ", options.tokens.eos,
           "; its last token is ", source.back());
   for (const int32_t id : source)
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kSearchOrigin,
+    require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kSearchOrigin,
             "sentence ", number, " has token ", id, ", the vocabulary has 0 to ",
-            config.vocabulary - 1);
-  const int64_t limit = longest_source(config, options.max_length);
+            spec.vocabulary - 1);
+  const int64_t limit = longest_source(spec, options.max_length);
   const int64_t size = static_cast<int64_t>(source.size());
   const std::string room =
-      config.has_encoder() ? std::string()
-                           : concat(" and has positions for translations of ", options.max_length);
+      spec.has_encoder() ? std::string()
+                         : concat(" and has positions for translations of ", options.max_length);
   require(size <= limit, ErrorCode::invalid_argument, kSearchOrigin, "sentence ", number, " has ",
           size, " tokens, the model takes at most ", limit, room);
 }
@@ -40,27 +40,27 @@ std::span<const int32_t> prefix_of(const DecodeOptions& options, size_t sentence
   return options.prefixes[sentence];
 }
 
-void check_prefix(const ModelConfig& config, const DecodeOptions& options,
+void check_prefix(const ModelSpec& spec, const DecodeOptions& options,
                   const std::vector<int32_t>& source, std::span<const int32_t> prefix,
                   int64_t number) {
   if (prefix.empty()) return;
   require(!is_empty(options, source), ErrorCode::invalid_argument, kSearchOrigin, "sentence ",
           number, " has a prefix, but is empty");
   for (const int32_t id : prefix) {
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kSearchOrigin,
+    require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kSearchOrigin,
             "the prefix of sentence ", number, " has token ", id, ", the vocabulary has 0 to ",
-            config.vocabulary - 1);
+            spec.vocabulary - 1);
     require(id != options.tokens.eos &&
                 std::find(options.more_ends.begin(), options.more_ends.end(), id) ==
                     options.more_ends.end(),
             ErrorCode::invalid_argument, kSearchOrigin, "the prefix of sentence ", number,
             " has token ", id, ", which ends a translation");
   }
-  const auto prompt = static_cast<int64_t>(prompt_of(config, options, source).size());
+  const auto prompt = static_cast<int64_t>(prompt_of(spec, options, source).size());
   const auto size = static_cast<int64_t>(prefix.size());
-  require(prompt + size <= config.max_positions, ErrorCode::invalid_argument, kSearchOrigin,
+  require(prompt + size <= spec.max_positions, ErrorCode::invalid_argument, kSearchOrigin,
           "the prefix of sentence ", number, " has ", size, " tokens, the model has positions for ",
-          std::max<int64_t>(0, config.max_positions - prompt));
+          std::max<int64_t>(0, spec.max_positions - prompt));
 }
 
 // Each sample of a sentence is decoded as a separate sentence.
@@ -69,14 +69,14 @@ int64_t samples_of(const DecodeOptions& options) {
 }
 
 // The slot of item `sentence * samples + sample`, whose prompt is in row `row`.
-Slot make_slot(const ModelConfig& config, const DecodeOptions& options, int64_t samples,
+Slot make_slot(const ModelSpec& spec, const DecodeOptions& options, int64_t samples,
                const std::vector<int32_t>& source, int64_t item, int64_t row) {
   const int64_t size = static_cast<int64_t>(source.size());
   const std::span<const int32_t> prefix = prefix_of(options, static_cast<size_t>(item / samples));
   const auto given = static_cast<int64_t>(prefix.size());
-  const int64_t prompt = static_cast<int64_t>(prompt_of(config, options, source).size());
+  const int64_t prompt = static_cast<int64_t>(prompt_of(spec, options, source).size());
   // The last token of a hypothesis is never fed.
-  const int64_t room = config.max_positions - prompt + 1;
+  const int64_t room = spec.max_positions - prompt + 1;
   const double wanted = options.max_length_factor * static_cast<double>(size) +
                         static_cast<double>(options.max_length_extra);
   const double steps = std::min(
@@ -118,7 +118,7 @@ void align_hypotheses(Context& context, const Model& model,
 
 }  // namespace
 
-void check_options(const ModelConfig& config, const DecodeOptions& options) {
+void check_options(const ModelSpec& spec, const DecodeOptions& options) {
   const auto check_range = [](bool good, const char* what, auto value, const char* range) {
     require_argument(good, kSearchOrigin, what, " must be ", range, ", got ", value);
   };
@@ -132,23 +132,23 @@ void check_options(const ModelConfig& config, const DecodeOptions& options) {
               "max_length_factor", options.max_length_factor, "0 or more");
   check_range(options.max_length_extra >= 1, "max_length_extra", options.max_length_extra,
               "1 or more");
-  if (options.alignment) check_alignment(config, options.alignment_layer);
+  if (options.alignment) check_alignment(spec, options.alignment_layer);
   const SpecialTokens& tokens = options.tokens;
-  check_range(tokens.eos >= 0 && tokens.eos < config.vocabulary, "eos", tokens.eos,
+  check_range(tokens.eos >= 0 && tokens.eos < spec.vocabulary, "eos", tokens.eos,
               "a token of the vocabulary");
   for (const int32_t end : options.more_ends)
-    check_range(end >= 0 && end < config.vocabulary, "more_ends", end, "tokens of the vocabulary");
-  check_range(options.end_source || !config.has_encoder(), "end_source", 0,
+    check_range(end >= 0 && end < spec.vocabulary, "more_ends", end, "tokens of the vocabulary");
+  check_range(options.end_source || !spec.has_encoder(), "end_source", 0,
               "1 for a model with an encoder");
-  if (config.has_encoder())
-    check_range(tokens.start() >= 0 && tokens.start() < config.vocabulary, "bos", tokens.start(),
+  if (spec.has_encoder())
+    check_range(tokens.start() >= 0 && tokens.start() < spec.vocabulary, "bos", tokens.start(),
                 "a token of the vocabulary");
 }
 
-int64_t longest_source(const ModelConfig& config, int64_t max_length) {
-  if (config.has_encoder()) return config.max_positions;
-  const int64_t half = std::max<int64_t>(1, config.max_positions / 2);
-  return std::max(half, config.max_positions - std::min(max_length, config.max_positions));
+int64_t longest_source(const ModelSpec& spec, int64_t max_length) {
+  if (spec.has_encoder()) return spec.max_positions;
+  const int64_t half = std::max<int64_t>(1, spec.max_positions / 2);
+  return std::max(half, spec.max_positions - std::min(max_length, spec.max_positions));
 }
 
 std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const Model& model) {
@@ -162,7 +162,7 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
     const std::vector<Part>& rows = parameters.parts(id).rows;  // none: of an adapter
     const Role role = rows.empty() ? Role::norm : rows.front().role;
     const bool table =
-        role == Role::positions || (role == Role::embedding && !model.config().tied_embeddings);
+        role == Role::positions || (role == Role::embedding && !model.spec().output.tied);
     if (weight.rank() == 2 && !table)
       packed->add(*pool, weight.data<float>(), weight.dim(0), weight.dim(1));
   }
@@ -172,8 +172,8 @@ std::shared_ptr<const PackedWeights> pack_for_decoding(Context& context, const M
 std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Model& model,
                                                       std::span<const std::vector<int32_t>> sources,
                                                       const DecodeOptions& wanted) {
-  const ModelConfig& config = model.config();
-  check_options(config, wanted);
+  const ModelSpec& spec = model.spec();
+  check_options(spec, wanted);
   require(wanted.prefixes.empty() || wanted.prefixes.size() == sources.size(),
           ErrorCode::invalid_argument, kSearchOrigin, "there are ", wanted.prefixes.size(),
           " prefixes for ", sources.size(), " sentences");
@@ -187,9 +187,9 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
     const std::vector<int32_t>& source = sources[i];
     results[i].resize(static_cast<size_t>(samples));
     const int64_t sentence = static_cast<int64_t>(i);
-    check_prefix(config, options, source, prefix_of(options, i), sentence + 1);
+    check_prefix(spec, options, source, prefix_of(options, i), sentence + 1);
     if (is_empty(options, source)) continue;
-    check_source(config, options, source, sentence + 1);
+    check_source(spec, options, source, sentence + 1);
     for (int64_t sample = 0; sample < samples; ++sample)
       items.push_back(sentence * samples + sample);
   }
@@ -217,8 +217,8 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
     for (const int64_t item : group) {
       const std::vector<int32_t>& source = sources[static_cast<size_t>(item / samples)];
       if (inputs.empty() || inputs.back() != &source) inputs.push_back(&source);
-      slots.push_back(make_slot(config, options, samples, source, item,
-                                static_cast<int64_t>(inputs.size()) - 1));
+      slots.push_back(
+          make_slot(spec, options, samples, source, item, static_cast<int64_t>(inputs.size()) - 1));
     }
     decoder.decode(inputs, std::move(slots), [&](const Slot& slot, std::vector<Hypothesis> best) {
       std::vector<Hypothesis>& result = results[static_cast<size_t>(slot.sentence)];

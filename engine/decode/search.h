@@ -16,11 +16,11 @@ namespace trafo {
 
 // The largest number of source tokens, eos counted. In a decoder_lm the source has the positions
 // that a translation of max_length tokens leaves, and half of them at least.
-int64_t longest_source(const ModelConfig& config, int64_t max_length = DecodeOptions{}.max_length);
+int64_t longest_source(const ModelSpec& spec, int64_t max_length = DecodeOptions{}.max_length);
 
 // INVALID_ARGUMENT, naming it: an option that is out of range. UNSUPPORTED: an alignment of a
 // decoder_lm.
-void check_options(const ModelConfig& config, const DecodeOptions& options);
+void check_options(const ModelSpec& spec, const DecodeOptions& options);
 
 // Packs a copy of the weights, as large as the model, into the layout of the CPU GEMM for few rows.
 // Decoding one sentence is up to twice as fast with it, and the bits of a translation do not depend

@@ -35,18 +35,19 @@ void StepGraphs::release_graphs() noexcept {
 
 bool StepGraphs::usable(const Context& context, const Model& model) {
   return context.backend().stream_device() != nullptr && context.graphs() &&
-         context.fused_kernels() && model.config().has_encoder();
+         context.fused_kernels() && model.spec().has_encoder();
 }
 
 Tensor StepGraphs::storage(int64_t slots) {
-  const ModelConfig& config = model_.config();
+  const ModelSpec& spec = model_.spec();
   if (!storage_.defined() || storage_.dim(1) < slots) {
     release_graphs();
     storage_ = {};
-    storage_ =
-        context_.empty(nn::KvCache::storage_shape(
-                           {.layers = config.decoder_layers, .kv_width = config.kv_width()}, slots),
-                       model_.parameters().dtype());
+    storage_ = context_.empty(
+        nn::KvCache::storage_shape(
+            {.layers = spec.decoder.layers(), .kv_width = spec.decoder.attention.kv_width()},
+            slots),
+        model_.parameters().dtype());
   }
   return storage_;
 }

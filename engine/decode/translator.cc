@@ -63,10 +63,10 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
     };
   }
   const bool begins = options.begin_source;
-  require_argument(!begins || (!model_.config().has_encoder() && decode.tokens.bos >= 0),
+  require_argument(!begins || (!model_.spec().has_encoder() && decode.tokens.bos >= 0),
                    kTranslatorOrigin, "begin_source",
                    " is for a decoder-lm whose vocabulary has bos");
-  const int64_t limit = longest_source(model_.config(), decode.max_length);
+  const int64_t limit = longest_source(model_.spec(), decode.max_length);
   std::vector<Translation> translations(lines.size());
   std::vector<std::vector<int32_t>> sources(lines.size()), begun(prefixes.size());
   // Another thread pays from some dozens of lines on.
@@ -124,7 +124,7 @@ std::vector<PairScore> Translator::score(std::span<const std::string_view> sourc
 DecodeOptions Translator::forced_options(const TranslateOptions& given) const {
   DecodeOptions options = given.decode;
   options.tokens = tokenizer_.special_tokens();
-  check_options(model_.config(), options);
+  check_options(model_.spec(), options);
   check_shortlist(given.shortlist);
   return options;
 }
@@ -150,9 +150,9 @@ std::vector<Translation> Translator::force_decode(std::span<const std::string_vi
 std::vector<Translation> Translator::score_text(std::span<const std::string_view> lines,
                                                 const TranslateOptions& given) const {
   constexpr const char* kOrigin = "score_text";
-  const ModelConfig& config = model_.config();
+  const ModelSpec& spec = model_.spec();
   DecodeOptions options = forced_options(given);
-  require(!config.has_encoder(), ErrorCode::unsupported, kOrigin,
+  require(!spec.has_encoder(), ErrorCode::unsupported, kOrigin,
           "a model with an encoder scores pairs, not plain text");
   require_argument(!given.begin_source || options.tokens.bos >= 0, kOrigin, "begin_source",
                    " needs a vocabulary with bos");
@@ -164,7 +164,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     if (!given.end_source) ids.pop_back();
     result[i].source_tokens = static_cast<int64_t>(ids.size());
     // The last token is predicted, but not read; the one in front of the line is read.
-    const auto most = static_cast<size_t>(config.max_positions);
+    const auto most = static_cast<size_t>(spec.max_positions);
     if (given.truncate && ids.size() > most) {
       size_t kept = most;
       while (kept > 0 && tokenizer_.continues_character(ids[kept])) --kept;
@@ -223,23 +223,23 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
 
 PackedStates Translator::states(std::span<const std::string_view> lines) const {
   constexpr const char* kOrigin = "hidden_states";
-  const ModelConfig& config = model_.config();
+  const ModelSpec& spec = model_.spec();
   require(!lines.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
   std::vector<std::vector<int32_t>> texts;
   int64_t tokens = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::vector<int32_t>& ids = texts.emplace_back(encode(lines[i], "", i + 1));
     const auto count = static_cast<int64_t>(ids.size());
-    require(count <= config.max_positions, ErrorCode::invalid_argument, kOrigin, "line ", i + 1,
-            " has ", count, " tokens, the model takes at most ", config.max_positions);
+    require(count <= spec.max_positions, ErrorCode::invalid_argument, kOrigin, "line ", i + 1,
+            " has ", count, " tokens, the model takes at most ", spec.max_positions);
     tokens += count;
   }
   check_tokens(kOrigin, tokens);
   std::vector<const std::vector<int32_t>*> members;
   for (const std::vector<int32_t>& text : texts) members.push_back(&text);
-  const Batch batch = pack_texts(context_, config, members);
+  const Batch batch = pack_texts(context_, spec, members);
   return {model_.states(context_, batch),
-          config.has_encoder() ? batch.source_cu_seqlens : batch.target_cu_seqlens};
+          spec.has_encoder() ? batch.source_cu_seqlens : batch.target_cu_seqlens};
 }
 
 PackedLogits Translator::logits(std::span<const std::string_view> sources,
@@ -248,7 +248,7 @@ PackedLogits Translator::logits(std::span<const std::string_view> sources,
   require(!sources.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
   const std::vector<SentencePair> pairs = encode_pairs(sources, targets);
   const SpecialTokens special = tokenizer_.special_tokens();
-  check_pairs(kOrigin, model_.config(), special, pairs);
+  check_pairs(kOrigin, model_.spec(), special, pairs);
   std::vector<const SentencePair*> members;
   int64_t tokens = 0;
   for (const SentencePair& pair : pairs) {
@@ -256,7 +256,7 @@ PackedLogits Translator::logits(std::span<const std::string_view> sources,
     tokens += static_cast<int64_t>(pair.source.size() + pair.target.size());
   }
   check_tokens(kOrigin, tokens);
-  const Batch batch = pack_pairs(context_, model_.config(), special, members);
+  const Batch batch = pack_pairs(context_, model_.spec(), special, members);
   return {model_.logits(context_, batch), batch.target_out};
 }
 
@@ -304,17 +304,17 @@ void Translator::truncate(std::vector<int32_t>& ids, int64_t limit,
 // Cuts a pair to the positions of the model. In a decoder_lm both sides share them: the source
 // keeps those that the target leaves, and half of them at least.
 void Translator::truncate(SentencePair& pair) const {
-  const ModelConfig& config = model_.config();
-  int64_t source = config.max_positions, target = config.max_positions;
-  if (!config.has_encoder()) {
-    const int64_t both = config.max_positions + 1;  // the last token is predicted, but not read
+  const ModelSpec& spec = model_.spec();
+  int64_t source = spec.max_positions, target = spec.max_positions;
+  if (!spec.has_encoder()) {
+    const int64_t both = spec.max_positions + 1;  // the last token is predicted, but not read
     const auto needed = static_cast<int64_t>(pair.target.size());
     source = std::max<int64_t>(std::max<int64_t>(1, both / 2), both - std::min(needed, both));
     target = both - std::min(source, static_cast<int64_t>(pair.source.size()));
   }
   const TranslateOptions ended;
-  truncate(pair.source, std::min(source, config.max_positions), ended);
-  truncate(pair.target, std::min(target, config.max_positions), ended);
+  truncate(pair.source, std::min(source, spec.max_positions), ended);
+  truncate(pair.target, std::min(target, spec.max_positions), ended);
 }
 
 }  // namespace trafo

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/core/json.h"
+#include "engine/formats/expressible.h"
 #include "engine/formats/host_model.h"
 #include "engine/formats/interop.h"
 #include "engine/text/tokenizer/tokenizer.h"
@@ -17,7 +19,7 @@ struct Imported {
   std::string note;
 };
 
-// `directory` exists and is empty. UNSUPPORTED before anything is written.
+// `directory` exists and is empty.
 void write_marian(const HostModel& host, const Tokenizer& tokenizer,
                   const std::filesystem::path& directory);
 Imported read_marian(const std::filesystem::path& directory);
@@ -60,16 +62,24 @@ void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
 HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
                                        const std::filesystem::path& directory);
 
+// The models that each format can express. Writers are called with such models alone.
+const Expressible& hf_marian_expressible();
+const Expressible& hf_pegasus_expressible();
+const Expressible& hf_gpt2_expressible();
+const Expressible& hf_llama_expressible();
+const Expressible& hf_compressed_expressible();
+const Expressible& ctranslate2_expressible();
+const Expressible& gguf_expressible();
+const Expressible& onnx_expressible();
+
 // The files of a transformers directory beside the weights: configurations and tokenizer. They do
 // not ask whether the class of transformers can hold the model.
-void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
+void write_marian_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                         const std::filesystem::path& directory);
-void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
+void write_gpt2_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                       const std::filesystem::path& directory);
-void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
-                       const std::filesystem::path& directory);
-// UNSUPPORTED, naming the setting, for a model that LlamaForCausalLM and Qwen2ForCausalLM cannot
-// hold.
-void require_hf_llama(const char* format, const ModelConfig& config);
+// With a quantization_config in config.json unless it is null.
+void write_llama_files(const ModelSpec& spec, const Tokenizer& tokenizer,
+                       const std::filesystem::path& directory, const Json& quantization = nullptr);
 
 }  // namespace trafo::interop

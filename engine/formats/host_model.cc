@@ -24,18 +24,17 @@ std::span<float> span_of(const Tensor& value) {
 }
 
 // Sentences of one to 48 tokens, drawn from the whole vocabulary.
-std::vector<SentencePair> fixed_pairs(const ModelConfig& config, int32_t eos) {
+std::vector<SentencePair> fixed_pairs(const ModelSpec& spec, int32_t eos) {
   PhiloxStream random(7, 11);
-  const int64_t longest =
-      std::min<int64_t>(48, config.has_encoder() ? config.max_positions
-                                                 : std::max<int64_t>(1, config.max_positions / 2));
+  const int64_t longest = std::min<int64_t>(
+      48, spec.has_encoder() ? spec.max_positions : std::max<int64_t>(1, spec.max_positions / 2));
   std::vector<SentencePair> pairs;
   for (const int64_t wanted : {int64_t{1}, int64_t{2}, int64_t{9}, int64_t{23}, int64_t{48}}) {
     const auto sentence = [&] {
       std::vector<int32_t> ids;
       for (int64_t i = 1; i < std::min(wanted, longest); ++i)
         ids.push_back(
-            static_cast<int32_t>(random.next_u32() % static_cast<uint32_t>(config.vocabulary)));
+            static_cast<int32_t>(random.next_u32() % static_cast<uint32_t>(spec.vocabulary)));
       ids.push_back(eos);
       return ids;
     };
@@ -47,10 +46,10 @@ std::vector<SentencePair> fixed_pairs(const ModelConfig& config, int32_t eos) {
 std::vector<float> fixed_logits(const HostModel& host) {
   const SpecialTokens tokens{};
   const NoGrad no_grad(*host.context);
-  const std::vector<SentencePair> pairs = fixed_pairs(host.config(), tokens.eos);
+  const std::vector<SentencePair> pairs = fixed_pairs(host.spec(), tokens.eos);
   std::vector<const SentencePair*> pointers;
   for (const SentencePair& pair : pairs) pointers.push_back(&pair);
-  const Batch batch = pack_pairs(*host.context, host.config(), tokens, pointers);
+  const Batch batch = pack_pairs(*host.context, host.spec(), tokens, pointers);
   return host.context->values<float>(host.model->logits(*host.context, batch));
 }
 
@@ -63,7 +62,8 @@ std::vector<std::byte> untied_value(Context& context, const Model& model, const 
   for (const Part& rows : parts.rows) {
     Place place = rows.place;
     if (place.layer >= 0)
-      place.layer = model.config().sharing(place.stack).owners.at(static_cast<size_t>(place.layer));
+      place.layer =
+          model.spec().stack(place.stack).sharing.owners.at(static_cast<size_t>(place.layer));
     const PartIndex::Found& from = index.at(place, rows.role, parts.piece);
     if (read != from.parameter) {
       read = from.parameter;
@@ -163,24 +163,25 @@ double logit_difference(const HostModel& a, const HostModel& b) {
 bool has_output_bias(const HostModel& model) {
   if (model.parameters().find("output.bias") == kNoParam) return false;
   const float* bias = model.values("output.bias");
-  return std::any_of(bias, bias + model.config().vocabulary, [](float b) { return b != 0; });
+  return std::any_of(bias, bias + model.spec().vocabulary, [](float b) { return b != 0; });
 }
 
 HostModel fold_output_bias(const HostModel& lm) {
-  ModelConfig config = lm.config();
-  require(!config.has_encoder() && config.pre_norm, ErrorCode::internal, kHostModelOrigin,
+  const ModelSpec& spec = lm.spec();
+  require(!spec.has_encoder() && spec.decoder.pre_norm(), ErrorCode::internal, kHostModelOrigin,
           "only a pre-norm decoder ends with a layer norm");
+  ModelConfig config = lm.config();
   config.tied_embeddings = config.output_bias = false;
   HostModel folded = make_host_model(config);
   ParameterStore& to = folded.parameters();
   for (size_t i = 0; i < to.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
-    const bool output = to.name(id) == "output.weight" && lm.config().tied_embeddings;
+    const bool output = to.name(id) == "output.weight" && spec.output.tied;
     const ParamId source = lm.parameters().find(output ? "embedding.weight" : to.name(id));
     const std::span<float> values = span_of(lm.parameters().value(source));
     std::copy(values.begin(), values.end(), to.value(id).data<float>());
   }
-  const auto width = static_cast<size_t>(config.width);
+  const auto width = static_cast<size_t>(spec.width());
   const float* gamma = folded.values("decoder.norm.weight");
   float* beta = folded.values("decoder.norm.bias");
   const float* bias = lm.values("output.bias");
@@ -188,7 +189,7 @@ HostModel fold_output_bias(const HostModel& lm) {
   for (size_t c = 0; c < width; ++c)
     require(gamma[c] != 0, ErrorCode::unsupported, kHostModelOrigin, "decoder.norm.weight[", c,
             "] is 0: the output bias cannot be moved into the output matrix");
-  for (size_t v = 0; v < static_cast<size_t>(config.vocabulary); ++v) {
+  for (size_t v = 0; v < static_cast<size_t>(spec.vocabulary); ++v) {
     float* row = matrix + v * width;
     double moved = bias[v];
     for (size_t c = 0; c < width; ++c)

@@ -13,6 +13,7 @@ struct HostModel {
   std::unique_ptr<Model> model;
 
   const ModelConfig& config() const { return model->config(); }
+  const ModelSpec& spec() const { return model->spec(); }
   ParameterStore& parameters() const { return model->parameters(); }
   float* values(const char* parameter) const;
 };

@@ -84,6 +84,7 @@ struct Format {
   ExportFormat format;
   const char* name;
   std::vector<ExportWeights> weights;
+  const interop::Expressible& (*expressible)();
   HostModel (*write_and_read)(const Job& job);
 };
 
@@ -93,6 +94,7 @@ const std::vector<Format>& formats() {
       {ExportFormat::hf_marian,
        "hf-marian",
        {float32},
+       interop::hf_marian_expressible,
        [](const Job& job) {
          interop::write_marian(job.host, job.tokenizer, job.directory);
          return interop::read_marian(job.directory).host;
@@ -100,6 +102,7 @@ const std::vector<Format>& formats() {
       {ExportFormat::hf_pegasus,
        "hf-pegasus",
        {float32},
+       interop::hf_pegasus_expressible,
        [](const Job& job) {
          interop::write_pegasus(job.host, job.tokenizer, job.directory);
          return interop::read_pegasus(job.directory).host;
@@ -107,27 +110,31 @@ const std::vector<Format>& formats() {
       {ExportFormat::hf_gpt2,
        "hf-gpt2",
        {float32},
+       interop::hf_gpt2_expressible,
        [](const Job& job) {
          interop::write_gpt2(job.host, job.tokenizer, job.directory);
          return interop::read_gpt2(job.directory).host;
        }},
-      {ExportFormat::ctranslate2,
-       "ctranslate2",
-       {float32, float16, bfloat16, int16, int8},
-       [](const Job& job) {
-         interop::write_ctranslate2(job.host, job.tokenizer, job.weights, job.directory);
-         return interop::read_back_ctranslate2(job.host, job.weights, job.directory);
-       }},
       {ExportFormat::hf_llama,
        "hf-llama",
        {float32},
+       interop::hf_llama_expressible,
        [](const Job& job) {
          interop::write_llama(job.host, job.tokenizer, job.directory);
          return interop::read_llama(job.directory).host;
        }},
+      {ExportFormat::ctranslate2,
+       "ctranslate2",
+       {float32, float16, bfloat16, int16, int8},
+       interop::ctranslate2_expressible,
+       [](const Job& job) {
+         interop::write_ctranslate2(job.host, job.tokenizer, job.weights, job.directory);
+         return interop::read_back_ctranslate2(job.host, job.weights, job.directory);
+       }},
       {ExportFormat::onnx,
        "onnx",
        {float32, int8},
+       interop::onnx_expressible,
        [](const Job& job) {
          interop::write_onnx(job.host, job.tokenizer, job.weights, job.directory);
          return interop::read_back_onnx(job.host, job.weights, job.directory);
@@ -135,6 +142,7 @@ const std::vector<Format>& formats() {
       {ExportFormat::gguf,
        "gguf",
        {float16, float32, q8_0, q4_0},
+       interop::gguf_expressible,
        [](const Job& job) {
          interop::write_gguf(job.host, job.tokenizer, job.weights, job.directory);
          return interop::read_back_gguf(job.host, job.tokenizer, job.weights, job.directory);
@@ -142,6 +150,7 @@ const std::vector<Format>& formats() {
       {ExportFormat::hf_compressed,
        "hf-compressed",
        {int8, int4},
+       interop::hf_compressed_expressible,
        [](const Job& job) {
          interop::write_compressed_tensors(job.host, job.tokenizer, job.weights, job.directory);
          return interop::read_back_compressed_tensors(job.host, job.weights, job.directory);
@@ -180,6 +189,18 @@ ExportWeights weights_of(const Format& format, ExportWeights wanted) {
                                               " (--weights), it has ", known));
 }
 
+// UNSUPPORTED names the first setting of the model that the format does not have, and the formats
+// that have all.
+void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
+  const interop::Match match = interop::match(spec, format.expressible());
+  if (match.form >= 0) return;
+  std::string others;
+  for (const Format& each : formats())
+    if (interop::match(spec, each.expressible()).form >= 0)
+      others.append(others.empty() ? "; use " : " or ").append(each.name);
+  interop::cannot_express(format.expressible().format, match.refused + others);
+}
+
 }  // namespace
 
 bool is_export_format(int32_t value) {
@@ -208,7 +229,8 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
   require(is_export_weights(static_cast<int32_t>(weights)), ErrorCode::invalid_argument, kOrigin,
           "unknown type of weights ", static_cast<int32_t>(weights));
   weights = weights_of(*found, weights);
-  interop::check_vocabulary(model.config(), tokenizer);
+  interop::check_vocabulary(model.spec(), tokenizer);
+  refuse_what_is_not(model.spec(), *found);
   // All of them write a SentencePiece model, or another form of its subwords and scores.
   if (tokenizer.as_sentencepiece() == nullptr)
     interop::cannot_express(found->name, concat("a ", tokenizer.kind(), " vocabulary"));

@@ -31,6 +31,7 @@ class Table {
         linear_(linear),
         norm_(norm) {}
 
+  const ModelSpec& spec() const { return meta_.model->spec(); }
   bool has(const Place& place, Role role, Piece piece = Piece::weight) const {
     return index_.find(place, role, piece) != nullptr;
   }
@@ -111,8 +112,8 @@ void marian_attention(Table& t, const std::string& name, const Place& place) {
   t.norm(name + "_layer_norm", place);
 }
 
-void marian_stack(Table& t, const std::string& name, Stack stack, int64_t layers) {
-  for (int64_t i = 0; i < layers; ++i) {
+void marian_stack(Table& t, const std::string& name, Stack stack) {
+  for (int64_t i = 0; i < t.spec().stack(stack).layers(); ++i) {
     const LayerPlaces at(stack, i);
     const std::string layer = concat(name, ".layers.", i);
     marian_attention(t, layer + ".self_attn", at.attention);
@@ -132,8 +133,8 @@ void conv1d(Table& t, const std::string& name, const Place& place, Roles roles) 
   t.add(name + ".bias", place, roles, Piece::bias);
 }
 
-void ctranslate2_stack(Table& t, const std::string& name, Stack stack, int64_t layers) {
-  for (int64_t i = 0; i < layers; ++i) {
+void ctranslate2_stack(Table& t, const std::string& name, Stack stack) {
+  for (int64_t i = 0; i < t.spec().stack(stack).layers(); ++i) {
     const LayerPlaces at(stack, i);
     const std::string layer = concat(name, "/layer_", i), self = layer + "/self_attention",
                       cross = layer + "/attention", ffn = layer + "/ffn";
@@ -183,10 +184,11 @@ void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   Table t(config);
   t.add("model.shared.weight", kTarget, {Role::embedding});
-  marian_stack(t, "model.encoder", Stack::encoder, config.encoder_layers);
-  marian_stack(t, "model.decoder", Stack::decoder, config.decoder_layers);
+  marian_stack(t, "model.encoder", Stack::encoder);
+  marian_stack(t, "model.decoder", Stack::decoder);
   if (t.has(kTarget, Role::logits, Piece::bias))
-    t.add("final_logits_bias", kTarget, {Role::logits}, Piece::bias).shape = {1, config.vocabulary};
+    t.add("final_logits_bias", kTarget, {Role::logits}, Piece::bias).shape = {1,
+                                                                              t.spec().vocabulary};
   return t.take();
 }
 
@@ -194,7 +196,7 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
   Table t(config);
   t.add("transformer.wte.weight", kTarget, {Role::embedding});
   t.add("transformer.wpe.weight", kTarget, {Role::positions});
-  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+  for (int64_t i = 0; i < t.spec().decoder.layers(); ++i) {
     const LayerPlaces at(Stack::decoder, i);
     const std::string name = concat("transformer.h.", i);
     t.norm(name + ".ln_1", at.attention);
@@ -212,7 +214,7 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
   Table t(config);
   t.add("model.embed_tokens.weight", kTarget, {Role::embedding});
-  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+  for (int64_t i = 0; i < t.spec().decoder.layers(); ++i) {
     const LayerPlaces at(Stack::decoder, i);
     const std::string name = concat("model.layers.", i), attention = name + ".self_attn.",
                       mlp = name + ".mlp.";
@@ -233,15 +235,15 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
 
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
   Table t(config, {"/weight", "/bias"}, {"/layer_norm/gamma", "/layer_norm/beta"});
-  if (config.has_encoder()) {
+  if (t.spec().has_encoder()) {
     t.add("encoder/embeddings_0/weight", t.has(kSource, Role::embedding) ? kSource : kTarget,
           {Role::embedding});
-    ctranslate2_stack(t, "encoder", Stack::encoder, config.encoder_layers);
+    ctranslate2_stack(t, "encoder", Stack::encoder);
   }
   t.add("decoder/embeddings/weight", kTarget, {Role::embedding});
   if (t.has(kTarget, Role::positions))
     t.add("decoder/position_encodings/encodings", kTarget, {Role::positions});
-  ctranslate2_stack(t, "decoder", Stack::decoder, config.decoder_layers);
+  ctranslate2_stack(t, "decoder", Stack::decoder);
   t.logits_or_embedding("decoder/projection/weight");
   if (t.has(kTarget, Role::logits, Piece::bias))
     t.add("decoder/projection/bias", kTarget, {Role::logits}, Piece::bias);

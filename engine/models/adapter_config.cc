@@ -17,8 +17,8 @@ namespace {
 constexpr const char* kAdapterConfigOrigin = "adapter";
 
 // GPT-2's layers: one projection makes queries, keys and values.
-bool has_joint_qkv(const ModelConfig& config) {
-  return !config.has_encoder() && config.ffn == FeedForward::plain;
+bool has_joint_qkv(const ModelSpec& spec) {
+  return !spec.has_encoder() && !spec.decoder.feed_forward.gated;
 }
 
 // The targets by their roles.
@@ -50,8 +50,7 @@ std::vector<AdapterSite> all_sites(const Model& model) {
     const auto id = static_cast<ParamId>(i);
     const ParameterParts& parts = parameters.parts(id);
     if (!parameters.prunable(id) || parts.piece != Piece::weight) continue;
-    sites.push_back(
-        {id, parameters.shape(id)[1], modules_of(parts, has_joint_qkv(model.config()))});
+    sites.push_back({id, parameters.shape(id)[1], modules_of(parts, has_joint_qkv(model.spec()))});
   }
   return sites;
 }
@@ -76,8 +75,9 @@ std::vector<std::string> adapter_targets(const Model& model) {
 }
 
 AdapterConfig validated(const Model& model, AdapterConfig adapter) {
-  const ModelConfig& config = model.config();
-  const int64_t most = std::min({config.width, config.ffn_width, config.encoder_side().ffn_width});
+  const ModelSpec& spec = model.spec();
+  int64_t most = std::min(spec.width(), spec.decoder.feed_forward.width);
+  if (spec.encoder) most = std::min(most, spec.encoder->feed_forward.width);
   require_argument(adapter.rank >= 1 && adapter.rank <= most, kAdapterConfigOrigin, "rank",
                    " must be 1 to ", most, " for this model, got ", adapter.rank);
   require_argument(std::isfinite(adapter.alpha) && adapter.alpha > 0, kAdapterConfigOrigin, "alpha",

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "engine/data/packed_batch.h"
-#include "engine/models/model_config.h"
+#include "engine/models/spec.h"
 
 namespace trafo {
 
@@ -34,7 +34,7 @@ struct BatchBucket {
 };
 
 // The fields that a Batcher packs for a model, as BatchBucket::fields.
-uint32_t packed_fields(const ModelConfig& config);
+uint32_t packed_fields(const ModelSpec& spec);
 
 // The sizes of a validated batch.
 BatchBucket exact_bucket(const PackedBatchHost& batch, bool first);

@@ -16,27 +16,21 @@ class DecoderLm final : public Model {
             bool int8_weights)
       : Model(config) {
     const Init init = Init::normal(kInitDeviation);
-    embedding_ = nn::Embedding(parameters_, "embedding", config.vocabulary, config.width, init, 1,
-                               {Stack::decoder});
-    if (config.positions == Positions::standard)
-      embedding_.add_positions(parameters_, "positions", config.max_positions, config.width, init);
-    decoder_ = nn::TransformerStack(parameters_, "decoder", config.decoder_layers,
-                                    block_options(true), nn::kFirstBlockDropout,
-                                    config.depth_scaled_init, config.decoder_sharing().owners);
+    const int64_t width = spec_.width();
+    embedding_ = nn::Embedding(parameters_, "embedding", spec_.vocabulary, width, init,
+                               spec_.embedding.scale, {Stack::decoder});
+    if (spec_.embedding.positions == PositionTable::learned)
+      embedding_.add_positions(parameters_, "positions", spec_.max_positions, width, init);
+    decoder_ = nn::TransformerStack(parameters_, "decoder", spec_.decoder, nn::kFirstBlockDropout);
     decoder_.add_final_norm(parameters_);
-    const ParamId weight =
-        config.tied_embeddings
-            ? embedding_.weight()
-            : parameters_.declare("output.weight", {config.vocabulary, config.width},
-                                  Init::xavier_uniform(config.width, config.vocabulary));
-    declare_output(weight);
+    declare_output(embedding_.weight(), Init::xavier_uniform(width, spec_.vocabulary));
     parameters_.allocate(context, dtype, seed, int8_weights);
   }
 
  protected:
   Tensor decode(Context& context, const Tensor& ids, const nn::BlockInputs& inputs,
                 bool indices_validated) const override {
-    const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 0, config_.dropout);
+    const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 0, spec_.embedding.dropout);
     const Tensor embedded =
         embedding_.forward(context, ids, inputs.sequences.positions, dropout, indices_validated);
     return decoder_.forward(context, embedded, inputs);

@@ -16,47 +16,40 @@ class EncoderDecoder final : public Model {
   EncoderDecoder(Context& context, const ModelConfig& config, uint64_t seed, DType dtype,
                  bool int8_weights)
       : Model(config) {
-    const int64_t width = config.width;
-    const double root = std::sqrt(static_cast<double>(width));
-    const Init init = Init::normal(1 / root);
-    target_embedding_ = nn::Embedding(parameters_, "embedding", config.vocabulary, width, init,
-                                      root, {Stack::decoder});
-    source_embedding_ = config.tied_embeddings
-                            ? target_embedding_
-                            : nn::Embedding(parameters_, "source_embedding", config.vocabulary,
-                                            width, init, root, {Stack::encoder});
-    encoder_ = nn::TransformerStack(parameters_, "encoder", config.encoder_layers,
-                                    block_options(false), nn::kFirstBlockDropout,
-                                    config.depth_scaled_init, config.encoder_sharing().owners);
-    nn::BlockOptions decoder = block_options(true);
-    decoder.cross_attention = true;
-    decoder_ =
-        nn::TransformerStack(parameters_, "decoder", config.decoder_layers, decoder,
-                             nn::kFirstBlockDropout + static_cast<uint32_t>(config.encoder_layers),
-                             config.depth_scaled_init, config.decoder_sharing().owners);
+    const ModelSpec& spec = spec_;
+    const StackSpec& decoder = spec.decoder;
+    const int64_t width = decoder.width;
+    const Init init = Init::normal(1 / std::sqrt(static_cast<double>(width)));
+    const auto embedding = [&](const char* name, Stack stack) {
+      return nn::Embedding(parameters_, name, spec.vocabulary, width, init, spec.embedding.scale,
+                           {stack});
+    };
+    target_embedding_ = embedding("embedding", Stack::decoder);
+    source_embedding_ =
+        spec.embedding.shared ? target_embedding_ : embedding("source_embedding", Stack::encoder);
+    encoder_ = nn::TransformerStack(parameters_, "encoder", *spec.encoder, nn::kFirstBlockDropout);
+    decoder_ = nn::TransformerStack(
+        parameters_, "decoder", decoder,
+        nn::kFirstBlockDropout + static_cast<uint32_t>(spec.encoder->layers()));
     encoder_.add_final_norm(parameters_);
     decoder_.add_final_norm(parameters_);
-    const int64_t parts = config.decoder_sharing().set_count;
+    const int64_t sets = decoder.sharing.set_count;
     std::vector<Part> keys_values;
-    for (const int64_t layer : distinct_layers(config.decoder_sharing())) {
+    for (const int64_t layer : distinct_layers(decoder.sharing)) {
       const Place place{Stack::decoder, layer, Sublayer::cross_attention};
       for (const Part& part : nn::key_value_parts(decoder.attention, place))
         keys_values.push_back(part);
     }
     cross_keys_values_ = nn::Linear(parameters_, "decoder.cross_kv",
                                     {.in = width,
-                                     .out = parts * 2 * config.kv_width(),
-                                     .bias = config.biases,
+                                     .out = sets * 2 * decoder.attention.kv_width(),
+                                     .bias = decoder.attention.qkv_bias,
                                      .fan_out = width,
-                                     .stacked_layers = config.depth_scaled_init ? parts : 0,
+                                     .stacked_layers = decoder.depth_scaled_init ? sets : 0,
                                      .parts = keys_values});
-    const ParamId weight =
-        config.tied_embeddings
-            ? target_embedding_.weight()
-            : parameters_.declare("output.weight", {config.vocabulary, width}, init);
-    declare_output(weight);
+    declare_output(target_embedding_.weight(), init);
     parameters_.allocate(context, dtype, seed, int8_weights);
-    const Tensor positions = sinusoidal_positions(context, config.max_positions, width, dtype);
+    const Tensor positions = sinusoidal_positions(context, spec.max_positions, width, dtype);
     source_embedding_.add_positions(positions);
     target_embedding_.add_positions(positions);
   }
@@ -69,7 +62,7 @@ class EncoderDecoder final : public Model {
     inputs.dropout = dropout;
     const Tensor embedded = source_embedding_.forward(
         context, batch.source_ids, batch.source_positions,
-        dropout.at(nn::kEmbeddingDropout, 0, config_.dropout), batch.indices_validated);
+        dropout.at(nn::kEmbeddingDropout, 0, spec_.embedding.dropout), batch.indices_validated);
     return encoder_.forward(context, embedded, inputs);
   }
 
@@ -81,7 +74,7 @@ class EncoderDecoder final : public Model {
 
   Tensor decode(Context& context, const Tensor& ids, const nn::BlockInputs& inputs,
                 bool indices_validated) const override {
-    const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 1, config_.dropout);
+    const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 1, spec_.embedding.dropout);
     const Tensor embedded = target_embedding_.forward(context, ids, inputs.sequences.positions,
                                                       dropout, indices_validated);
     return decoder_.forward(context, embedded, inputs);

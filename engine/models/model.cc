@@ -31,46 +31,19 @@ std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& co
 
 }  // namespace
 
-void Model::declare_output(ParamId weight) {
-  const ParamId bias = config_.has_output_bias()
-                           ? parameters_.declare("output.bias", {config_.vocabulary}, Init::zeros())
+void Model::declare_output(ParamId embedding, const Init& init) {
+  const int64_t vocabulary = spec_.vocabulary;
+  const ParamId weight =
+      spec_.output.tied ? embedding
+                        : parameters_.declare("output.weight", {vocabulary, spec_.width()}, init);
+  const ParamId bias = spec_.output.bias
+                           ? parameters_.declare("output.bias", {vocabulary}, Init::zeros())
                            : kNoParam;
-  const std::vector<Part> rows{{Role::logits, {Stack::decoder}, config_.vocabulary}};
-  if (parameters_.parts(weight).rows.empty()) parameters_.set_parts(weight, Piece::weight, rows);
+  const std::vector<Part> rows{{Role::logits, {Stack::decoder}, vocabulary}};
+  if (!spec_.output.tied) parameters_.set_parts(weight, Piece::weight, rows);
   if (bias != kNoParam) parameters_.set_parts(bias, Piece::bias, rows);
   parameters_.allow_int8(weight);
   output_ = nn::Linear(parameters_, weight, bias);
-}
-
-nn::BlockOptions Model::block_options(bool causal) const {
-  const ModelConfig side = causal ? config_ : config_.encoder_side();
-  nn::BlockOptions options;
-  options.stack = causal ? Stack::decoder : Stack::encoder;
-  options.attention.width = config_.width;
-  options.attention.heads = side.heads;
-  options.attention.kv_heads = config_.kv_heads;
-  options.attention.causal = causal;
-  options.attention.head_width = config_.head_width;
-  options.attention.biases = config_.has_qkv_biases();
-  options.attention.output_bias = config_.has_attention_output_bias();
-  if (config_.positions == Positions::rotary)
-    options.attention.rotary = {config_.rope_theta, config_.rope_factor,
-                                config_.rope_original_positions, config_.rope_low_turns,
-                                config_.rope_high_turns};
-  options.feed_forward.width = config_.width;
-  options.feed_forward.ffn_width = side.ffn_width;
-  options.feed_forward.gated = config_.ffn == FeedForward::swiglu;
-  options.feed_forward.activation = config_.activation;
-  options.feed_forward.biases = config_.has_ffn_biases();
-  options.attention.defer_bias = options.feed_forward.defer_bias = config_.norm != Norm::rms;
-  options.norm.width = config_.width;
-  options.norm.rms = config_.norm == Norm::rms;
-  options.norm.epsilon = config_.norm_epsilon;
-  options.pre_norm = config_.pre_norm;
-  options.dropout = config_.dropout;
-  options.attention_dropout = config_.attention_dropout;
-  options.ffn_dropout = config_.ffn_dropout;
-  return options;
 }
 
 Tensor Model::encoder_states(Context&, const Batch&, const DropoutPass&) const {
@@ -90,7 +63,7 @@ Tensor Model::hidden(Context& context, const Batch& batch, const DropoutPass& dr
 }
 
 Tensor Model::states(Context& context, const Batch& batch) const {
-  return config_.has_encoder() ? encoder_states(context, batch, {}) : hidden(context, batch, {});
+  return spec_.encoder ? encoder_states(context, batch, {}) : hidden(context, batch, {});
 }
 
 Tensor Model::logits(Context& context, const Batch& batch) const {
@@ -99,11 +72,11 @@ Tensor Model::logits(Context& context, const Batch& batch) const {
 
 CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch,
                                             int64_t layer) const {
-  require(config_.has_encoder(), ErrorCode::unsupported, "cross_attention",
+  require(spec_.encoder.has_value(), ErrorCode::unsupported, "cross_attention",
           "a decoder-lm has no cross-attention");
-  require(layer >= 0 && layer < config_.decoder_layers, ErrorCode::invalid_argument,
+  require(layer >= 0 && layer < spec_.decoder.layers(), ErrorCode::invalid_argument,
           "cross_attention", "there is no decoder layer ", layer, ", the model has ",
-          config_.decoder_layers);
+          spec_.decoder.layers());
   const NoGrad no_grad(context);
   nn::QueryCapture capture{layer};
   nn::BlockInputs inputs;
@@ -111,10 +84,11 @@ CrossAttentionInputs Model::cross_attention(Context& context, const Batch& batch
   inputs.encoder = encode(context, batch, {});
   inputs.encoder.capture = &capture;
   decode(context, batch.target_in, inputs, batch.indices_validated);
-  const int64_t part = config_.decoder_sharing().sets[static_cast<size_t>(layer)];
-  const ops::AttentionInput keys = inputs.encoder.part_keys(part, config_.kv_width());
-  return {capture.queries,
-          ops::slice(context, keys.tensor, 1, keys.column, keys.column + config_.kv_width())};
+  const int64_t part = spec_.decoder.sharing.sets[static_cast<size_t>(layer)];
+  const ops::AttentionInput keys =
+      inputs.encoder.part_keys(part, spec_.decoder.attention.kv_width());
+  return {capture.queries, ops::slice(context, keys.tensor, 1, keys.column,
+                                      keys.column + spec_.decoder.attention.kv_width())};
 }
 
 DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t capacity,
@@ -123,14 +97,14 @@ DecodeState Model::start_decoding(Context& context, const Batch& batch, int64_t 
   DecodeState state;
   state.output = output_projection();
   state.cache = nn::KvCache(context,
-                            {.layers = config_.decoder_layers,
-                             .kv_width = config_.kv_width(),
+                            {.layers = spec_.decoder.layers(),
+                             .kv_width = spec_.decoder.attention.kv_width(),
                              .dtype = parameters_.dtype()},
                             batch.sentences, capacity, storage);
   state.encoder = encode(context, batch, {});
   if (!state.encoder.values.defined()) return state;
   if (context.device().kind == DeviceKind::cpu)
-    state.encoder.set_parts_apart(context, config_.kv_width());
+    state.encoder.set_parts_apart(context, spec_.decoder.attention.kv_width());
   const auto ends = context.values<int32_t>(batch.source_cu_seqlens);
   state.source_begin.assign(ends.begin(), ends.end() - 1);
   state.source_end.assign(ends.begin() + 1, ends.end());

@@ -14,7 +14,7 @@
 
 #include "engine/models/adapter_config.h"
 #include "engine/models/batch.h"
-#include "engine/models/model_config.h"
+#include "engine/models/spec.h"
 #include "engine/nn/kv_cache.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/parameter_store.h"
@@ -54,7 +54,8 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return config_; }  // the options that it was made from
+  const ModelSpec& spec() const { return spec_; }
   ParameterStore& parameters() { return parameters_; }
   const ParameterStore& parameters() const { return parameters_; }
 
@@ -101,14 +102,13 @@ class Model {
   AdapterState& adapter_state() { return adapter_; }
 
  protected:
-  explicit Model(const ModelConfig& config) : config_(config) {
+  explicit Model(const ModelConfig& config) : config_(config), spec_(spec_of(config)) {
     parameters_.set_factor_ranks(config.factor_ranks);
   }
 
-  // The output projection over `weight`; declares output.bias where the configuration has one.
-  void declare_output(ParamId weight);
-  // Sizes and dropout of the model's blocks; attention is causal in a decoder.
-  nn::BlockOptions block_options(bool causal) const;
+  // The output projection over the embedding where they are tied, or else over output.weight, which
+  // it declares with `init`; declares output.bias where the model has one.
+  void declare_output(ParamId embedding, const Init& init);
 
   // The encoder on the source side: [Ts, width]; undefined without an encoder.
   virtual Tensor encoder_states(Context& context, const Batch& batch,
@@ -122,6 +122,7 @@ class Model {
                         bool indices_validated) const = 0;
 
   ModelConfig config_;
+  ModelSpec spec_;
   ParameterStore parameters_;
   nn::Linear output_;
 

@@ -1,9 +1,8 @@
 #include "engine/models/model_config.h"
 
-#include <algorithm>
-
 #include "engine/core/argument_error.h"
 #include "engine/models/generated/model_config_fields.h"
+#include "engine/models/spec.h"
 
 namespace trafo {
 namespace {
@@ -25,23 +24,17 @@ void check_tied_layers(const char* field, const std::vector<int64_t>& tied, int6
                      number, ", the layers are 1 to ", layers);
 }
 
-LayerSharing sharing_of(const std::vector<int64_t>& tied, int64_t layers) {
-  LayerSharing sharing;
-  for (int64_t i = 0; i < layers; ++i) {
-    const auto first =
-        std::find(tied.begin(), tied.end(), tied.empty() ? 0 : tied[static_cast<size_t>(i)]);
-    const int64_t owner = tied.empty() ? i : first - tied.begin();
-    sharing.owners.push_back(owner);
-    sharing.sets.push_back(owner == i ? sharing.set_count++
-                                      : sharing.sets[static_cast<size_t>(owner)]);
-  }
-  return sharing;
-}
-
 void check_form(const ModelConfig& c) {
+  const ArchitectureInfo& info = info_of(c.architecture);
+  require_argument(info.has_encoder || c.encoder_tied_layers.empty(), kModelConfigOrigin,
+                   "encoder_tied_layers", " is of an encoder, which a ", enum_name(c.architecture),
+                   " does not have");
+  check_tied_layers("decoder_tied_layers", c.decoder_tied_layers, c.decoder_layers);
+  check_tied_layers("encoder_tied_layers", c.encoder_tied_layers, c.encoder_layers);
+  const AttentionSpec attention = spec_of(c).decoder.attention;
   const bool rotary = c.positions == Positions::rotary;
   require_argument(
-      info_of(c.architecture).free_form ||
+      info.free_form ||
           (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
       kModelConfigOrigin, "architecture", " ", enum_name(c.architecture),
       " has none of RMS norm, rotary positions, SwiGLU and projections without biases, which are "
@@ -58,53 +51,33 @@ void check_form(const ModelConfig& c) {
                    " must be silu with the feed-forward swiglu, got ", enum_name(c.activation));
   require_argument(c.kv_heads <= c.heads, kModelConfigOrigin, "kv_heads", " must be 0 to ", c.heads,
                    ", got ", c.kv_heads);
-  require_argument(c.heads % c.key_heads() == 0, kModelConfigOrigin, "kv_heads",
+  require_argument(c.heads % attention.key_heads == 0, kModelConfigOrigin, "kv_heads",
                    " must divide the ", c.heads, " heads, got ", c.kv_heads);
-  require_argument(rotary || c.key_heads() == c.heads, kModelConfigOrigin, "kv_heads",
+  require_argument(rotary || attention.key_heads == c.heads, kModelConfigOrigin, "kv_heads",
                    " below the number of heads (", c.kv_heads, " of ", c.heads,
                    ") come with rotary positions only");
-  require_argument(c.has_encoder() || (c.encoder_heads == 0 && c.encoder_ffn_width == 0),
+  require_argument(info.has_encoder || (c.encoder_heads == 0 && c.encoder_ffn_width == 0),
                    kModelConfigOrigin, c.encoder_heads != 0 ? "encoder_heads" : "encoder_ffn_width",
                    " is of an encoder, which a ", enum_name(c.architecture), " does not have");
-  require_argument(c.has_encoder() || c.encoder_tied_layers.empty(), kModelConfigOrigin,
-                   "encoder_tied_layers", " is of an encoder, which a ", enum_name(c.architecture),
-                   " does not have");
-  check_tied_layers("decoder_tied_layers", c.decoder_tied_layers, c.decoder_layers);
-  check_tied_layers("encoder_tied_layers", c.encoder_tied_layers, c.encoder_layers);
   require_argument(c.encoder_heads == 0 || c.head_width > 0, kModelConfigOrigin, "encoder_heads",
                    " (", c.encoder_heads,
                    ") needs head_width, so that all heads have the same width");
-  for (const ModelConfig& side : {c, c.encoder_side()})
-    require_argument(side.attention_width() <= limits::kModelDimension, kModelConfigOrigin,
-                     "head_width", " is too large: ", side.heads, " heads of ", side.head_width,
-                     " elements are more than ", limits::kModelDimension);
+  const int64_t most_heads = std::max(c.heads, c.encoder_heads);
+  require_argument(most_heads * attention.head_dim <= limits::kModelDimension, kModelConfigOrigin,
+                   "head_width", " is too large: ", most_heads, " heads of ", c.head_width,
+                   " elements are more than ", limits::kModelDimension);
   require_argument(rotary || (c.rope_factor == 1 && c.rope_original_positions == 0),
                    kModelConfigOrigin,
                    c.rope_factor != 1 ? "rope_factor" : "rope_original_positions",
                    " comes with rotary positions only");
   require_argument(c.rope_low_turns < c.rope_high_turns, kModelConfigOrigin, "rope_low_turns", " (",
                    c.rope_low_turns, ") must be below rope_high_turns (", c.rope_high_turns, ")");
-  require_argument(!rotary || c.head_dim() % 2 == 0, kModelConfigOrigin, "positions",
+  require_argument(!rotary || attention.head_dim % 2 == 0, kModelConfigOrigin, "positions",
                    " rotary needs heads of an even width, that of the ", c.heads, " heads is ",
-                   c.head_dim());
+                   attention.head_dim);
 }
 
 }  // namespace
-
-std::vector<int64_t> distinct_layers(const LayerSharing& sharing) {
-  std::vector<int64_t> layers = sharing.owners;
-  std::sort(layers.begin(), layers.end());
-  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
-  return layers;
-}
-
-LayerSharing ModelConfig::encoder_sharing() const {
-  return sharing_of(encoder_tied_layers, has_encoder() ? encoder_layers : 0);
-}
-
-LayerSharing ModelConfig::decoder_sharing() const {
-  return sharing_of(decoder_tied_layers, decoder_layers);
-}
 
 void validate(const ModelConfig& c) {
   for_each_field_of_model(c, [](const OptionField& field, const auto& value) {

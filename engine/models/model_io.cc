@@ -146,18 +146,19 @@ void check_model(const SafetensorsReader& reader, const ParameterStore& paramete
 
 // Bounds the memory that no tensor of the file accounts for: modules of layers, and the table of
 // sinusoidal positions, which may take 64 MiB more than the file.
-void check_untensored(const SafetensorsReader& reader, const ModelConfig& config, DType dtype) {
-  const int64_t layers = config.encoder_sharing().set_count + config.decoder_sharing().set_count;
+void check_untensored(const SafetensorsReader& reader, const ModelSpec& spec, DType dtype) {
+  const int64_t layers =
+      (spec.encoder ? spec.encoder->sharing.set_count : 0) + spec.decoder.sharing.set_count;
   require(layers <= std::ssize(reader.tensors()), ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), " has ", reader.tensors().size(), " tensors, its configuration has ",
           layers, " layers");
-  if (!config.has_encoder()) return;
+  if (spec.embedding.positions != PositionTable::sinusoidal) return;
   double payload = 0;
   for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
-  const double table = static_cast<double>(config.max_positions) *
-                       static_cast<double>(config.width) * static_cast<double>(dtype_size(dtype));
+  const double table = static_cast<double>(spec.max_positions) * static_cast<double>(spec.width()) *
+                       static_cast<double>(dtype_size(dtype));
   require(table <= payload + static_cast<double>(limits::kRefusalBytes), ErrorCode::corrupt_file,
-          kModelIoOrigin, reader.label(), ": max_positions ", config.max_positions,
+          kModelIoOrigin, reader.label(), ": max_positions ", spec.max_positions,
           " is out of proportion to the model");
 }
 
@@ -381,7 +382,7 @@ MetaModel read_meta_model(const SafetensorsReader& reader) {
   const ModelConfig config = read_model_config(reader);
   const bool has_codes = stored_weights(reader) != StoredWeights::floats;
   const DType stored = has_codes ? DType::f32 : stored_dtype(reader);
-  check_untensored(reader, config, stored);
+  check_untensored(reader, spec_of(config), stored);
   MetaModel meta;
   try {
     meta = make_meta_model(config, stored);

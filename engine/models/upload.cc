@@ -50,17 +50,17 @@ void validate_weights(const Context& context, const char* name, std::span<const 
 
 template <class T>
 void validate_values(const Context& context, const BatchField& field, std::span<const T> values,
-                     const ModelConfig& config, size_t tokens) {
+                     const ModelSpec& spec, size_t tokens) {
   if constexpr (std::is_same_v<T, float>) {
     if (field.check == FieldCheck::weight) validate_weights(context, field.name, values);
   } else if (field.check == FieldCheck::boundary) {
     validate_boundaries(field.name, values, tokens);
   } else if (field.check == FieldCheck::position) {
-    validate_indices(context, field.name, values, config.max_positions);
+    validate_indices(context, field.name, values, spec.max_positions);
   } else if (field.check == FieldCheck::token_id) {
-    validate_indices(context, field.name, values, config.vocabulary);
+    validate_indices(context, field.name, values, spec.vocabulary);
   } else if (field.check == FieldCheck::label) {
-    validate_indices(context, field.name, values, config.vocabulary, kIgnoreLabel);
+    validate_indices(context, field.name, values, spec.vocabulary, kIgnoreLabel);
   }
 }
 
@@ -92,13 +92,12 @@ void write_padded_boundaries(std::span<const int32_t> boundaries, int64_t count,
 
 }  // namespace
 
-void validate_batch(const Context& context, const PackedBatchHost& host,
-                    const ModelConfig& config) {
+void validate_batch(const Context& context, const PackedBatchHost& host, const ModelSpec& spec) {
   require(!host.target_cu_seqlens.empty(), ErrorCode::shape_mismatch, kUploadOrigin,
           "target_cu_seqlens is empty, it has one element more than there are sentences");
   const size_t boundaries = host.target_cu_seqlens.size();
   for_each_batch_field(host, [&](const BatchField& field, const auto& values) {
-    if (field.side == BatchSide::source && !config.has_encoder()) {
+    if (field.side == BatchSide::source && !spec.has_encoder()) {
       require(values.empty(), ErrorCode::invalid_argument, kUploadOrigin,
               "a decoder-lm reads the source in target_in, ", field.name, " must be empty");
       return;
@@ -111,7 +110,7 @@ void validate_batch(const Context& context, const PackedBatchHost& host,
   });
   for_each_batch_field(host, [&](const BatchField& field, const auto& values) {
     if (!values.empty())
-      validate_values(context, field, std::span(values), config, token_count(host, field.side));
+      validate_values(context, field, std::span(values), spec, token_count(host, field.side));
   });
 }
 
@@ -215,9 +214,8 @@ Batch upload(Context& context, const PackedBatchHost& host, const BatchLayout& l
   return batch;
 }
 
-Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config,
-             DType dtype) {
-  validate_batch(context, host, config);
+Batch upload(Context& context, const PackedBatchHost& host, const ModelSpec& spec, DType dtype) {
+  validate_batch(context, host, spec);
   return upload(context, host, BatchLayout(exact_bucket(host, true), dtype));
 }
 

@@ -7,7 +7,7 @@
 #include "engine/data/packed_batch.h"
 #include "engine/models/batch.h"
 #include "engine/models/batch_bucket.h"
-#include "engine/models/model_config.h"
+#include "engine/models/spec.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
@@ -15,7 +15,7 @@ namespace trafo {
 // SHAPE_MISMATCH if the lengths of the fields do not fit together. INVALID_ARGUMENT if boundaries
 // are not boundaries, if a field is of a side that the model does not have, or, for an accelerator,
 // if a value is not what its FieldCheck allows. On the CPU the ops check the values.
-void validate_batch(const Context& context, const PackedBatchHost& host, const ModelConfig& config);
+void validate_batch(const Context& context, const PackedBatchHost& host, const ModelSpec& spec);
 
 // Where the fields of a batch lie in one block of memory. The block has the sizes of a bucket; a
 // batch that is smaller is padded to it.
@@ -56,11 +56,11 @@ Batch dry_run_batch(Context& meta, const BatchLayout& layout);
 Batch upload(Context& context, const PackedBatchHost& host, const BatchLayout& layout);
 // validate_batch(), then upload, for a model of `dtype`. A batch whose weights are all 0 is
 // allowed.
-Batch upload(Context& context, const PackedBatchHost& host, const ModelConfig& config, DType dtype);
+Batch upload(Context& context, const PackedBatchHost& host, const ModelSpec& spec, DType dtype);
 
 // The form of the sequences that a model trains on.
-inline SequenceForm sequence_form(const ModelConfig& config) {
-  return config.has_encoder() ? SequenceForm::encoder_decoder : SequenceForm::decoder_only;
+inline SequenceForm sequence_form(const ModelSpec& spec) {
+  return spec.has_encoder() ? SequenceForm::encoder_decoder : SequenceForm::decoder_only;
 }
 
 }  // namespace trafo

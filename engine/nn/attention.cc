@@ -1,93 +1,94 @@
 #include "engine/nn/attention.h"
 
+#include "engine/nn/norm.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo::nn {
 namespace {
 
 // The rows of a projection that are queries.
-Part query_part(const AttentionOptions& options, const Place& place) {
-  return {Role::query, place, options.query_width(), options.key_heads()};
+Part query_part(const AttentionSpec& spec, const Place& place) {
+  return {Role::query, place, spec.query_width(), spec.key_heads};
 }
 
-LinearOptions projection(const AttentionOptions& options, const std::vector<Part>& parts) {
+LinearOptions projection(const StackSpec& spec, int64_t set, const std::vector<Part>& parts) {
   int64_t out = 0;
   for (const Part& part : parts) out += part.rows;
   // The joint projection is initialised like the separate ones that it replaces.
-  return {.in = options.width,
+  return {.in = spec.width,
           .out = out,
-          .bias = options.biases,
-          .fan_out = options.width,
-          .depth = options.depth,
+          .bias = spec.attention.qkv_bias,
+          .fan_out = spec.width,
+          .depth = spec.init_depth(set),
           .parts = parts};
 }
 
-std::vector<Part> qkv_parts(const AttentionOptions& options, const Place& place) {
-  std::vector<Part> parts = key_value_parts(options, place);
-  parts.insert(parts.begin(), query_part(options, place));
+std::vector<Part> qkv_parts(const AttentionSpec& spec, const Place& place) {
+  std::vector<Part> parts = key_value_parts(spec, place);
+  parts.insert(parts.begin(), query_part(spec, place));
   return parts;
 }
 
-LinearOptions output_projection(const AttentionOptions& options, const Place& place) {
-  return {.in = options.query_width(),
-          .out = options.width,
-          .bias = options.output_bias,
-          .defer_bias = options.defer_bias,
-          .depth = options.depth,
-          .parts = {{Role::output, place, options.width}},
-          .column_units = options.key_heads()};
+LinearOptions output_projection(const StackSpec& spec, int64_t set, const Place& place) {
+  return {.in = spec.attention.query_width(),
+          .out = spec.width,
+          .bias = spec.attention.output_bias,
+          .defer_bias = Norm::adds_bias(spec.norm),
+          .depth = spec.init_depth(set),
+          .parts = {{Role::output, place, spec.width}},
+          .column_units = spec.attention.key_heads};
 }
 
-ops::AttentionOptions attention_options(const AttentionOptions& options, bool causal,
+ops::AttentionOptions attention_options(const AttentionSpec& spec, bool causal,
                                         const Dropout& dropout) {
-  ops::AttentionOptions result;
-  result.heads = options.heads;
-  result.head_dim = options.head_dim();
-  result.causal = causal;
-  result.dropout = dropout;
-  return result;
+  ops::AttentionOptions options;
+  options.heads = spec.heads;
+  options.kv_heads = spec.key_heads;
+  options.head_dim = spec.head_dim;
+  options.causal = causal;
+  options.dropout = dropout;
+  return options;
 }
 
 }  // namespace
 
-std::vector<Part> key_value_parts(const AttentionOptions& options, const Place& place) {
-  return {{Role::key, place, options.kv_width(), options.key_heads()},
-          {Role::value, place, options.kv_width(), options.key_heads()}};
+std::vector<Part> key_value_parts(const AttentionSpec& spec, const Place& place) {
+  return {{Role::key, place, spec.kv_width(), spec.key_heads},
+          {Role::value, place, spec.kv_width(), spec.key_heads}};
 }
 
 SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
-                             const AttentionOptions& options, const Place& place)
-    : qkv_(store, prefix + ".qkv", projection(options, qkv_parts(options, place))),
-      output_(store, prefix + ".output", output_projection(options, place)),
-      options_(options) {}
+                             const StackSpec& spec, int64_t set, const Place& place)
+    : qkv_(store, prefix + ".qkv", projection(spec, set, qkv_parts(spec.attention, place))),
+      output_(store, prefix + ".output", output_projection(spec, set, place)),
+      spec_(spec.attention),
+      causal_(spec.causal) {}
 
 PendingBias SelfAttention::forward(Context& context, const Tensor& x,
                                    const PackedSequences& sequences, const Dropout& dropout,
                                    const KvCache* cache, int64_t layer) const {
   Tensor qkv = qkv_.forward(context, x);
-  if (options_.rotary.theta > 0) {
+  if (spec_.rotary) {
     ops::RotaryOptions rotary;
-    rotary.heads = options_.heads;
-    rotary.kv_heads = options_.key_heads();
-    rotary.head_dim = options_.head_dim();
-    rotary.angles = options_.rotary;
+    rotary.heads = spec_.heads;
+    rotary.kv_heads = spec_.key_heads;
+    rotary.head_dim = spec_.head_dim;
+    rotary.angles = *spec_.rotary;
     rotary.in_place = true;  // a GEMM does not keep its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
-  const int64_t key_column = options_.query_width();
-  const int64_t value_column = key_column + options_.kv_width();
+  const int64_t key_column = spec_.query_width();
+  const int64_t value_column = key_column + spec_.kv_width();
   if (cache) cache->append(context, layer, qkv, key_column);
   const bool decode_step = cache && !cache->is_prefill();
-  ops::AttentionOptions options =
-      attention_options(options_, options_.causal && !decode_step, dropout);
-  options.kv_heads = options_.kv_heads;
+  ops::AttentionOptions options = attention_options(spec_, causal_ && !decode_step, dropout);
   Tensor mixed;
   if (decode_step) {
     options.max_keys = cache->longest() + 1;
     const Tensor keys_values = cache->keys_values(layer);
-    mixed = ops::attention_decode(context, {qkv, 0}, {keys_values, 0},
-                                  {keys_values, options_.kv_width()}, cache->key_begin(),
-                                  cache->key_end(), options, sequences.cu_seqlens);
+    mixed =
+        ops::attention_decode(context, {qkv, 0}, {keys_values, 0}, {keys_values, spec_.kv_width()},
+                              cache->key_begin(), cache->key_end(), options, sequences.cu_seqlens);
   } else {
     options.max_queries = options.max_keys = sequences.longest;
     mixed = ops::attention(context, {qkv, 0}, {qkv, key_column}, {qkv, value_column},
@@ -115,10 +116,11 @@ void EncoderKeysValues::set_parts_apart(Context& context, int64_t kv_width) {
 }
 
 CrossAttention::CrossAttention(ParameterStore& store, const std::string& prefix,
-                               const AttentionOptions& options, const Place& place)
-    : query_(store, prefix + ".query", projection(options, {query_part(options, place)})),
-      output_(store, prefix + ".output", output_projection(options, place)),
-      options_(options) {}
+                               const StackSpec& spec, int64_t set, const Place& place)
+    : query_(store, prefix + ".query", projection(spec, set, {query_part(spec.attention, place)})),
+      output_(store, prefix + ".output", output_projection(spec, set, place)),
+      spec_(spec.attention),
+      set_(set) {}
 
 PendingBias CrossAttention::forward(Context& context, const Tensor& x,
                                     const PackedSequences& sequences,
@@ -126,10 +128,10 @@ PendingBias CrossAttention::forward(Context& context, const Tensor& x,
                                     const Dropout& dropout, bool decode_step) const {
   const ops::AttentionInput query{query_.forward(context, x), 0};
   if (encoder.capture && encoder.capture->layer == layer) encoder.capture->queries = query.tensor;
-  const int64_t kv_width = options_.kv_width();
-  const ops::AttentionInput keys = encoder.part_keys(options_.cross_part, kv_width);
-  const ops::AttentionInput values = encoder.part_values(options_.cross_part, kv_width);
-  ops::AttentionOptions options = attention_options(options_, false, dropout);
+  const int64_t kv_width = spec_.kv_width();
+  const ops::AttentionInput keys = encoder.part_keys(set_, kv_width);
+  const ops::AttentionInput values = encoder.part_values(set_, kv_width);
+  ops::AttentionOptions options = attention_options(spec_, false, dropout);
   options.max_keys = encoder.sequences.longest;
   options.max_queries = sequences.longest;
   const Tensor mixed = decode_step

@@ -1,5 +1,6 @@
 #include "engine/nn/feed_forward.h"
 
+#include "engine/nn/norm.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/dropout/dropout.h"
 #include "engine/ops/feed_forward/feed_forward.h"
@@ -7,25 +8,25 @@
 
 namespace trafo::nn {
 
-FeedForward::FeedForward(ParameterStore& store, const std::string& prefix,
-                         const FeedForwardOptions& options, const Place& place)
-    : gated_(options.gated), activation_(options.activation) {
-  const int64_t width = options.width, ffn_width = options.ffn_width;
+FeedForward::FeedForward(ParameterStore& store, const std::string& prefix, const StackSpec& spec,
+                         int64_t set, const Place& place)
+    : gated_(spec.feed_forward.gated), activation_(spec.feed_forward.activation) {
+  const int64_t width = spec.width, ffn_width = spec.feed_forward.width;
   std::vector<Part> inner{{Role::up, place, ffn_width, ffn_width}};
   if (gated_) inner.insert(inner.begin(), {Role::gate, place, ffn_width, ffn_width});
   up_ = Linear(store, prefix + (gated_ ? ".gate_up" : ".up"),
                {.in = width,
                 .out = gated_ ? 2 * ffn_width : ffn_width,
-                .bias = options.biases,
+                .bias = spec.feed_forward.bias,
                 .fan_out = ffn_width,
-                .depth = options.depth,
+                .depth = spec.init_depth(set),
                 .parts = inner});
   down_ = Linear(store, prefix + ".down",
                  {.in = ffn_width,
                   .out = width,
-                  .bias = options.biases,
-                  .defer_bias = options.defer_bias,
-                  .depth = options.depth,
+                  .bias = spec.feed_forward.bias,
+                  .defer_bias = Norm::adds_bias(spec.norm),
+                  .depth = spec.init_depth(set),
                   .parts = {{Role::down, place, width}},
                   .column_units = ffn_width});
 }

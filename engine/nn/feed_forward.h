@@ -6,25 +6,16 @@
 
 #include "engine/core/philox.h"
 #include "engine/nn/linear.h"
-#include "engine/ops/activation/activation.h"
+#include "engine/nn/stack_spec.h"
 
 namespace trafo::nn {
-
-struct FeedForwardOptions {
-  int64_t width = 0, ffn_width = 0;
-  bool gated = false;  // SwiGLU; `activation` is then not used
-  Activation activation = Activation::relu;
-  bool biases = true;
-  bool defer_bias = true;  // see LinearOptions
-  int64_t depth = 0;       // see LinearOptions
-};
 
 class FeedForward {
  public:
   FeedForward() = default;
   // Declares `prefix`.up [ffn_width, width], or `prefix`.gate_up [2 ffn_width, width] with the gate
-  // on top, and `prefix`.down [width, ffn_width].
-  FeedForward(ParameterStore& store, const std::string& prefix, const FeedForwardOptions& options,
+  // on top, and `prefix`.down [width, ffn_width]. `set` is the layer's set of parameters.
+  FeedForward(ParameterStore& store, const std::string& prefix, const StackSpec& spec, int64_t set,
               const Place& place = {});
 
   // x [T, width]; dropout acts after the activation.

@@ -6,14 +6,14 @@
 
 namespace trafo::nn {
 
-Norm::Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options,
+Norm::Norm(ParameterStore& store, const std::string& prefix, const NormSpec& spec, int64_t width,
            const Place& place)
-    : store_(&store), epsilon_(options.epsilon) {
-  gamma_ = store.declare(prefix + ".weight", {options.width}, Init::ones());
-  store.set_parts(gamma_, Piece::weight, {{Role::norm, place, options.width}});
-  if (options.rms) return;
-  beta_ = store.declare(prefix + ".bias", {options.width}, Init::zeros());
-  store.set_parts(beta_, Piece::bias, {{Role::norm, place, options.width}});
+    : store_(&store), epsilon_(spec.epsilon) {
+  gamma_ = store.declare(prefix + ".weight", {width}, Init::ones());
+  store.set_parts(gamma_, Piece::weight, {{Role::norm, place, width}});
+  if (spec.kind == trafo::Norm::rms) return;
+  beta_ = store.declare(prefix + ".bias", {width}, Init::zeros());
+  store.set_parts(beta_, Piece::bias, {{Role::norm, place, width}});
 }
 
 Tensor Norm::forward(Context& context, const Tensor& x) const {

@@ -7,21 +7,19 @@
 #include "engine/core/philox.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/parameter_store.h"
+#include "engine/nn/stack_spec.h"
 
 namespace trafo::nn {
-
-struct NormOptions {
-  int64_t width = 0;
-  bool rms = false;  // RMS norm, which has no bias
-  double epsilon = 1e-5;
-};
 
 class Norm {
  public:
   Norm() = default;
   // Declares `prefix`.weight [width] and, for layer norm, `prefix`.bias [width].
-  Norm(ParameterStore& store, const std::string& prefix, const NormOptions& options,
+  Norm(ParameterStore& store, const std::string& prefix, const NormSpec& spec, int64_t width,
        const Place& place = {});
+
+  // Whether fused_add() of such a norm adds the bias of a linear layer.
+  static bool adds_bias(const NormSpec& spec) { return spec.kind == trafo::Norm::layer; }
 
   // x [T, width] -> [T, width]
   Tensor forward(Context& context, const Tensor& x) const;

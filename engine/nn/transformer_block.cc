@@ -5,26 +5,29 @@
 namespace trafo::nn {
 
 TransformerBlock::TransformerBlock(ParameterStore& store, const std::string& prefix,
-                                   const BlockOptions& options, int64_t layer,
-                                   uint32_t dropout_layer)
-    : pre_norm_(options.pre_norm),
-      has_cross_attention_(options.cross_attention),
-      dropout_(options.dropout),
-      attention_dropout_(options.attention_dropout),
-      ffn_dropout_(options.ffn_dropout),
+                                   const StackSpec& spec, int64_t layer, uint32_t dropout_layer)
+    : pre_norm_(spec.pre_norm()),
+      has_cross_attention_(spec.cross_attention),
+      dropout_(spec.dropout),
+      attention_dropout_(spec.attention.dropout),
+      ffn_dropout_(spec.feed_forward.dropout),
       layer_(layer),
       dropout_layer_(dropout_layer) {
-  const Place attention{options.stack, layer, Sublayer::attention};
-  const Place cross{options.stack, layer, Sublayer::cross_attention};
-  const Place ffn{options.stack, layer, Sublayer::feed_forward};
+  const Place attention{spec.stack, layer, Sublayer::attention};
+  const Place cross{spec.stack, layer, Sublayer::cross_attention};
+  const Place ffn{spec.stack, layer, Sublayer::feed_forward};
   // The order of declaration is the order in model files and of the initial random numbers.
-  attention_norm_ = Norm(store, prefix + ".attention_norm", options.norm, attention);
-  if (has_cross_attention_) cross_norm_ = Norm(store, prefix + ".cross_norm", options.norm, cross);
-  ffn_norm_ = Norm(store, prefix + ".ffn_norm", options.norm, ffn);
-  attention_ = SelfAttention(store, prefix + ".attention", options.attention, attention);
+  const auto norm = [&](const char* name, const Place& place) {
+    return Norm(store, prefix + name, spec.norm, spec.width, place);
+  };
+  const int64_t set = spec.sharing.sets.at(static_cast<size_t>(layer));
+  attention_norm_ = norm(".attention_norm", attention);
+  if (has_cross_attention_) cross_norm_ = norm(".cross_norm", cross);
+  ffn_norm_ = norm(".ffn_norm", ffn);
+  attention_ = SelfAttention(store, prefix + ".attention", spec, set, attention);
   if (has_cross_attention_)
-    cross_attention_ = CrossAttention(store, prefix + ".cross", options.attention, cross);
-  feed_forward_ = FeedForward(store, prefix + ".ffn", options.feed_forward, ffn);
+    cross_attention_ = CrossAttention(store, prefix + ".cross", spec, set, cross);
+  feed_forward_ = FeedForward(store, prefix + ".ffn", spec, set, ffn);
 }
 
 TransformerBlock TransformerBlock::as_layer(int64_t layer, uint32_t dropout_layer) const {

@@ -17,18 +17,6 @@
 
 namespace trafo::nn {
 
-struct BlockOptions {
-  Stack stack = Stack::none;   // whose block it is
-  AttentionOptions attention;  // of self-attention
-  FeedForwardOptions feed_forward;
-  NormOptions norm;
-  bool pre_norm = true;
-  bool cross_attention = false;
-  double dropout = 0;            // of what every sublayer adds to the residual stream
-  double attention_dropout = 0;  // of attention probabilities
-  double ffn_dropout = 0;        // after the activation
-};
-
 // Activations between two sublayers, [T, width].
 struct ResidualStream {
   Tensor residual;  // what the next residual connection adds to
@@ -48,9 +36,9 @@ struct BlockInputs {
 class TransformerBlock {
  public:
   // Declares `prefix`.attention_norm, .cross_norm, .ffn_norm, .attention, .cross and .ffn, those
-  // that the block has. `layer` is the block's number in its stack, from 0; `dropout_layer` its
+  // that the block has. `layer` is the block's number in the stack, from 0; `dropout_layer` its
   // number among all layers of the model that drop out (DropoutPass).
-  TransformerBlock(ParameterStore& store, const std::string& prefix, const BlockOptions& options,
+  TransformerBlock(ParameterStore& store, const std::string& prefix, const StackSpec& spec,
                    int64_t layer, uint32_t dropout_layer);
 
   // A block with the parameters of this one, as another layer.

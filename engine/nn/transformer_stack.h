@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -18,13 +17,10 @@ inline constexpr uint32_t kFirstBlockDropout = 1;
 class TransformerStack {
  public:
   TransformerStack() = default;
-  // Declares blocks `prefix`.0, `prefix`.1, ... The first drops out as layer `first_dropout_layer`.
-  // depth_scaled_init: the initial weights of block i are divided by the square root of i + 1.
-  // owners: block i has the parameters of block owners[i] <= i, and only blocks that are their own
-  // owners are declared; i + 1 above counts these. Empty: every block is its own.
-  TransformerStack(ParameterStore& store, const std::string& prefix, int64_t blocks,
-                   const BlockOptions& options, uint32_t first_dropout_layer,
-                   bool depth_scaled_init, std::span<const int64_t> owners = {});
+  // Declares blocks `prefix`.0, `prefix`.1, ..., but for those that share the parameters of an
+  // earlier one. The first drops out as layer `first_dropout_layer`.
+  TransformerStack(ParameterStore& store, const std::string& prefix, StackSpec spec,
+                   uint32_t first_dropout_layer);
   // Declares `prefix`.norm, which a pre-norm stack ends with. A post-norm stack has none.
   void add_final_norm(ParameterStore& store);
 
@@ -41,9 +37,7 @@ class TransformerStack {
                                   const BlockInputs& inputs) const;
 
   std::string prefix_;
-  Stack stack_ = Stack::none;
-  NormOptions norm_options_;
-  bool pre_norm_ = true;
+  StackSpec spec_;
   std::vector<TransformerBlock> blocks_;
   Norm final_norm_;
 };

@@ -219,7 +219,7 @@ Json measure(const Workload& w, const StepOptions& o, CardState* card, Json row,
   const std::vector<PackedBatchHost> hosts(static_cast<size_t>(o.ranks), make_batch(w));
   const PackedBatchHost& host = hosts[0];
   Batch batch;
-  if (o.resident) batch = upload(*context, host, model->config(), o.precision);
+  if (o.resident) batch = upload(*context, host, model->spec(), o.precision);
   double loss = 0;
   const auto run_steps = [&](int count) {
     if (!o.resident) loss = steps_from_host(trainer, hosts, count);

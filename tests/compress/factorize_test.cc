@@ -218,7 +218,7 @@ struct LowRankWorld {
     batcher.next(host);
     const NoGrad no_grad(*context);
     const Tensor all =
-        of.logits(*context, upload(*context, host, of.config(), of.parameters().dtype()));
+        of.logits(*context, upload(*context, host, of.spec(), of.parameters().dtype()));
     return to_doubles(*context, all);
   }
 };
@@ -438,7 +438,7 @@ TEST(Factorize, GradientsOfFactorsFollowFromThoseOfTheMatrix) {
     batcher.next(host);
     for (Model* model : {w.model.get(), small.get()}) {
       model->parameters().zero_grad();
-      const Batch batch = upload(*w.context, host, model->config(), DType::f64);
+      const Batch batch = upload(*w.context, host, model->spec(), DType::f64);
       const DropoutPass dropout{9, 4, true, {}};
       w.context->backward(
           LabelSmoothedCrossEntropy(0.1).loss(*w.context, *model, batch, dropout).loss);

@@ -37,7 +37,7 @@ const char* const kPrunedForms[] = {"encdec", "post-norm", "lm", "llama"};
 
 std::vector<std::string> layers_of(const ModelConfig& config) {
   std::vector<std::string> names;
-  for (int64_t i = 0; config.has_encoder() && i < config.encoder_layers; ++i)
+  for (int64_t i = 0; spec_of(config).encoder && i < config.encoder_layers; ++i)
     names.push_back(concat("encoder.", i));
   for (int64_t i = 0; i < config.decoder_layers; ++i) names.push_back(concat("decoder.", i));
   return names;
@@ -80,7 +80,7 @@ std::vector<std::vector<Hypothesis>> translated(Context& context, const Model& m
   const std::vector<std::vector<int32_t>> sources{{5, 6, 7, 2}, {9, 2}, {4, 4, 11, 12, 13, 2}};
   DecodeOptions options;
   options.max_length = 8;
-  options.alignment = model.config().has_encoder();
+  options.alignment = model.spec().has_encoder();
   return translate_tokens(context, model, sources, options);
 }
 
@@ -96,7 +96,8 @@ TEST(Prune, WhatAddsNothingGoesAndNothingElseChanges) {
     const auto context = make_context({DeviceKind::cpu, 0}, 1);
     const ModelConfig config = pruned_form(form);
     const auto model = random_model(*context, config);
-    const int64_t group = config.heads / config.key_heads() * config.head_dim();
+    const AttentionSpec attention = spec_of(config).decoder.attention;
+    const int64_t group = attention.heads / attention.key_heads * attention.head_dim;
     int64_t layer = 0;
     for (const std::string& name : layers_of(config)) {
       // Another half in each layer.
@@ -116,7 +117,7 @@ TEST(Prune, WhatAddsNothingGoesAndNothingElseChanges) {
     EXPECT_EQ(smaller->config().ffn_width, 16);
     EXPECT_EQ(smaller->config().heads, 2);
     EXPECT_EQ(smaller->config().kv_heads, config.kv_heads / 2);
-    EXPECT_EQ(smaller->config().head_dim(), config.head_dim());
+    EXPECT_EQ(smaller->spec().decoder.attention.head_dim, attention.head_dim);
     EXPECT_LT(smaller->parameters().parameter_count(), model->parameters().parameter_count());
     EXPECT_NEAR(loss_of(*context, *smaller, *corpus), loss_of(*context, *model, *corpus), 1e-5);
     const auto before = translated(*context, *model), after = translated(*context, *smaller);
@@ -142,9 +143,10 @@ TEST(Prune, ScoresAreDerivativesByAFactorOnTheColumn) {
     BatchPacker(pair, SequenceForm::encoder_decoder, kTokens.bos)
         .add(corpus->source(i), corpus->target(i), i);
     const NoGrad no_grad(*context);
-    return context->item(LabelSmoothedCrossEntropy(0)
-                             .loss(*context, *model, upload(*context, pair, config, DType::f64), {})
-                             .loss);
+    return context->item(
+        LabelSmoothedCrossEntropy(0)
+            .loss(*context, *model, upload(*context, pair, spec_of(config), DType::f64), {})
+            .loss);
   };
   const auto scores = [&](const std::string& name, int64_t blocks) {
     const int64_t size = model->parameters().shape(model->parameters().find(name))[1] / blocks;
@@ -179,7 +181,7 @@ TEST(Prune, ScoresAreDerivativesByAFactorOnTheColumn) {
     std::sort(order.begin(), order.end());
     return order;
   };
-  ModelSlice slice = whole_model(config);
+  ModelSlice slice = whole_model(spec_of(config));
   for (auto [name, layer] :
        {std::pair{"encoder.0", &slice.encoder[0]}, std::pair{"decoder.0", &slice.decoder[0]}}) {
     const std::string prefix = name;
@@ -213,7 +215,7 @@ TEST(Prune, TheLayerThatIsNeededLeastGoesFirst) {
     config.decoder_layers = 3;
     const auto model = random_model(*context, config);
     const auto corpus = copy_corpus(config.architecture, 20, 4);
-    ModelSlice expected = whole_model(config);
+    ModelSlice expected = whole_model(spec_of(config));
     for (auto stack : {&ModelSlice::encoder, &ModelSlice::decoder}) {
       std::vector<double> losses;
       for (size_t i = 0; i < (expected.*stack).size(); ++i)
@@ -226,7 +228,8 @@ TEST(Prune, TheLayerThatIsNeededLeastGoesFirst) {
     const auto smaller =
         prune(*context, *model, *corpus, kTokens, {.encoder_layers = 2, .decoder_layers = 2});
     EXPECT_EQ(smaller->config().decoder_layers, 2);
-    EXPECT_EQ(smaller->config().encoder_layers, config.has_encoder() ? 2 : config.encoder_layers);
+    EXPECT_EQ(smaller->config().encoder_layers,
+              spec_of(config).encoder ? 2 : config.encoder_layers);
     EXPECT_EQ(smaller->config().head_width, 0);
     EXPECT_EQ(weight_bytes(*context, *smaller),
               weight_bytes(*context, *sliced_model(*context, *model, expected)));
@@ -245,8 +248,8 @@ TEST(Prune, ALayerIsTakenOutWhole) {
       for (const char* part : {".attention.output", ".cross.output", ".ffn.down"})
         for (const char* kind : {".weight", ".bias"})
           change(*model, name + part + kind, [](int64_t, int64_t, double) { return 0; });
-    ModelSlice slice = without(whole_model(config), &ModelSlice::decoder, 1);
-    if (config.has_encoder()) slice = without(slice, &ModelSlice::encoder, 1);
+    ModelSlice slice = without(whole_model(spec_of(config)), &ModelSlice::decoder, 1);
+    if (spec_of(config).encoder) slice = without(slice, &ModelSlice::encoder, 1);
     const auto smaller = sliced_model(*context, *model, slice);
     const auto corpus = copy_corpus(config.architecture, 20, 4);
     EXPECT_NEAR(loss_of(*context, *smaller, *corpus), loss_of(*context, *model, *corpus), 1e-5);
@@ -277,9 +280,9 @@ TEST(Prune, StacksOfDifferentSizesAreSavedTrainedAndPrunedAgain) {
                          .decoder_head_share = 0.5,
                          .encoder_layers = 2});
   const ModelConfig config = smaller->config();
-  EXPECT_EQ(config.encoder_side().ffn_width, 8);
+  EXPECT_EQ(smaller->spec().encoder->feed_forward.width, 8);
   EXPECT_EQ(config.ffn_width, 16);
-  EXPECT_EQ(config.encoder_side().heads, 3);
+  EXPECT_EQ(smaller->spec().encoder->attention.heads, 3);
   EXPECT_EQ(config.heads, 2);
   EXPECT_EQ(config.head_width, 4);
   EXPECT_EQ(model_config_from_json(to_json(config)), config);
@@ -298,7 +301,7 @@ TEST(Prune, StacksOfDifferentSizesAreSavedTrainedAndPrunedAgain) {
   EXPECT_LT(loss_of(*context, *loaded, *corpus), before);
 
   const auto again = pruned(*context, *loaded, {.encoder_ffn_share = 1, .decoder_layers = 1});
-  EXPECT_EQ(again->config().encoder_side().ffn_width, 8);
+  EXPECT_EQ(again->spec().encoder->feed_forward.width, 8);
   EXPECT_EQ(again->config().decoder_layers, 1);
   // The modules of an adapter are the rows of its matrices, all of them.
   for (const AdapterSite& site : adapter_sites(*smaller, validated(*smaller, {2, 4, {}}))) {

@@ -88,7 +88,7 @@ inline std::vector<double> next_log_probabilities(Context& context, const Model&
   SentencePair pair{source, tokens};
   pair.target.push_back(kEos);
   const SentencePair* only = &pair;
-  const Batch batch = pack_pairs(context, model.config(), {}, {&only, 1});
+  const Batch batch = pack_pairs(context, model.spec(), {}, {&only, 1});
   const Tensor logits = model.logits(context, batch);
   const size_t classes = static_cast<size_t>(model.config().vocabulary);
   std::vector<double> all;

@@ -160,7 +160,7 @@ TEST_P(Decode, IncrementalLogitsEqualTheFullForward) {
       for (size_t i = 0; i < sources.size(); ++i) pairs.push_back({sources[i], targets[i]});
       std::vector<const SentencePair*> members;
       for (const SentencePair& pair : pairs) members.push_back(&pair);
-      const Batch batch = pack_pairs(*context_, shape, {}, members);
+      const Batch batch = pack_pairs(*context_, spec_of(shape), {}, members);
       expect_incremental_equals_full(*context_, *model, batch, dtype == DType::f64 ? 1e-11 : 1e-4);
     }
   }
@@ -178,7 +178,7 @@ TEST(DecodeLlama, IncrementalLogitsEqualTheFullForward) {
       for (size_t i = 0; i < sources.size(); ++i) pairs.push_back({sources[i], targets[i]});
       std::vector<const SentencePair*> members;
       for (const SentencePair& pair : pairs) members.push_back(&pair);
-      const Batch batch = pack_pairs(*context, shape, {}, members);
+      const Batch batch = pack_pairs(*context, spec_of(shape), {}, members);
       expect_incremental_equals_full(*context, *model, batch, dtype == DType::f64 ? 1e-11 : 1e-4);
     }
   }

@@ -47,7 +47,7 @@ const Sentences kPrompts = {{4, 9, 5, 8, 12, 7, 6}, {5}, {11, 4, 2}, {6, 6, 10, 
 Batch batch_of(Context& context, const ModelConfig& config, const Sentences& sources) {
   std::vector<const std::vector<int32_t>*> members;
   for (const auto& source : sources) members.push_back(&source);
-  return pack_sources(context, config, members);
+  return pack_sources(context, spec_of(config), members);
 }
 
 std::vector<double> step(Context& context, const Model& model, DecodeState& state,

@@ -26,7 +26,7 @@ std::vector<double> next_by_rules(Context& context, const Model& model, const To
   SentencePair pair{source, tokens};
   pair.target.push_back(kEos);
   const SentencePair* only = &pair;
-  const Batch batch = pack_pairs(context, model.config(), {}, {&only, 1});
+  const Batch batch = pack_pairs(context, model.spec(), {}, {&only, 1});
   const auto all = context.values<double>(model.logits(context, batch));
   logits.assign(all.end() - static_cast<int64_t>(logits.size()), all.end());
   for (const int32_t token : std::set<int32_t>(text.begin(), text.end())) {

@@ -87,7 +87,7 @@ TEST_P(TranslateTokens, SpecialTokensAreNotGenerated) {
 }
 
 TEST_P(TranslateTokens, LongSourcesAreErrors) {
-  const int64_t limit = longest_source(model_->config());
+  const int64_t limit = longest_source(model_->spec());
   EXPECT_EQ(limit, GetParam() == Architecture::decoder_lm ? 24 : 48);
   std::vector<int32_t> longest(static_cast<size_t>(limit - 1), 5);
   longest.push_back(kEos);

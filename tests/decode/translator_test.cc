@@ -109,7 +109,7 @@ TEST_P(TranslatorTest, SamplesAreTranslationsOfTheirLine) {
 TEST_P(TranslatorTest, LongLinesAreErrorsOrCut) {
   const std::string line = long_line();
   const std::vector<int32_t> ids = encoded(line);
-  const int64_t limit = longest_source(model_->config());
+  const int64_t limit = longest_source(model_->spec());
   ASSERT_GT(static_cast<int64_t>(ids.size()), limit);
   TranslateOptions options;
   options.truncate = false;
@@ -133,7 +133,7 @@ TEST_P(TranslatorTest, LongLinesAreErrorsOrCut) {
 
 // The vocabulary spells the character in three byte tokens.
 TEST_P(TranslatorTest, ACharacterIsCutWholeOrNotAtAll) {
-  const int64_t limit = longest_source(model_->config());
+  const int64_t limit = longest_source(model_->spec());
   TranslateOptions options;
   options.truncate = true;
   options.decode.beam = 1;

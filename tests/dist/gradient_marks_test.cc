@@ -58,8 +58,8 @@ class GradientMarksTest : public ::testing::TestWithParam<Architecture> {
       witness.order.clear();
       const GradientWatch watch(&marks);
       accumulate_gradients(*context, *model,
-                           {upload(*context, batch, model->config(), DType::f32),
-                            training_pass(model->config(), options, pass++), 0.1, first},
+                           {upload(*context, batch, model->spec(), DType::f32),
+                            training_pass(model->spec(), options, pass++), 0.1, first},
                            objective, Recompute::none, sums);
       const std::vector<float> end = witness.whole();
       ASSERT_EQ(witness.order.size(), marks.parts().size());

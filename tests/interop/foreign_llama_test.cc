@@ -433,7 +433,7 @@ class ForeignLlamaTest : public InteropTest {
     const NoGrad no_grad(context);
     const SentencePair pair{{5, 70, 6, 2}, {270, 9, 281, 30, 2}};
     const std::vector<const SentencePair*> pairs{&pair};
-    const Batch batch = pack_pairs(context, model.config(), SpecialTokens{}, pairs);
+    const Batch batch = pack_pairs(context, model.spec(), SpecialTokens{}, pairs);
     return context.values<float>(model.logits(context, batch));
   }
   static void expect_same(const std::vector<float>& ours, const ForeignLlama& foreign) {

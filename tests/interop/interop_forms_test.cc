@@ -1,6 +1,7 @@
 // Directories of other programs in all the forms they come in, places that cannot be written to,
 // and what the parts of the export refuse by themselves.
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "engine/formats/formats.h"
@@ -389,13 +390,67 @@ TEST_F(InteropFormsTest, TheOutputBiasMovesOnlyWhereItCan) {
   }
 }
 
-TEST_F(InteropFormsTest, ASettingThatNoFormatListsIsRefused) {
-  ModelConfig config = config_of(Architecture::decoder_lm, true);
-  interop::allow_settings("X", config, {});
-  config.norm_epsilon = 0.5;
-  interop::allow_settings("X", config, {"norm_epsilon"});
-  expect_error(ErrorCode::unsupported, "X cannot express norm_epsilon 0.5",
-               [&] { interop::allow_settings("X", config, {"activation"}); });
+// For every setting a model in which it is not as usual.
+const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
+    {"architecture", [](ModelSpec& s) { s.architecture = Architecture::decoder_lm; }},
+    {"norm", [](ModelSpec& s) { s.decoder.norm.kind = Norm::rms; }},
+    {"positions", [](ModelSpec& s) { s.embedding.positions = PositionTable::learned; }},
+    {"feed-forward", [](ModelSpec& s) { s.decoder.feed_forward.gated = true; }},
+    {"norm placement", [](ModelSpec& s) { s.decoder.norm.placement = NormPlacement::after; }},
+    {"head_width", [](ModelSpec& s) { s.decoder.attention.head_dim = 3; }},
+    {"kv_heads", [](ModelSpec& s) { s.decoder.attention.heads = 2; }},
+    {"biases", [](ModelSpec& s) { s.decoder.attention.output_bias = false; }},
+    {"rope_scaling", [](ModelSpec& s) { s.decoder.attention.rotary.emplace().factor = 2; }},
+    {"rope_theta", [](ModelSpec& s) { s.decoder.attention.rotary.emplace(); }},
+    {"activation", [](ModelSpec& s) { s.decoder.feed_forward.activation = Activation::silu; }},
+    {"norm_epsilon", [](ModelSpec& s) { s.decoder.norm.epsilon = 0.5; }},
+    {"embeddings", [](ModelSpec& s) { s.output.tied = false; }},
+    {"embedding_scale", [](ModelSpec& s) { s.embedding.scale = 2; }},
+    {"output_bias", [](ModelSpec& s) { s.output.bias = false; }}};
+
+TEST_F(InteropFormsTest, ASettingThatAFormatDoesNotListIsRefused) {
+  const std::vector<interop::Setting> settings = interop::settings_of(ModelSpec{});
+  interop::Form all;
+  for (const interop::Setting& setting : settings) all.push_back({setting.name, "*"});
+  for (const interop::Setting& setting : settings) {
+    if (setting.every_format) continue;
+    SCOPED_TRACE(setting.name);
+    ASSERT_TRUE(kUnusual.contains(setting.name));
+    ModelSpec spec;
+    kUnusual.at(setting.name)(spec);
+    EXPECT_EQ(interop::match(spec, {"X", {all}}).form, 0);
+    interop::Form others = all;
+    std::erase_if(others, [&](const auto& allowed) { return allowed.setting == setting.name; });
+    EXPECT_EQ(interop::match(ModelSpec{}, {"X", {others}}).form, 0);
+    const interop::Match match = interop::match(spec, {"X", {others}});
+    EXPECT_EQ(match.form, -1);
+    EXPECT_FALSE(match.refused.empty());
+    EXPECT_EQ(interop::match(spec, {"X", {others, all}}).form, 1);
+  }
+  ModelSpec epsilon;
+  epsilon.decoder.norm.epsilon = 0.5;
+  EXPECT_EQ(interop::match(epsilon, {"X", {{{"norm_epsilon", "0.25 0.125"}}}}).refused,
+            "norm_epsilon 0.5, it has 0.25 0.125");
+}
+
+// Formats have one value for both stacks, but for the sizes.
+TEST_F(InteropFormsTest, AnEncoderThatIsAnotherKindOfStackIsRefused) {
+  const ModelSpec usual = spec_of(config_of(Architecture::encoder_decoder, true));
+  EXPECT_EQ(interop::match(usual, interop::onnx_expressible()).form, 0);
+  const auto refused = [&](auto&& change) {
+    ModelSpec spec = usual;
+    change(*spec.encoder);
+    return interop::match(spec, interop::onnx_expressible()).refused;
+  };
+  EXPECT_EQ(refused([](StackSpec& s) { s.feed_forward.width += 1; }), "");
+  EXPECT_EQ(refused([](StackSpec& s) { s.norm.kind = Norm::rms; }),
+            "an encoder with another norm than the decoder");
+  EXPECT_EQ(refused([](StackSpec& s) {
+              s.attention.heads *= 2;
+              s.attention.key_heads *= 2;
+              s.attention.head_dim /= 2;
+            }),
+            "an encoder with another heads than the decoder");
 }
 
 // Rounded weights hide nothing: the model with the same weights must give the same logits.

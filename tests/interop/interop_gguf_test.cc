@@ -199,7 +199,9 @@ TEST_F(GgufTest, WhatTheFormatCannotHoldIsNamed) {
   gguf_refused(narrow, q4_0, "--transformer-dim-ffn 80 with --weights q4_0");
   ModelConfig plain = config_of(Architecture::decoder_lm, true);
   plain.vocabulary = bpe_tokenizer().vocab_size();
-  gguf_refused(plain, float16, "layer norm; train with --task llama");
+  gguf_refused(
+      plain, float16,
+      "GGUF cannot express layer norm (--task llama trains RMS norm); use hf-gpt2 or ctranslate2");
   ModelConfig encoder = config_of(Architecture::encoder_decoder, true);
   encoder.vocabulary = bpe_tokenizer().vocab_size();
   gguf_refused(encoder, float16, "encoder-decoder; use hf-pegasus or ctranslate2");

@@ -608,7 +608,7 @@ TEST_F(ImportTest, ATextIsContinued) {
   while (tokenizer().encode(text).size() < 60) text += " sieht einen Baum";
   const auto cut = translator.translate(std::vector<std::string_view>{text}, options)[0];
   std::vector<int32_t> kept = tokenizer().encode(text);
-  const int64_t limit = longest_source(base.model->config(), 5);
+  const int64_t limit = longest_source(base.model->spec(), 5);
   EXPECT_EQ(limit, base.model->config().max_positions - 5);
   kept.erase(kept.begin(), kept.end() - (limit - 1));
   kept.insert(kept.begin(), 1);

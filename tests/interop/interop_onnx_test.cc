@@ -198,7 +198,7 @@ TEST_F(OnnxTest, TheTableOfAnglesHasTheFormula) {
   const auto weights =
       read_onnx_weights(read_text_file(path("angles") / "model.onnx", kMost), "graph");
   const std::string data = read_text_file(path("angles") / "model.onnx_data", kMost);
-  const int64_t pairs = config.head_dim() / 2;
+  const int64_t pairs = spec_of(config).decoder.attention.head_dim / 2;
   for (const bool is_sine : {false, true}) {
     const OnnxStoredWeight& stored = weights.at(is_sine ? "rotary.sines" : "rotary.cosines");
     ASSERT_EQ(stored.shape, (std::vector<int64_t>{config.max_positions, pairs}));
@@ -322,7 +322,7 @@ TEST_F(OnnxTest, Int8HasCodesAndScalesOfEveryMatrix) {
       EXPECT_LT(difference, 0.1);
       const HostModel host = copy_to_host(*context_, *model);
       const HostModel again = read_back_onnx(host, ExportWeights::int8, path("int8"));
-      const char* graph = config.has_encoder() ? "decoder_model.onnx" : "model.onnx";
+      const char* graph = spec_of(config).encoder ? "decoder_model.onnx" : "model.onnx";
       const auto weights = read_onnx_weights(read_text_file(path("int8") / graph, kMost), graph);
       for (const auto& [name, stored] : weights) {
         const ParamId id = host.parameters().find(name);

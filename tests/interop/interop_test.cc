@@ -170,7 +170,7 @@ TEST_F(InteropTest, SettingsThatCannotBeSaidAreNamed) {
   const ModelConfig post = config_of(Architecture::encoder_decoder, false);
   const ModelConfig lm = config_of(Architecture::decoder_lm, true);
   refused(config_of(Architecture::encoder_decoder, true), ExportFormat::hf_marian,
-          "use hf-pegasus, or train with post");
+          "pre-norm layers (--transformer-norm pre); use hf-pegasus or ctranslate2 or onnx");
   refused(post, ExportFormat::hf_pegasus, "post-norm layers (--transformer-norm post); use hf-m");
   refused(lm, ExportFormat::hf_pegasus, "decoder-lm");
   refused(lm, ExportFormat::hf_marian, "decoder-lm");

@@ -20,7 +20,7 @@ class TiedInterop : public InteropTest {
   ModelConfig config_for(const char* form) const {
     ModelConfig config = tied_form(form, 0.0);
     config.vocabulary = tokenizer().vocab_size();
-    if (!config.has_encoder()) config.encoder_layers = ModelConfig{}.encoder_layers;
+    if (!spec_of(config).encoder) config.encoder_layers = ModelConfig{}.encoder_layers;
     config.ffn_width = 64;
     config.width = 32;
     if (std::string(form) == "lm") {
@@ -38,7 +38,7 @@ class TiedInterop : public InteropTest {
     const NoGrad no_grad(*context_);
     PackedBatchHost batch = copy_batches(model.config().architecture, 1)[0];
     return context_->values<float>(
-        model.logits(*context_, upload(*context_, batch, model.config(), DType::f32)));
+        model.logits(*context_, upload(*context_, batch, model.spec(), DType::f32)));
   }
   // B is zero at first.
   void set_adapter(Model& model) {

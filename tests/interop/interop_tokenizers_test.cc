@@ -456,7 +456,7 @@ TEST_F(InteropTokenizerTest, VocabulariesOfMarianTrainTranslateScoreAndExport) {
     config.vocabulary = marian.vocab_size();
     config.max_positions = 64;
     options.max_length = 64;
-    const TrainingData data = prepare_data(corpus, &corpus, marian, config, options, 1);
+    const TrainingData data = prepare_data(corpus, &corpus, marian, spec_of(config), options, 1);
     EXPECT_EQ(data.tokens.start(), 0);
     Process process(data, options, path(concat("run", static_cast<int>(architecture))), 1, config);
     process.run->run({});

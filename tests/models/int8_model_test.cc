@@ -185,11 +185,11 @@ TEST(Int8Model, AShortlistTakesRowsOfTheOutput) {
     const std::vector<int32_t> source = {5, 6, 7, kEos};
     const std::vector<int32_t>* only = &source;
     const std::vector<std::vector<int32_t>> prompt = {
-        form.config.has_encoder() ? std::vector<int32_t>{1} : source};
+        spec_of(form.config).encoder ? std::vector<int32_t>{1} : source};
     const std::vector<int32_t> tokens = {2, 5, 9, 30, 36};
     std::vector<float> logits[2];
     for (const bool restricted : {false, true}) {
-      const Batch batch = pack_sources(*context, form.config, {&only, 1});
+      const Batch batch = pack_sources(*context, spec_of(form.config), {&only, 1});
       DecodeState state = model->start_decoding(*context, batch, 16);
       if (restricted) restrict_output(*context, state, tokens);
       logits[restricted] = context->values<float>(model->prefill(*context, state, prompt));
@@ -379,8 +379,8 @@ TEST_F(Int8File, NothingTrainsOrAveragesIt) {
   const auto pair = pairs(1).front();
   const SentencePair* only = &pair;
   expect_error(ErrorCode::unsupported, "no training loss", [&] {
-    LabelSmoothedCrossEntropy(0.1).loss(
-        *context_, *model_, pack_pairs(*context_, model_->config(), {}, {&only, 1}), {});
+    LabelSmoothedCrossEntropy(0.1).loss(*context_, *model_,
+                                        pack_pairs(*context_, model_->spec(), {}, {&only, 1}), {});
   });
   TemporaryDirectory folder;
   const auto path = folder.path() / "m.safetensors";

@@ -87,7 +87,7 @@ TEST(Llama, GradientsInFloat64) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
       const auto model = make_model(*context, config, 5, DType::f64);
-      const Batch batch = upload(*context, batches(1)[0], config, DType::f64);
+      const Batch batch = upload(*context, batches(1)[0], spec_of(config), DType::f64);
       context->backward(LabelSmoothedCrossEntropy(0.1).loss(*context, *model, batch, {}).loss);
       ParameterStore& parameters = model->parameters();
       for (size_t i = 0; i < parameters.count(); ++i) {
@@ -118,7 +118,7 @@ struct PassOutcome {
 PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute recompute) {
   const RecomputeScope scope(context, recompute);
   const auto model = make_model(context, config, 5);
-  const Batch batch = upload(context, batches(1)[0], config, DType::f32);
+  const Batch batch = upload(context, batches(1)[0], spec_of(config), DType::f32);
   const Tensor loss =
       LabelSmoothedCrossEntropy(0.1).loss(context, *model, batch, {7, 3, true}).loss;
   const double value = context.item(loss);
@@ -214,7 +214,7 @@ TEST(Llama, PlannedStepsOnTheCpuAreTheSameBits) {
     options.recompute = recompute;
     Trainer a(*context, *planned, options), b(*context, *plain, options);
     for (const PackedBatchHost& batch : batches(4)) {
-      const Batch uploaded = upload(*context, batch, config, DType::f32);
+      const Batch uploaded = upload(*context, batch, spec_of(config), DType::f32);
       EXPECT_EQ(a.step({&batch, 1}).loss, b.step(std::span(&uploaded, 1)).loss);
     }
     EXPECT_EQ(weight_bytes(*context, *planned), weight_bytes(*context, *plain));

@@ -26,7 +26,7 @@ struct ModelAndBatch {
     PackedBatchHost host = copy_batches(architecture, 1)[0];
     host.target_weights.assign(host.target_out.size(), 1);
     for (size_t i = 0; i < host.target_weights.size(); i += 3) host.target_weights[i] = 0.25f;
-    batch = upload(*context, host, config, DType::f64);
+    batch = upload(*context, host, spec_of(config), DType::f64);
   }
 };
 
@@ -43,7 +43,7 @@ TEST(Objective, SourceAndTargetEmbeddingsHaveDifferentMasks) {
   PackedBatchHost host;
   BatchPacker packer(host, SequenceForm::encoder_decoder, kTokens.bos);
   packer.add(source, target, 0);
-  const Batch batch = upload(*context, host, config, DType::f64);
+  const Batch batch = upload(*context, host, spec_of(config), DType::f64);
   context->backward(LabelSmoothedCrossEntropy(0).loss(*context, *model, batch, {7, 3, true}).loss);
   const ParameterStore& parameters = model->parameters();
   const auto gradient = [&](const char* name) {

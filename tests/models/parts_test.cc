@@ -31,7 +31,7 @@ std::vector<FormWithParts> forms_with_parts() {
         [](ModelConfig& c) { c.tied_embeddings = false; });
     add(concat(tied, " factorized"), tied_form(tied).untied(), [](ModelConfig& c) {
       c.factor_ranks = {{"decoder.1.attention.qkv.weight", 3}, {"decoder.0.ffn.down.weight", 2}};
-      if (c.has_encoder()) c.factor_ranks["decoder.cross_kv.weight"] = 5;
+      if (spec_of(c).encoder) c.factor_ranks["decoder.cross_kv.weight"] = 5;
     });
   }
   add("pruned encoder", tied_form("encdec").untied(), [](ModelConfig& c) {

@@ -25,20 +25,16 @@ std::vector<std::string> names_of(const ParameterStore& store) {
   return names;
 }
 
-nn::BlockOptions block_options(bool pre_norm, bool causal) {
-  nn::BlockOptions options;
-  options.attention.width = kWidth;
-  options.attention.heads = 2;
-  options.attention.causal = causal;
-  options.feed_forward.width = kWidth;
-  options.feed_forward.ffn_width = kFfnWidth;
-  options.norm.width = kWidth;
-  options.norm.epsilon = kEpsilon;
-  options.pre_norm = pre_norm;
-  options.dropout = 0.3;
-  options.attention_dropout = 0.2;
-  options.ffn_dropout = 0.1;
-  return options;
+StackSpec stack_spec(bool pre_norm, bool causal, int64_t layers = 1) {
+  StackSpec spec;
+  spec.width = kWidth;
+  spec.sharing = layer_sharing(layers);
+  spec.norm = {Norm::layer, pre_norm ? NormPlacement::before : NormPlacement::after, kEpsilon};
+  spec.attention = {.heads = 2, .key_heads = 2, .head_dim = kWidth / 2, .dropout = 0.2};
+  spec.feed_forward = {.width = kFfnWidth, .dropout = 0.1};
+  spec.causal = causal;
+  spec.dropout = 0.3;
+  return spec;
 }
 
 class Modules : public ::testing::Test {
@@ -113,9 +109,9 @@ TEST_F(Modules, InitialWeightsScaleWithFanOutAndDepth) {
 
 TEST_F(Modules, BlockDeclaresItsParametersInTheOrderOfModelFiles) {
   ParameterStore store;
-  nn::BlockOptions options = block_options(true, true);
-  options.cross_attention = true;
-  const nn::TransformerBlock block(store, "decoder.0", options, 0, 1);
+  StackSpec spec = stack_spec(true, true);
+  spec.cross_attention = true;
+  const nn::TransformerBlock block(store, "decoder.0", spec, 0, 1);
   std::vector<std::string> expected;
   for (const char* part : {"attention_norm", "cross_norm", "ffn_norm", "attention.qkv",
                            "attention.output", "cross.query", "cross.output", "ffn.up", "ffn.down"})
@@ -191,10 +187,10 @@ TEST_F(Modules, BlockComputesItsDefinition) {
   for (const bool pre_norm : {true, false})
     for (const bool cross : {true, false}) {
       ParameterStore store;
-      nn::BlockOptions options = block_options(pre_norm, cross);
-      options.cross_attention = cross;
-      const nn::TransformerBlock block(store, "block", options, 0, 3);
-      const nn::Norm next(store, "next", options.norm);
+      StackSpec spec = stack_spec(pre_norm, cross);
+      spec.cross_attention = cross;
+      const nn::TransformerBlock block(store, "block", spec, 0, 3);
+      const nn::Norm next(store, "next", spec.norm, kWidth);
       allocate(store);
       nn::BlockInputs inputs;
       inputs.sequences.cu_seqlens = ints({0, 3, 3, kTokens});
@@ -214,7 +210,7 @@ TEST_F(Modules, BlockComputesItsDefinition) {
 TEST_F(Modules, StackRunsItsBlocksUnderEveryRecomputePolicyWithTheSameBits) {
   for (const bool pre_norm : {true, false}) {
     ParameterStore store;
-    nn::TransformerStack stack(store, "stack", 3, block_options(pre_norm, true), 1, false);
+    nn::TransformerStack stack(store, "stack", stack_spec(pre_norm, true, 3), 1);
     const size_t blocks = store.count();
     stack.add_final_norm(store);
     EXPECT_EQ(store.count(), blocks + (pre_norm ? 2 : 0));
@@ -243,8 +239,8 @@ TEST_F(Modules, AStackWithSkippedBlocksIsTheStackOfTheOthers) {
   for (const bool pre_norm : {true, false})
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
       for (uint32_t mask = 0; mask < 1u << kBlocks; ++mask) {
-        nn::BlockOptions options = block_options(pre_norm, true);
-        options.dropout = options.attention_dropout = options.ffn_dropout = 0;  // they have ids
+        StackSpec spec = stack_spec(pre_norm, true, kBlocks);
+        spec.dropout = spec.attention.dropout = spec.feed_forward.dropout = 0;  // they have ids
         std::vector<bool> skipped(kFirst + kBlocks);
         std::vector<uint32_t> kept;
         for (uint32_t i = 0; i < kBlocks; ++i)
@@ -253,9 +249,9 @@ TEST_F(Modules, AStackWithSkippedBlocksIsTheStackOfTheOthers) {
           else
             kept.push_back(i);
         ParameterStore store, short_store;
-        nn::TransformerStack stack(store, "stack", kBlocks, options, kFirst, false);
-        nn::TransformerStack short_stack(short_store, "stack", static_cast<int64_t>(kept.size()),
-                                         options, kFirst, false);
+        nn::TransformerStack stack(store, "stack", spec, kFirst);
+        spec.sharing = layer_sharing(std::ssize(kept));
+        nn::TransformerStack short_stack(short_store, "stack", spec, kFirst);
         stack.add_final_norm(store);
         short_stack.add_final_norm(short_store);
         allocate(store);
@@ -313,7 +309,7 @@ TEST_F(Modules, SkippedBlocksPassGradcheck) {
                                              {false, true, false, true},
                                              {false, true, true, true}}) {
       ParameterStore store;
-      nn::TransformerStack stack(store, "stack", 3, block_options(pre_norm, true), 1, false);
+      nn::TransformerStack stack(store, "stack", stack_spec(pre_norm, true, 3), 1);
       stack.add_final_norm(store);
       allocate(store);
       nn::BlockInputs inputs;

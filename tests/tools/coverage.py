@@ -50,7 +50,7 @@ PARSERS = {
     "sentencepiece": (r"engine/text/tokenizer/sentencepiece/(spm_fields|spm_model)\.|engine/formats/tokenizers/spm_subwords\.", r"serialize_spm"),
     "vocabulary": (r"engine/decode/lexical_table\.", r"LexicalTable::(learn|write|of|candidates|size)|PairTable|sort_unique"),
     "importer": (r"engine/formats/",
-                 r"write_|export_|serialize_spm|config_json|generation_json|check_expressible|cannot_express|refuse_llama|"
+                 r"write_|export_|serialize_spm|config_json|generation_json|express|refuse_what_is_not|interop::match|"
                  r"fast_tokenizer|base64|has_fast_form|put_special_ids|copy_to_host|fixed_|logit_difference|output_bias|gather\(|"
                  r"activation_to_name|activation_id|check_vocabulary|add_varint|add_bytes|UnfinishedDirectory"),
 }

@@ -70,8 +70,8 @@ Values values_of(Context& context, const Model& model, bool base_alone = false) 
 
 std::vector<double> logits_of(Context& context, const Model& model) {
   const NoGrad no_grad(context);
-  const Batch batch = upload(context, copy_batches(model.config().architecture, 1)[0],
-                             model.config(), model.parameters().dtype());
+  const Batch batch = upload(context, copy_batches(model.spec().architecture, 1)[0], model.spec(),
+                             model.parameters().dtype());
   return to_doubles(context, model.logits(context, batch));
 }
 
@@ -146,8 +146,8 @@ TEST(Adapter, GradientsAreThoseOfCentralDifferences) {
     ParameterStore& parameters = model->parameters();
     const LabelSmoothedCrossEntropy objective(0.1);
     const LossSums sums(*context, DType::f64);
-    const Batch batch = upload(*context, copy_batches(model->config().architecture, 1)[0],
-                               model->config(), DType::f64);
+    const Batch batch =
+        upload(*context, copy_batches(model->spec().architecture, 1)[0], model->spec(), DType::f64);
     const auto loss = [&](Recompute recompute = Recompute::none) {
       accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
       return context->item(sums.loss);

@@ -181,7 +181,7 @@ TEST_F(AverageTest, TheMetricsThatStopARunAreChosen) {
   for (const Case& each : cases) {
     options.valid_metrics = each.metrics;
     options.early_stopping_on = each.on;
-    const TrainingData data = prepare_data(train, &valid, tokenizer, config, options, 1);
+    const TrainingData data = prepare_data(train, &valid, tokenizer, spec_of(config), options, 1);
     Process uncut(data, options, std::nullopt, 1, config);
     const StopReason reason = uncut.run->run().reason;
     EXPECT_EQ(reason, each.stops ? StopReason::early_stopping : StopReason::limit);

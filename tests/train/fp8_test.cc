@@ -340,7 +340,7 @@ TEST_F(Fp8TrainingOnCuda, WhereLargestMagnitudesComeFromChangesNoBit) {
     weights.refresh(*context_);
     const Fp8Scope fp8(parameters, &weights);
     const PackedBatchHost host = copy_batches(Architecture::decoder_lm, 1)[0];
-    const Batch batch = upload(*context_, host, config, DType::bf16);
+    const Batch batch = upload(*context_, host, spec_of(config), DType::bf16);
     const LabelSmoothedCrossEntropy objective(0.1);
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       std::vector<std::byte> gradients[2];
@@ -349,8 +349,8 @@ TEST_F(Fp8TrainingOnCuda, WhereLargestMagnitudesComeFromChangesNoBit) {
         const RecomputeScope scope(*context_, recompute);
         const ops::Fp8Magnitudes magnitudes(*context_, wanted);
         parameters.zero_grad();
-        const auto output =
-            objective.loss(*context_, *model, batch, training_pass(config, fp8_options(), 3));
+        const auto output = objective.loss(*context_, *model, batch,
+                                           training_pass(spec_of(config), fp8_options(), 3));
         context_->backward(output.loss);
         parameters.complete_grads(*context_);
         // Inputs of qkv, up and down, and the gradient of what up wrote.

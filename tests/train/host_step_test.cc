@@ -36,7 +36,7 @@ TEST_P(HostStepTest, IsTheSameBitsAsWithoutAPlan) {
         const auto micro = std::span(data).subspan(i, 1 + i % 2);
         std::vector<Batch> uploaded;
         for (const PackedBatchHost& batch : micro)
-          uploaded.push_back(upload(*context, batch, config, dtype));
+          uploaded.push_back(upload(*context, batch, spec_of(config), dtype));
         EXPECT_EQ(a.step(micro).loss, b.step(uploaded).loss);
       }
       EXPECT_EQ(weight_bytes(*context, *planned), weight_bytes(*context, *plain));

@@ -52,7 +52,8 @@ TEST_P(LayerDropTest, AStepLeavesTheWeightsOfSkippedLayersAlone) {
     state.forward_passes = 100 + static_cast<uint64_t>(&batch - data.data());
     trainer.resume_from(state);
     const auto skipped =
-        training_pass(config_, options, static_cast<uint32_t>(state.forward_passes)).skipped;
+        training_pass(spec_of(config_), options, static_cast<uint32_t>(state.forward_passes))
+            .skipped;
     std::vector<std::vector<std::byte>> before;
     ParameterStore& parameters = model->parameters();
     for (ParamId id = 0; id < static_cast<ParamId>(parameters.count()); ++id)
@@ -93,7 +94,7 @@ TEST_P(LayerDropTest, IsTheSameBitsWithAndWithoutAPlanUnderEveryRecomputePolicy)
       const auto micro = std::span(data).subspan(i, 1 + i % 4 / 2);
       std::vector<Batch> uploaded;
       for (const PackedBatchHost& batch : micro)
-        uploaded.push_back(upload(*context, batch, config_, DType::f32));
+        uploaded.push_back(upload(*context, batch, spec_of(config_), DType::f32));
       EXPECT_EQ(a.step(micro).loss, b.step(uploaded).loss);
     }
     EXPECT_EQ(weight_bytes(*context, *planned), weight_bytes(*context, *plain));

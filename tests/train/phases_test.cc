@@ -131,7 +131,7 @@ TEST_F(PhasesTest, AnotherMetricOrRuleOfStoppingCountsAnew) {
   config.max_positions = 64;
   options_.learning_rate = 1e-300;  // no validation is better than the first
   options_.after_updates = 0;
-  const TrainingData data = prepare_data(text, &text, tokenizer, config, options_, 1);
+  const TrainingData data = prepare_data(text, &text, tokenizer, spec_of(config), options_, 1);
   {
     Process process(data, options_, run_, 1, config);
     process.run->run({}, nullptr, 8);

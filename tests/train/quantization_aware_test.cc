@@ -87,7 +87,7 @@ TEST_P(QuantizationAware, TrainsWithTheWeightsOfTheQuantizedFile) {
 // The same loss as the quantized model has, apart from the order of sums.
 TEST_P(QuantizationAware, ComputesWhatTheQuantizedModelComputes) {
   Trainer trainer(*context_, *model_, aware_options(GetParam()));
-  const auto batch = upload(*context_, batches_[0], model_->config(), DType::f32);
+  const auto batch = upload(*context_, batches_[0], model_->spec(), DType::f32);
   const NoGrad no_grad(*context_);
   const auto aware = as_floats(*context_, model_->logits(*context_, batch));
   MemorySink sink;

@@ -497,7 +497,7 @@ TEST_F(RunTest, TextIsPreparedTranslatedAndMeasured) {
     config.vocabulary = tokenizer.vocab_size();
     config.max_positions = 64;
     const TemporaryDirectory directory;
-    const TrainingData data = prepare_data(train, &valid, tokenizer, config, options_, 1);
+    const TrainingData data = prepare_data(train, &valid, tokenizer, spec_of(config), options_, 1);
     Process process(data, options_, directory.path(), 1, config);
     int validations = 0;
     process.run->run([&](const TrainEvent& event) {

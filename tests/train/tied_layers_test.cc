@@ -26,7 +26,7 @@ class TiedLayers : public ::testing::TestWithParam<const char*> {
     disturb(*context_, *made);
     return made;
   }
-  bool is_lm() const { return !config_.has_encoder(); }
+  bool is_lm() const { return !spec_of(config_).encoder; }
 
   std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
   ModelConfig config_ = tied_form(GetParam());
@@ -55,7 +55,7 @@ TEST_P(TiedLayers, OnlyDistinctLayersHaveParameters) {
   const ParamId cross = tied->parameters().find("decoder.cross_kv.weight");
   ASSERT_EQ(cross == kNoParam, is_lm());
   if (!is_lm()) {
-    EXPECT_EQ(tied->parameters().shape(cross), (Shape{2 * 2 * config_.kv_width(), config_.width}));
+    EXPECT_EQ(tied->parameters().shape(cross), (Shape{2 * 2 * config_.width, config_.width}));
   }
   EXPECT_LT(tied->parameters().parameter_count(), untied->parameters().parameter_count());
 }
@@ -68,7 +68,7 @@ TEST_P(TiedLayers, GradientsAreTheSumsOfThoseOfTheCopies) {
   const LabelSmoothedCrossEntropy objective(0.1);
   const LossSums sums(*context_, DType::f64);
   const Batch batch =
-      upload(*context_, copy_batches(config_.architecture, 1)[0], config_, DType::f64);
+      upload(*context_, copy_batches(config_.architecture, 1)[0], spec_of(config_), DType::f64);
   const std::vector<size_t> parts = cross_parts(config_);
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
     for (const std::vector<bool>& skipped :
@@ -111,7 +111,7 @@ TEST_P(TiedLayers, TranslatesAlignsAndScoresAsItsCopy) {
   const auto untied = untied_copy<float>(*context_, *tied);
   const NoGrad no_grad(*context_);
   const Batch batch =
-      upload(*context_, copy_batches(config_.architecture, 1)[0], config_, DType::f32);
+      upload(*context_, copy_batches(config_.architecture, 1)[0], spec_of(config_), DType::f32);
   EXPECT_EQ(context_->values<float>(tied->logits(*context_, batch)),
             context_->values<float>(untied->logits(*context_, batch)));
   DecodeOptions options;
@@ -154,7 +154,7 @@ TEST_P(TiedLayers, QuantizesToTheCodesOfItsCopy) {
   const auto tied = model();
   const auto untied = untied_copy<float>(*context_, *tied);
   const Batch batch =
-      upload(*context_, copy_batches(config_.architecture, 1)[0], config_, DType::f32);
+      upload(*context_, copy_batches(config_.architecture, 1)[0], spec_of(config_), DType::f32);
   const NoGrad no_grad(*context_);
   for (const int64_t bits : {8, 4}) {
     const auto a = quantize_model(*context_, *tied, {.bits = bits}),
@@ -223,7 +223,7 @@ TEST_P(TiedLayers, TrainsWithRoundedWeightsAndAdapters) {
     for (const PackedBatchHost& batch : data) trainer.step({&batch, 1});
   }
   EXPECT_NE(weight_bytes(*context_, *tied), before);
-  const Batch batch = upload(*context_, data[0], config_, DType::f32);
+  const Batch batch = upload(*context_, data[0], spec_of(config_), DType::f32);
   const NoGrad no_grad(*context_);
   const auto logits = context_->values<float>(tied->logits(*context_, batch));
   merge_adapter(*context_, *tied);
@@ -263,20 +263,20 @@ TEST(TiedLayersConfig, NumbersNameSets) {
   const auto owners = [&](std::vector<int64_t> tied) {
     config.decoder_tied_layers = std::move(tied);
     validate(config);
-    return config.decoder_sharing().owners;
+    return spec_of(config).decoder.sharing.owners;
   };
   const std::vector<int64_t> pairs{0, 0, 2, 2};
   EXPECT_EQ(owners({1, 1, 3, 3}), pairs);
   EXPECT_EQ(owners({1, 1, 2, 2}), pairs);  // as in Marian: names of parameters
   EXPECT_EQ(owners({4, 4, 1, 1}), pairs);
   EXPECT_EQ(owners({1, 2, 1, 2}), (std::vector<int64_t>{0, 1, 0, 1}));
-  EXPECT_EQ(config.decoder_sharing().sets, (std::vector<int64_t>{0, 1, 0, 1}));
+  EXPECT_EQ(spec_of(config).decoder.sharing.sets, (std::vector<int64_t>{0, 1, 0, 1}));
   EXPECT_EQ(owners({3, 1, 3, 3}), (std::vector<int64_t>{0, 1, 0, 0}));
   EXPECT_EQ(owners({}), (std::vector<int64_t>{0, 1, 2, 3}));
-  EXPECT_EQ(config.decoder_sharing().set_count, 4);
-  EXPECT_EQ(config.encoder_sharing().owners, std::vector<int64_t>{0});
+  EXPECT_EQ(spec_of(config).decoder.sharing.set_count, 4);
+  EXPECT_EQ(spec_of(config).encoder->sharing.owners, std::vector<int64_t>{0});
   config.architecture = Architecture::decoder_lm;
-  EXPECT_TRUE(config.encoder_sharing().owners.empty());
+  EXPECT_FALSE(spec_of(config).encoder);
 }
 
 TEST(TiedLayersConfig, WhatCannotBeIsNamed) {

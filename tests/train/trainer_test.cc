@@ -257,8 +257,8 @@ TEST_P(TrainerTest, DeviceBatchesGiveTheSameBits) {
   Trainer from_host(*context_, *a, quick_options()), from_device(*context_, *b, quick_options());
   const auto data = batches(2);
   from_host.step(data);
-  const std::vector<Batch> uploaded{upload(*context_, data[0], a->config(), DType::f32),
-                                    upload(*context_, data[1], a->config(), DType::f32)};
+  const std::vector<Batch> uploaded{upload(*context_, data[0], a->spec(), DType::f32),
+                                    upload(*context_, data[1], a->spec(), DType::f32)};
   from_device.step(uploaded);
   EXPECT_EQ(weight_bytes(*context_, *a), weight_bytes(*context_, *b));
 }

@@ -132,8 +132,8 @@ TEST_P(WordDistillation, AStudentLearnsTheDistributionOfItsTeacher) {
   Context& context = *student.context;
   const Model& teacher = *student.teacher->model;
   const auto before = weight_bytes(context, teacher);
-  const Batch batch =
-      upload(context, copy_batches(GetParam(), 1)[0], config_, student.model->parameters().dtype());
+  const Batch batch = upload(context, copy_batches(GetParam(), 1)[0], spec_of(config_),
+                             student.model->parameters().dtype());
   const double apart = divergence(context, *student.model, teacher, batch);
   student.run->run({}, nullptr, 800);
   EXPECT_LT(divergence(context, *student.model, teacher, batch), 0.1 * apart);
@@ -237,7 +237,8 @@ TEST_P(WordDistillation, GradientsInFloat64) {
       0.1, {0.6, 2},
       frozen_teacher(*context, make_model(*context, teacher_config(GetParam()), 77, DType::f64)));
   const LossSums sums(*context, DType::f64);
-  const Batch batch = upload(*context, copy_batches(GetParam(), 1)[0], config_, DType::f64);
+  const Batch batch =
+      upload(*context, copy_batches(GetParam(), 1)[0], spec_of(config_), DType::f64);
   const auto loss = [&](Recompute recompute = Recompute::none, bool fused = true) {
     context->set_fused_kernels(fused);
     accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
@@ -281,7 +282,7 @@ TEST_P(WordDistillation, StepsAllocateNothingThatWasNotPlanned) {
 TEST_P(WordDistillation, ThePlanCountsTheTeacher) {
   const ModelConfig wide = teacher_config(GetParam());
   const auto plan = [&](const ModelConfig* teacher, double weight) {
-    const BatchSizes sizes{4, config_.has_encoder() ? 32 : 0, 32};
+    const BatchSizes sizes{4, spec_of(config_).encoder ? 32 : 0, 32};
     return plan_training({DeviceKind::cpu, 0}, config_, DType::f32, taught(weight), sizes,
                          {.teacher = teacher});
   };
@@ -371,7 +372,8 @@ TEST_P(WordDistillation, ATeacherMayHaveAnAdapter) {
   EXPECT_NE(taught_by->checksum, load_teacher(*context, *student, teacher_)->checksum);
   const Model& teacher = *taught_by->model;
   EXPECT_FALSE(teacher.parameters().any_trainable());
-  const Batch batch = upload(*context, copy_batches(GetParam(), 1)[0], config_, DType::f32);
+  const Batch batch =
+      upload(*context, copy_batches(GetParam(), 1)[0], spec_of(config_), DType::f32);
   const NoGrad no_grad(*context);
   const auto expected = context->values<float>(adapted->logits(*context, batch));
   const auto got = context->values<float>(teacher.logits(*context, batch));

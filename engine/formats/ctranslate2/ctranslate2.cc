@@ -38,12 +38,14 @@ enum TypeId : uint8_t {
   kBFloat16 = 5
 };
 
-struct Spec {
+// A specification of CTranslate2.
+struct FileSpec {
   const char* name;
   uint32_t revision;
 };
-Spec spec_of(const ModelConfig& config) {
-  return !config.has_encoder() ? Spec{"TransformerDecoderSpec", 8} : Spec{"TransformerSpec", 7};
+FileSpec file_spec(const ModelSpec& spec) {
+  return spec.has_encoder() ? FileSpec{"TransformerSpec", 7}
+                            : FileSpec{"TransformerDecoderSpec", 8};
 }
 
 int8_t activation_id(Activation activation) {
@@ -118,48 +120,49 @@ void put_scalar(const Scalar& scalar, const Put& put) {
   }
 }
 
-std::vector<Scalar> scalars_of(const ModelConfig& config) {
-  const bool lm = !config.has_encoder();
+std::vector<Scalar> scalars_of(const ModelSpec& spec) {
   std::vector<Scalar> scalars;
-  const auto side = [&](const std::string& name) {
-    scalars.push_back({name + "/num_heads", kInt16, static_cast<double>(config.heads)});
-    scalars.push_back({name + "/pre_norm", kInt8, static_cast<double>(config.pre_norm)});
+  const auto side = [&](const std::string& name, const StackSpec& stack) {
+    const int8_t activation = activation_id(stack.feed_forward.activation);
+    scalars.push_back({name + "/num_heads", kInt16, static_cast<double>(stack.attention.heads)});
+    scalars.push_back({name + "/pre_norm", kInt8, static_cast<double>(stack.pre_norm())});
+    scalars.push_back({name + "/activation", kInt8, static_cast<double>(activation)});
     scalars.push_back(
-        {name + "/activation", kInt8, static_cast<double>(activation_id(config.activation))});
-    scalars.push_back({name + "/scale_embeddings", kInt8, static_cast<double>(!lm)});
+        {name + "/scale_embeddings", kInt8, static_cast<double>(spec.embedding.scale != 1)});
   };
-  if (!lm) {
-    side("encoder");
+  if (spec.encoder) {
+    side("encoder", *spec.encoder);
     scalars.push_back({"encoder/embeddings_merge", kInt8, 0});
   }
-  side("decoder");
+  side("decoder", spec.decoder);
   scalars.push_back({"decoder/alignment_layer", kInt16, -1});
   scalars.push_back({"decoder/alignment_heads", kInt16, 1});
   scalars.push_back({"decoder/alibi", kInt8, 0});
   scalars.push_back({"decoder/alibi_use_positive_positions", kInt8, 0});
   scalars.push_back({"decoder/scale_alibi", kInt8, 0});
   scalars.push_back({"decoder/start_from_zero_embedding", kInt8, 0});
-  if (config.positions != Positions::rotary) return scalars;
-  for (int64_t i = 0; i < config.decoder_layers; ++i) {
+  const AttentionSpec& attention = spec.decoder.attention;
+  if (!attention.rotary) return scalars;
+  for (int64_t i = 0; i < spec.decoder.layers(); ++i) {
     const std::string name = concat("decoder/layer_", i, "/self_attention/");
     scalars.push_back({name + "rotary_dim", kInt32, 0});  // whole heads
     scalars.push_back({name + "rotary_interleave", kInt8, 0});
-    scalars.push_back({name + "rotary_base", kFloat32, static_cast<float>(config.rope_theta)});
-    if (config.key_heads() != config.heads)
-      scalars.push_back({name + "num_heads_kv", kInt32, static_cast<double>(config.key_heads())});
+    scalars.push_back(
+        {name + "rotary_base", kFloat32, static_cast<float>(attention.rotary->theta)});
+    if (attention.key_heads != attention.heads)
+      scalars.push_back({name + "num_heads_kv", kInt32, static_cast<double>(attention.key_heads)});
   }
   return scalars;
 }
 
 // Names of one matrix after the first, which holds it. CTranslate2 gives the scale of a matrix the
 // same aliases.
-std::map<std::string, std::string> aliases_of(const ModelConfig& config) {
+std::map<std::string, std::string> aliases_of(const ModelSpec& spec) {
   std::map<std::string, std::string> aliases;
-  if (config.tied_embeddings) {
-    aliases["decoder/projection/weight"] = "decoder/embeddings/weight";
-    if (config.has_encoder()) aliases["encoder/embeddings_0/weight"] = "decoder/embeddings/weight";
-  }
-  if (config.has_encoder()) aliases["encoder/position_encodings/encodings"] = kPositions;
+  if (spec.output.tied) aliases["decoder/projection/weight"] = "decoder/embeddings/weight";
+  if (spec.encoder && spec.embedding.shared)
+    aliases["encoder/embeddings_0/weight"] = "decoder/embeddings/weight";
+  if (spec.encoder) aliases["encoder/position_encodings/encodings"] = kPositions;
   return aliases;
 }
 
@@ -170,44 +173,35 @@ struct StoredTensor {
   bool computed() const { return tensor.parameter.empty(); }
 };
 
-std::vector<StoredTensor> stored_tensors(const ModelConfig& config, ExportWeights weights) {
+std::vector<StoredTensor> stored_tensors(const HostModel& host, ExportWeights weights) {
+  const ModelSpec& spec = host.spec();
   const TypeId type = type_of(weights), other = has_scale(type) ? kFloat32 : type;
-  const auto aliases = aliases_of(config);
+  const auto aliases = aliases_of(spec);
   std::vector<StoredTensor> stored;
-  for (MappedTensor& tensor : ctranslate2_tensors(config)) {
+  for (MappedTensor& tensor : ctranslate2_tensors(host.config())) {
     if (aliases.contains(tensor.name)) continue;
     const bool quantizable = tensor.shape.size() == 2 && tensor.name != kPositions;
     stored.push_back({std::move(tensor), quantizable ? type : other});
   }
   // Without one CTranslate2 would compute positions by another formula.
-  if (config.has_encoder())
-    stored.push_back({{kPositions, {config.max_positions, config.width}, "", 0, 0, false}, other});
+  if (spec.embedding.positions == PositionTable::sinusoidal)
+    stored.push_back({{kPositions, {spec.max_positions, spec.width()}, "", 0, 0, false}, other});
   return stored;
 }
 
 std::vector<float> values_of(const HostModel& host, const StoredTensor& stored) {
-  const ModelConfig& config = host.config();
+  const ModelSpec& spec = host.spec();
   if (!stored.computed()) return gather(host.parameters(), stored.tensor);
   return host.context->values<float>(
-      sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32));
+      sinusoidal_positions(*host.context, spec.max_positions, spec.width(), DType::f32));
 }
 
-void check_ctranslate2(const ModelConfig& config, ExportWeights weights) {
-  require_architecture(kCtranslate2Format, config,
-                       {Architecture::encoder_decoder, Architecture::decoder_lm});
-  refuse_llama_variants(kCtranslate2Format, config);
-  if (config.norm == Norm::rms)
-    require_llama_form(kCtranslate2Format, config);
-  else
-    refuse_llama_form(kCtranslate2Format, config);
-  allow_settings(kCtranslate2Format, config,
-                 {"activation", "pre_norm", "tied_embeddings", "norm_epsilon", "norm", "positions",
-                  "ffn", "biases", "kv_heads", "rope_theta", "output_bias", "encoder_ffn_width"});
-  for (const StoredTensor& stored : stored_tensors(config, weights))
+void check_sizes(const HostModel& host, ExportWeights weights) {
+  for (const StoredTensor& stored : stored_tensors(host, weights))
     if (stored.tensor.elements() > int64_t{UINT32_MAX} / size_of(stored.type))
       cannot_express(kCtranslate2Format, concat(stored.tensor.name, ", which is 4 GiB or more"));
-  if (config.heads > INT16_MAX)
-    cannot_express(kCtranslate2Format, concat(config.heads, " heads (--transformer-heads)"));
+  if (const int64_t heads = host.spec().decoder.attention.heads; heads > INT16_MAX)
+    cannot_express(kCtranslate2Format, concat(heads, " heads (--transformer-heads)"));
 }
 
 class ModelWriter : public BinaryWriter {
@@ -254,10 +248,9 @@ void write_tensor(ModelWriter& out, const StoredTensor& stored, const std::vecto
 }
 
 void write_binary(const HostModel& host, ExportWeights weights, const fs::path& file) {
-  const ModelConfig& config = host.config();
-  const Spec spec = spec_of(config);
-  const std::vector<StoredTensor> tensors = stored_tensors(config, weights);
-  const std::vector<Scalar> scalars = scalars_of(config);
+  const FileSpec spec = file_spec(host.spec());
+  const std::vector<StoredTensor> tensors = stored_tensors(host, weights);
+  const std::vector<Scalar> scalars = scalars_of(host.spec());
   const auto scales = std::count_if(tensors.begin(), tensors.end(),
                                     [](const StoredTensor& each) { return has_scale(each.type); });
   AtomicFile sink(file);
@@ -271,7 +264,7 @@ void write_binary(const HostModel& host, ExportWeights weights, const fs::path& 
     put_scalar(scalar, [&](auto value) {
       out.variable(scalar.name, {}, scalar.type, std::as_bytes(std::span(&value, 1)));
     });
-  const auto aliases = aliases_of(config);
+  const auto aliases = aliases_of(host.spec());
   out.number(static_cast<uint32_t>(aliases.size()));
   for (const auto& [alias, name] : aliases) {
     out.name(alias);
@@ -280,9 +273,9 @@ void write_binary(const HostModel& host, ExportWeights weights, const fs::path& 
   sink.commit();
 }
 
-Json ctranslate2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
+Json ctranslate2_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
   Json json;
-  if (config.has_encoder()) {
+  if (spec.has_encoder()) {
     json["add_source_bos"] = false;
     json["add_source_eos"] = true;
     json["decoder_start_token"] = tokenizer.token(tokenizer.special_tokens().start());
@@ -290,8 +283,8 @@ Json ctranslate2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
   json["bos_token"] = tokenizer.token(tokenizer.special_tokens().start());
   json["eos_token"] = tokenizer.token(tokenizer.eos_id());
   json["unk_token"] = tokenizer.token(tokenizer.unk_id());
-  json["layer_norm_epsilon"] = config.norm_epsilon;
-  if (config.norm == Norm::rms) {  // what the converter writes of Llama models
+  json["layer_norm_epsilon"] = spec.decoder.norm.epsilon;
+  if (spec.decoder.norm.kind == Norm::rms) {  // what the converter writes of Llama models
     json["multi_query_attention"] = true;
     json["quantization_type"] = 0;
     json["quantization_bits"] = nullptr;
@@ -408,7 +401,7 @@ ModelConfig Described::config(const fs::path& directory, int64_t rotary_position
   config.decoder_layers = layers("decoder");
   config.architecture =
       config.encoder_layers > 0 ? Architecture::encoder_decoder : Architecture::decoder_lm;
-  if (!config.has_encoder()) config.encoder_layers = ModelConfig{}.encoder_layers;
+  if (config.encoder_layers == 0) config.encoder_layers = ModelConfig{}.encoder_layers;
   config.vocabulary = rows("decoder/embeddings/weight");
   config.width = shapes.at("decoder/embeddings/weight").back();
   config.ffn_width = rows(first + "ffn/linear_0/weight");
@@ -439,14 +432,27 @@ ModelConfig Described::config(const fs::path& directory, int64_t rotary_position
 
 }  // namespace
 
+const Expressible& ctranslate2_expressible() {
+  static const Expressible expressible{"CTranslate2",
+                                       {{{"architecture", "*"},
+                                         {"positions", "sinusoidal learned"},
+                                         {"embedding_scale", "1 sqrt(width)"},
+                                         {"norm placement", "*"},
+                                         {"activation", "*"},
+                                         {"norm_epsilon", "*"},
+                                         {"embeddings", "*"},
+                                         {"output_bias", "*"}},
+                                        llama_form({})}};
+  return expressible;
+}
+
 void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                        const fs::path& directory) {
-  const ModelConfig& config = host.config();
-  check_ctranslate2(config, weights);
-  const bool lm = !config.has_encoder();
+  check_sizes(host, weights);
+  const bool lm = !host.spec().has_encoder();
   Json::List subwords;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
-  write_json(directory / "config.json", ctranslate2_config(config, tokenizer));
+  write_json(directory / "config.json", ctranslate2_config(host.spec(), tokenizer));
   write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), subwords);
   write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
   write_binary(host, weights, directory / "model.bin");
@@ -454,14 +460,13 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, Export
 
 HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
                                 const fs::path& directory) {
-  const ModelConfig& config = host.config();
   Reader in(open_file_for_reading(directory / "model.bin", FollowLinks::no));
   std::map<std::string, StoredTensor> tensors;
-  for (StoredTensor& stored : stored_tensors(config, weights))
+  for (StoredTensor& stored : stored_tensors(host, weights))
     tensors.emplace(stored.tensor.name, std::move(stored));
   std::map<std::string, Scalar> scalars;
-  for (Scalar& scalar : scalars_of(config)) scalars.emplace(scalar.name, std::move(scalar));
-  const Spec spec = spec_of(config);
+  for (Scalar& scalar : scalars_of(host.spec())) scalars.emplace(scalar.name, std::move(scalar));
+  const FileSpec spec = file_spec(host.spec());
   in.check(in.number<uint32_t>() == kBinaryVersion, "another binary version");
   in.check(in.name() == spec.name && in.number<uint32_t>() == spec.revision,
            "another specification");
@@ -494,8 +499,8 @@ HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
     const std::string alias = in.name();
     described.aliases[alias] = in.name();
   }
-  in.check(described.aliases == aliases_of(config), "the aliases are others");
-  HostModel again = make_host_model(described.config(directory, config.max_positions));
+  in.check(described.aliases == aliases_of(host.spec()), "the aliases are others");
+  HostModel again = make_host_model(described.config(directory, host.spec().max_positions));
   for (const auto& [tensor, values] : read_tensors) scatter(again.parameters(), tensor, values);
   return again;
 }

@@ -88,17 +88,19 @@ std::string name_of(const std::string& name) {
                 kNames.at(std::string_view(name).substr(dot + 1)));
 }
 
-std::vector<Placed> tensors_of(const ModelConfig& config, ExportWeights weights) {
+std::vector<Placed> tensors_of(const HostModel& host, ExportWeights weights) {
+  const ModelSpec& spec = host.spec();
   const GgufType matrices = stored_as(weights).type;
-  const char* output = config.tied_embeddings ? "token_embd.weight" : "output.weight";
+  const char* output = spec.output.tied ? "token_embd.weight" : "output.weight";
   std::vector<Placed> placed;
-  for (MappedTensor& tensor : llama_tensors(config)) {
+  for (MappedTensor& tensor : llama_tensors(host.config())) {
     const std::string name = name_of(tensor.name);
     GgufType type = tensor.shape.size() == 1 ? GgufType::f32 : matrices;
     if (type == GgufType::q4_0 && name == output) type = GgufType::q8_0;
     const bool turned = name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight");
-    placed.push_back(
-        {{name, tensor.shape, type}, std::move(tensor), turned ? config.head_dim() : 0});
+    placed.push_back({{name, tensor.shape, type},
+                      std::move(tensor),
+                      turned ? spec.decoder.attention.head_dim : 0});
   }
   return placed;
 }
@@ -147,7 +149,7 @@ std::vector<float> decoded(const GgufTensor& tensor, const std::vector<std::byte
   return {values, values + bytes.size() / sizeof(float)};
 }
 
-void check_widths(const ModelConfig& config, ExportWeights weights) {
+void check_widths(const StackSpec& decoder, ExportWeights weights) {
   if (weights != ExportWeights::q8_0 && weights != ExportWeights::q4_0) return;
   constexpr int64_t kBlockValues = formats::kQ8_0.group;
   static_assert(kBlockValues == formats::kQ4_0.group);
@@ -158,8 +160,8 @@ void check_widths(const ModelConfig& config, ExportWeights weights) {
                             ", whose blocks have ", kBlockValues,
                             " values; train with a multiple of ", kBlockValues, " or use float16"));
   };
-  check("--dim-emb", config.width);
-  check("--transformer-dim-ffn", config.ffn_width);
+  check("--dim-emb", decoder.width);
+  check("--transformer-dim-ffn", decoder.feed_forward.width);
 }
 
 void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
@@ -183,26 +185,27 @@ void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
     cannot_express(kGgufFormat, concat("a vocabulary that keeps spaces as they are", kHint));
 }
 
-GgufPairs pairs_of(const ModelConfig& config, const Tokenizer& tokenizer, const SpmModel& spm,
+GgufPairs pairs_of(const ModelSpec& spec, const Tokenizer& tokenizer, const SpmModel& spm,
                    ExportWeights weights) {
   const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
+  const AttentionSpec& attention = spec.decoder.attention;
   GgufPairs pairs = {
       {"general.architecture", "llama"},
       {"general.name", "Trafo decoder-lm"},
       {"general.file_type", stored_as(weights).file_type},
       {"general.quantization_version", number(2)},
-      {"llama.vocab_size", number(config.vocabulary)},
-      {"llama.context_length", number(config.max_positions)},
-      {"llama.embedding_length", number(config.width)},
-      {"llama.block_count", number(config.decoder_layers)},
-      {"llama.feed_forward_length", number(config.ffn_width)},
-      {"llama.attention.head_count", number(config.heads)},
-      {"llama.attention.head_count_kv", number(config.key_heads())},
-      {"llama.attention.key_length", number(config.head_dim())},
-      {"llama.attention.value_length", number(config.head_dim())},
-      {"llama.attention.layer_norm_rms_epsilon", static_cast<float>(config.norm_epsilon)},
-      {"llama.rope.dimension_count", number(config.head_dim())},
-      {"llama.rope.freq_base", static_cast<float>(config.rope_theta)},
+      {"llama.vocab_size", number(spec.vocabulary)},
+      {"llama.context_length", number(spec.max_positions)},
+      {"llama.embedding_length", number(spec.width())},
+      {"llama.block_count", number(spec.decoder.layers())},
+      {"llama.feed_forward_length", number(spec.decoder.feed_forward.width)},
+      {"llama.attention.head_count", number(attention.heads)},
+      {"llama.attention.head_count_kv", number(attention.key_heads)},
+      {"llama.attention.key_length", number(attention.head_dim)},
+      {"llama.attention.value_length", number(attention.head_dim)},
+      {"llama.attention.layer_norm_rms_epsilon", static_cast<float>(spec.decoder.norm.epsilon)},
+      {"llama.rope.dimension_count", number(attention.head_dim)},
+      {"llama.rope.freq_base", static_cast<float>(attention.rotary->theta)},
       {"tokenizer.ggml.model", "llama"},
       {"tokenizer.ggml.pre", "default"},
   };
@@ -263,24 +266,21 @@ ModelConfig described_by(const GgufReader& in) {
 
 }  // namespace
 
+const Expressible& gguf_expressible() {
+  static const Expressible expressible{kGgufFormat, {llama_form({})}};
+  return expressible;
+}
+
 void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                 const fs::path& directory) {
-  const ModelConfig& config = host.config();
-  require_architecture(kGgufFormat, config, {Architecture::decoder_lm},
-                       formats_of_translation_models(config));
-  require_llama_form(kGgufFormat, config);
-  refuse_llama_variants(kGgufFormat, config);
-  allow_settings(kGgufFormat, config,
-                 {"activation", "tied_embeddings", "norm_epsilon", "norm", "positions", "ffn",
-                  "biases", "kv_heads", "rope_theta"});
-  check_widths(config, weights);
+  check_widths(host.spec().decoder, weights);
   const SpmModel spm = parse_spm(tokenizer.serialized());
   check_tokenizer(tokenizer, spm);
-  const std::vector<Placed> placed = tensors_of(config, weights);
+  const std::vector<Placed> placed = tensors_of(host, weights);
   std::vector<GgufTensor> tensors;
   for (const Placed& each : placed) tensors.push_back(each.stored);
   size_t next = 0;
-  write_gguf_file(directory / kFile, pairs_of(config, tokenizer, spm, weights), tensors,
+  write_gguf_file(directory / kFile, pairs_of(host.spec(), tokenizer, spm, weights), tensors,
                   [&](const GgufTensor& tensor) {
                     const Placed& each = placed[next++];
                     return encoded(tensor,
@@ -290,14 +290,13 @@ void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights
 
 HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
                          const fs::path& directory) {
-  const ModelConfig& config = host.config();
   const SpmModel spm = parse_spm(tokenizer.serialized());
   GgufReader in(directory / kFile);
   const auto check = [&](bool condition, const auto&... message) {
     require(condition, ErrorCode::corrupt_file, kOrigin, in.label(), ": ", message...);
   };
-  check(in.pairs() == pairs_of(config, tokenizer, spm, weights), "the metadata are others");
-  const std::vector<Placed> placed = tensors_of(config, weights);
+  check(in.pairs() == pairs_of(host.spec(), tokenizer, spm, weights), "the metadata are others");
+  const std::vector<Placed> placed = tensors_of(host, weights);
   check(in.tensors().size() == placed.size(), "another number of tensors");
   HostModel again = make_host_model(described_by(in));
   for (size_t i = 0; i < placed.size(); ++i) {

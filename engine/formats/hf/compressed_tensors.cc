@@ -124,7 +124,7 @@ Json quantization_config(ExportWeights weights) {
   return json;
 }
 
-void check_groups(const ModelConfig& config, ExportWeights weights) {
+void check_groups(const StackSpec& decoder, ExportWeights weights) {
   if (weights != ExportWeights::int4) return;
   const auto check = [&](const char* setting, int64_t width) {
     if (width % kGroup != 0)
@@ -132,21 +132,24 @@ void check_groups(const ModelConfig& config, ExportWeights weights) {
                      concat(setting, " ", width, " with --weights int4, whose groups have ", kGroup,
                             " values; train with a multiple of ", kGroup, " or use int8"));
   };
-  check("--dim-emb", config.width);
-  check("--transformer-dim-ffn", config.ffn_width);
-  check("the width of all heads", config.heads * config.head_dim());
+  check("--dim-emb", decoder.width);
+  check("--transformer-dim-ffn", decoder.feed_forward.width);
+  check("the width of all heads", decoder.attention.query_width());
 }
 
 }  // namespace
 
+const Expressible& hf_compressed_expressible() {
+  static const Expressible expressible{kCompressedFormat, hf_llama_expressible().forms};
+  return expressible;
+}
+
 void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
                               ExportWeights weights, const fs::path& directory) {
-  const ModelConfig& config = host.config();
-  require_hf_llama(kCompressedFormat, config);
-  check_groups(config, weights);
-  write_llama_files(config, tokenizer, directory, quantization_config(weights));
+  check_groups(host.spec().decoder, weights);
+  write_llama_files(host.spec(), tokenizer, directory, quantization_config(weights));
   std::vector<FilePart> all;
-  for (const MappedTensor& tensor : llama_tensors(config))
+  for (const MappedTensor& tensor : llama_tensors(host.config()))
     for (FilePart& part : parts_of(tensor, gather(host.parameters(), tensor), weights))
       all.push_back(std::move(part));
   std::vector<TensorEntry> entries;
@@ -157,11 +160,10 @@ void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
 
 HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
                                        const fs::path& directory) {
-  const ModelConfig& config = host.config();
   const WeightFiles files = WeightFiles::open(directory);
   HostModel again = make_host_model(read_llama_config(directory / "config.json"));
   size_t known = 0;
-  for (const MappedTensor& tensor : llama_tensors(config)) {
+  for (const MappedTensor& tensor : llama_tensors(host.config())) {
     const std::vector<float> original = gather(host.parameters(), tensor);
     std::vector<std::vector<std::byte>> bytes;
     for (const FilePart& part : parts_of(tensor, original, weights)) {

@@ -34,90 +34,10 @@ void check_tensor(const WeightFiles& weights, const std::string& name, const Map
 
 }  // namespace
 
-void cannot_express(const char* format, const std::string& setting) {
-  fail(ErrorCode::unsupported, kOrigin, format, " cannot express ", setting);
-}
-
-void require_architecture(const char* format, const ModelConfig& config,
-                          std::initializer_list<Architecture> known, const char* instead) {
-  if (std::find(known.begin(), known.end(), config.architecture) != known.end()) return;
-  std::string setting = concat("a model with --arch ", enum_name(config.architecture));
-  if (instead != nullptr) setting.append("; use ").append(instead);
-  cannot_express(format, setting);
-}
-
-const char* formats_of_translation_models(const ModelConfig& config) {
-  return config.pre_norm ? "hf-pegasus or ctranslate2" : "hf-marian or ctranslate2";
-}
-
-void refuse_llama_form(const char* format, const ModelConfig& config) {
-  if (config.norm == Norm::rms) cannot_express(format, "RMS norm (--task llama); use hf-llama");
-  if (config.positions == Positions::rotary)
-    cannot_express(format, "rotary positions; use hf-llama");
-  if (config.ffn == FeedForward::swiglu) cannot_express(format, "SwiGLU; use hf-llama");
-  if (!config.biases) cannot_express(format, "linear layers without biases");
-}
-
-void require_llama_form(const char* format, const ModelConfig& config) {
-  if (config.norm != Norm::rms) cannot_express(format, "layer norm; train with --task llama");
-  if (config.positions != Positions::rotary)
-    cannot_express(format, "learned positions; train with --task llama");
-  if (config.ffn != FeedForward::swiglu)
-    cannot_express(format, "a feed-forward without a gate; train with --task llama");
-  if (!config.pre_norm) cannot_express(format, "post-norm layers (--transformer-norm post)");
-}
-
-void refuse_llama_variants(const char* format, const ModelConfig& config) {
-  if (config.positions != Positions::rotary) refuse_pruned_heads(format, config);
-  if (config.head_width > 0)
-    cannot_express(format, concat("heads of ", config.head_width,
-                                  " elements that are not width / heads; use hf-llama"));
-  if (config.qkv_biases || config.attention_output_bias || config.ffn_biases)
-    cannot_express(format, "biases in a part of the linear layers; use hf-llama");
-  if (config.rope_factor != 1)
-    cannot_express(format, "scaled rotary positions (rope_factor); use hf-llama");
-}
-
-void refuse_pruned_heads(const char* format, const ModelConfig& config) {
-  if (config.head_width > 0)
-    cannot_express(format,
-                   concat("pruned attention heads (", config.heads, " of ", config.head_width,
-                          " elements); feed-forward columns and layers may be pruned"));
-}
-
-void allow_settings(const char* format, const ModelConfig& config,
-                    std::initializer_list<std::string_view> settings) {
-  static constexpr std::string_view kEveryFormat[] = {
-      "architecture", "vocabulary",        "encoder_layers", "decoder_layers",
-      "width",        "ffn_width",         "heads",          "max_positions",
-      "dropout",      "attention_dropout", "ffn_dropout",    "depth_scaled_init"};
-  const auto allowed = [&](std::string_view name) {
-    return std::find(settings.begin(), settings.end(), name) != settings.end() ||
-           std::find(std::begin(kEveryFormat), std::end(kEveryFormat), name) !=
-               std::end(kEveryFormat);
-  };
-  ModelConfig used = config.untied();
-  const ModelConfig usual;
-  // Settings without an effect on this model.
-  if (used.positions != Positions::rotary) used.rope_theta = usual.rope_theta;
-  if (used.rope_factor == 1) used.rope_original_positions = usual.rope_original_positions;
-  if (used.rope_original_positions == 0) {
-    used.rope_low_turns = usual.rope_low_turns;
-    used.rope_high_turns = usual.rope_high_turns;
-  }
-  if (used.kv_heads == used.heads) used.kv_heads = usual.kv_heads;
-  if (!used.biases) used.output_bias = usual.output_bias;
-  const Json ours = parse_json(to_json(used), kOrigin, "the model's configuration"),
-             defaults = parse_json(to_json(usual), kOrigin, "the default configuration");
-  for (const Json::Member& member : *ours.as<Json::Object>())
-    if (!allowed(member.key) && member.value.dump() != defaults.find(member.key)->dump())
-      cannot_express(format, concat(member.key, " ", member.value.dump()));
-}
-
-void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer) {
-  require(tokenizer.vocab_size() == config.vocabulary, ErrorCode::invalid_argument, kOrigin,
+void check_vocabulary(const ModelSpec& spec, const Tokenizer& tokenizer) {
+  require(tokenizer.vocab_size() == spec.vocabulary, ErrorCode::invalid_argument, kOrigin,
           "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model's vocabulary ",
-          config.vocabulary);
+          spec.vocabulary);
 }
 
 void write_json(const std::filesystem::path& file, const Json& value) {
@@ -285,12 +205,13 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
     require(used.contains(name) || source.surplus(*stored.info), ErrorCode::corrupt_file, kOrigin,
             stored.file->label(), " has the tensor ", name,
             ", which a model of its configuration does not have");
-  const bool tabled = config.positions == Positions::standard;
+  const ModelSpec spec = spec_of(config);
   const double table =
-      tabled ? static_cast<double>(config.max_positions) * static_cast<double>(config.width) * 4
-             : 0;
+      spec.embedding.positions == PositionTable::none
+          ? 0
+          : static_cast<double>(spec.max_positions) * static_cast<double>(spec.width()) * 4;
   require(table <= 2 * payload + kTableAllowance, ErrorCode::corrupt_file, kOrigin, weights.label(),
-          ": ", config.max_positions, " positions are out of proportion to the model");
+          ": ", spec.max_positions, " positions are out of proportion to the model");
   HostModel host = make_host_model(config);
   for (const MappedTensor& tensor : tensors) {
     const std::string name = source.name(tensor);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/json.h"
+#include "engine/formats/expressible.h"
 #include "engine/formats/host_model.h"
 #include "engine/formats/tensor_map.h"
 #include "engine/formats/weight_files.h"
@@ -16,34 +17,8 @@
 
 namespace trafo::interop {
 
-inline constexpr const char* kOrigin = "interop";
-
-// Throws UNSUPPORTED: `format` cannot express `setting` of the model.
-[[noreturn]] void cannot_express(const char* format, const std::string& setting);
-// UNSUPPORTED for a model whose architecture is none of `known`; the message may name another
-// format.
-void require_architecture(const char* format, const ModelConfig& config,
-                          std::initializer_list<Architecture> known, const char* instead = nullptr);
-// The formats that a translation model's norm leaves, for the message of a format for language
-// models.
-const char* formats_of_translation_models(const ModelConfig& config);
-// UNSUPPORTED for a model with RMS norm, rotary positions, SwiGLU or linear layers without biases.
-void refuse_llama_form(const char* format, const ModelConfig& config);
-// UNSUPPORTED, naming the setting, for what only hf-llama can express: heads of another width than
-// width / heads, biases of a part of the linear layers, stretched rotary positions.
-void refuse_llama_variants(const char* format, const ModelConfig& config);
-// Refuses a model whose attention is not as wide as the model, because heads were pruned. Its heads
-// cannot be told from wider ones where a format has no width of a head.
-void refuse_pruned_heads(const char* format, const ModelConfig& config);
-// UNSUPPORTED unless a decoder-lm is pre-norm with RMS norm, rotary positions and SwiGLU.
-void require_llama_form(const char* format, const ModelConfig& config);
-// UNSUPPORTED, naming the setting, for one that is neither in `settings` nor written by every
-// format (sizes, dropout) and that is not the default. A new setting is refused until a format
-// lists it.
-void allow_settings(const char* format, const ModelConfig& config,
-                    std::initializer_list<std::string_view> settings);
 // INVALID_ARGUMENT unless the tokenizer has one token for every row of the embeddings.
-void check_vocabulary(const ModelConfig& config, const Tokenizer& tokenizer);
+void check_vocabulary(const ModelSpec& spec, const Tokenizer& tokenizer);
 
 void write_json(const std::filesystem::path& file, const Json& value);
 // Writes the tensors of the table and no others, as float32.

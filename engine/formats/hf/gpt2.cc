@@ -10,38 +10,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kGpt2Format = "GPT-2";
-
-void check_gpt2(const ModelConfig& config) {
-  require_architecture(kGpt2Format, config, {Architecture::decoder_lm},
-                       formats_of_translation_models(config));
-  if (!config.pre_norm) cannot_express(kGpt2Format, "post-norm layers (--transformer-norm post)");
-  refuse_llama_form(kGpt2Format, config);
-  refuse_pruned_heads(kGpt2Format, config);
-  allow_settings(kGpt2Format, config,
-                 {"activation", "tied_embeddings", "norm_epsilon", "output_bias"});
-}
-
-Json gpt2_config(const ModelConfig& config, const Tokenizer& tokenizer) {
+Json gpt2_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
+  const StackSpec& decoder = spec.decoder;
   Json json;
   json["architectures"] = Json::List{"GPT2LMHeadModel"};
   json["model_type"] = "gpt2";
-  json["vocab_size"] = config.vocabulary;
-  json["n_positions"] = config.max_positions;
-  json["n_embd"] = config.width;
-  json["n_layer"] = config.decoder_layers;
-  json["n_head"] = config.heads;
-  json["n_inner"] = config.ffn_width;
-  json["activation_function"] = activation_to_name(config.activation);
-  json["layer_norm_epsilon"] = config.norm_epsilon;
-  json["embd_pdrop"] = config.dropout;
-  json["resid_pdrop"] = config.dropout;
-  json["attn_pdrop"] = config.attention_dropout;
+  json["vocab_size"] = spec.vocabulary;
+  json["n_positions"] = spec.max_positions;
+  json["n_embd"] = decoder.width;
+  json["n_layer"] = decoder.layers();
+  json["n_head"] = decoder.attention.heads;
+  json["n_inner"] = decoder.feed_forward.width;
+  json["activation_function"] = activation_to_name(decoder.feed_forward.activation);
+  json["layer_norm_epsilon"] = decoder.norm.epsilon;
+  json["embd_pdrop"] = spec.embedding.dropout;
+  json["resid_pdrop"] = decoder.dropout;
+  json["attn_pdrop"] = decoder.attention.dropout;
   json["scale_attn_weights"] = true;
   json["scale_attn_by_inverse_layer_idx"] = false;
   json["reorder_and_upcast_attn"] = false;
   json["add_cross_attention"] = false;
-  json["tie_word_embeddings"] = config.tied_embeddings;
+  json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
   put_special_ids(tokenizer, json);
   json["torch_dtype"] = "float32";
@@ -62,19 +51,29 @@ bool is_mask(const TensorInfo& info) {
 
 }  // namespace
 
-void write_gpt2_files(const ModelConfig& config, const Tokenizer& tokenizer,
+const Expressible& hf_gpt2_expressible() {
+  static const Expressible expressible{"GPT-2",
+                                       {{{"architecture", "decoder-lm"},
+                                         {"positions", "learned"},
+                                         {"activation", "*"},
+                                         {"embeddings", "*"},
+                                         {"norm_epsilon", "*"},
+                                         {"output_bias", "*"}}}};
+  return expressible;
+}
+
+void write_gpt2_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                       const fs::path& directory) {
-  write_json(directory / "config.json", gpt2_config(config, tokenizer));
-  write_generation(tokenizer, config, directory);
-  write_lm_tokenizer(tokenizer, config, directory);
+  write_json(directory / "config.json", gpt2_config(spec, tokenizer));
+  write_generation(tokenizer, spec, directory);
+  write_lm_tokenizer(tokenizer, spec, directory);
 }
 
 void write_gpt2(const HostModel& given, const Tokenizer& tokenizer, const fs::path& directory) {
-  check_gpt2(given.config());
   const bool fold = has_output_bias(given);
   const HostModel folded = fold ? fold_output_bias(given) : HostModel{};
   const HostModel& host = fold ? folded : given;
-  write_gpt2_files(host.config(), tokenizer, directory);
+  write_gpt2_files(host.spec(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, gpt2_tensors(host.config()));
 }
 

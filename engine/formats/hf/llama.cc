@@ -10,55 +10,60 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLlamaFormat = "Llama";
+// A class of transformers, which has biases in these matrices.
+struct LlamaClass {
+  const char* architecture;
+  const char* model_type;
+  const char* biases;
+};
+constexpr LlamaClass kClasses[] = {{"LlamaForCausalLM", "llama", "none ffn qkv+output all"},
+                                   {"Qwen2ForCausalLM", "qwen2", "qkv"}};
 
-// Qwen2 has biases of queries, keys and values and no others; Llama's attention_bias means those
-// and the output's.
-bool is_qwen2(const ModelConfig& config) {
-  return config.has_qkv_biases() && !config.has_attention_output_bias() && !config.has_ffn_biases();
-}
-
-Json rope_json(const ModelConfig& config) {
-  if (config.rope_factor == 1) return nullptr;
+Json rope_json(const RotaryAngles& angles) {
+  if (angles.factor == 1) return nullptr;
   Json json;
-  json["factor"] = config.rope_factor;
-  if (config.rope_original_positions == 0) {
+  json["factor"] = angles.factor;
+  if (angles.original_positions == 0) {
     json["rope_type"] = "linear";
     return json;
   }
   json["rope_type"] = "llama3";
-  json["low_freq_factor"] = config.rope_low_turns;
-  json["high_freq_factor"] = config.rope_high_turns;
-  json["original_max_position_embeddings"] = config.rope_original_positions;
+  json["low_freq_factor"] = angles.low_turns;
+  json["high_freq_factor"] = angles.high_turns;
+  json["original_max_position_embeddings"] = angles.original_positions;
   return json;
 }
 
-Json llama_config(const ModelConfig& config, const Tokenizer& tokenizer) {
+Json llama_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
+  const StackSpec& decoder = spec.decoder;
+  const AttentionSpec& attention = decoder.attention;
+  const RotaryAngles angles = attention.rotary.value();
+  const LlamaClass& its_class = kClasses[std::max(0, match(spec, hf_llama_expressible()).form)];
   Json json;
-  json["architectures"] = Json::List{is_qwen2(config) ? "Qwen2ForCausalLM" : "LlamaForCausalLM"};
-  json["model_type"] = is_qwen2(config) ? "qwen2" : "llama";
-  json["vocab_size"] = config.vocabulary;
-  json["max_position_embeddings"] = config.max_positions;
-  json["hidden_size"] = config.width;
-  json["intermediate_size"] = config.ffn_width;
-  json["num_hidden_layers"] = config.decoder_layers;
-  json["num_attention_heads"] = config.heads;
-  json["num_key_value_heads"] = config.key_heads();
-  json["head_dim"] = config.head_dim();
-  json["hidden_act"] =
-      config.activation == Activation::silu ? "silu" : activation_to_name(config.activation);
-  json["rms_norm_eps"] = config.norm_epsilon;
-  json["rope_theta"] = config.rope_theta;
-  json["rope_scaling"] = rope_json(config);
-  json["attention_dropout"] = config.attention_dropout;
-  if (is_qwen2(config)) {
+  json["architectures"] = Json::List{its_class.architecture};
+  json["model_type"] = its_class.model_type;
+  json["vocab_size"] = spec.vocabulary;
+  json["max_position_embeddings"] = spec.max_positions;
+  json["hidden_size"] = decoder.width;
+  json["intermediate_size"] = decoder.feed_forward.width;
+  json["num_hidden_layers"] = decoder.layers();
+  json["num_attention_heads"] = attention.heads;
+  json["num_key_value_heads"] = attention.key_heads;
+  json["head_dim"] = attention.head_dim;
+  const Activation activation = decoder.feed_forward.activation;
+  json["hidden_act"] = activation == Activation::silu ? "silu" : activation_to_name(activation);
+  json["rms_norm_eps"] = decoder.norm.epsilon;
+  json["rope_theta"] = angles.theta;
+  json["rope_scaling"] = rope_json(angles);
+  json["attention_dropout"] = attention.dropout;
+  if (its_class.model_type == std::string_view("qwen2")) {
     json["use_sliding_window"] = false;
   } else {
-    json["attention_bias"] = config.has_qkv_biases();
-    json["mlp_bias"] = config.has_ffn_biases();
+    json["attention_bias"] = attention.qkv_bias;
+    json["mlp_bias"] = decoder.feed_forward.bias;
     json["pretraining_tp"] = 1;
   }
-  json["tie_word_embeddings"] = config.tied_embeddings;
+  json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
   put_special_ids(tokenizer, json);
   json["torch_dtype"] = "float32";
@@ -177,36 +182,28 @@ ModelConfig read_config(const ConfigReader& json, const std::string& type) {
 
 }  // namespace
 
-void require_hf_llama(const char* format, const ModelConfig& config) {
-  require_architecture(format, config, {Architecture::decoder_lm},
-                       formats_of_translation_models(config));
-  require_llama_form(format, config);
-  if (config.has_qkv_biases() != config.has_attention_output_bias() && !is_qwen2(config))
-    cannot_express(format, "attention_output_bias without qkv_biases, or these with ffn_biases");
-  allow_settings(
-      format, config,
-      {"activation", "tied_embeddings", "norm_epsilon", "norm", "positions", "ffn", "biases",
-       "kv_heads", "rope_theta", "head_width", "qkv_biases", "attention_output_bias", "ffn_biases",
-       "rope_factor", "rope_original_positions", "rope_low_turns", "rope_high_turns"});
+const Expressible& hf_llama_expressible() {
+  static const Expressible expressible = [] {
+    Expressible all{"Llama", {}};
+    for (const LlamaClass& each : kClasses)
+      all.forms.push_back(
+          llama_form({{"biases", each.biases}, {"head_width", "*"}, {"rope_scaling", "*"}}));
+    return all;
+  }();
+  return expressible;
 }
 
-void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
-                       const fs::path& directory, const Json& quantization) {
-  Json json = llama_config(config, tokenizer);
+void write_llama_files(const ModelSpec& spec, const Tokenizer& tokenizer, const fs::path& directory,
+                       const Json& quantization) {
+  Json json = llama_config(spec, tokenizer);
   if (quantization.as<Json::Object>() != nullptr) json["quantization_config"] = quantization;
   write_json(directory / "config.json", json);
-  write_generation(tokenizer, config, directory);
-  write_lm_tokenizer(tokenizer, config, directory);
-}
-
-void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
-                       const fs::path& directory) {
-  write_llama_files(config, tokenizer, directory, nullptr);
+  write_generation(tokenizer, spec, directory);
+  write_lm_tokenizer(tokenizer, spec, directory);
 }
 
 void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  require_hf_llama(kLlamaFormat, host.config());
-  write_llama_files(host.config(), tokenizer, directory);
+  write_llama_files(host.spec(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, llama_tensors(host.config()));
 }
 

@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 // The usual limit of a translation (engine/decode/options.h), where the model has the positions:
 // half of them are the source's.
-int64_t longest_translation(const ModelConfig& config) {
-  return std::min(DecodeOptions{}.max_length, std::max<int64_t>(1, config.max_positions / 2));
+int64_t longest_translation(const ModelSpec& spec) {
+  return std::min(DecodeOptions{}.max_length, std::max<int64_t>(1, spec.max_positions / 2));
 }
 
 }  // namespace
@@ -40,23 +40,23 @@ Json never_generated(const Tokenizer& tokenizer) {
   return never;
 }
 
-void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
+void write_generation(const Tokenizer& tokenizer, const ModelSpec& spec,
                       const fs::path& directory) {
   Json generation;
   put_special_ids(tokenizer, generation);
-  generation["max_new_tokens"] = longest_translation(config);
+  generation["max_new_tokens"] = longest_translation(spec);
   generation["suppress_tokens"] = never_generated(tokenizer);
   write_json(directory / "generation_config.json", generation);
 }
 
-void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
+void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelSpec& spec,
                         const fs::path& directory) {
   write_file_atomically(directory / "tokenizer.model", tokenizer.serialized());
   const std::optional<Json> fast = fast_tokenizer(tokenizer);
   if (!fast) return;
   Json json;
   json["tokenizer_class"] = "PreTrainedTokenizerFast";
-  json["model_max_length"] = config.max_positions;
+  json["model_max_length"] = spec.max_positions;
   json["clean_up_tokenization_spaces"] = false;
   json["model_input_names"] = Json::List{"input_ids", "attention_mask"};
   json["padding_side"] = "left";  // the translation follows the end of the source

@@ -13,14 +13,11 @@ void put_special_ids(const Tokenizer& tokenizer, Json& json);
 Json never_generated(const Tokenizer& tokenizer);
 // Writes generation_config.json: the longest translation, and never_generated() as suppressed
 // tokens.
-void write_generation(const Tokenizer& tokenizer, const ModelConfig& config,
+void write_generation(const Tokenizer& tokenizer, const ModelSpec& spec,
                       const std::filesystem::path& directory);
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer.
-void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config,
+void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelSpec& spec,
                         const std::filesystem::path& directory);
-// As write_llama_files(), with a quantization_config in config.json unless it is null.
-void write_llama_files(const ModelConfig& config, const Tokenizer& tokenizer,
-                       const std::filesystem::path& directory, const Json& quantization);
 // The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
 ModelConfig read_llama_config(const std::filesystem::path& file);
 // The eos_token_id of a configuration, a number or a list; empty if it has none. CORRUPT_FILE,

@@ -30,56 +30,51 @@ namespace fs = std::filesystem;
 constexpr double kEpsilon = 1e-5;  // torch.nn.LayerNorm's default, which both classes keep
 
 struct MarianForm {
-  const char* name;
   const char* architecture;
   const char* model_type;
   bool pre_norm;
-  const char* other_norm;  // what to do with a model of the other norm
 };
-constexpr MarianForm kMarianMt{
-    "MarianMT", "MarianMTModel", "marian", false,
-    "pre-norm layers (--transformer-norm pre); use hf-pegasus, or train with post"};
-constexpr MarianForm kPegasus{"Pegasus", "PegasusForConditionalGeneration", "pegasus", true,
-                              "post-norm layers (--transformer-norm post); use hf-marian"};
+constexpr MarianForm kMarianMt{"MarianMTModel", "marian", false};
+constexpr MarianForm kPegasus{"PegasusForConditionalGeneration", "pegasus", true};
 
-void check_marian(const MarianForm& form, const ModelConfig& config) {
-  require_architecture(form.name, config, {Architecture::encoder_decoder}, "hf-gpt2");
-  if (config.pre_norm != form.pre_norm) cannot_express(form.name, form.other_norm);
-  if (!config.tied_embeddings)
-    cannot_express(form.name, "separate embeddings (--tied-embeddings-all off); use ctranslate2");
-  refuse_pruned_heads(form.name, config);
-  if (config.norm_epsilon != kEpsilon)
-    cannot_express(form.name, concat("norm_epsilon ", config.norm_epsilon, ", it has ", kEpsilon));
-  allow_settings(form.name, config, {"activation", "pre_norm", "output_bias", "encoder_ffn_width"});
+Expressible marian_expressible(const char* format, const char* norm_placement) {
+  return {format,
+          {{{"positions", "sinusoidal"},
+            {"embedding_scale", "sqrt(width)"},
+            {"norm placement", norm_placement},
+            {"activation", "*"},
+            {"norm_epsilon", "1e-05"},
+            {"output_bias", "*"}}}};
 }
 
-Json marian_config(const MarianForm& form, const ModelConfig& config, const Tokenizer& tokenizer,
+Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
                    int32_t pad) {
+  const StackSpec &encoder = *spec.encoder, &decoder = spec.decoder;
   Json json;
   json["architectures"] = Json::List{form.architecture};
   json["model_type"] = form.model_type;
   json["is_encoder_decoder"] = true;
-  json["vocab_size"] = config.vocabulary;
-  json["decoder_vocab_size"] = config.vocabulary;
-  json["d_model"] = config.width;
-  json["encoder_layers"] = config.encoder_layers;
-  json["decoder_layers"] = config.decoder_layers;
-  json["encoder_attention_heads"] = config.heads;
-  json["decoder_attention_heads"] = config.heads;
-  json["encoder_ffn_dim"] = config.encoder_side().ffn_width;
-  json["decoder_ffn_dim"] = config.ffn_width;
-  json["activation_function"] = activation_to_name(config.activation);
-  json["dropout"] = config.dropout;
-  json["attention_dropout"] = config.attention_dropout;
-  json["activation_dropout"] = config.ffn_dropout;
-  json["max_position_embeddings"] = config.max_positions;
+  json["vocab_size"] = spec.vocabulary;
+  json["decoder_vocab_size"] = spec.vocabulary;
+  json["d_model"] = spec.width();
+  json["encoder_layers"] = encoder.layers();
+  json["decoder_layers"] = decoder.layers();
+  json["encoder_attention_heads"] = encoder.attention.heads;
+  json["decoder_attention_heads"] = decoder.attention.heads;
+  json["encoder_ffn_dim"] = encoder.feed_forward.width;
+  json["decoder_ffn_dim"] = decoder.feed_forward.width;
+  json["activation_function"] = activation_to_name(decoder.feed_forward.activation);
+  json["dropout"] = decoder.dropout;
+  json["attention_dropout"] = decoder.attention.dropout;
+  json["activation_dropout"] = decoder.feed_forward.dropout;
+  json["max_position_embeddings"] = spec.max_positions;
   json["scale_embedding"] = true;
   json["static_position_embeddings"] = true;
   json["normalize_embedding"] = false;
-  json["normalize_before"] = config.pre_norm;
-  json["add_final_layer_norm"] = config.pre_norm;
-  json["share_encoder_decoder_embeddings"] = config.tied_embeddings;
-  json["tie_word_embeddings"] = config.tied_embeddings;
+  json["normalize_before"] = decoder.pre_norm();
+  json["add_final_layer_norm"] = decoder.pre_norm();
+  json["share_encoder_decoder_embeddings"] = spec.embedding.shared;
+  json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
   json["bos_token_id"] = tokenizer.special_tokens().start();
   json["eos_token_id"] = tokenizer.eos_id();
@@ -90,13 +85,13 @@ Json marian_config(const MarianForm& form, const ModelConfig& config, const Toke
   return json;
 }
 
-Json generation_json(const ModelConfig& config, const Tokenizer& tokenizer, int32_t pad) {
+Json generation_json(const ModelSpec& spec, const Tokenizer& tokenizer, int32_t pad) {
   Json json;
   json["bos_token_id"] = tokenizer.special_tokens().start();
   json["eos_token_id"] = tokenizer.eos_id();
   json["pad_token_id"] = pad;
   json["decoder_start_token_id"] = tokenizer.special_tokens().start();
-  json["max_length"] = std::min<int64_t>(512, config.max_positions);
+  json["max_length"] = std::min<int64_t>(512, spec.max_positions);
   json["num_beams"] = 5;
   json["early_stopping"] = true;  // without it transformers searches on for longer
   json["suppress_tokens"] = never_generated(tokenizer);
@@ -330,37 +325,37 @@ ReadTokenizer read_pegasus_tokenizer(const fs::path& directory, const ConfigRead
 // is the same function with embeddings divided by that root, and the last norm before the output,
 // which has the embeddings as its matrix, multiplied by it.
 void undo_embedding_scale(HostModel& host) {
-  const ModelConfig& config = host.config();
-  const double root = std::sqrt(static_cast<double>(config.width));
+  const ModelSpec& spec = host.spec();
+  const double root = spec.embedding.scale;
   const auto scale = [&](const std::string& parameter, int64_t count, double factor) {
     float* values = host.values(parameter.c_str());
     for (int64_t i = 0; i < count; ++i)
       values[i] = static_cast<float>(static_cast<double>(values[i]) * factor);
   };
-  const std::string last = config.pre_norm
+  const std::string last = spec.decoder.pre_norm()
                                ? std::string("decoder.norm")
-                               : concat("decoder.", config.decoder_layers - 1, ".ffn_norm");
-  scale("embedding.weight", config.vocabulary * config.width, 1 / root);
-  scale(last + ".weight", config.width, root);
-  scale(last + ".bias", config.width, root);
+                               : concat("decoder.", spec.decoder.layers() - 1, ".ffn_norm");
+  scale("embedding.weight", spec.vocabulary * spec.width(), 1 / root);
+  scale(last + ".weight", spec.width(), root);
+  scale(last + ".bias", spec.width(), root);
 }
 
 // transformers computes the table of positions or reads it, in the type of the weights. Refuses one
 // that was trained.
 void check_positions(const HostModel& host, const WeightFiles& weights) {
   constexpr float kRounding = 1.0f / 128;  // of bfloat16, twice
-  const ModelConfig& config = host.config();
+  const ModelSpec& spec = host.spec();
   for (const char* name :
        {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}) {
     if (!weights.has(name)) continue;
     const auto [file, info] = weights.at(name);
-    const std::vector<int64_t> wanted{config.max_positions, config.width};
+    const std::vector<int64_t> wanted{spec.max_positions, spec.width()};
     require_weight_type(*file, *info);
     require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
-            " is no table of ", config.max_positions, " positions of the width ", config.width);
+            " is no table of ", spec.max_positions, " positions of the width ", spec.width());
     const std::vector<float> values = read_floats(*file, *info);
     const Tensor table =
-        sinusoidal_positions(*host.context, config.max_positions, config.width, DType::f32);
+        sinusoidal_positions(*host.context, spec.max_positions, spec.width(), DType::f32);
     const bool same = std::equal(values.begin(), values.end(), table.data<float>(),
                                  [](float a, float b) { return std::abs(a - b) <= kRounding; });
     require(same, ErrorCode::unsupported, kOrigin, file->label(), ": ", name,
@@ -368,8 +363,8 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
   }
 }
 
-void write_marian_config(const MarianForm& form, const ModelConfig& config,
-                         const Tokenizer& tokenizer, const fs::path& directory) {
+void write_marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
+                         const fs::path& directory) {
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s>
   // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
@@ -386,11 +381,11 @@ void write_marian_config(const MarianForm& form, const ModelConfig& config,
   tokens["eos_token"] = tokenizer.token(tokenizer.eos_id());
   tokens["pad_token"] = renamed ? "<pad>" : tokenizer.token(pad);
   tokens["separate_vocabs"] = false;
-  tokens["model_max_length"] = config.max_positions;
+  tokens["model_max_length"] = spec.max_positions;
   tokens["clean_up_tokenization_spaces"] = false;
   tokens["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
-  write_json(directory / "config.json", marian_config(form, config, tokenizer, pad));
-  write_json(directory / "generation_config.json", generation_json(config, tokenizer, pad));
+  write_json(directory / "config.json", marian_config(form, spec, tokenizer, pad));
+  write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
   write_json(directory / "tokenizer_config.json", tokens);
   write_file_atomically(directory / "vocab.json", Json(vocabulary).dump(0) + "\n");
   write_file_atomically(directory / "source.spm", tokenizer.serialized());
@@ -399,8 +394,7 @@ void write_marian_config(const MarianForm& form, const ModelConfig& config,
 
 void write_marian_form(const MarianForm& form, const HostModel& host, const Tokenizer& tokenizer,
                        const fs::path& directory) {
-  check_marian(form, host.config());
-  write_marian_config(form, host.config(), tokenizer, directory);
+  write_marian_config(form, host.spec(), tokenizer, directory);
   write_tensors(directory / "model.safetensors", host, marian_tensors(host.config()));
 }
 
@@ -471,9 +465,19 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
 
 }  // namespace
 
-void write_marian_files(const ModelConfig& config, const Tokenizer& tokenizer,
+const Expressible& hf_marian_expressible() {
+  static const Expressible expressible = marian_expressible("MarianMT", "after");
+  return expressible;
+}
+
+const Expressible& hf_pegasus_expressible() {
+  static const Expressible expressible = marian_expressible("Pegasus", "before");
+  return expressible;
+}
+
+void write_marian_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                         const fs::path& directory) {
-  write_marian_config(kMarianMt, config, tokenizer, directory);
+  write_marian_config(kMarianMt, spec, tokenizer, directory);
 }
 
 void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {

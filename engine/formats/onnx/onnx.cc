@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 constexpr uint64_t kGraphBytes = 256u << 20;  // of a graph without weights
 
 std::vector<OnnxFile> graphs_of(const HostModel& host, OnnxWeights& weights) {
-  return host.config().has_encoder() ? encoder_decoder_graphs(host, weights)
-                                     : decoder_lm_graphs(host, weights);
+  return host.spec().has_encoder() ? encoder_decoder_graphs(host, weights)
+                                   : decoder_lm_graphs(host, weights);
 }
 
 std::string label_of(const OnnxWeight& weight, const fs::path& directory) {
@@ -62,20 +62,33 @@ std::vector<float> read_weight(const Descriptor& data, const OnnxWeight& weight,
 
 }  // namespace
 
+const Expressible& onnx_expressible() {
+  static const Expressible expressible{"ONNX",
+                                       {{{"architecture", "*"},
+                                         {"norm", "*"},
+                                         {"positions", "sinusoidal learned rotary"},
+                                         {"feed-forward", "*"},
+                                         {"norm placement", "*"},
+                                         {"biases", "none all"},
+                                         {"kv_heads", "*"},
+                                         {"rope_theta", "*"},
+                                         {"activation", "*"},
+                                         {"norm_epsilon", "*"},
+                                         {"embeddings", "*"},
+                                         {"embedding_scale", "*"},
+                                         {"output_bias", "*"}}}};
+  return expressible;
+}
+
 void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights type,
                 const fs::path& directory) {
-  const ModelConfig& config = host.config();
-  require_architecture("ONNX", config, {Architecture::encoder_decoder, Architecture::decoder_lm});
-  refuse_llama_variants("ONNX", config);
-  allow_settings("ONNX", config,
-                 {"activation", "pre_norm", "tied_embeddings", "norm_epsilon", "norm", "positions",
-                  "ffn", "biases", "kv_heads", "rope_theta", "output_bias", "encoder_ffn_width"});
-  if (config.has_encoder())
-    write_marian_files(config, tokenizer, directory);
-  else if (config.positions == Positions::rotary)
-    write_llama_files(config, tokenizer, directory);
+  const ModelSpec& spec = host.spec();
+  if (spec.has_encoder())
+    write_marian_files(spec, tokenizer, directory);
+  else if (spec.decoder.attention.rotary)
+    write_llama_files(spec, tokenizer, directory);
   else
-    write_gpt2_files(config, tokenizer, directory);
+    write_gpt2_files(spec, tokenizer, directory);
   OnnxWeights weights(host, type);
   for (const OnnxFile& file : graphs_of(host, weights))
     write_file_atomically(directory / file.name, file.graph.serialize());

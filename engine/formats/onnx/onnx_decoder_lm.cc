@@ -11,16 +11,17 @@ std::vector<OnnxFile> decoder_lm_graphs(const HostModel& host, OnnxWeights& weig
   constexpr const char* kLength = "sequence_length";
   constexpr const char* kPast = "past_sequence_length";
   constexpr const char* kTotal = "past_sequence_length + sequence_length";
-  const ModelConfig& config = host.config();
+  const ModelSpec& spec = host.spec();
+  const AttentionSpec& attention = spec.decoder.attention;
   OnnxGraph graph("decoder", weights);
-  OnnxLayers layers(graph, config);
-  const std::vector<OnnxDim> past_shape{kBatch, config.key_heads(), kPast, config.head_dim()};
-  const std::vector<OnnxDim> present_shape{kBatch, config.key_heads(), kTotal, config.head_dim()};
+  OnnxLayers layers(graph, spec, spec.decoder);
+  const std::vector<OnnxDim> past_shape{kBatch, attention.key_heads, kPast, attention.head_dim};
+  const std::vector<OnnxDim> present_shape{kBatch, attention.key_heads, kTotal, attention.head_dim};
 
   const OnnxValue ids = graph.input("input_ids", OnnxType::i64, {kBatch, kLength});
   const OnnxValue mask = graph.input("attention_mask", OnnxType::i64, {kBatch, kTotal});
   const OnnxValue positions = graph.input("position_ids", OnnxType::i64, {kBatch, kLength});
-  const auto layer_count = static_cast<size_t>(config.decoder_layers);
+  const auto layer_count = static_cast<size_t>(spec.decoder.layers());
   std::vector<OnnxKeysValues> past(layer_count), present(layer_count);
   for (size_t i = 0; i < layer_count; ++i) {
     const std::string name = concat("past_key_values.", i);
@@ -35,9 +36,9 @@ std::vector<OnnxFile> decoder_lm_graphs(const HostModel& host, OnnxWeights& weig
       graph.node("And", {layers.causal_mask(before, total), layers.key_mask(mask)});
   const OnnxValue bias = layers.bias_of(visible);
   OnnxAngles angles;
-  if (config.positions == Positions::rotary) angles = layers.rotary_angles(positions);
-  OnnxValue x = layers.embed(ids, "embedding", 1);
-  if (config.positions == Positions::standard)
+  if (attention.rotary) angles = layers.rotary_angles(positions);
+  OnnxValue x = layers.embed(ids, "embedding", spec.embedding.scale);
+  if (spec.embedding.positions == PositionTable::learned)
     x = graph.node("Add", {x, layers.embed(positions, "positions", 1)});
   for (size_t i = 0; i < layer_count; ++i) {
     const std::string name = concat("decoder.", i);
@@ -48,8 +49,7 @@ std::vector<OnnxFile> decoder_lm_graphs(const HostModel& host, OnnxWeights& weig
                         [&](OnnxValue input) { return layers.feed_forward(input, name + ".ffn"); });
   }
   x = layers.finish(x, "decoder.norm");
-  graph.output(layers.logits(x, ids), "logits", OnnxType::f32,
-               {kBatch, kLength, config.vocabulary});
+  graph.output(layers.logits(x, ids), "logits", OnnxType::f32, {kBatch, kLength, spec.vocabulary});
   for (size_t i = 0; i < layer_count; ++i) {
     const std::string name = concat("present.", i);
     graph.output(present[i].keys, name + ".key", OnnxType::f32, present_shape);

@@ -16,30 +16,29 @@ std::vector<OnnxAttribute> axis(int64_t which) {
   return {{"axis", which}};
 }
 
-// cos or sin of position * theta^(-2i / head_dim), [positions, head_dim / 2], as ops::rotary has
-// them.
-std::vector<float> angle_table(const ModelConfig& config, double (*function)(double)) {
-  const int64_t half = config.head_dim() / 2;
+// cos or sin of the angles of ops::rotary, [positions, head_dim / 2].
+std::vector<float> angle_table(const AttentionSpec& attention, int64_t positions,
+                               double (*function)(double)) {
+  const int64_t half = attention.head_dim / 2;
   std::vector<float> table;
-  table.reserve(static_cast<size_t>(config.max_positions * half));
-  for (int64_t position = 0; position < config.max_positions; ++position)
+  table.reserve(static_cast<size_t>(positions * half));
+  for (int64_t position = 0; position < positions; ++position)
     for (int64_t i = 0; i < half; ++i) {
-      const double share = 2 * static_cast<double>(i) / static_cast<double>(config.head_dim());
-      table.push_back(static_cast<float>(
-          function(static_cast<double>(position) * std::pow(config.rope_theta, -share))));
+      const double angle = attention.rotary->of_pair(i, attention.head_dim);
+      table.push_back(static_cast<float>(function(static_cast<double>(position) * angle)));
     }
   return table;
 }
 
 }  // namespace
 
-OnnxValue OnnxLayers::linear(OnnxValue x, const std::string& name) {
+OnnxValue OnnxLayers::linear(OnnxValue x, const std::string& name, bool bias) {
   graph_.set_scope(name);
   const std::string matrix = name + ".weight";
   const OnnxValue product =
       graph_.int8() ? product_int8(x, graph_.codes(matrix, /*transposed=*/true), matrix)
                     : graph_.node("MatMul", {x, graph_.parameter(matrix, /*transposed=*/true)});
-  if (!config_.biases) return product;
+  if (!bias) return product;
   return graph_.node("Add", {product, graph_.parameter(name + ".bias")});
 }
 
@@ -67,15 +66,15 @@ OnnxValue OnnxLayers::product_int8(OnnxValue x, OnnxValue codes, const std::stri
 OnnxValue OnnxLayers::norm(OnnxValue x, const std::string& name) {
   graph_.set_scope(name);
   const OnnxValue gamma = graph_.parameter(name + ".weight");
-  if (config_.norm == Norm::layer)
+  if (stack_.norm.kind == Norm::layer)
     return graph_.node(
         "LayerNormalization", {x, gamma, graph_.parameter(name + ".bias")},
-        {{"axis", int64_t{-1}}, {"epsilon", static_cast<float>(config_.norm_epsilon)}});
+        {{"axis", int64_t{-1}}, {"epsilon", static_cast<float>(stack_.norm.epsilon)}});
   // x / sqrt(mean(x^2) + epsilon) * gamma, in the order of nodes that ONNX Runtime fuses.
   const OnnxValue square = graph_.node("Pow", {x, graph_.scalar(2)});
   const OnnxValue mean = graph_.node(
       "ReduceMean", {square}, {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}});
-  const OnnxValue shifted = graph_.node("Add", {mean, graph_.scalar(config_.norm_epsilon)});
+  const OnnxValue shifted = graph_.node("Add", {mean, graph_.scalar(stack_.norm.epsilon)});
   const OnnxValue scaled = graph_.node("Div", {x, graph_.node("Sqrt", {shifted})});
   return graph_.node("Mul", {scaled, gamma});
 }
@@ -97,17 +96,17 @@ OnnxValue OnnxLayers::embed(OnnxValue ids, const std::string& name, double scale
 
 OnnxValue OnnxLayers::residual(OnnxValue x, const std::string& norm_name,
                                const std::function<OnnxValue(OnnxValue)>& sublayer) {
-  const OnnxValue output = sublayer(config_.pre_norm ? norm(x, norm_name) : x);
+  const OnnxValue output = sublayer(stack_.pre_norm() ? norm(x, norm_name) : x);
   const OnnxValue sum = graph_.node("Add", {x, output});
-  return config_.pre_norm ? sum : norm(sum, norm_name);
+  return stack_.pre_norm() ? sum : norm(sum, norm_name);
 }
 
 OnnxValue OnnxLayers::finish(OnnxValue x, const std::string& norm_name) {
-  return config_.pre_norm ? norm(x, norm_name) : x;
+  return stack_.pre_norm() ? norm(x, norm_name) : x;
 }
 
 OnnxValue OnnxLayers::activate(OnnxValue x) {
-  switch (config_.activation) {
+  switch (stack_.feed_forward.activation) {
     case Activation::relu:
       return graph_.node("Relu", {x});
     case Activation::silu:
@@ -130,24 +129,25 @@ OnnxValue OnnxLayers::activate(OnnxValue x) {
       return graph_.node("Mul", {half, graph_.node("Add", {tanh, graph_.scalar(1)})});
     }
   }
-  fail(ErrorCode::internal, kOrigin, "the activation ", enum_name(config_.activation),
+  fail(ErrorCode::internal, kOrigin, "the activation ", enum_name(stack_.feed_forward.activation),
        " has no ONNX form");
 }
 
 OnnxValue OnnxLayers::feed_forward(OnnxValue x, const std::string& name) {
+  const FeedForwardSpec& spec = stack_.feed_forward;
   OnnxValue inner;
-  if (config_.ffn == FeedForward::swiglu) {
-    const OnnxValue both = linear(x, name + ".gate_up");
+  if (spec.gated) {
+    const OnnxValue both = linear(x, name + ".gate_up", spec.bias);
     const std::vector<OnnxValue> parts = split_parts(both, name + ".gate_up");
     inner = graph_.node("Mul", {activate(parts[0]), parts[1]});
   } else {
-    inner = activate(linear(x, name + ".up"));
+    inner = activate(linear(x, name + ".up", spec.bias));
   }
-  return linear(inner, name + ".down");
+  return linear(inner, name + ".down", spec.bias);
 }
 
 OnnxValue OnnxLayers::split_heads(OnnxValue x, int64_t heads) {
-  return graph_.node("Reshape", {x, graph_.integers({0, 0, heads, config_.head_dim()})});
+  return graph_.node("Reshape", {x, graph_.integers({0, 0, heads, stack_.attention.head_dim})});
 }
 
 OnnxValue OnnxLayers::heads_first(OnnxValue x, int64_t heads) {
@@ -155,7 +155,7 @@ OnnxValue OnnxLayers::heads_first(OnnxValue x, int64_t heads) {
 }
 
 OnnxValue OnnxLayers::rotate(OnnxValue heads, const OnnxAngles& angles) {
-  const int64_t half = config_.head_dim() / 2;
+  const int64_t half = stack_.attention.head_dim / 2;
   const std::vector<OnnxValue> parts =
       graph_.node_with_outputs("Split", {heads, graph_.integers({half, half})}, 2, axis(-1));
   const auto multiply = [&](OnnxValue a, OnnxValue b) { return graph_.node("Mul", {a, b}); };
@@ -169,8 +169,8 @@ OnnxValue OnnxLayers::rotate(OnnxValue heads, const OnnxAngles& angles) {
 OnnxValue OnnxLayers::self_attention(OnnxValue x, const std::string& name, OnnxValue bias,
                                      const OnnxAngles& angles, const OnnxKeysValues& past,
                                      OnnxKeysValues& present) {
-  const int64_t heads = config_.heads, key_heads = config_.key_heads();
-  const OnnxValue qkv = linear(x, name + ".qkv");
+  const int64_t heads = stack_.attention.heads, key_heads = stack_.attention.key_heads;
+  const OnnxValue qkv = linear(x, name + ".qkv", stack_.attention.qkv_bias);
   graph_.set_scope(name);
   OnnxValue queries, values;
   if (angles.cosines.defined()) {
@@ -194,26 +194,29 @@ OnnxValue OnnxLayers::self_attention(OnnxValue x, const std::string& name, OnnxV
     present.keys = graph_.node("Concat", {past.keys, present.keys}, axis(2));
     present.values = graph_.node("Concat", {past.values, present.values}, axis(2));
   }
-  return linear(attend(queries, present, bias), name + ".output");
+  return linear(attend(queries, present, bias), name + ".output", stack_.attention.output_bias);
 }
 
 OnnxValue OnnxLayers::cross_attention(OnnxValue x, const std::string& name, OnnxValue bias,
                                       const OnnxKeysValues& encoder) {
-  const OnnxValue query = linear(x, name + ".query");
+  const OnnxValue query = linear(x, name + ".query", stack_.attention.qkv_bias);
   graph_.set_scope(name);
-  return linear(attend(split_heads(query, config_.heads), encoder, bias), name + ".output");
+  return linear(attend(split_heads(query, stack_.attention.heads), encoder, bias), name + ".output",
+                stack_.attention.output_bias);
 }
 
 // queries [batch, length, heads, head_dim] -> [batch, length, width].
 OnnxValue OnnxLayers::attend(OnnxValue queries, const OnnxKeysValues& kv, OnnxValue bias) {
-  const int64_t key_heads = config_.key_heads(), group = config_.heads / key_heads;
+  const int64_t key_heads = stack_.attention.key_heads, group = stack_.attention.heads / key_heads;
   const bool shared = group > 1;
-  const OnnxValue scale = graph_.scalar(1 / std::sqrt(static_cast<double>(config_.head_dim())));
+  const OnnxValue scale =
+      graph_.scalar(1 / std::sqrt(static_cast<double>(stack_.attention.head_dim)));
   OnnxValue q = graph_.node("Mul", {queries, scale});
   OnnxValue k = graph_.node("Transpose", {kv.keys}, permutation({0, 1, 3, 2})), v = kv.values;
   if (shared) {
     // [batch, key heads, group, length, head_dim]: a key head serves `group` query heads.
-    q = graph_.node("Reshape", {q, graph_.integers({0, 0, key_heads, group, config_.head_dim()})});
+    q = graph_.node("Reshape",
+                    {q, graph_.integers({0, 0, key_heads, group, stack_.attention.head_dim})});
     q = graph_.node("Transpose", {q}, permutation({0, 2, 3, 1, 4}));
     k = graph_.node("Unsqueeze", {k, graph_.integers({2})});
     v = graph_.node("Unsqueeze", {v, graph_.integers({2})});
@@ -226,28 +229,27 @@ OnnxValue OnnxLayers::attend(OnnxValue queries, const OnnxKeysValues& kv, OnnxVa
   const OnnxValue mixed = graph_.node(
       "Transpose", {graph_.node("MatMul", {shares, v})},
       permutation(shared ? std::vector<int64_t>{0, 3, 1, 2, 4} : std::vector<int64_t>{0, 2, 1, 3}));
-  return graph_.node("Reshape", {mixed, graph_.integers({0, 0, config_.width})});
+  return graph_.node("Reshape", {mixed, graph_.integers({0, 0, stack_.width})});
 }
 
 OnnxValue OnnxLayers::logits(OnnxValue hidden, OnnxValue ids) {
   graph_.set_scope("output");
-  const OnnxValue rows = graph_.node("Reshape", {hidden, graph_.integers({-1, config_.width})});
+  const OnnxValue rows = graph_.node("Reshape", {hidden, graph_.integers({-1, stack_.width})});
   // Both forms read the matrix as the embeddings store it: tied ones are there once. Gemm
   // transposes it; in int8 a runtime transposes the constant once, when it loads the graph.
-  const std::string matrix = config_.tied_embeddings ? "embedding.weight" : "output.weight";
+  const std::string matrix = spec_.output.tied ? "embedding.weight" : "output.weight";
   OnnxValue product;
   if (graph_.int8()) {
     const OnnxValue codes = graph_.node("Transpose", {graph_.codes(matrix)}, permutation({1, 0}));
     product = product_int8(rows, codes, matrix);
-    if (config_.has_output_bias())
-      product = graph_.node("Add", {product, graph_.parameter("output.bias")});
+    if (spec_.output.bias) product = graph_.node("Add", {product, graph_.parameter("output.bias")});
   } else {
     std::vector<OnnxValue> inputs{rows, graph_.parameter(matrix)};
-    if (config_.has_output_bias()) inputs.push_back(graph_.parameter("output.bias"));
+    if (spec_.output.bias) inputs.push_back(graph_.parameter("output.bias"));
     product = graph_.node("Gemm", inputs, {{"transB", int64_t{1}}});
   }
   const OnnxValue shape = graph_.node(
-      "Concat", {graph_.node("Shape", {ids}), graph_.integers({config_.vocabulary})}, axis(0));
+      "Concat", {graph_.node("Shape", {ids}), graph_.integers({spec_.vocabulary})}, axis(0));
   return graph_.node("Reshape", {product, shape});
 }
 
@@ -278,10 +280,12 @@ OnnxValue OnnxLayers::causal_mask(OnnxValue past, OnnxValue total) {
 
 OnnxAngles OnnxLayers::rotary_angles(OnnxValue position_ids) {
   graph_.set_scope("rotary");
-  const std::vector<int64_t> shape{config_.max_positions, config_.head_dim() / 2};
+  const std::vector<int64_t> shape{spec_.max_positions, stack_.attention.head_dim / 2};
   const auto rows = [&](const char* name, double (*function)(double)) {
     const OnnxValue table = graph_.table(
-        name, shape, [config = config_, function] { return angle_table(config, function); });
+        name, shape, [attention = stack_.attention, positions = spec_.max_positions, function] {
+          return angle_table(attention, positions, function);
+        });
     const OnnxValue found = graph_.node("Gather", {table, position_ids}, axis(0));
     return graph_.node("Unsqueeze", {found, graph_.integers({2})});
   };

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/formats/onnx/onnx_graph.h"
-#include "engine/models/model_config.h"
+#include "engine/models/spec.h"
 
 namespace trafo::interop {
 
@@ -21,11 +21,12 @@ struct OnnxAngles {
 
 class OnnxLayers {
  public:
-  OnnxLayers(OnnxGraph& graph, const ModelConfig& config) : graph_(graph), config_(config) {}
+  // The layers of one of the model's stacks.
+  OnnxLayers(OnnxGraph& graph, const ModelSpec& spec, const StackSpec& stack)
+      : graph_(graph), spec_(spec), stack_(stack) {}
 
-  // y = x weight^T + bias: the parameters `name`.weight [out, in] and, if the model has biases,
-  // `name`.bias.
-  OnnxValue linear(OnnxValue x, const std::string& name);
+  // y = x weight^T + bias: the parameters `name`.weight [out, in] and, with a bias, `name`.bias.
+  OnnxValue linear(OnnxValue x, const std::string& name, bool bias);
   // The columns of x, each part of the parameter `matrix`.weight alone.
   std::vector<OnnxValue> split_parts(OnnxValue x, const std::string& matrix);
   // The norm `name`; RMS norm is composed, opset 17 has none.
@@ -76,7 +77,8 @@ class OnnxLayers {
   OnnxValue attend(OnnxValue queries, const OnnxKeysValues& kv, OnnxValue bias);
 
   OnnxGraph& graph_;
-  const ModelConfig& config_;
+  const ModelSpec& spec_;
+  const StackSpec& stack_;
 };
 
 }  // namespace trafo::interop

@@ -27,9 +27,9 @@ constexpr const char* kBaseVectorsKey = "base_vectors_crc32";
 
 enum class Form { marian, llama, gpt2 };
 
-Form form_of(const ModelConfig& config) {
-  if (config.has_encoder()) return Form::marian;
-  return config.ffn == FeedForward::swiglu ? Form::llama : Form::gpt2;
+Form form_of(const ModelSpec& spec) {
+  if (spec.has_encoder()) return Form::marian;
+  return spec.decoder.feed_forward.gated ? Form::llama : Form::gpt2;
 }
 
 // The module of a target inside its attention or feed-forward block.
@@ -81,13 +81,12 @@ std::string peft_name(Form form, const AdapterModule& module) {
 
 // The module in each layer that uses these parameters, that of the module's own layer first. PEFT
 // has an adapter for each layer: those of layers that share their parameters are copies.
-std::vector<AdapterModule> modules_of_layers(const ModelConfig& config,
-                                             const AdapterModule& module) {
+std::vector<AdapterModule> modules_of_layers(const ModelSpec& spec, const AdapterModule& module) {
   const int64_t own = module.place.layer;
-  const LayerSharing sharing = config.sharing(module.place.stack);
+  const std::vector<int64_t>& owners = spec.stack(module.place.stack).sharing.owners;
   std::vector<AdapterModule> modules;
-  for (int64_t layer = own; layer < std::ssize(sharing.owners); ++layer)
-    if (sharing.owners[static_cast<size_t>(layer)] == own)
+  for (int64_t layer = own; layer < std::ssize(owners); ++layer)
+    if (owners[static_cast<size_t>(layer)] == own)
       modules.push_back({module.target, module.place.of_layer(layer), module.range});
   return modules;
 }
@@ -107,8 +106,8 @@ std::string tensor_name(Form form, const AdapterModule& module, const char* part
 
 // --- writing ---
 
-Json peft_config(const ModelConfig& config, const AdapterConfig& adapter) {
-  const Form form = form_of(config);
+Json peft_config(const ModelSpec& spec, const AdapterConfig& adapter) {
+  const Form form = form_of(spec);
   Json::List modules;
   for (const std::string& target : adapter.targets)
     modules.emplace_back(module_suffix(form, target));
@@ -226,7 +225,7 @@ void require_base(const SafetensorsReader& reader, const Context& context, const
 // The targets of which the file has tensors.
 std::vector<std::string> targets_in(const SafetensorsReader& reader, const Model& model,
                                     AdapterConfig all) {
-  const Form form = form_of(model.config());
+  const Form form = form_of(model.spec());
   all.targets = adapter_targets(model);
   std::vector<std::string> targets;
   for (const AdapterSite& site : adapter_sites(model, all))
@@ -263,13 +262,13 @@ void append(std::vector<float>& to, const SafetensorsReader& reader, const Tenso
 }
 
 // The tensor of a module's own layer, which layers that share its parameters have too.
-const TensorInfo& same_in_layers(const SafetensorsReader& reader, const ModelConfig& config,
+const TensorInfo& same_in_layers(const SafetensorsReader& reader, const ModelSpec& spec,
                                  const AdapterModule& module, const char* part, int64_t rows,
                                  int64_t columns) {
-  const Form form = form_of(config);
+  const Form form = form_of(spec);
   const TensorInfo& own = tensor_at(reader, tensor_name(form, module, part), rows, columns);
   std::vector<float> values;
-  for (const AdapterModule& of_layer : modules_of_layers(config, module)) {
+  for (const AdapterModule& of_layer : modules_of_layers(spec, module)) {
     const std::string name = tensor_name(form, of_layer, part);
     if (name == own.name) continue;
     const TensorInfo& copy = tensor_at(reader, name, rows, columns);
@@ -281,14 +280,14 @@ const TensorInfo& same_in_layers(const SafetensorsReader& reader, const ModelCon
   return own;
 }
 
-void refuse_surplus(const SafetensorsReader& reader, const ModelConfig& config,
+void refuse_surplus(const SafetensorsReader& reader, const ModelSpec& spec,
                     const std::vector<AdapterSite>& sites) {
   std::vector<std::string> known;
   for (const AdapterSite& site : sites)
     for (const AdapterModule& module : site.modules)
-      for (const AdapterModule& of_layer : modules_of_layers(config, module))
+      for (const AdapterModule& of_layer : modules_of_layers(spec, module))
         for (const char* part : {"lora_A", "lora_B"})
-          known.push_back(tensor_name(form_of(config), of_layer, part));
+          known.push_back(tensor_name(form_of(spec), of_layer, part));
   for (const TensorInfo& info : reader.tensors())
     require(std::find(known.begin(), known.end(), info.name) != known.end(),
             ErrorCode::invalid_argument, kPeftOrigin, reader.label(), " has the tensor ", info.name,
@@ -317,9 +316,9 @@ const ParameterStore::LowRank& pair_of(const ParameterStore& parameters, const A
 
 void save_adapter(Context& context, const Model& model, const fs::path& directory) {
   require_savable(model);
-  const ModelConfig& config = model.config();
+  const ModelSpec& spec = model.spec();
   const AdapterConfig& adapter = *model.adapter();
-  const Form form = form_of(config);
+  const Form form = form_of(spec);
   std::vector<std::vector<float>> storage;
   std::vector<TensorEntry> entries;
   for (const AdapterSite& site : adapter_sites(model, adapter)) {
@@ -331,7 +330,7 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
     const auto add = [&](const AdapterModule& module, const char* part, int64_t rows,
                          int64_t columns, std::span<const std::byte>& rest) {
       const size_t bytes = static_cast<size_t>(rows * columns) * sizeof(float);
-      for (const AdapterModule& of_layer : modules_of_layers(config, module))
+      for (const AdapterModule& of_layer : modules_of_layers(spec, module))
         entries.push_back(
             {tensor_name(form, of_layer, part), DType::f32, {rows, columns}, rest.first(bytes)});
       rest = rest.subspan(bytes);
@@ -342,7 +341,7 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
     }
   }
   SafetensorsMetadata metadata = {{"format", "pt"},  // which readers of PyTorch look for
-                                  {kModelConfigKey, to_json(config)},
+                                  {kModelConfigKey, to_json(model.config())},
                                   {kAdapterKey, to_json(adapter)}};
   const BaseChecksums base = base_checksums(context, model.parameters());
   if (!base.all.empty()) metadata[kBaseKey] = base.all;
@@ -350,14 +349,14 @@ void save_adapter(Context& context, const Model& model, const fs::path& director
   if (!model.origin().vocabulary.empty()) metadata[kTokenizerKey] = model.origin().vocabulary;
   MadeDirectory output(directory);
   save_safetensors(output.file(kTensorFile), entries, metadata);
-  interop::write_json(output.file(kConfigFile), peft_config(config, adapter));
+  interop::write_json(output.file(kConfigFile), peft_config(spec, adapter));
   output.keep();
 }
 
 void load_adapter(Context& context, Model& model, const fs::path& directory) {
   const ConfigReader json(directory / kConfigFile);
   refuse_other_kinds(json);
-  const ModelConfig& config = model.config();
+  const ModelSpec& spec = model.spec();
   AdapterConfig adapter;
   adapter.rank = json.integer("r", 1, limits::kModelDimension);
   adapter.alpha = json.number("lora_alpha");
@@ -374,7 +373,7 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
             describe(written), ", ", json.label(), " says ", describe(adapter));
   }
   const std::vector<AdapterSite> sites = adapter_sites(model, adapter);
-  refuse_surplus(reader, config, sites);
+  refuse_surplus(reader, spec, sites);
   struct Values {
     std::vector<float> down, up;
   };
@@ -383,9 +382,9 @@ void load_adapter(Context& context, Model& model, const fs::path& directory) {
     Values& of_site = values.emplace_back();
     for (const AdapterModule& module : site.modules) {
       append(of_site.down, reader,
-             same_in_layers(reader, config, module, "lora_A", adapter.rank, site.columns));
+             same_in_layers(reader, spec, module, "lora_A", adapter.rank, site.columns));
       append(of_site.up, reader,
-             same_in_layers(reader, config, module, "lora_B", module.range.count, adapter.rank));
+             same_in_layers(reader, spec, module, "lora_B", module.range.count, adapter.rank));
     }
   }
   add_adapter(context, model, adapter, 0);

@@ -14,22 +14,21 @@ namespace {
 constexpr const char* kMemoryPlanOrigin = "memory plan";
 constexpr int64_t kMaxTokens = 1 << 28;
 
-void check_side(const ModelConfig& config, const BatchSizes& sizes, const char* side,
-                int64_t tokens) {
+void check_side(const ModelSpec& spec, const BatchSizes& sizes, const char* side, int64_t tokens) {
   require(tokens >= sizes.sentences && tokens <= INT32_MAX &&
-              (tokens + sizes.sentences - 1) / sizes.sentences <= config.max_positions,
+              (tokens + sizes.sentences - 1) / sizes.sentences <= spec.max_positions,
           ErrorCode::invalid_argument, kMemoryPlanOrigin, sizes.sentences,
           " sentences cannot have ", tokens, " ", side, " tokens: a sentence has 1 to ",
-          config.max_positions);
+          spec.max_positions);
 }
 
-BatchBucket bucket_of(const ModelConfig& config, const BatchSizes& sizes) {
+BatchBucket bucket_of(const ModelSpec& spec, const BatchSizes& sizes) {
   require(sizes.sentences >= 1, ErrorCode::invalid_argument, kMemoryPlanOrigin,
           "a batch has at least one sentence, got ", sizes.sentences);
-  check_side(config, sizes, "target", sizes.target_tokens);
+  check_side(spec, sizes, "target", sizes.target_tokens);
   BatchBucket bucket;
-  if (config.has_encoder())
-    check_side(config, sizes, "source", sizes.source_tokens);
+  if (spec.has_encoder())
+    check_side(spec, sizes, "source", sizes.source_tokens);
   else
     require(sizes.source_tokens == 0, ErrorCode::invalid_argument, kMemoryPlanOrigin,
             "a decoder-lm has no source tokens, got ", sizes.source_tokens);
@@ -41,7 +40,7 @@ BatchBucket bucket_of(const ModelConfig& config, const BatchSizes& sizes) {
   bucket.target_tokens = sizes.target_tokens;
   bucket.longest_source = longest(sizes.source_tokens);
   bucket.longest_target = longest(sizes.target_tokens);
-  bucket.fields = packed_fields(config);
+  bucket.fields = packed_fields(spec);
   return bucket;
 }
 
@@ -101,7 +100,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
-  bucket_of(config, sizes);
+  bucket_of(spec_of(config), sizes);
   require_argument(options.memory_limit > 0, kMemoryPlanOrigin, "batch_fit",
                    " needs a memory limit to fit a batch to");
   const auto of = [&](int64_t sentences) {
@@ -132,7 +131,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
-  const BatchBucket bucket = bucket_of(config, sizes);
+  const BatchBucket bucket = bucket_of(spec_of(config), sizes);
   return plan_training(device, config, dtype, options, {&bucket, 1}, groups, group);
 }
 

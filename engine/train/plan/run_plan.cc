@@ -27,7 +27,7 @@ class Plans {
         teacher_(data.teacher ? &data.teacher->model->config() : nullptr),
         options_(options),
         group_(group) {
-    const bool lm = !model.config().has_encoder();
+    const bool lm = !model.spec().has_encoder();
     const auto needs = [lm](int64_t source, int64_t target) {
       return lm ? target : std::max(target, (source + 1) / 2);
     };
@@ -66,7 +66,7 @@ class Plans {
     const ParameterStore& parameters = model_.parameters();
     const PlannedGroups groups{.like = &parameters, .teacher = teacher_};
     return plan_training(device_, model_.config(), parameters.dtype(), options,
-                         largest_buckets(batcher_, model_.config(), batch_tokens), groups, group_);
+                         largest_buckets(batcher_, model_.spec(), batch_tokens), groups, group_);
   }
   // The largest budget whose plan fits `limit`, to within one part in 128; 0 if there is none.
   int64_t largest(Recompute recompute, int64_t limit, int64_t most, int64_t delay = 1) const {
@@ -128,7 +128,7 @@ class Plans {
 
 }  // namespace
 
-std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConfig& config,
+std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelSpec& spec,
                                          int64_t batch_tokens) {
   BatchBucket common;                  // more sentences cost next to nothing
   std::map<int64_t, int64_t> sources;  // padded target tokens -> most padded source tokens
@@ -142,7 +142,7 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConf
     int64_t& source = sources[padded.target_tokens];
     source = std::max(source, padded.source_tokens);
   }
-  common.fields = packed_fields(config);
+  common.fields = packed_fields(spec);
   std::vector<BatchBucket> buckets;
   int64_t most = -1;
   for (auto each = sources.rbegin(); each != sources.rend(); ++each) {
@@ -159,7 +159,6 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
                  const TrainingData& data, const TrainOptions& options, bool resumed,
                  const TrainingGroup& group) {
   const Device device = context.device();
-  const ModelConfig& config = model.config();
   const Plans plans(device, model, batcher, data, options, group);
   RunPlan plan;
   plan.device = device_memory(device);
@@ -184,7 +183,7 @@ RunPlan plan_run(const Context& context, const Model& model, const Batcher& batc
   }
   if (plan.limit > 0 && plan.memory.total > plan.limit)
     refuse(plans, plan, device, options, resumed);
-  plan.buckets = largest_buckets(plans.batcher(), config, plan.batch_tokens);
+  plan.buckets = largest_buckets(plans.batcher(), model.spec(), plan.batch_tokens);
   return plan;
 }
 

@@ -28,7 +28,7 @@ inline constexpr int64_t kReservedShare = 16;
 
 // Buckets that together cover every batch of the first window (or the first epoch, if it is one
 // window) with this token budget.
-std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelConfig& config,
+std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelSpec& spec,
                                          int64_t batch_tokens);
 
 // Plans a run with this batcher, which is at its beginning. options.batch_fit: batch_tokens is the

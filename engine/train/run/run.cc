@@ -19,7 +19,7 @@ TrainingData checked(const Context& context, TrainingData data, const Model& mod
   validate(options);
   require_argument(options.average_last == 0 || has_directory, "training run", "average_last",
                    " needs a run directory, because it averages checkpoints");
-  check_data(data, model.config(), options);
+  check_data(data, model.spec(), options);
   check_teacher(data);
   if (group.has_peers()) compare_ranks(context, data, model, options, has_directory, group);
   return data;

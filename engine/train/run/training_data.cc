@@ -17,24 +17,23 @@ constexpr const char* kTrainingDataOrigin = "training data";
 // With batch_fit the budget is chosen later and will have room for every pair.
 constexpr int32_t kAnyBatch = 1 << 28;
 
-void check_corpus(const PairSource& corpus, const char* name, const ModelConfig& config) {
-  require(corpus.options().form == sequence_form(config), ErrorCode::invalid_argument,
+void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& spec) {
+  require(corpus.options().form == sequence_form(spec), ErrorCode::invalid_argument,
           kTrainingDataOrigin, "the ", name, " corpus was prepared for another architecture");
-  require_argument(corpus.options().max_length <= config.max_positions, kTrainingDataOrigin,
+  require_argument(corpus.options().max_length <= spec.max_positions, kTrainingDataOrigin,
                    "max_length", " is ", corpus.options().max_length, " for the ", name,
-                   " corpus, but the model has ", config.max_positions,
+                   " corpus, but the model has ", spec.max_positions,
                    " positions: set it to that at most, or give the model more");
 }
 
 }  // namespace
 
 TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const Tokenizer& tokenizer, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads) {
-  validate(config);
   validate(options);
   for (const TextCorpus* corpus : {&train, valid})
-    require(corpus == nullptr || !corpus->monolingual() || !config.has_encoder(),
+    require(corpus == nullptr || !corpus->monolingual() || !spec.has_encoder(),
             ErrorCode::invalid_argument, kTrainingDataOrigin,
             "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
   for (const std::string& metric : options.valid_metrics)
@@ -43,7 +42,7 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
             ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " translates, and monolingual text has no sources");
   TokenizedCorpusOptions lengths{
-      .form = sequence_form(config),
+      .form = sequence_form(spec),
       .max_length = static_cast<int32_t>(options.max_length),
       // A pair must fit a batch, so that a small budget cannot be exceeded by one long pair.
       .batch_tokens = options.batch_fit ? kAnyBatch : static_cast<int32_t>(options.batch_tokens)};
@@ -69,39 +68,39 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
     }
     data.valid_line_count = valid->lines();
   }
-  check_data(data, config, options);
+  check_data(data, spec, options);
   return data;
 }
 
 TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const Tokenizer& tokenizer, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads) {
   if (valid == nullptr)
-    return prepare_data(TextCorpus(train), static_cast<const TextCorpus*>(nullptr), tokenizer,
-                        config, options, num_threads);
+    return prepare_data(TextCorpus(train), static_cast<const TextCorpus*>(nullptr), tokenizer, spec,
+                        options, num_threads);
   const TextCorpus validation(*valid);
-  return prepare_data(TextCorpus(train), &validation, tokenizer, config, options, num_threads);
+  return prepare_data(TextCorpus(train), &validation, tokenizer, spec, options, num_threads);
 }
 
-void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options) {
+void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOptions& options) {
   require(data.train != nullptr, ErrorCode::invalid_argument, kTrainingDataOrigin,
           "there is no training corpus");
-  check_corpus(*data.train, "training", config);
+  check_corpus(*data.train, "training", spec);
   if (data.tokenizer)
-    require(data.tokenizer->vocab_size() == config.vocabulary, ErrorCode::invalid_argument,
+    require(data.tokenizer->vocab_size() == spec.vocabulary, ErrorCode::invalid_argument,
             kTrainingDataOrigin, "the tokenizer has ", data.tokenizer->vocab_size(),
-            " subwords, the model ", config.vocabulary);
+            " subwords, the model ", spec.vocabulary);
   const auto check_token = [&](const char* name, int32_t id) {
-    require(id >= 0 && id < config.vocabulary, ErrorCode::invalid_argument, kTrainingDataOrigin,
-            "the ", name, " token is ", id, ", it must be 0 to ", config.vocabulary - 1);
+    require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kTrainingDataOrigin,
+            "the ", name, " token is ", id, ", it must be 0 to ", spec.vocabulary - 1);
   };
   check_token("eos", data.tokens.eos);
-  if (config.has_encoder()) check_token("bos", data.tokens.start());
+  if (spec.has_encoder()) check_token("bos", data.tokens.start());
   require(data.valid_sources.size() == data.valid_references.size(), ErrorCode::invalid_argument,
           kTrainingDataOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
           data.valid_references.size(), " references");
   if (data.valid == nullptr) return;
-  check_corpus(*data.valid, "validation", config);
+  check_corpus(*data.valid, "validation", spec);
   for (const std::string& metric : options.valid_metrics)
     require(!metric_named(metric, kTrainingDataOrigin).needs_translations() ||
                 (data.tokenizer && !data.valid_sources.empty()),
@@ -113,9 +112,9 @@ void check_teacher(const TrainingData& data) {
   if (!data.teacher) return;
   const Model& teacher = *data.teacher->model;
   const int64_t max_length = data.train->options().max_length;
-  require_argument(max_length <= teacher.config().max_positions, kTrainingDataOrigin, "max_length",
+  require_argument(max_length <= teacher.spec().max_positions, kTrainingDataOrigin, "max_length",
                    " is ", max_length, ", but the teacher ", teacher.origin().file, " has ",
-                   teacher.config().max_positions, " positions: set it to that at most");
+                   teacher.spec().max_positions, " positions: set it to that at most");
   if (data.tokenizer)
     require_teacher_vocabulary(*data.teacher, vocabulary_checksum(*data.tokenizer));
 }

@@ -30,19 +30,19 @@ struct TrainingData {
   std::shared_ptr<const Teacher> teacher;
 };
 
-// Tokenises text for a model of `config`, with the length limits of `options`. `valid` may be null.
+// Tokenises text for a model of `spec`, with the length limits of `options`. `valid` may be null.
 // UNSUPPORTED if subword sampling is on and the tokenizer has no other segmentations.
 TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const Tokenizer& tokenizer, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads);
 
 // The same for text in memory.
 TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelConfig& config,
+                          const Tokenizer& tokenizer, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads);
 
 // INVALID_ARGUMENT if corpus form, vocabulary, lengths or metrics do not fit the model and options.
-void check_data(const TrainingData& data, const ModelConfig& config, const TrainOptions& options);
+void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOptions& options);
 
 // INVALID_ARGUMENT if there is a teacher with fewer positions than sentences may be long, or of
 // another vocabulary than the tokenizer's.

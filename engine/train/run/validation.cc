@@ -29,8 +29,8 @@ int64_t decoded_together(Context& context, const Model& model, const TrainOption
   if (options.batch_fit) return std::min(options.batch_tokens, kFittedDecoding);
   if (context.backend().stream_device() == nullptr || options.memory_limit > 0)
     return options.batch_tokens;
-  const ModelConfig& config = model.config();
-  const int64_t token_bytes = config.decoder_layers * 2 * config.kv_width() *
+  const StackSpec& decoder = model.spec().decoder;
+  const int64_t token_bytes = decoder.layers() * 2 * decoder.attention.kv_width() *
                               static_cast<int64_t>(dtype_size(model.parameters().dtype()));
   return std::max(options.batch_tokens, std::min(kMostDecoded, kDecodedCacheBytes / token_bytes));
 }
@@ -90,7 +90,7 @@ void measure_cross_entropies(Context& context, const Model& model, const Tokeniz
     batcher.next(host);
     part.labels += label_count(host);
     if (host.elsewhere) continue;
-    const Batch batch = upload(context, host, model.config(), model.parameters().dtype());
+    const Batch batch = upload(context, host, model.spec(), model.parameters().dtype());
     part.cross_entropies.push_back(context.item(cross_entropy.loss(context, model, batch, {}).nll));
   }
 }

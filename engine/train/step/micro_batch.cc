@@ -20,8 +20,8 @@ bool has_fp8_layers(const Model& model) {
 
 }  // namespace
 
-DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass) {
-  const int64_t blocks = config.decoder_layers + (config.has_encoder() ? config.encoder_layers : 0);
+DropoutPass training_pass(const ModelSpec& spec, const TrainOptions& options, uint32_t pass) {
+  const int64_t blocks = spec.decoder.layers() + (spec.encoder ? spec.encoder->layers() : 0);
   return {options.seed, pass, true,
           skipped_layers(options.seed, pass, nn::kFirstBlockDropout, static_cast<uint32_t>(blocks),
                          options.layer_drop)};

@@ -28,7 +28,7 @@ struct MicroBatch {
 };
 
 // The dropout masks and the skipped layers of forward pass `pass` of a training run.
-DropoutPass training_pass(const ModelConfig& config, const TrainOptions& options, uint32_t pass);
+DropoutPass training_pass(const ModelSpec& spec, const TrainOptions& options, uint32_t pass);
 
 // forward(), then backward(). The flat gradient is complete after backward(). Neither waits for
 // the device. Context, model and micro-batch must outlive it.

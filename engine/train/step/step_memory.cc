@@ -19,7 +19,7 @@ void StepMemory::validate(const PackedBatchHost& batch) const {
 }
 
 DropoutPass StepMemory::training_pass(uint32_t pass) const {
-  return trafo::training_pass(model_.config(), options_, pass);
+  return trafo::training_pass(model_.spec(), options_, pass);
 }
 
 void StepMemory::dry_run(Context& meta, const MicroBatch& micro, const LossSums& sums) const {

@@ -147,7 +147,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
            update_groups(model.parameters(), options),
            shard_of(group.rank, group.size, model.parameters().flat().numel()), options.ema_alpha},
           optimizer_options(options), whole_matrices(model.parameters()))),
-      schedule_(schedule_options(options, model.config().width)),
+      schedule_(schedule_options(options, model.spec().width())),
       update_(context, *optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype()),
       pruning_(WeightPruning::make(context, model.parameters(), *optimizer_, options)),
@@ -243,11 +243,11 @@ void Trainer::check_loss(int64_t in_a_row) const {
           "training has diverged: after update ", state_.update, " the loss was above ",
           far_off_loss(), " ", state_.far_off_in_a_row,
           " times in a row; guessing among all tokens gives ",
-          std::log(static_cast<double>(model_.config().vocabulary)));
+          std::log(static_cast<double>(model_.spec().vocabulary)));
 }
 
 double Trainer::far_off_loss() const {
-  return 2 * std::log(static_cast<double>(model_.config().vocabulary)) + 20;
+  return 2 * std::log(static_cast<double>(model_.spec().vocabulary)) + 20;
 }
 
 void Trainer::reserve(std::span<const BatchBucket> buckets) {

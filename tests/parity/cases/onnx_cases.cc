@@ -70,10 +70,11 @@ std::vector<Case> lm_cases() {
           config.kv_heads = std::array{0, 1, 2, 4}[static_cast<size_t>(form)];
           config.rope_theta = pre_norm ? 1e4 : 5e5;
         }
-        cases.push_back({concat("lm-", enum_name(positions), pre_norm ? "-pre-" : "-post-",
-                                enum_name(config.norm), "-", enum_name(config.ffn), "-",
-                                config.biases ? "biases-" : "", config.key_heads()),
-                         config});
+        cases.push_back(
+            {concat("lm-", enum_name(positions), pre_norm ? "-pre-" : "-post-",
+                    enum_name(config.norm), "-", enum_name(config.ffn), "-",
+                    config.biases ? "biases-" : "", spec_of(config).decoder.attention.key_heads),
+             config});
       }
   return cases;
 }
@@ -110,7 +111,7 @@ FileJson write_case(Context& context, const Case& each, const fs::path& folder) 
   export_model(context, *model, tokenizer(), ExportFormat::onnx, folder / (each.name + "-int8"),
                ExportWeights::int8);
   const std::vector<SentencePair> pairs =
-      sentences(each.config, longest_source(each.config, each.config.max_positions));
+      sentences(each.config, longest_source(spec_of(each.config), each.config.max_positions));
   std::vector<const SentencePair*> pointers;
   for (const SentencePair& pair : pairs) pointers.push_back(&pair);
   const NoGrad no_grad(context);
@@ -118,19 +119,20 @@ FileJson write_case(Context& context, const Case& each, const fs::path& folder) 
                              .eos = tokenizer().eos_id(),
                              .pad = tokenizer().pad_id(),
                              .unk = tokenizer().unk_id()};
-  const Batch batch = pack_pairs(context, each.config, tokens, pointers);
+  const Batch batch = pack_pairs(context, spec_of(each.config), tokens, pointers);
   const auto logits = context.values<float>(model->logits(context, batch));
   write_file_atomically(folder / (each.name + ".f32"), std::as_bytes(std::span(logits)));
   const ModelConfig& config = each.config;
+  const ModelSpec spec = spec_of(config);
   FileJson json{{"name", each.name},
-                {"encoder", config.has_encoder()},
+                {"encoder", spec.has_encoder()},
                 {"vocabulary", config.vocabulary},
                 {"layers", config.decoder_layers},
                 {"heads", config.heads},
-                {"kv_heads", config.key_heads()},
-                {"head_dim", config.head_dim()},
+                {"kv_heads", spec.decoder.attention.key_heads},
+                {"head_dim", spec.decoder.attention.head_dim},
                 {"inputs", sequences(context, batch.target_in, batch.target_cu_seqlens)}};
-  if (config.has_encoder())
+  if (spec.has_encoder())
     json["sources"] = sequences(context, batch.source_ids, batch.source_cu_seqlens);
   return json;
 }

@@ -1,0 +1,166 @@
+#include "engine/formats/expressible.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/json.h"
+#include "engine/core/status.h"
+
+namespace trafo::interop {
+namespace {
+
+std::string number(double value) {
+  return Json(value).dump();
+}
+
+std::string biases_of(bool qkv, bool output, bool ffn) {
+  if (qkv && output && ffn) return "all";
+  std::string value;
+  for (const auto& [has, name] : {std::pair{qkv, "qkv"}, {output, "output"}, {ffn, "ffn"}})
+    if (has) value.append(value.empty() ? "" : "+").append(name);
+  return value.empty() ? "none" : value;
+}
+
+std::string head_text(const AttentionSpec& attention) {
+  if (attention.rotary)
+    return concat("heads of ", attention.head_dim, " elements that are not width / heads");
+  return concat("pruned attention heads (", attention.heads, " of ", attention.head_dim,
+                " elements); feed-forward columns and layers may be pruned");
+}
+
+std::string positions_of(PositionTable table, bool rotary) {
+  if (table == PositionTable::none) return rotary ? "rotary" : "none";
+  return concat(table == PositionTable::learned ? "learned" : "sinusoidal",
+                rotary ? "+rotary" : "");
+}
+
+// Structured bindings name all fields: a new one does not compile until it is here. Left out are
+// the sizes and dropouts that every format writes, what the architecture decides, and the sharing
+// of layers, since formats have a tensor for each layer.
+void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>& to) {
+  const auto& [stack, width, sharing, norm, attention, feed_forward, causal, cross_attention,
+               dropout, depth_scaled_init] = spec;
+  const auto& [kind, placement, epsilon] = norm;
+  const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary] =
+      attention;
+  const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
+  const auto& [theta, factor, original_positions, low_turns, high_turns] =
+      rotary.value_or(RotaryAngles{});
+  const bool pre = placement == NormPlacement::before;
+  const std::string biases = biases_of(qkv_bias, output_bias, ffn_bias);
+  const std::string positions = positions_of(table, rotary.has_value());
+  const char* scaling = factor == 1 ? "none" : original_positions == 0 ? "linear" : "llama3";
+  to.push_back({"norm", enum_name(kind),
+                kind == Norm::rms ? "RMS norm (--task llama)"
+                                  : "layer norm (--task llama trains RMS norm)"});
+  to.push_back({"positions", positions, concat(positions, " positions")});
+  to.push_back({"feed-forward", gated ? "gated" : "plain",
+                gated ? "SwiGLU" : "a feed-forward without a gate (--task llama trains SwiGLU)"});
+  to.push_back({"norm placement", pre ? "before" : "after",
+                pre ? "pre-norm layers (--transformer-norm pre)"
+                    : "post-norm layers (--transformer-norm post)"});
+  to.push_back({"head_width", head_dim == width / heads ? "width/heads" : concat(head_dim),
+                head_text(attention)});
+  to.push_back({"heads", concat(heads), {}, true});
+  to.push_back({"kv_heads", key_heads == heads ? "heads" : concat(key_heads)});
+  to.push_back({"biases", biases,
+                biases == "none" ? "linear layers without biases"
+                                 : concat("biases of linear layers (", biases, ")")});
+  to.push_back({"rope_scaling", scaling, "scaled rotary positions (rope_factor)"});
+  to.push_back({"rope_theta", rotary ? number(theta) : "none"});
+  to.push_back({"activation", enum_name(activation)});
+  to.push_back({"norm_epsilon", number(epsilon)});
+}
+
+bool has_word(const std::string& word, std::string_view words) {
+  return concat(" ", words, " ").find(concat(" ", word, " ")) != std::string::npos;
+}
+
+// The first setting of `settings` that the form does not have, or their number; `refused` says it.
+size_t first_refused(const std::vector<Setting>& settings, const Form& form, std::string& refused) {
+  static const std::vector<Setting> plain = settings_of(ModelSpec{});
+  for (size_t i = 0; i < settings.size(); ++i) {
+    const Setting& setting = settings[i];
+    const auto named = [&](const auto& each) { return each.name == setting.name; };
+    const Setting& first = *std::find_if(settings.begin(), settings.end(), named);
+    if (first.value != setting.value) {
+      refused = concat("an encoder with another ", setting.name, " than the decoder");
+      return i;
+    }
+    if (setting.every_format) continue;
+    const auto allowed = std::find_if(form.begin(), form.end(), [&](const Allowed& each) {
+      return each.setting == setting.name;
+    });
+    const std::string_view values = allowed != form.end()
+                                        ? allowed->values
+                                        : std::find_if(plain.begin(), plain.end(), named)->value;
+    if (values == "*" || has_word(setting.value, values)) continue;
+    refused = !setting.text.empty() ? setting.text
+                                    : concat(setting.name, " ", setting.value, ", it has ", values);
+    return i;
+  }
+  return settings.size();
+}
+
+}  // namespace
+
+std::vector<Setting> settings_of(const ModelSpec& spec) {
+  const auto& [architecture, vocabulary, max_positions, encoder, decoder, embedding, output] = spec;
+  const auto& [scale, positions, shared, dropout] = embedding;
+  const auto& [tied, output_bias] = output;
+  std::vector<Setting> settings{{"architecture", enum_name(architecture),
+                                 concat("a model with --arch ", enum_name(architecture))}};
+  add_stack(decoder, positions, settings);
+  settings.push_back(
+      {"embeddings",
+       tied && shared     ? "tied"
+       : !tied && !shared ? "separate"
+       : shared           ? "shared"
+                          : "output",
+       concat(shared ? "an output matrix that is not the embeddings" : "separate embeddings",
+              " (--tied-embeddings-all off)")});
+  settings.push_back({"embedding_scale", scale == 1 ? "1"
+                                         : scale == std::sqrt(static_cast<double>(decoder.width))
+                                             ? "sqrt(width)"
+                                             : number(scale)});
+  settings.push_back({"output_bias", output_bias ? "yes" : "no"});
+  if (encoder) add_stack(*encoder, positions, settings);
+  return settings;
+}
+
+Form llama_form(std::initializer_list<Allowed> further) {
+  Form form{{"architecture", "decoder-lm"},
+            {"norm", "rms"},
+            {"positions", "rotary"},
+            {"feed-forward", "gated"},
+            {"biases", "none"},
+            {"kv_heads", "*"},
+            {"rope_theta", "*"},
+            {"activation", "silu"},
+            {"norm_epsilon", "*"},
+            {"embeddings", "*"},
+            {"output_bias", "no"}};
+  form.insert(form.begin(), further);
+  return form;
+}
+
+Match match(const ModelSpec& spec, const Expressible& expressible) {
+  const std::vector<Setting> settings = settings_of(spec);
+  Match nearest;
+  size_t reached = 0;
+  for (size_t i = 0; i < expressible.forms.size(); ++i) {
+    std::string refused;
+    const size_t at = first_refused(settings, expressible.forms[i], refused);
+    if (at == settings.size()) return {static_cast<int>(i)};
+    if (i > 0 && at <= reached) continue;
+    reached = at;
+    nearest.refused = std::move(refused);
+  }
+  return nearest;
+}
+
+void cannot_express(const char* format, const std::string& setting) {
+  fail(ErrorCode::unsupported, kOrigin, format, " cannot express ", setting);
+}
+
+}  // namespace trafo::interop

@@ -1,0 +1,52 @@
+// The models that a format can express: an allow list over the specification of a model.
+//
+// settings_of() lists everything that decides the function of a model and is no size. A format says
+// which values of each it can express. What it does not list must be as in a plain model (the
+// defaults of ModelSpec), so that every format refuses a new setting until it lists it.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/models/spec.h"
+
+namespace trafo::interop {
+
+inline constexpr const char* kOrigin = "interop";
+
+struct Setting {
+  std::string_view name;
+  std::string value;          // one word
+  std::string text = {};      // of messages; empty: name and value
+  bool every_format = false;  // has it, but one value for both stacks
+};
+// In the order of messages: of several that a format cannot express, the first is named. Settings
+// of an encoder follow after the decoder's.
+std::vector<Setting> settings_of(const ModelSpec& spec);
+
+struct Allowed {
+  std::string_view setting;
+  std::string_view values;  // separated by spaces; "*": all
+};
+using Form = std::vector<Allowed>;
+
+struct Expressible {
+  const char* format;
+  std::vector<Form> forms;  // alternatives, such as the classes of a library
+};
+
+// Llama's form: a pre-norm decoder-lm with RMS norm, rotary positions and SwiGLU.
+Form llama_form(std::initializer_list<Allowed> further);
+
+struct Match {
+  int form = -1;             // the first that expresses the model; -1: none does
+  std::string refused = {};  // the setting in the way of the form that comes nearest
+};
+Match match(const ModelSpec& spec, const Expressible& expressible);
+
+// Throws UNSUPPORTED: `format` cannot express `setting` of the model.
+[[noreturn]] void cannot_express(const char* format, const std::string& setting);
+
+}  // namespace trafo::interop

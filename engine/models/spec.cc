@@ -1,0 +1,65 @@
+#include "engine/models/spec.h"
+
+#include <cmath>
+
+namespace trafo {
+namespace {
+
+int64_t or_else(int64_t value, int64_t otherwise) {
+  return value > 0 ? value : otherwise;
+}
+
+// A stack with the sizes of the decoder; the encoder may differ in them.
+StackSpec common_stack(const ModelConfig& c) {
+  StackSpec stack;
+  stack.width = c.width;
+  stack.norm = {c.norm, c.pre_norm ? NormPlacement::before : NormPlacement::after, c.norm_epsilon};
+  stack.attention = {.heads = c.heads,
+                     .key_heads = or_else(c.kv_heads, c.heads),
+                     .head_dim = or_else(c.head_width, c.width / c.heads),
+                     .qkv_bias = c.biases || c.qkv_biases,
+                     .output_bias = c.biases || c.attention_output_bias,
+                     .dropout = c.attention_dropout};
+  if (c.positions == Positions::rotary)
+    stack.attention.rotary = {c.rope_theta, c.rope_factor, c.rope_original_positions,
+                              c.rope_low_turns, c.rope_high_turns};
+  stack.feed_forward = {.width = c.ffn_width,
+                        .gated = c.ffn == FeedForward::swiglu,
+                        .activation = c.activation,
+                        .bias = c.biases || c.ffn_biases,
+                        .dropout = c.ffn_dropout};
+  stack.dropout = c.dropout;
+  stack.depth_scaled_init = c.depth_scaled_init;
+  return stack;
+}
+
+}  // namespace
+
+ModelSpec spec_of(const ModelConfig& c) {
+  ModelSpec spec{c.architecture, c.vocabulary, c.max_positions};
+  const bool has_encoder = info_of(c.architecture).has_encoder;
+  spec.decoder = common_stack(c);
+  spec.decoder.stack = Stack::decoder;
+  spec.decoder.sharing = layer_sharing(c.decoder_layers, c.decoder_tied_layers);
+  spec.decoder.causal = true;
+  spec.decoder.cross_attention = has_encoder;
+  if (has_encoder) {
+    StackSpec& encoder = spec.encoder.emplace(common_stack(c));
+    encoder.stack = Stack::encoder;
+    encoder.sharing = layer_sharing(c.encoder_layers, c.encoder_tied_layers);
+    encoder.attention.heads = or_else(c.encoder_heads, c.heads);
+    encoder.attention.key_heads =
+        encoder.attention.heads * spec.decoder.attention.key_heads / c.heads;
+    encoder.feed_forward.width = or_else(c.encoder_ffn_width, c.ffn_width);
+  }
+  spec.embedding = {.scale = has_encoder ? std::sqrt(static_cast<double>(c.width)) : 1,
+                    .positions = c.positions == Positions::rotary ? PositionTable::none
+                                 : has_encoder                    ? PositionTable::sinusoidal
+                                                                  : PositionTable::learned,
+                    .shared = !has_encoder || c.tied_embeddings,
+                    .dropout = c.dropout};
+  spec.output = {c.tied_embeddings, c.biases && c.output_bias};
+  return spec;
+}
+
+}  // namespace trafo

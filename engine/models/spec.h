@@ -1,0 +1,48 @@
+// The specification of a model: two stacks, embeddings and output. It is derived from the options
+// of a model (ModelConfig) in one place, spec_of(), and nothing else derives: modules, decoding,
+// compression, memory plans and file formats read it.
+#pragma once
+
+#include <optional>
+
+#include "engine/models/model_config.h"
+#include "engine/nn/stack_spec.h"
+
+namespace trafo {
+
+// Vectors that are added to the token embeddings, one a position.
+enum class PositionTable : uint8_t { none, sinusoidal, learned };
+
+struct EmbeddingSpec {
+  double scale = 1;  // of token embeddings
+  PositionTable positions = PositionTable::none;
+  bool shared = true;  // source and target have one matrix
+  double dropout = 0;
+};
+
+struct OutputSpec {
+  bool tied = true;  // the matrix is the target embedding
+  bool bias = true;
+};
+
+struct ModelSpec {
+  Architecture architecture = Architecture::encoder_decoder;
+  int64_t vocabulary = 0;
+  int64_t max_positions = 0;              // of either side, in tokens
+  std::optional<StackSpec> encoder = {};  // absent: one sequence holds source and target
+  StackSpec decoder = {};
+  EmbeddingSpec embedding = {};
+  OutputSpec output = {};
+
+  bool has_encoder() const { return encoder.has_value(); }
+  int64_t width() const { return decoder.width; }
+  // Of one of the two stacks, which the model has.
+  const StackSpec& stack(Stack which) const {
+    return which == Stack::encoder ? encoder.value() : decoder;
+  }
+};
+
+// Of valid options. models/model_config.h validates.
+ModelSpec spec_of(const ModelConfig& config);
+
+}  // namespace trafo

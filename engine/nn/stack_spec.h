@@ -1,0 +1,73 @@
+// The specification of a stack of transformer blocks: its sizes and the function that it computes.
+// Modules read it. models/spec.h makes it from the options of a model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/core/generated/option_enums.h"
+#include "engine/nn/parts.h"
+#include "engine/ops/rotary/rotary.h"
+
+namespace trafo {
+
+// The layers of a stack, and which of them share their parameters. Numbers count from 0.
+struct LayerSharing {
+  std::vector<int64_t> owners;  // of each layer: the first one with the same parameters
+  std::vector<int64_t> sets;    // of each layer: which set of parameters it uses
+  int64_t set_count = 0;        // distinct layers
+};
+// tied: a number for each layer; layers with the same number share. Empty: none do.
+LayerSharing layer_sharing(int64_t layers, const std::vector<int64_t>& tied = {});
+// The layers that are their own owners, ascending.
+std::vector<int64_t> distinct_layers(const LayerSharing& sharing);
+
+// x + sublayer(norm(x)), or norm(x + sublayer(x)).
+enum class NormPlacement : uint8_t { before, after };
+
+struct NormSpec {
+  Norm kind = Norm::layer;  // an RMS norm has no bias
+  NormPlacement placement = NormPlacement::before;
+  double epsilon = 1e-5;
+};
+
+struct AttentionSpec {
+  int64_t heads = 1;
+  int64_t key_heads = 1;  // of keys and of values; each serves heads / key_heads query heads
+  int64_t head_dim = 0;
+  bool qkv_bias = true, output_bias = true;
+  double dropout = 0;                       // of attention probabilities
+  std::optional<RotaryAngles> rotary = {};  // queries and keys of self-attention are rotated
+
+  int64_t query_width() const { return heads * head_dim; }
+  int64_t kv_width() const { return key_heads * head_dim; }
+};
+
+struct FeedForwardSpec {
+  int64_t width = 0;   // inside
+  bool gated = false;  // SwiGLU; `activation` is then silu
+  Activation activation = Activation::relu;
+  bool bias = true;
+  double dropout = 0;  // after the activation
+};
+
+struct StackSpec {
+  Stack stack = Stack::none;
+  int64_t width = 0;  // of the residual stream
+  LayerSharing sharing = {};
+  NormSpec norm = {};
+  AttentionSpec attention = {};  // of self-attention and cross-attention
+  FeedForwardSpec feed_forward = {};
+  bool causal = false;
+  bool cross_attention = false;
+  double dropout = 0;              // of what every sublayer adds to the residual stream
+  bool depth_scaled_init = false;  // see LinearOptions::depth
+
+  int64_t layers() const { return static_cast<int64_t>(sharing.owners.size()); }
+  bool pre_norm() const { return norm.placement == NormPlacement::before; }
+  // LinearOptions::depth of the layers with this set of parameters.
+  int64_t init_depth(int64_t set) const { return depth_scaled_init ? set + 1 : 0; }
+};
+
+}  // namespace trafo

@@ -1,0 +1,78 @@
+// The specifications of known families, and of stacks that differ.
+#include "engine/models/spec.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/models/llama_models.h"
+
+namespace trafo::testing {
+namespace {
+
+TEST(ModelSpecTest, AnEncoderDecoderHasTwoStacksOfOneForm) {
+  ModelConfig config;
+  config.width = 16;
+  config.heads = 4;
+  config.encoder_layers = 3;
+  config.decoder_tied_layers = {1, 1, 2, 2, 1, 6};
+  config.depth_scaled_init = true;
+  const ModelSpec spec = spec_of(config);
+  ASSERT_TRUE(spec.encoder.has_value());
+  EXPECT_EQ(spec.encoder->layers(), 3);
+  EXPECT_EQ(spec.decoder.layers(), 6);
+  EXPECT_EQ(spec.decoder.sharing.sets, (std::vector<int64_t>{0, 0, 1, 1, 0, 2}));
+  EXPECT_EQ(spec.decoder.init_depth(2), 3);
+  EXPECT_FALSE(spec.encoder->causal || spec.encoder->cross_attention);
+  EXPECT_TRUE(spec.decoder.causal && spec.decoder.cross_attention);
+  EXPECT_EQ(spec.decoder.attention.head_dim, 4);
+  EXPECT_EQ(spec.embedding.positions, PositionTable::sinusoidal);
+  EXPECT_EQ(spec.embedding.scale, 4);
+  EXPECT_TRUE(spec.embedding.shared && spec.output.tied && spec.output.bias);
+  config.tied_embeddings = config.depth_scaled_init = false;
+  EXPECT_FALSE(spec_of(config).embedding.shared || spec_of(config).output.tied);
+  EXPECT_EQ(spec_of(config).decoder.init_depth(2), 0);
+}
+
+// Heads of a pruned encoder: as many of keys as of queries, also where kv_heads says the number.
+TEST(ModelSpecTest, AnEncoderHasItsOwnHeadsAndWidth) {
+  ModelConfig config;
+  config.vocabulary = 8;
+  config.width = 16;
+  config.heads = config.kv_heads = 4;
+  config.head_width = 4;
+  config.encoder_heads = 3;
+  config.encoder_ffn_width = 24;
+  validate(config);
+  const ModelSpec spec = spec_of(config);
+  EXPECT_EQ(spec.encoder->attention.heads, 3);
+  EXPECT_EQ(spec.encoder->attention.key_heads, 3);
+  EXPECT_EQ(spec.encoder->attention.query_width(), 12);
+  EXPECT_EQ(spec.encoder->feed_forward.width, 24);
+  EXPECT_EQ(spec.decoder.attention.key_heads, 4);
+  EXPECT_EQ(spec.decoder.feed_forward.width, config.ffn_width);
+}
+
+TEST(ModelSpecTest, LlamaAndGpt2AreValues) {
+  ModelConfig config = llama_of(ModelConfig{});
+  config.qkv_biases = true;
+  config.rope_theta = 500;
+  const ModelSpec llama = spec_of(config);
+  EXPECT_FALSE(llama.encoder.has_value());
+  EXPECT_EQ(llama.decoder.norm.kind, Norm::rms);
+  EXPECT_TRUE(llama.decoder.feed_forward.gated);
+  EXPECT_EQ(llama.embedding.positions, PositionTable::none);
+  EXPECT_EQ(llama.decoder.attention.rotary->theta, 500);
+  EXPECT_TRUE(llama.decoder.attention.qkv_bias);
+  EXPECT_FALSE(llama.decoder.attention.output_bias || llama.decoder.feed_forward.bias ||
+               llama.output.bias);
+  ModelConfig gpt2;
+  gpt2.architecture = Architecture::decoder_lm;
+  gpt2.pre_norm = false;
+  const ModelSpec learned = spec_of(gpt2);
+  EXPECT_EQ(learned.embedding.positions, PositionTable::learned);
+  EXPECT_EQ(learned.embedding.scale, 1);
+  EXPECT_FALSE(learned.decoder.attention.rotary.has_value());
+  EXPECT_FALSE(learned.decoder.pre_norm() || learned.decoder.cross_attention);
+}
+
+}  // namespace
+}  // namespace trafo::testing
