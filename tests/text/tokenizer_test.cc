@@ -202,7 +202,10 @@ TEST(Tokenizer, FilesRoundTrip) {
             Tokenizer::train(sample_sentences(), options).serialized());
 
   EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "absent.spm"); }).code(), ErrorCode::not_found);
-  EXPECT_EQ(error_of([&] { Tokenizer::load(folder); }).code(), ErrorCode::invalid_argument);
+  EXPECT_EQ(Tokenizer::load(folder).serialized(), tokenizer.serialized());
+  std::filesystem::create_directories(folder / "inner" / "vocab.spm");
+  expect_error(ErrorCode::invalid_argument, "vocab.spm: is a directory",
+               [&] { Tokenizer::load(folder / "inner"); });
   std::ofstream(folder / "empty.spm").close();
   EXPECT_EQ(error_of([&] { Tokenizer::load(folder / "empty.spm"); }).code(),
             ErrorCode::corrupt_file);
