@@ -21,8 +21,9 @@ class Objective {
   // `scale`. It is linear in the batch's target weights: an accelerator has one by units() in them,
   // and a scale of 1, because a graph keeps its scale.
   //
-  // With dropout.training the gradients of the output projection may be computed during this call.
-  // backward() must follow, from the loss alone and with an upstream gradient of one.
+  // With dropout.training, backward() follows from the loss alone and with an upstream gradient of
+  // one. The cross-entropy computes gradients of the output projection already here, so its loss
+  // must then not be an operand of another op.
   virtual ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
                                const DropoutPass& dropout, double scale = 1) const = 0;
 

@@ -32,7 +32,7 @@ class RunPlanTest : public ::testing::Test {
     order.seed = options.seed;
     order.batch_tokens = options.batch_tokens;
     const Batcher batcher(*data_.train, order);
-    return plan_run(*context_, *model_, batcher, data_.valid.get(), options, false);
+    return plan_run(*context_, *model_, batcher, data_, options, false);
   }
   int64_t total(const TrainOptions& options) const { return plan(options).memory.total; }
 

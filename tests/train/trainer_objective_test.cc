@@ -16,18 +16,23 @@ class PerSentence final : public LabelSmoothedCrossEntropy {
   double units(double, int64_t sentences) const override { return static_cast<double>(sentences); }
 };
 
-// The loss of two forward passes.
-class Twice final : public Objective {
+// The loss of several forward passes, without dropout.
+class Passes final : public Objective {
  public:
-  ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
-                       const DropoutPass& dropout, double scale) const override {
-    const ObjectiveOutput one = once_.loss(context, model, batch, dropout, scale);
-    const ObjectiveOutput two = once_.loss(context, model, batch, dropout, scale);
-    return {ops::add(context, one.loss, two.loss), ops::add(context, one.nll, two.nll)};
+  explicit Passes(int count) : count_(count) {}
+  ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch, const DropoutPass&,
+                       double scale) const override {
+    ObjectiveOutput sum = once_.loss(context, model, batch, {}, scale);
+    for (int i = 1; i < count_; ++i) {
+      const ObjectiveOutput next = once_.loss(context, model, batch, {}, scale);
+      sum = {ops::add(context, sum.loss, next.loss), ops::add(context, sum.nll, next.nll)};
+    }
+    return sum;
   }
 
  private:
   LabelSmoothedCrossEntropy once_{0.1};
+  int count_;
 };
 
 // Has a second model.
@@ -82,8 +87,8 @@ TEST_P(TrainerObjective, TheUpdateIsDividedByItsUnits) {
 }
 
 TEST_P(TrainerObjective, MayRunTheModelTwice) {
-  const StepResult once = results(nullptr)[0];
-  const StepResult twice = results(std::make_unique<Twice>())[0];
+  const StepResult once = results(std::make_unique<Passes>(1))[0];
+  const StepResult twice = results(std::make_unique<Passes>(2))[0];
   EXPECT_NEAR(twice.loss, 2 * once.loss, 1e-5 * twice.loss);
   EXPECT_NEAR(twice.nll, 2 * once.nll, 1e-5 * twice.nll);
   EXPECT_NEAR(twice.grad_norm, 2 * once.grad_norm, 1e-4 * twice.grad_norm);
@@ -91,10 +96,12 @@ TEST_P(TrainerObjective, MayRunTheModelTwice) {
 
 TEST_P(TrainerObjective, BatchesMustFitTheOtherModel) {
   const auto context = GetParam().make();
-  ModelConfig narrow = tiny_config();
-  narrow.max_positions = 2;
-  expect_error(ErrorCode::invalid_argument, "position",
-               [&] { results(std::make_unique<WithAnother>(make_model(*context, narrow, 6))); });
+  const auto with = [&](Architecture architecture) {
+    return std::make_unique<WithAnother>(make_model(*context, tiny_config(architecture), 6));
+  };
+  EXPECT_EQ(results(with(Architecture::encoder_decoder)).size(), 3u);
+  expect_error(ErrorCode::invalid_argument, "reads the source in target_in",
+               [&] { results(with(Architecture::decoder_lm)); });
 }
 
 // AdamW does not see the scale of the loss, so all updates go the same way.
