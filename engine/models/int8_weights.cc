@@ -17,7 +17,6 @@ constexpr const char* kInt8WeightsOrigin = "model file";
 constexpr const char* kInt8 = "int8";
 constexpr const char* kMixed = "mixed";
 constexpr const char* kInt8Type = "I8";
-constexpr const char* kInt4Type = "U8";
 constexpr const char* kHalfType = "F16";
 constexpr const char* kFloatType = "F32";
 constexpr const char* kBfloatType = "BF16";

@@ -28,6 +28,7 @@ namespace trafo {
 inline constexpr const char* kQuantizationKey = "quantization";
 inline constexpr const char* kScalesName = "scales";
 inline constexpr const char* kVectorsName = "vectors";
+inline constexpr const char* kInt4Type = "U8";
 
 enum class StoredWeights { floats, int8, mixed };
 

@@ -125,8 +125,8 @@ void check_code_shapes(const SafetensorsReader& reader, const ParameterStore& pa
             " lacks the tensor ", parameters.name(id));
     std::vector<int64_t> dims = file_dims(shape);
     bool fits = info->shape == dims;
-    if (!fits && !info->foreign.empty() && dims.size() == 2) {
-      dims[1] = (dims[1] + 1) / 2;  // int4
+    if (!fits && info->foreign == kInt4Type && dims.size() == 2) {
+      dims[1] = (dims[1] + 1) / 2;
       fits = info->shape == dims;
     }
     require(fits, ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", info->name,
