@@ -12,7 +12,7 @@
 namespace translate_train {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostPoints = 400;
 

@@ -51,8 +51,8 @@ struct AxisMark {
 };
 
 // The chart over one axis, for the template: places in its view box, and labels.
-nlohmann::json plot_data(const Chart& chart, size_t axis, const Axis& scale,
-                         const std::vector<AxisMark>& marks);
+nlohmann::ordered_json plot_data(const Chart& chart, size_t axis, const Axis& scale,
+                                 const std::vector<AxisMark>& marks);
 // The series as JSON, for the page's script.
 std::string chart_json(const Chart& chart);
 

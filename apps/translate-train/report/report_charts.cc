@@ -11,7 +11,7 @@
 namespace translate_train {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 struct Curve {
   const char* label;

@@ -17,7 +17,7 @@
 namespace translate_train {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr double kSilence = 600;  // seconds without a record after which a run may have ended
 

@@ -19,7 +19,7 @@ std::string_view report_begin();
 std::string report_page(const std::vector<RunLog>& runs, double now);
 
 // Data of its parts, for report/template/report.html.
-nlohmann::json charts_data(const std::vector<RunLog>& runs);
-nlohmann::json sentences_data(const std::vector<RunLog>& runs);
+nlohmann::ordered_json charts_data(const std::vector<RunLog>& runs);
+nlohmann::ordered_json sentences_data(const std::vector<RunLog>& runs);
 
 }  // namespace translate_train

@@ -14,7 +14,7 @@
 namespace translate_train {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // Of a run, for each sentence: alone, and among others.
 constexpr size_t kMostValidations = 6, kFewValidations = 3;

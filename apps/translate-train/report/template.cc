@@ -10,7 +10,7 @@
 namespace translate_train {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 bool is_section_tag(std::string_view line) {
   while (line.starts_with("{{#") || line.starts_with("{{^") || line.starts_with("{{/")) {

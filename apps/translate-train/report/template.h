@@ -19,6 +19,6 @@ std::string_view report_script();
 // from the innermost section outwards; {{.}} is the element itself. Lines lose
 // their indentation, and those that have tags of sections alone leave nothing.
 // A section has no other section of its name inside.
-std::string fill_template(std::string_view text, const nlohmann::json& data);
+std::string fill_template(std::string_view text, const nlohmann::ordered_json& data);
 
 }  // namespace translate_train

@@ -61,6 +61,8 @@ template <class... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+template <class... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
 
 // The words of one setting, and where they are from.
 class Words {
@@ -184,7 +186,7 @@ class Words {
                         (bounds.high_inside ? value <= bounds.high : value < bounds.high);
     if (!inside) refuse(fmt::format("must be {}, got {}", bounds.text, shown));
   }
-  // What commas part is several words.
+  // Commas part words.
   std::vector<std::string> parts() const {
     std::vector<std::string> parts;
     for (const std::string& word : words_)

@@ -295,7 +295,9 @@ func TestARunDirectoryGivesItsModels(t *testing.T) {
 		t.Error(config)
 	}
 	ok(t, last.CheckTokenizer(l.tokenizer))
-	other := must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(&trafo.TokenizerOptions{Vocabulary: 30, CharacterCoverage: 1, SoftLimit: true}))
+	tokenizerOptions := trafo.DefaultTokenizerOptions()
+	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
+	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer([]string{"another text", "7 other words"}, &tokenizerOptions))
 	defer other.Close()
 	wantError(t, last.CheckTokenizer(other), trafo.ErrInvalidArgument)
 

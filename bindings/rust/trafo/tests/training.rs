@@ -211,7 +211,8 @@ fn a_run_directory_gives_its_best_last_and_averaged_model() -> Result<()> {
     assert_eq!(find_checkpoint(folder.path(), "7").unwrap_err().code(), ErrorCode::NotFound);
     let config = ModelConfig::read(&latest)?;
     assert_eq!(config, load(RunModel::Last)?.config()?);
-    let other = corpus.train_tokenizer(&TokenizerOptions::new(30).soft_limit(true))?;
+    let other = Corpus::from_pairs([("another text", "7 other words")])?
+        .train_tokenizer(&TokenizerOptions::new(60).soft_limit(true))?;
     let last = load(RunModel::Last)?;
     last.check_tokenizer(&tokenizer)?;
     assert_eq!(last.check_tokenizer(&other).unwrap_err().code(), ErrorCode::InvalidArgument);
