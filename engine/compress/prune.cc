@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -117,10 +118,10 @@ void add_products(const std::vector<T>& weight, const std::vector<T>& gradient, 
   std::vector<double> products(columns);
   for (size_t i = 0; i < weight.size(); ++i)
     products[i % columns] += static_cast<double>(weight[i]) * static_cast<double>(gradient[i]);
-  for (size_t s = 0; s < scores.size(); ++s) {
-    double sum = 0;
-    for (size_t c = 0; c < block; ++c) sum += products[s * block + c];
-    scores[s] += std::abs(sum);
+  const double* product = products.data();
+  for (double& score : scores) {
+    score += std::abs(std::accumulate(product, product + block, 0.0));
+    product += block;
   }
 }
 

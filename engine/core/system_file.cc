@@ -7,21 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <ctime>
 
 namespace trafo {
 namespace {
 
 constexpr size_t kLargestSystemFile = size_t{64} << 20;
-
-template <class Call>
-auto uninterrupted(Call call) noexcept {
-  for (;;) {
-    const auto result = call();
-    if (result != -1 || errno != EINTR) return result;
-  }
-}
 
 void give_owner_access(int fd) noexcept {
   struct stat status;

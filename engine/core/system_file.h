@@ -5,10 +5,20 @@
 
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <string>
 
 namespace trafo {
+
+// Repeats a system call that a signal interrupts; returns its result.
+template <class Call>
+auto uninterrupted(Call call) noexcept {
+  for (;;) {
+    const auto result = call();
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
 
 // The same file at a descriptor above the standard streams, close-on-exec. If the process has
 // closed a stream, a new descriptor may have its number, and everything the process prints would go

@@ -73,7 +73,7 @@ void Batcher::divide(const Window& window, int64_t budget, Batch batch) const {
       begin = i;
       sum = {};
     }
-    ++sum.sentences;
+    sum.sentences += next.sentences;
     sum.source_tokens += next.source_tokens;
     sum.target_tokens += next.target_tokens;
     sum.longest_source = std::max(sum.longest_source, next.longest_source);

@@ -64,12 +64,10 @@ class ByteSource {
 
  private:
   size_t read_raw(char* buffer, size_t size, int64_t line) {
-    while (true) {
-      const ssize_t got = ::read(descriptor_, buffer, size);
-      if (got >= 0) return static_cast<size_t>(got);
-      require(errno == EINTR, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io,
-              kCorpusOrigin, name_, ":", line, ": cannot be read: ", std::strerror(errno));
-    }
+    const ssize_t got = uninterrupted([&] { return ::read(descriptor_, buffer, size); });
+    require(got >= 0, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io, kCorpusOrigin,
+            name_, ":", line, ": cannot be read: ", std::strerror(errno));
+    return static_cast<size_t>(got);
   }
 
   void close_all() {

@@ -62,9 +62,10 @@ class ReadOnlyFile {
   void read(uint64_t offset, size_t length, std::string& out) const {
     out.resize(length);
     for (size_t done = 0; done < length;) {
-      const ssize_t got =
-          pread(descriptor_, out.data() + done, length - done, static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
+      const ssize_t got = uninterrupted([&] {
+        return pread(descriptor_, out.data() + done, length - done,
+                     static_cast<off_t>(offset + done));
+      });
       require(got >= 0, ErrorCode::io, kDiskTextOrigin, name_,
               ": cannot be read: ", std::strerror(errno));
       if (got == 0) fail_changed();

@@ -146,8 +146,8 @@ class BatchDecoder {
     std::vector<double> forced;
   };
   Answer answer_of(Tensor logits) const {
-    std::vector<double> forced = forced_scores(logits);
     if (processor_.active()) logits = process(logits);
+    std::vector<double> forced = forced_scores(logits);
     if (sampler_) return {std::move(logits), {}, std::move(forced)};
     return {{}, best_tokens(logits), std::move(forced)};
   }

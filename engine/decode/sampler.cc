@@ -134,7 +134,7 @@ std::vector<Sampler::Draw> Sampler::draw_from_best(Context& context, const Tenso
       tokens.push_back({std::exp(values[at] - best), ids[at]});
       total += tokens.back().probability;
     }
-    if (options_.top_p < 1) keep_share(tokens, options_.top_p, total);
+    keep_share(tokens, options_.top_p, total);
     draws.push_back(choose(tokens, place, best));
   }
   return draws;

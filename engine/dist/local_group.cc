@@ -52,14 +52,25 @@ class Meeting {
 
   Offer& offer(int rank) { return offers_[static_cast<size_t>(rank)]; }
 
-  // Behind the first meeting of a call all ranks read.
-  void meet_to_read(int rank, double timeout) { meet(rank, timeout, "has not come", size_); }
   void meet(int rank, double timeout) { meet(rank, timeout, "has not come", 0); }
 
-  void done_reading() {
-    const std::lock_guard lock(mutex_);
-    if (--reading_ == 0) changed_.notify_all();
-  }
+  // The first meeting of a call, after which a rank reads the offers of the others. They wait until
+  // it is done, also after an error.
+  class Reading {
+   public:
+    Reading(Meeting& meeting, int rank, double timeout) : meeting_(meeting) {
+      meeting.meet(rank, timeout, "has not come", meeting.size_);
+    }
+    ~Reading() {
+      const std::lock_guard lock(meeting_.mutex_);
+      if (--meeting_.reading_ == 0) meeting_.changed_.notify_all();
+    }
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+
+   private:
+    Meeting& meeting_;
+  };
 
   void abort(int rank, std::string_view reason) noexcept {
     end([&] { return concat("rank ", rank, " has left: ", reason); });
@@ -148,34 +159,32 @@ class LocalCommunicator final : public Communicator {
   void exchange(std::span<const SendPiece> sends, std::span<const ReceivePiece> receives) override {
     std::vector<size_t> next(static_cast<size_t>(size()), 0);
     meeting_->offer(rank()).sends = sends;
-    meeting_->meet_to_read(rank(), timeout_);
     std::string mismatch;
-    for (const ReceivePiece& piece : receives) {
-      const auto& offered = meeting_->offer(piece.from).sends;
-      size_t& at = next[static_cast<size_t>(piece.from)];
-      while (at < offered.size() && offered[at].to != rank()) ++at;
-      if (at == offered.size() || offered[at].bytes != piece.bytes) {
-        mismatch = concat("rank ", piece.from, " and rank ", rank(), " exchange different pieces");
-        break;
+    {
+      const Meeting::Reading reading(*meeting_, rank(), timeout_);
+      for (const ReceivePiece& piece : receives) {
+        const auto& offered = meeting_->offer(piece.from).sends;
+        size_t& at = next[static_cast<size_t>(piece.from)];
+        while (at < offered.size() && offered[at].to != rank()) ++at;
+        if (at == offered.size() || offered[at].bytes != piece.bytes) {
+          mismatch =
+              concat("rank ", piece.from, " and rank ", rank(), " exchange different pieces");
+          break;
+        }
+        std::memcpy(piece.data, offered[at++].data, piece.bytes);
       }
-      std::memcpy(piece.data, offered[at++].data, piece.bytes);
     }
-    meeting_->done_reading();
     meeting_->meet(rank(), timeout_);
     require(mismatch.empty(), ErrorCode::internal, kLocalGroupOrigin, mismatch);
   }
 
   std::vector<std::string> host_all_gather(std::string_view bytes) override {
     meeting_->offer(rank()).bytes = bytes;
-    meeting_->meet_to_read(rank(), timeout_);
     std::vector<std::string> all;
-    try {
+    {
+      const Meeting::Reading reading(*meeting_, rank(), timeout_);
       for (int peer = 0; peer < size(); ++peer) all.emplace_back(meeting_->offer(peer).bytes);
-    } catch (...) {  // no memory
-      meeting_->done_reading();
-      throw;
     }
-    meeting_->done_reading();
     meeting_->meet(rank(), timeout_);
     return all;
   }

@@ -12,18 +12,6 @@
 #include "engine/core/system_file.h"
 
 namespace trafo::file_system {
-namespace {
-
-// fsync may be repeated after an interruption, unlike after EIO.
-template <class Call>
-auto retrying(Call call) noexcept {
-  for (;;) {
-    const auto result = call();
-    if (result != -1 || errno != EINTR) return result;
-  }
-}
-
-}  // namespace
 
 int open_at(int directory, const char* path, int flags, mode_t mode) noexcept {
   return open_file_at(directory, path, flags, mode);
@@ -35,13 +23,14 @@ ssize_t write(int fd, const void* bytes, size_t count) noexcept {
   return write_some(fd, bytes, count);
 }
 ssize_t read_at(int fd, void* bytes, size_t count, off_t offset) noexcept {
-  return retrying([&] { return ::pread(fd, bytes, count, offset); });
+  return uninterrupted([&] { return ::pread(fd, bytes, count, offset); });
 }
 int truncate(int fd, off_t size) noexcept {
-  return retrying([&] { return ::ftruncate(fd, size); });
+  return uninterrupted([&] { return ::ftruncate(fd, size); });
 }
+// fsync may be repeated after an interruption, unlike after EIO.
 int sync(int fd) noexcept {
-  return retrying([&] { return ::fsync(fd); });
+  return uninterrupted([&] { return ::fsync(fd); });
 }
 int stat(int fd, struct stat* status) noexcept {
   return ::fstat(fd, status);
@@ -72,7 +61,7 @@ int duplicate(int fd) noexcept {
   return ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 int lock_exclusive(int fd) noexcept {
-  return retrying([&] { return ::flock(fd, LOCK_EX | LOCK_NB); });
+  return uninterrupted([&] { return ::flock(fd, LOCK_EX | LOCK_NB); });
 }
 DIR* open_directory(const char* path) noexcept {
   for (;;) {

@@ -81,14 +81,14 @@ std::vector<Window> ngrams_of(const std::vector<Window>& windows, size_t n) {
 ChrfCounts count_segment(const std::vector<Window>& hypothesis,
                          const std::vector<Window>& reference) {
   ChrfCounts counts;
-  for (size_t n = 1; n <= kChrfOrder; ++n) {
-    const auto hypothesis_ngrams = ngrams_of(hypothesis, n);
-    const auto reference_ngrams = ngrams_of(reference, n);
+  for (size_t n = 0; n < kChrfOrder; ++n) {
+    const auto hypothesis_ngrams = ngrams_of(hypothesis, n + 1);
+    const auto reference_ngrams = ngrams_of(reference, n + 1);
     // If the reference is too short for this order, the hypothesis does not count either.
     if (!reference_ngrams.empty())
-      counts.hypothesis_totals[n - 1] = static_cast<int64_t>(hypothesis_ngrams.size());
-    counts.reference_totals[n - 1] = static_cast<int64_t>(reference_ngrams.size());
-    counts.matches[n - 1] = count_matches(hypothesis_ngrams, reference_ngrams);
+      counts.hypothesis_totals[n] = static_cast<int64_t>(hypothesis_ngrams.size());
+    counts.reference_totals[n] = static_cast<int64_t>(reference_ngrams.size());
+    counts.matches[n] = count_matches(hypothesis_ngrams, reference_ngrams);
   }
   return counts;
 }

@@ -70,7 +70,7 @@ class BeamDistance {
     const auto beam =
         kBeam < ratio / 2 ? static_cast<int64_t>(std::ceil(ratio / 2 + kBeam)) : int64_t{kBeam};
     const auto diagonal = static_cast<int64_t>(std::floor(static_cast<double>(i) * ratio));
-    const int64_t last = i == hypothesis.size() ? columns : std::min(columns, diagonal + beam);
+    const int64_t last = std::min(columns, diagonal + beam);
     for (int64_t j = std::max<int64_t>(0, diagonal - beam); j < last; ++j) {
       Cell& cell = row[j];
       if (j > 0) {

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -39,6 +41,31 @@ TEST(ThreadPool, RunsEveryBlockOnceForAnyNumberOfThreadsAndBlocks) {
       pool.parallel_for(blocks, [&](int64_t block) { ++runs[static_cast<size_t>(block)]; });
       for (const auto& count : runs) ASSERT_EQ(count.load(), 1);
     }
+  }
+}
+
+// A worker may look for a job for a moment; then it takes no time of a processor.
+TEST(ThreadPool, WorkersWithoutAJobSleep) {
+  ThreadPool pool(4);
+  const pid_t caller = gettid();
+  std::mutex mutex;
+  std::set<pid_t> workers;
+  pool.parallel_for(200, [&](int64_t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));  // so that each gets some
+    const std::lock_guard lock(mutex);
+    if (gettid() != caller) workers.insert(gettid());
+  });
+  ASSERT_FALSE(workers.empty());
+  for (const pid_t worker : workers) {
+    const auto state = [&] {
+      std::string text;
+      std::getline(std::ifstream(concat("/proc/self/task/", worker, "/stat")), text);
+      return text.at(text.rfind(')') + 2);
+    };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (state() != 'S' && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(state(), 'S');
   }
 }
 

@@ -369,6 +369,11 @@ TEST(Factorize, ARatioIsKeptAndSharedOut) {
   }
   expect_error(ErrorCode::invalid_argument, "ratio 0.01 is too low: with ranks of 8",
                [&] { factorize(*w.context, *model, w.options(0, 0.01)); });
+  // Matrices so small that rank 1 is the only one become whole again where the ratio lets them.
+  config.width = config.ffn_width = 4;
+  config.heads = 1;
+  const auto tiny = make_model(*w.context, config, 5);
+  EXPECT_GT(weights_of(*factorize(*w.context, *tiny, w.options(0, 0.95))), 0.9 * weights_of(*tiny));
 }
 
 TEST(Factorize, PatternsChooseTheMatrices) {

@@ -300,8 +300,10 @@ TEST(Prune, StacksOfDifferentSizesAreSavedTrainedAndPrunedAgain) {
             StopReason::limit);
   EXPECT_LT(loss_of(*context, *loaded, *corpus), before);
 
-  const auto again = pruned(*context, *loaded, {.encoder_ffn_share = 1, .decoder_layers = 1});
+  const auto again =
+      pruned(*context, *loaded, {.encoder_ffn_share = 1, .encoder_layers = 1, .decoder_layers = 1});
   EXPECT_EQ(again->spec().encoder->feed_forward.width, 8);
+  EXPECT_EQ(again->config().encoder_layers, 1);
   EXPECT_EQ(again->config().decoder_layers, 1);
   // The modules of an adapter are the rows of its matrices, all of them.
   for (const AdapterSite& site : adapter_sites(*smaller, validated(*smaller, {2, 4, {}}))) {

@@ -158,7 +158,34 @@ TEST(Batcher, ADecoderOnlyBatchHoldsItsWholeBudget) {
   ids.add({10, 11}, {20, 21, 22});  // 6 tokens
   ids.add({12}, {23});              // 3
   EXPECT_EQ(batches_in_epoch(ids.corpus(options_of(SequenceForm::decoder_only, 9))), 1);
-  EXPECT_EQ(batches_in_epoch(ids.corpus(options_of(SequenceForm::decoder_only, 8))), 2);
+  const TokenizedCorpus two = ids.corpus(options_of(SequenceForm::decoder_only, 8));
+  EXPECT_EQ(batches_in_epoch(two), 2);
+  const std::vector<BatchExtent> extents = Batcher(two, {}).extents(9);
+  ASSERT_EQ(extents.size(), 1u);
+  EXPECT_EQ(extents[0].sentences, 2);
+  EXPECT_EQ(extents[0].source_tokens, 0);
+  EXPECT_EQ(extents[0].longest_source, 0);
+  EXPECT_EQ(extents[0].target_tokens, 9);
+  EXPECT_EQ(extents[0].longest_target, 6);
+}
+
+TEST(Batcher, TheFractionOfAnEpochGrowsWithItsBatches) {
+  const TokenizedCorpus corpus = random_ids(100).corpus(options_of(SequenceForm::encoder_decoder));
+  const int64_t count = batches_in_epoch(corpus);
+  ASSERT_GT(count, 10);
+  Batcher batcher(corpus, {});
+  PackedBatchHost batch;
+  for (int64_t i = 0; i < count; ++i) {
+    EXPECT_NEAR(batcher.epoch_fraction(), static_cast<double>(i) / static_cast<double>(count),
+                1e-12);
+    batcher.next(batch);
+  }
+  BatcherOptions windows;
+  windows.sort_window = 25;
+  Batcher other(corpus, windows);
+  while (other.state().window < 50) other.next(batch);
+  EXPECT_EQ(other.state().next_in_window, 0);
+  EXPECT_EQ(other.epoch_fraction(), 0.5);
 }
 
 TEST(Batcher, EveryEpochHoldsEverySentenceOnceWithinTheBudget) {

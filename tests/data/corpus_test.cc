@@ -238,6 +238,12 @@ TEST_F(CorpusTest, DifferingLineCountsNameBoth) {
                {"1 source", "0 target"});
 }
 
+TEST_F(CorpusTest, LinesInMemoryHaveTheFingerprintOfTheirFiles) {
+  const std::string source = write("source", "a\nb\n"), target = write("target", "c\nd\n");
+  EXPECT_EQ(make_parallel({"a", "b"}, {"c", "d"}).fingerprint,
+            read_parallel(source, target).fingerprint);
+}
+
 TEST_F(CorpusTest, NothingToUse) {
   const std::string empty = write("empty", ""), blank = write("blank", "\n \n"),
                     two = write("two", "a\nb\n");

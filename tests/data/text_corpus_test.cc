@@ -113,6 +113,11 @@ TEST_F(TextCorpusTest, OnDiskItGivesTheBatchesOfMemory) {
   EXPECT_GT(ids.report().dropped_ratio, 0);
   EXPECT_GT(ids.report().dropped_identical, 0);
 
+  TokenizedCorpusOptions one_text = options;
+  one_text.form = SequenceForm::decoder_only;
+  EXPECT_EQ(TextPairs(memory, tokenizer, one_text, {}, 1).fingerprint(),
+            TokenizedCorpus(memory, tokenizer, one_text, 1).fingerprint());
+
   const TextCorpus forms[] = {
       load_parallel(source, target, on_disk()),
       load_parallel(write_gzip("a.src.gz", lines.source), target, on_disk()),

@@ -374,6 +374,42 @@ struct Stranger {
   }
 };
 
+// There are places for 256 callers beside the ranks; one more takes that of the first.
+TEST(TcpGroup, ACallerKeepsItsPlaceUntilAllAreTaken) {
+  const GroupId id = tcp_group();
+  const auto join = [&](int rank) {
+    return std::jthread(
+        [&id, rank] { error_of([&] { join_tcp_group(id, rank, 3, kShortWait); }); });
+  };
+  const std::jthread root = join(0);
+  const auto call = [&] { return tcp::connect_to(address_of_id(id), tcp::after(5)); };
+  const auto is_hung_up_on = [](const tcp::Socket& socket) {
+    char byte;
+    return ::recv(socket.descriptor(), &byte, 1, MSG_DONTWAIT) == 0;
+  };
+  const tcp::Socket first = call();
+  std::deque<tcp::Socket> silent;
+  while (silent.size() < 256 + 3 - 2) silent.push_back(call());
+  const Stranger last(id);  // it was greeted, so those before it have been accepted
+  EXPECT_FALSE(is_hung_up_on(first));
+  const Stranger one_more(id);
+  EXPECT_TRUE(is_hung_up_on(first));
+  EXPECT_FALSE(is_hung_up_on(silent.front()));
+  silent.clear();
+  const std::jthread one = join(1), two = join(2);
+}
+
+TEST(TcpGroup, KnowsTheAddressesOfThisHostAlone) {
+  const auto is_loopback = [](const char* number) {
+    return tcp::resolve(number, 1).front().is_loopback();
+  };
+  for (const char* number : {"127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"})
+    EXPECT_TRUE(is_loopback(number)) << number;
+  for (const char* number :
+       {"10.0.0.7", "128.0.0.1", "0.0.0.0", "::", "::2", "7f00::1", "fe80::1", "::ffff:10.0.0.7"})
+    EXPECT_FALSE(is_loopback(number)) << number;
+}
+
 // With a proof of the host alone, a stranger could try tokens without asking anybody.
 TEST(TcpGroup, TheHostProvesNothingToACallerThatHasNotProvedTheToken) {
   const GroupId id = tcp_group();

@@ -230,6 +230,7 @@ TEST(DirectoryLock, SecondHolderIsToldWhoHoldsIt) {
     EXPECT_TRUE(mentions(error, concat("process ", getpid(), ";"))) << error.what();
     EXPECT_TRUE(mentions(error, directory.path().string())) << error.what();
   }
+  EXPECT_EQ(std::filesystem::file_size(directory / ".lock"), 0u);  // names nobody
   DirectoryLock again(directory.path());
   // The contents of the file come from another program: no number, a number and more, more than is
   // read.

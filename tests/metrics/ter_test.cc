@@ -46,6 +46,20 @@ TEST(Ter, CountsByHand) {
   EXPECT_DOUBLE_EQ(ter({"x"}, {""}), 100);
 }
 
+// As sacreBLEU: positions are compared up to 25 words apart, so the 70 words that the sides share
+// do not count.
+TEST(Ter, WordsFarApartDoNotMatch) {
+  const auto words = [](const std::string& name, int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += concat(i > 0 ? " " : "", name, i);
+    return text;
+  };
+  const std::string shared = words("w", 70), front = words("u", 30), back = words("z", 30);
+  EXPECT_DOUBLE_EQ(ter({shared + " " + back}, {front + " " + shared}), 100);
+  EXPECT_DOUBLE_EQ(ter({front + " " + shared}, {shared + " " + back}), 100);
+  EXPECT_DOUBLE_EQ(ter({shared}, {front + " " + shared}), 40);
+}
+
 TEST(Ter, DoesNotDependOnTheThreads) {
   Lines hypotheses, references;
   for (int i = 0; i < 333; ++i) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/backend/meta/meta_backend.h"
 #include "engine/ops/op_kernel.h"
 #include "tests/ops/op_cases.h"
 
@@ -54,6 +55,23 @@ TEST(LinearCrossEntropy, ScalesByTheUpstreamGradient) {
   const HeadRun one = run_head(16, 1), scaled = run_head(16, -0.75);
   for (size_t i = 2; i < one.values.size(); ++i)
     ASSERT_NEAR(scaled.values[i], -0.75 * one.values[i], 1e-15) << i;
+}
+
+// Without a budget a chunk has twice the bytes of the weights' gradient, but 80 to 208 MiB.
+TEST(LinearCrossEntropy, ADeviceHoldsChunksByTheSizeOfTheWeights) {
+  for (const auto& [classes, megabytes] : {std::pair{40000, 80}, {160000, 156}, {400000, 208}}) {
+    Context context(make_meta_backend({DeviceKind::cuda, 0}, kOpKernelCount));
+    const NoGrad no_grad(context);
+    const int64_t rows = 20000, width = 128;
+    const Tensor x = context.empty({rows, width}, DType::f32);
+    const Tensor weight = context.empty({classes, width}, DType::f32);
+    const Tensor labels = context.empty({rows}, DType::i32);
+    context.backend().reset_peak_memory();
+    const int64_t before = context.backend().memory_stats().allocated_bytes;
+    ops::linear_cross_entropy(context, x, weight, {}, labels);
+    const int64_t peak = context.backend().memory_stats().peak_bytes - before;
+    EXPECT_NEAR(static_cast<double>(peak) / (1 << 20), megabytes, 0.1 * megabytes) << classes;
+  }
 }
 
 TEST(LinearCrossEntropy, NeverHoldsAllLogits) {

@@ -181,18 +181,20 @@ TYPED_TEST(SgdMuonTest, SgdWithAStateOfTheCallerIsTheSame) {
   EXPECT_EQ(this->read(optimizer.velocity()), this->read(velocity));
 }
 
-// A wide, a tall and a square matrix between parameters that follow AdamW, with factors.
+// A wide, a tall and two square matrices between parameters that follow AdamW, with factors.
 struct MuonCase {
   static constexpr int64_t kCell = kGroupElements;
-  std::vector<MatrixPart> matrices{{kCell, 6, 16}, {7 * kCell, 24, 4}, {15 * kCell, 8, 8}};
+  std::vector<MatrixPart> matrices{
+      {kCell, 6, 16}, {7 * kCell, 24, 4}, {14 * kCell, 4, 4}, {15 * kCell, 8, 8}};
   int64_t count = 19 * kCell;
   UpdateGroups groups{{{1, 1}, {0.5, 2, 1}, {1, 1, 1}}, std::vector<uint8_t>(19)};
 
   MuonCase() {
     for (size_t m = 0; m < matrices.size(); ++m)
       for (int64_t i = matrices[m].elements().begin; i < matrices[m].elements().end; i += kCell)
-        groups.group_of[static_cast<size_t>(i / kCell)] = m == 1 ? 1 : 2;
+        groups.group_of[static_cast<size_t>(i / kCell)] = is_slow(m) ? 1 : 2;
   }
+  static bool is_slow(size_t matrix) { return matrix == 1 || matrix == 2; }
 };
 
 TYPED_TEST(SgdMuonTest, MuonIsThatOfTorchAndTheRestIsAdamW) {
@@ -221,9 +223,10 @@ TYPED_TEST(SgdMuonTest, MuonIsThatOfTorchAndTheRestIsAdamW) {
         Column expected = this->read(plain);
         for (size_t m = 0; m < matrices.size(); ++m) {
           const MatrixPart& part = form.matrices[m];
-          torch_muon(
-              matrices[m], buffers[m], {g.begin() + part.begin, g.begin() + part.elements().end},
-              kUpdateRate * (m == 1 ? 0.5 : 1), kUpdateDecay * (m == 1 ? 2 : 1), 0.9, nesterov);
+          torch_muon(matrices[m], buffers[m],
+                     {g.begin() + part.begin, g.begin() + part.elements().end},
+                     kUpdateRate * (form.is_slow(m) ? 0.5 : 1),
+                     kUpdateDecay * (form.is_slow(m) ? 2 : 1), 0.9, nesterov);
           std::copy(matrices[m].values.begin(), matrices[m].values.end(),
                     expected.begin() + part.begin);
         }
@@ -250,6 +253,23 @@ TYPED_TEST(SgdMuonTest, DirectionsAreNearlyOrthogonal) {
   for (int64_t i = 0; i < 8; ++i) {
     EXPECT_GT(gram.at(i, i), 0.2) << i;
     EXPECT_LT(gram.at(i, i), 1.6) << i;
+  }
+}
+
+// Memory for finish(), which must not run out of it, is held between updates.
+TYPED_TEST(SgdMuonTest, AnUpdateTakesTheMemoryThatIsReserved) {
+  for (const auto& [rows, columns] : {std::pair{64, 64}, {16, 256}, {256, 16}}) {
+    const MatrixPart matrix{0, rows, columns};
+    const Tensor parameters = this->tensor(Column(4096)),
+                 gradients = this->tensor(normal_column(4096, 3));
+    const UpdateGroups groups{{{1, 1, 1}}, std::vector<uint8_t>(4096 / kGroupElements)};
+    Muon optimizer(*this->context_, {parameters, gradients, {}, groups}, std::span(&matrix, 1));
+    Backend& backend = this->context_->backend();
+    const int64_t before = backend.memory_stats().allocated_bytes;
+    backend.reset_peak_memory();
+    optimizer.step(0.1);
+    EXPECT_LE(backend.memory_stats().peak_bytes, before) << rows;
+    EXPECT_EQ(backend.memory_stats().allocated_bytes, before) << rows;
   }
 }
 

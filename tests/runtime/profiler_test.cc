@@ -340,6 +340,7 @@ TEST(TraceTable, CountsWhatRunsInsideOnce) {
   expect("inner", "backward", "        1        1.000        1.000   10.0 %");
   expect("step", "phase", "        1        8.000        1.000   10.0 %");
   EXPECT_LT(table.find("outer"), table.find("inner"));
+  EXPECT_LT(table.rfind("inner"), table.find("step")) << table;  // phases come after all ops
 }
 
 }  // namespace

@@ -179,6 +179,7 @@ TEST(Tokenizer, RefusesBadTextAndIds) {
     EXPECT_TRUE(contains(error_of([&] { tokenizer.decode(ids); }).message(), "token 1 is"));
     EXPECT_THROW(tokenizer.token(id), Error);
     EXPECT_THROW(tokenizer.as_sentencepiece()->score(id), Error);
+    EXPECT_THROW(tokenizer.as_sentencepiece()->type(id), Error);
   }
 }
 
@@ -277,6 +278,7 @@ TEST(Tokenizer, ChecksSubwordsAndRequiredSymbols) {
   EXPECT_EQ(usable.pad_id(), -1);
   EXPECT_EQ(usable.eos_id(), 1);
   EXPECT_TRUE(contains(reason(base + subword("", 1)), "subword 2 is empty"));
+  EXPECT_TRUE(contains(reason(base + field(1, "")), "subword 2 is empty"));  // without a text
   EXPECT_TRUE(contains(reason(base + subword(std::string(1025, 'x'), 1)), "1025 bytes"));
   EXPECT_TRUE(contains(reason(base + subword("\xc3", 1)), "not UTF-8"));
   EXPECT_TRUE(contains(reason(base + subword(std::string(1, '\0'), 1)), "NUL"));

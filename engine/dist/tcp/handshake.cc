@@ -108,10 +108,12 @@ std::string call(const Socket& socket, const Sha256& key, const Hello& hello,
   return text;
 }
 
+bool Host::is_full() const {
+  return pending_.size() >= kMostPending + size_;
+}
 // Or the first of the callers may lose its own.
 bool Host::has_place() const {
-  if (pending_.size() < kMostPending + size_) return true;
-  return Clock::now() > pending_.front().safe_until;
+  return !is_full() || Clock::now() > pending_.front().safe_until;
 }
 
 void Host::accept_callers() {
@@ -127,7 +129,7 @@ void Host::accept_callers() {
               "cannot accept a connection: ", error_text(errno));
       return;
     }
-    if (pending_.size() >= kMostPending + size_) pending_.erase(pending_.begin());
+    if (is_full()) pending_.erase(pending_.begin());
     try {
       const Address address = peer_of(socket);
       pending_.push_back(

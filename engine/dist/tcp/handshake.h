@@ -70,6 +70,7 @@ class Host {
     bool greeted = false;
   };
   enum class Progress { waits, is_guest, is_stranger, is_refused };
+  bool is_full() const;
   bool has_place() const;
   void accept_callers();
   void listen_to_callers(std::vector<Guest>& guests);

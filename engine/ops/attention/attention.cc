@@ -1,5 +1,6 @@
 #include "engine/ops/attention/attention.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -242,11 +243,13 @@ Tensor attention(Context& context, const AttentionInput& q, const AttentionInput
   const int64_t kv_width = options.key_heads() * options.head_dim;
   sources.width = {width, kv_width, kv_width};
   // Inputs that are one tensor must stay one, also when it has to be copied.
+  const std::array<Tensor, 3> given{q.tensor, k.tensor, v.tensor};
   std::array<AttentionInput, 3> inputs{q, k, v};
   for (size_t role = 0; role < 3; ++role) {
-    size_t same = 0;
-    const std::array<Tensor, 3> given{q.tensor, k.tensor, v.tensor};
-    while (!same_tensor(given[same], given[role])) ++same;
+    const auto same = static_cast<size_t>(
+        std::ranges::find_if(given,
+                             [&](const Tensor& each) { return same_tensor(each, given[role]); }) -
+        given.begin());
     inputs[role].tensor = same < role ? inputs[same].tensor : with_dense_rows(context, given[role]);
     sources.add(role, inputs[role]);
     saved.tensors[role] = inputs[role].tensor.detach();

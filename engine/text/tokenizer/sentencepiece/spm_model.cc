@@ -51,13 +51,11 @@ bool is_byte_text(std::string_view text) {
 
 Subword check_subword(const Checker& checker, std::string_view bytes, size_t id) {
   Subword subword;
-  bool has_text = false;
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);) {
     if (field.number == spm_field::kSubwordText) {
       checker.check(field.wire == SpmField::bytes_of, "subword ", id, " has no text");
       subword.text = field.bytes;
-      has_text = true;
     } else if (field.number == spm_field::kSubwordScore) {
       checker.check(field.wire == SpmField::fixed32, "subword ", id, " has no score");
       float score;
@@ -70,7 +68,7 @@ Subword check_subword(const Checker& checker, std::string_view bytes, size_t id)
       subword.type = static_cast<SubwordType>(field.value);
     }
   }
-  checker.check(has_text && !subword.text.empty(), "subword ", id, " is empty");
+  checker.check(!subword.text.empty(), "subword ", id, " is empty");
   checker.check(subword.text.size() <= limits::kSubwordBytes, "subword ", id, " has ",
                 subword.text.size(), " bytes, the limit is ", limits::kSubwordBytes);
   checker.check(is_valid_utf8(subword.text), "subword ", id, " is not UTF-8");
