@@ -59,7 +59,7 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
   to.push_back({"norm placement", pre ? "before" : "after",
                 pre ? "pre-norm layers (--transformer-norm pre)"
                     : "post-norm layers (--transformer-norm post)"});
-  to.push_back({"head_width", head_dim == width / heads ? "width/heads" : concat(head_dim),
+  to.push_back({"head_width", heads * head_dim == width ? "width/heads" : concat(head_dim),
                 head_text(attention)});
   to.push_back({"heads", concat(heads), {}, true});
   to.push_back({"kv_heads", key_heads == heads ? "heads" : concat(key_heads)});

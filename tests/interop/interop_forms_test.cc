@@ -427,6 +427,10 @@ TEST_F(InteropFormsTest, ASettingThatAFormatDoesNotListIsRefused) {
     EXPECT_FALSE(match.refused.empty());
     EXPECT_EQ(interop::match(spec, {"X", {others, all}}).form, 1);
   }
+  ModelSpec pruned;  // 16 / 3 is 5, but 3 heads of 5 are not 16 columns
+  pruned.decoder.width = 16;
+  pruned.decoder.attention = {.heads = 3, .key_heads = 3, .head_dim = 5};
+  EXPECT_TRUE(interop::match(pruned, {"X", {{}}}).refused.starts_with("pruned attention heads"));
   ModelSpec epsilon;
   epsilon.decoder.norm.epsilon = 0.5;
   EXPECT_EQ(interop::match(epsilon, {"X", {{{"norm_epsilon", "0.25 0.125"}}}}).refused,
