@@ -22,8 +22,8 @@ class Objective {
   // and a scale of 1, because a graph keeps its scale.
   //
   // With dropout.training, backward() follows from the loss alone and with an upstream gradient of
-  // one. The cross-entropy computes gradients of the output projection already here, so its loss
-  // must then not be an operand of another op.
+  // one: linear_cross_entropy computes gradients already here. An objective that goes on computing
+  // with losses of labels takes them from Model::logits() and ops::cross_entropy().
   virtual ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
                                const DropoutPass& dropout, double scale = 1) const = 0;
 

@@ -22,16 +22,23 @@ class Passes final : public Objective {
   explicit Passes(int count) : count_(count) {}
   ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch, const DropoutPass&,
                        double scale) const override {
-    ObjectiveOutput sum = once_.loss(context, model, batch, {}, scale);
-    for (int i = 1; i < count_; ++i) {
-      const ObjectiveOutput next = once_.loss(context, model, batch, {}, scale);
-      sum = {ops::add(context, sum.loss, next.loss), ops::add(context, sum.nll, next.nll)};
+    ops::CrossEntropyOptions options;
+    options.weights = batch.target_weights;
+    options.reduction = Reduction::sum;
+    options.scale = scale;
+    options.labels_validated = batch.indices_validated;
+    ObjectiveOutput sum;
+    for (int i = 0; i < count_; ++i) {
+      const auto next =
+          ops::cross_entropy(context, model.logits(context, batch), batch.target_out, options);
+      sum = i == 0 ? ObjectiveOutput{next.loss, next.nll}
+                   : ObjectiveOutput{ops::add(context, sum.loss, next.loss),
+                                     ops::add(context, sum.nll, next.nll)};
     }
     return sum;
   }
 
  private:
-  LabelSmoothedCrossEntropy once_{0.1};
   int count_;
 };
 
