@@ -73,7 +73,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_model(const char *path, size_t 
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_checkpoint(const char *run_directory, size_t run_directory_length, const char *name,
                                                             size_t name_length, char **out_path);
 /* The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to
- * `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: there is none, or no such directory.
+ * `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: no checkpoint, or no such directory.
  * updates may be NULL if capacity is 0. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_list_checkpoints(const char *run_directory, size_t run_directory_length, int64_t *updates,
                                                              int64_t capacity, int64_t *out_count);

@@ -158,10 +158,10 @@ trafo_error* trafo_list_checkpoints(const char* run_directory, size_t run_direct
     call.out(out_count, "out_count");
     if (capacity < 0) call.refuse_argument("capacity", " must be at least 0, got ", capacity);
     call.array(updates, static_cast<size_t>(capacity), "updates");
-    const std::vector<int64_t> found =
-        CheckpointDirectory(
-            path_argument(call, run_directory, run_directory_length, "run_directory"))
-            .list();
+    const auto run = path_argument(call, run_directory, run_directory_length, "run_directory");
+    std::vector<int64_t> found;
+    if (std::error_code none; std::filesystem::is_directory(run, none))
+      found = CheckpointDirectory(run).list();
     const auto count = static_cast<int64_t>(found.size());
     std::copy_n(found.begin(), std::min(count, capacity), updates);
     *out_count = count;

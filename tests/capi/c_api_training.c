@@ -277,6 +277,9 @@ static void test_checkpoints_of_run(const char* run) {
         "no such directory");
   OK(trafo_list_checkpoints("nowhere", 7, updates, 16, &count));
   CHECK(count == 0);
+  snprintf(path, sizeof path, "%s/latest/run", run);  // below a file
+  OK(trafo_list_checkpoints(path, strlen(path), updates, 16, &count));
+  CHECK(count == 0);
   FAILS(trafo_list_checkpoints(run, length, updates, -1, &count), TRAFO_INVALID_ARGUMENT,
         "capacity must be at least 0");
 }

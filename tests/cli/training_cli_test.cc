@@ -108,8 +108,7 @@ TEST_F(TrainingCli, LayersShareTheirParameters) {
   trained(deep("tied", "10u"));  // with what config.yml says
   const std::string config = read_file(file("tied/config.yml"));
   EXPECT_NE(config.find("transformer-tied-layers: [1, 1, 3]\n"), std::string::npos) << config;
-  EXPECT_NE(config.find("transformer-tied-encoder-layers: [\"2,2\"]\n"), std::string::npos)
-      << config;
+  EXPECT_NE(config.find("transformer-tied-encoder-layers: [2, 2]\n"), std::string::npos) << config;
   trained(deep("untied", "10u"));
   EXPECT_NE(read_file(file("untied/config.yml")).find("transformer-tied-layers: [none]\n"),
             std::string::npos);

@@ -162,7 +162,7 @@ func FindCheckpoint(runDirectory, name string) (string, error) {
 }
 
 // ListCheckpoints gives the updates of the checkpoints of a run directory, whole or damaged, in ascending
-// order. A run resumes in a directory that has one. Empty: there is none, or no such directory.
+// order. A run resumes in a directory that has one. Empty: no checkpoint, or no such directory.
 func ListCheckpoints(runDirectory string) ([]int64, error) {
 	data, length := chars(runDirectory)
 	var updates []int64

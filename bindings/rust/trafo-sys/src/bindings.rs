@@ -2287,7 +2287,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to\n `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: there is none, or no such directory.\n updates may be NULL if capacity is 0. IO. since 0.1"]
+    #[doc = " The updates of the checkpoints of a run directory, whole or damaged, in ascending order: up to `capacity` of them are written to\n `updates`, *out_count is the number of all. A run resumes in a directory that has one. 0: no checkpoint, or no such directory.\n updates may be NULL if capacity is 0. IO. since 0.1"]
     pub fn trafo_list_checkpoints(
         run_directory: *const ::core::ffi::c_char,
         run_directory_length: usize,

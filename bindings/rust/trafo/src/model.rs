@@ -56,7 +56,7 @@ pub fn find_checkpoint(run_directory: impl AsRef<Path>, name: &str) -> Result<Pa
 }
 
 /// The updates of the checkpoints of a run directory, whole or damaged, in ascending order. A run resumes in a directory
-/// that has one. Empty: there is none, or no such directory.
+/// that has one. Empty: no checkpoint, or no such directory.
 pub fn list_checkpoints(run_directory: impl AsRef<Path>) -> Result<Vec<i64>> {
     check_abi()?;
     let (data, length) = path_view(run_directory.as_ref());
