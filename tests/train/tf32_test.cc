@@ -100,13 +100,5 @@ TEST(Tf32, ARunKeepsIt) {
   }
 }
 
-TEST(Tf32, ARunKeepsIt) {
-  RunIdentity before, now;
-  before.options = fixed_options_json(tf32_options(false));
-  now.options = fixed_options_json(tf32_options());
-  const Error error = error_of([&] { check_identity(before, now, "a run"); });
-  EXPECT_TRUE(mentions(error, "tf32 was false and is true now")) << error.what();
-}
-
 }  // namespace
 }  // namespace trafo
