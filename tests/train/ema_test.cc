@@ -215,14 +215,6 @@ TEST(EmaRun, TheShareCannotChangeOnTheWay) {
   const Error error = error_of([&] { Process(data, options, directory.path()); });
   EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
   EXPECT_TRUE(mentions(error, "ema_alpha was 0.0 and is 0.1 now")) << error.what();
-
-  // State files of a release that had no such option.
-  RunIdentity before, now;
-  before.options = now.options = fixed_options_json(ema_options(0));
-  const std::string field = R"("exponential_smoothing":0.0,)";
-  ASSERT_NE(before.options.find(field), std::string::npos) << before.options;
-  before.options.erase(before.options.find(field), field.size());
-  check_identity(before, now, "a run");
 }
 
 TEST(EmaRun, SharesOutOfRangeAreRefused) {

@@ -150,14 +150,6 @@ TEST(Fp8Training, ARunKeepsIt) {
   now.options = fixed_options_json(fp8_options());
   const Error error = error_of([&] { check_identity(before, now, "a run"); });
   EXPECT_TRUE(mentions(error, "fp8 was false and is true now")) << error.what();
-  // State files of a release that had no such option.
-  const std::string field = R"("fp8":false)";
-  const size_t at = before.options.find(field);
-  ASSERT_NE(at, std::string::npos) << before.options;
-  const bool last = before.options[at + field.size()] == '}';
-  before.options.erase(last ? at - 1 : at, field.size() + 1);
-  now.options = fixed_options_json(fp8_options(false));
-  check_identity(before, now, "a run");
 }
 
 // --- on a GPU ---

@@ -206,17 +206,5 @@ TEST(OptimizerStatesRun, ARunContinuesWithTheStatesItHasBegunWith) {
   }
 }
 
-TEST(OptimizerStatesRun, AStateWithoutTheOptionIsCorrupt) {
-  RunIdentity before, now;
-  now.options = fixed_options_json(quick_options());
-  before.options = now.options;
-  const std::string field = R"("optimizer_states":"fp32",)";
-  ASSERT_NE(before.options.find(field), std::string::npos) << before.options;
-  before.options.erase(before.options.find(field), field.size());
-  const Error error = error_of([&] { check_identity(before, now, "a run"); });
-  EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
-  EXPECT_TRUE(mentions(error, "a run: there is no optimizer_states")) << error.what();
-}
-
 }  // namespace
 }  // namespace trafo

@@ -108,17 +108,6 @@ TEST(Optimizers, ARunKeepsItsOptimizer) {
                [&] { Process(data, options, directory.path()); });
 }
 
-// Runs of a release without the option were made with AdamW.
-TEST(Optimizers, OlderRunsAreOfAdamW) {
-  RunIdentity before, now;
-  now.options = fixed_options_json(quick_options());
-  before.options = now.options;
-  const std::string field = R"("optimizer":"adamw",)";
-  ASSERT_NE(before.options.find(field), std::string::npos) << before.options;
-  before.options.erase(before.options.find(field), field.size());
-  check_identity(before, now, "a run");
-}
-
 TEST(Optimizers, WhatDoesNotFitTogetherIsRefused) {
   TrainOptions options = options_of(OptimizerKind::muon);
   options.prune_sparsity = 0.5;

@@ -100,20 +100,5 @@ TEST(Tf32, ARunKeepsIt) {
   }
 }
 
-// State files of a release that had no such option continue without TF32.
-TEST(Tf32, OlderStatesHaveNone) {
-  RunIdentity before, now;
-  before.options = now.options = fixed_options_json(tf32_options(false));
-  const std::string field = R"("tf32":false)";
-  const size_t at = before.options.find(field);
-  ASSERT_NE(at, std::string::npos) << before.options;
-  const bool last = before.options[at + field.size()] == '}';
-  before.options.erase(last ? at - 1 : at, field.size() + 1);
-  check_identity(before, now, "a run");
-  now.options = fixed_options_json(tf32_options());
-  const Error error = error_of([&] { check_identity(before, now, "a run"); });
-  EXPECT_TRUE(mentions(error, "tf32 was false and is true now")) << error.what();
-}
-
 }  // namespace
 }  // namespace trafo
