@@ -78,6 +78,7 @@ class Batcher {
   // Starts from the beginning with another budget.
   void restart(int64_t batch_tokens);
   const PairSource& corpus() const noexcept { return *corpus_; }
+  bool one_window() const noexcept { return window_.begin == 0 && window_.end == epoch_draws(); }
 
  private:
   // Consecutive draws of an epoch, sorted and cut into batches.

@@ -13,7 +13,7 @@
 namespace trafo {
 namespace {
 
-using Ids = std::vector<int32_t>;
+using TokenIds = std::vector<int32_t>;
 
 Tokenizer bytes() {
   TokenizerTrainOptions options;
@@ -21,13 +21,14 @@ Tokenizer bytes() {
   return Tokenizer::train(std::span<const std::string_view>(), options);
 }
 
-// Ids of transformers' ByT5Tokenizer, without the </s> that it appends.
+// TokenIds of transformers' ByT5Tokenizer, without the </s> that it appends.
 TEST(ByteTokenizer, HasTheIdsOfByT5) {
   const Tokenizer tokenizer = bytes();
-  EXPECT_EQ(tokenizer.encode("Life is"), (Ids{79, 108, 105, 104, 35, 108, 118}));
-  EXPECT_EQ(tokenizer.encode("für 日"), (Ids{105, 198, 191, 117, 35, 233, 154, 168}));
-  EXPECT_EQ(tokenizer.encode(""), Ids{});
-  EXPECT_EQ(tokenizer.encode("</s>"), (Ids{63, 50, 118, 65}));  // text is never a special token
+  EXPECT_EQ(tokenizer.encode("Life is"), (TokenIds{79, 108, 105, 104, 35, 108, 118}));
+  EXPECT_EQ(tokenizer.encode("für 日"), (TokenIds{105, 198, 191, 117, 35, 233, 154, 168}));
+  EXPECT_EQ(tokenizer.encode(""), TokenIds{});
+  EXPECT_EQ(tokenizer.encode("</s>"),
+            (TokenIds{63, 50, 118, 65}));  // text is never a special token
   EXPECT_EQ(tokenizer.vocab_size(), 259);
   EXPECT_EQ(tokenizer.pad_id(), 0);
   EXPECT_EQ(tokenizer.eos_id(), 1);
@@ -44,11 +45,13 @@ TEST(ByteTokenizer, DecodesWhatItEncodes) {
   for (const char* text : {"", " two  spaces ", "\tтест\r", "日本語 \U0001F600", "\u2581<0x41>"})
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   // ByT5 leaves out special tokens and bytes that are no UTF-8.
-  EXPECT_EQ(tokenizer.decode(Ids{0, 68, 2, 69, 1}), "AB");
-  EXPECT_EQ(tokenizer.decode(Ids{68, 229, 133, 69}), "AB");  // two of the three bytes of a sign
-  EXPECT_EQ(tokenizer.decode(Ids{195, 68, 258, 69, 198}), "AB");
+  EXPECT_EQ(tokenizer.decode(TokenIds{0, 68, 2, 69, 1}), "AB");
+  EXPECT_EQ(tokenizer.decode(TokenIds{68, 229, 133, 69}),
+            "AB");  // two of the three bytes of a sign
+  EXPECT_EQ(tokenizer.decode(TokenIds{195, 68, 258, 69, 198}), "AB");
   EXPECT_EQ(tokenizer.continuation(tokenizer.encode("a b"), tokenizer.encode(" c")), " c");
-  expect_error(ErrorCode::invalid_argument, "has 259 tokens", [&] { tokenizer.decode(Ids{259}); });
+  expect_error(ErrorCode::invalid_argument, "has 259 tokens",
+               [&] { tokenizer.decode(TokenIds{259}); });
   expect_error(ErrorCode::invalid_argument, "invalid UTF-8", [&] { tokenizer.encode("\xff"); });
   expect_error(ErrorCode::invalid_argument, "NUL byte",
                [&] { tokenizer.encode(std::string_view("a\0b", 3)); });

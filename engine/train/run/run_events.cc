@@ -74,7 +74,7 @@ void RunEvents::add(const StepResult& result) {
   RunState& state = run_.state;
   const int64_t labels = std::llround(result.labels);
   const int64_t source =
-      run_.model.config().has_encoder() ? result.source_tokens : result.target_tokens - labels;
+      run_.model.spec().has_encoder() ? result.source_tokens : result.target_tokens - labels;
   state.target_tokens += labels;
   state.source_tokens += source;
   since_log_.target_tokens += labels;
