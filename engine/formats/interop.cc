@@ -230,10 +230,10 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
           "unknown type of weights ", static_cast<int32_t>(weights));
   weights = weights_of(*found, weights);
   interop::check_vocabulary(model.spec(), tokenizer);
-  refuse_what_is_not(model.spec(), *found);
   // All of them write a SentencePiece model, or another form of its subwords and scores.
   if (tokenizer.as_sentencepiece() == nullptr)
     interop::cannot_express(found->name, concat("a ", tokenizer.kind(), " vocabulary"));
+  refuse_what_is_not(model.spec(), *found);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
   const HostModel again = found->write_and_read({host, tokenizer, weights, unfinished.path()});

@@ -51,6 +51,7 @@ def handle(function, name, kind):
 # Answers to NULL where the comment does not state them for this parameter alone.
 NULL = {
     "trafo_backward.root": "refused", "trafo_backward.upstream": "accepted",
+    "trafo_list_checkpoints.updates": "refused",  # with a capacity of 8
     "trafo_trainer_new.run_directory": "accepted",  # with length 0
     "trafo_trainer_new_in_group.run_directory": "accepted",
 }
