@@ -1703,7 +1703,7 @@ pub struct trafo_tokenizer_options {
     #[doc = " Texts without white space that are one token each, wherever they are, and not normalised. Default none."]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
-    #[doc = " a kind by its name (docs/guide/vocabularies.md); default \"sentencepiece\". \"byte\" has a token for each byte of UTF-8, with the ids of\n ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults"]
+    #[doc = " A kind by its name (docs/guide/vocabularies.md): \"sentencepiece\", or \"byte\", which has a token for each byte of UTF-8, with\n the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults.\n Default sentencepiece."]
     pub kind: trafo_string_view,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1743,7 +1743,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply.\n INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
+    #[doc = " Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new\n SentencePiece model has the special tokens TRAFO_TOKEN_*.\n INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
