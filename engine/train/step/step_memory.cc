@@ -14,8 +14,7 @@ MicroBatch StepMemory::upload(const Batch& batch, uint32_t pass, double units, b
 
 void StepMemory::validate(const PackedBatchHost& batch) const {
   validate_batch(context_, batch, model_.spec());
-  if (const Model* other = objective_.other_model())
-    validate_batch(context_, batch, other->spec());
+  if (const Model* other = objective_.other_model()) validate_batch(context_, batch, other->spec());
 }
 
 DropoutPass StepMemory::training_pass(uint32_t pass) const {
