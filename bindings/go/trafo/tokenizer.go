@@ -66,7 +66,7 @@ func (o *TokenizerOptions) c() (*C.trafo_tokenizer_options, func()) {
 	c.normalization = C.int32_t(o.Normalization)
 	symbols, free := views(o.UserSymbols)
 	c.user_symbols, c.user_symbol_count = symbols, C.size_t(len(o.UserSymbols))
-	if o.Kind == "" {
+	if o.Kind == "" || o.Kind == C.GoStringN(c.kind.data, C.int(c.kind.length)) {
 		return c, free
 	}
 	kind, freeKind := views([]string{o.Kind})

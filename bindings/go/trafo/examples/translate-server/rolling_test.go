@@ -73,7 +73,9 @@ func quantized(t *testing.T, run string) string {
 	defer model.Close()
 	folder := t.TempDir()
 	check(t, model.Save(filepath.Join(folder, "model.safetensors")))
-	check(t, os.WriteFile(filepath.Join(folder, "vocab.spm"), value(os.ReadFile(vocabulary))(t), 0o644))
+	tokenizer := value(trafo.LoadTokenizer(vocabulary))(t)
+	defer tokenizer.Close()
+	check(t, tokenizer.Save(folder))
 	return folder
 }
 
