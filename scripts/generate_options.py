@@ -69,7 +69,10 @@ def targets(schema):
     for table, name, emit in ((model, "model_config", rust.model), (training, "trainer_options", rust.training),
                               (decoding, "translation", rust.decoding), (evaluation, "evaluation", rust.evaluation)):
         yield f"bindings/rust/trafo/src/generated/{name}.rs", rust.file(table.source, emit(schema))
-    yield "bindings/go/trafo/options.generated.go", go.source(schema)
+    yield "bindings/go/trafo/enums.generated.go", go.file("schema/enums.toml and metrics.toml", go.enums(schema))
+    for table, name, emit in ((model, "model_config", go.options), (training, "trainer_options", go.options),
+                              (decoding, "translation", go.decoding), (evaluation, "evaluation", go.evaluation)):
+        yield f"bindings/go/trafo/{name}.generated.go", go.file(table.source, emit(table))
     yield "docs/reference/generated/options.md", docs.page(schema, structs.page(others))
 
 
