@@ -16,7 +16,7 @@ extern "C" {
 
 typedef struct trafo_tokenizer trafo_tokenizer;
 
-/* Special tokens of SentencePiece vocabularies that are trained here. trafo_tokenizer_get_special has those of any. */
+/* Special tokens of SentencePiece vocabularies that are trained here. trafo_tokenizer_get_special gives the ids of any vocabulary. */
 #define TRAFO_TOKEN_UNK 0
 #define TRAFO_TOKEN_BOS 1
 #define TRAFO_TOKEN_EOS 2
@@ -41,7 +41,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t 
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length);
 /* The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees
- * *out_path with trafo_string_free. NOT_FOUND: there is none. INVALID_ARGUMENT: there are two. since 0.1 */
+ * *out_path with trafo_string_free. NOT_FOUND: it has no vocabulary. INVALID_ARGUMENT: it has two. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_vocabulary(const char *directory, size_t directory_length, char **out_path);
 /* The kind of a tokenizer, by the names of trafo_tokenizer_options, and the name of its file in such a directory. Both are static;
  * out_file may be NULL. since 0.1 */

@@ -15,8 +15,8 @@ inline constexpr const char* kModelFile = "model.safetensors";
 // Updates of the checkpoints, whole or damaged, ascending. A run that is started where there is one
 // resumes.
 std::vector<int64_t> checkpoints_of(const std::string& run);
-// The model file of a checkpoint by its name: "latest", "best-bleu", "averaged", "1000". Throws a
-// usage error if there is none.
+// The model file of a checkpoint by its name: "latest", "best-bleu", "averaged", "1000". A
+// checkpoint that is not there is a usage error.
 std::string checkpoint_model(const std::string& run, const std::string& name);
 // The model file that a path stands for, as trafo_find_model decides. Throws a usage error if there
 // is none.

@@ -16,7 +16,7 @@
 
 namespace translate_train {
 
-// What a number may be: the words of `text`.
+// The range of a number; `text` says it in words.
 struct Bounds {
   const char* text = nullptr;  // "at least 0 and below 1"; null: anything
   double low = 0, high = 0;
@@ -80,7 +80,7 @@ inline const SettingSpec& spec_of(Setting setting) {
 inline Setting setting_of(const SettingSpec& spec) {
   return static_cast<Setting>(&spec - all_specs().data());
 }
-// By name or long alias, without dashes; null if there is none.
+// By name or long alias, without dashes; null if no setting has it.
 const SettingSpec* find_setting(std::string_view name);
 // "--lr,--rate" is two names.
 std::vector<std::string> names_in(std::string_view list);

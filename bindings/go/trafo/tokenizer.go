@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// The ids of the special tokens in SentencePiece vocabularies that are trained here. [Tokenizer.Special] has those of any.
+// The ids of the special tokens in SentencePiece vocabularies that are trained here. [Tokenizer.Special] gives the ids of any vocabulary.
 const (
 	TokenUnk = C.TRAFO_TOKEN_UNK
 	TokenBOS = C.TRAFO_TOKEN_BOS
@@ -140,7 +140,7 @@ func (t *Tokenizer) Save(path string) error {
 	})
 }
 
-// FindVocabulary is the vocabulary file in the directory of a run or a model. ErrNotFound: there is none.
+// FindVocabulary is the vocabulary file in the directory of a run or a model. ErrNotFound: it has no vocabulary.
 func FindVocabulary(directory string) (string, error) {
 	data, length := chars(directory)
 	var found *C.char

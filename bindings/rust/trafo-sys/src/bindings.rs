@@ -1780,7 +1780,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees\n *out_path with trafo_string_free. NOT_FOUND: there is none. INVALID_ARGUMENT: there are two. since 0.1"]
+    #[doc = " The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees\n *out_path with trafo_string_free. NOT_FOUND: it has no vocabulary. INVALID_ARGUMENT: it has two. since 0.1"]
     pub fn trafo_find_vocabulary(
         directory: *const ::core::ffi::c_char,
         directory_length: usize,

@@ -115,7 +115,7 @@ impl TokenizerOptions {
     }
 }
 
-/// The vocabulary file in the directory of a run or a model. `NotFound`: there is none.
+/// The vocabulary file in the directory of a run or a model. `NotFound`: it has no vocabulary.
 pub fn find_vocabulary(directory: impl AsRef<Path>) -> Result<PathBuf> {
     check_abi()?;
     let (data, length) = path_view(directory.as_ref());
