@@ -229,9 +229,9 @@ constexpr Special kSpecial[] = {
      edited_case},
     {"on disk: cut short between epochs", "the run stops: `has changed while it was trained on`",
      shorter_case},
-    {"on disk: replaced by another file between epochs", "goes on with the text it began with",
+    {"on disk: replaced by another file between epochs", "continues with the text it began with",
      replaced_case},
-    {"on disk: removed between epochs", "goes on with the text it began with", removed_case},
+    {"on disk: removed between epochs", "continues with the text it began with", removed_case},
 };
 
 std::string table() {
