@@ -28,10 +28,26 @@ std::string head_text(const AttentionSpec& attention) {
                 " elements); feed-forward columns and layers may be pruned");
 }
 
+const char* norm_text(Norm kind) {
+  switch (kind) {
+    case Norm::layer:
+      return "layer norm (--task llama trains RMS norm)";
+    case Norm::rms:
+      return "RMS norm (--task llama)";
+  }
+  return enum_name(kind);
+}
+
 std::string positions_of(PositionTable table, bool rotary) {
-  if (table == PositionTable::none) return rotary ? "rotary" : "none";
-  return concat(table == PositionTable::learned ? "learned" : "sinusoidal",
-                rotary ? "+rotary" : "");
+  switch (table) {
+    case PositionTable::none:
+      return rotary ? "rotary" : "none";
+    case PositionTable::sinusoidal:
+      return rotary ? "sinusoidal+rotary" : "sinusoidal";
+    case PositionTable::learned:
+      return rotary ? "learned+rotary" : "learned";
+  }
+  return "unknown";
 }
 
 // Structured bindings name all fields: a new one does not compile until it is here. Left out are
@@ -50,9 +66,7 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
   const std::string biases = biases_of(qkv_bias, output_bias, ffn_bias);
   const std::string positions = positions_of(table, rotary.has_value());
   const char* scaling = factor == 1 ? "none" : original_positions == 0 ? "linear" : "llama3";
-  to.push_back({"norm", enum_name(kind),
-                kind == Norm::rms ? "RMS norm (--task llama)"
-                                  : "layer norm (--task llama trains RMS norm)"});
+  to.push_back({"norm", enum_name(kind), norm_text(kind)});
   to.push_back({"positions", positions, concat(positions, " positions")});
   to.push_back({"feed-forward", gated ? "gated" : "plain",
                 gated ? "SwiGLU" : "a feed-forward without a gate (--task llama trains SwiGLU)"});

@@ -2,11 +2,35 @@
 
 #include <cmath>
 
+#include "engine/core/status.h"
+
 namespace trafo {
 namespace {
 
 int64_t or_else(int64_t value, int64_t otherwise) {
   return value > 0 ? value : otherwise;
+}
+
+bool is_gated(FeedForward kind) {
+  switch (kind) {
+    case FeedForward::plain:
+      return false;
+    case FeedForward::swiglu:
+      return true;
+  }
+  fail(ErrorCode::internal, "model", "the feed-forward kind ", static_cast<int>(kind),
+       " is unknown");
+}
+
+PositionTable position_table(Positions positions, bool has_encoder) {
+  switch (positions) {
+    case Positions::standard:
+      return has_encoder ? PositionTable::sinusoidal : PositionTable::learned;
+    case Positions::rotary:
+      return PositionTable::none;
+  }
+  fail(ErrorCode::internal, "model", "the kind of positions ", static_cast<int>(positions),
+       " is unknown");
 }
 
 // A stack with the sizes of the decoder; the encoder may differ in them.
@@ -24,7 +48,7 @@ StackSpec common_stack(const ModelConfig& c) {
     stack.attention.rotary = {c.rope_theta, c.rope_factor, c.rope_original_positions,
                               c.rope_low_turns, c.rope_high_turns};
   stack.feed_forward = {.width = c.ffn_width,
-                        .gated = c.ffn == FeedForward::swiglu,
+                        .gated = is_gated(c.ffn),
                         .activation = c.activation,
                         .bias = c.biases || c.ffn_biases,
                         .dropout = c.ffn_dropout};
@@ -53,9 +77,7 @@ ModelSpec spec_of(const ModelConfig& c) {
     encoder.feed_forward.width = or_else(c.encoder_ffn_width, c.ffn_width);
   }
   spec.embedding = {.scale = has_encoder ? std::sqrt(static_cast<double>(c.width)) : 1,
-                    .positions = c.positions == Positions::rotary ? PositionTable::none
-                                 : has_encoder                    ? PositionTable::sinusoidal
-                                                                  : PositionTable::learned,
+                    .positions = position_table(c.positions, has_encoder),
                     .shared = !has_encoder || c.tied_embeddings,
                     .dropout = c.dropout};
   spec.output = {c.tied_embeddings, c.biases && c.output_bias};
