@@ -225,8 +225,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *mo
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, int32_t weights, const char *directory,
                                                          size_t directory_length, double *out_difference);
-/* Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as
- * float32. *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free
+/* Reads a directory of transformers with safetensors weights, as float32: MarianMTModel, PegasusForConditionalGeneration,
+ * GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM (docs/guide/import.md). *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free
  * it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,
@@ -342,7 +342,8 @@ typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
  * error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory
  * it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all
  * calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by
- * `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a row. since 0.1 */
+ * `cancel` or by the callback. NON_FINITE: max_non_finite_steps updates in a row were not finite, or
+ * had a loss far above that of a model that guesses. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
                                                         const trafo_cancel *cancel, trafo_event_fn callback,
                                                         void *user_data, int32_t *out_stop);

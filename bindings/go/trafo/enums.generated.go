@@ -65,9 +65,9 @@ type Schedule int32
 const (
 	// It stays at its peak.
 	ScheduleConstant Schedule = C.TRAFO_SCHEDULE_CONSTANT + 1
-	// It falls to final_rate on a line; needs schedule_updates.
+	// It falls on a line from its peak to 0 at update schedule_updates, which must be set.
 	ScheduleLinear Schedule = C.TRAFO_SCHEDULE_LINEAR + 1
-	// It falls to final_rate on half a cosine; needs schedule_updates.
+	// It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set.
 	ScheduleCosine Schedule = C.TRAFO_SCHEDULE_COSINE + 1
 	// It falls with the square root of the update.
 	ScheduleInverseSqrt Schedule = C.TRAFO_SCHEDULE_INVERSE_SQRT + 1

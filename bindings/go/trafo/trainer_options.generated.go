@@ -110,7 +110,8 @@ type TrainerOptions struct {
 
 	// Target tokens of a batch. Default 4096.
 	BatchTokens int64
-	// Tokens a side. Longer pairs are dropped and counted. Default 256.
+	// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default
+	// 256.
 	MaxLength int64
 	// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
 	MaxiBatch int64

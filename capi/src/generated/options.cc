@@ -8,7 +8,7 @@
 #include "engine/formats/interop.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/text/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/train_options.h"
 #include "engine/train/run/event.h"
 #include "engine/train/run/period.h"
 

@@ -74,9 +74,9 @@ struct EnumNames<FeedForward> {
 enum class ScheduleKind : int32_t {
   // It stays at its peak.
   constant = 0,
-  // It falls to final_rate on a line; needs schedule_updates.
+  // It falls on a line from its peak to 0 at update schedule_updates, which must be set.
   linear = 1,
-  // It falls to final_rate on half a cosine; needs schedule_updates.
+  // It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set.
   cosine = 2,
   // It falls with the square root of the update.
   inverse_sqrt = 3,

@@ -56,7 +56,7 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_tokens; }, {"2 to 268435456", 2, 268435456, true, true, false}, {}},
     {"max-length", "", "Data", "N",
-     "longer pairs are dropped and counted, in tokens a side (default 256)",
+     "longer pairs are dropped and counted, in tokens a side (decoder-lm: of both sides) (default 256)",
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.max_length; }, {"2 to 16777216", 2, 16777216, true, true, false}, {}},
     {"maxi-batch", "", "Data", "N",

@@ -2714,7 +2714,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as\n float32. *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free\n it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
+    #[doc = " Reads a directory of transformers with safetensors weights, as float32: MarianMTModel, PegasusForConditionalGeneration,\n GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM (docs/guide/import.md). *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free\n it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,
@@ -2821,7 +2821,7 @@ pub struct trafo_trainer_options {
     pub reserved: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
-    #[doc = " Tokens a side. Longer pairs are dropped and counted. Default 256."]
+    #[doc = " Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256."]
     pub max_length: i64,
     #[doc = " Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences."]
     pub maxi_batch: i64,
@@ -3272,7 +3272,7 @@ pub type trafo_event_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains until a limit of the options is reached, early stopping ends the run, max_updates more updates are done (0: no such limit),\n `cancel` is set, the callback stops it, or an error occurs. *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an\n error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory\n it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all\n calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by\n `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a row. since 0.1"]
+    #[doc = " Trains until a limit of the options is reached, early stopping ends the run, max_updates more updates are done (0: no such limit),\n `cancel` is set, the callback stops it, or an error occurs. *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an\n error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory\n it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all\n calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by\n `cancel` or by the callback. NON_FINITE: max_non_finite_steps updates in a row were not finite, or\n had a loss far above that of a model that guesses. since 0.1"]
     pub fn trafo_trainer_run(
         trainer: *mut trafo_trainer,
         max_updates: i64,

@@ -136,7 +136,7 @@
 //!
 //! # Stopping
 //!
-//! Training stops when the callback breaks or a [`CancelToken`] is set, between two batches, in a consistent state:
+//! Training stops when the callback breaks or a [`CancelToken`] is set, between two updates, in a consistent state:
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
 
 mod adapter;

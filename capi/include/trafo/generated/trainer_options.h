@@ -4,8 +4,9 @@
 
 /* How the learning rate goes after the warm-up. */
 #define TRAFO_SCHEDULE_CONSTANT     0 /* It stays at its peak. */
-#define TRAFO_SCHEDULE_LINEAR       1 /* It falls to final_rate on a line; needs schedule_updates. */
-#define TRAFO_SCHEDULE_COSINE       2 /* It falls to final_rate on half a cosine; needs schedule_updates. */
+#define TRAFO_SCHEDULE_LINEAR       1 /* It falls on a line from its peak to 0 at update schedule_updates, which must be set. */
+/* It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set. */
+#define TRAFO_SCHEDULE_COSINE       2
 #define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
 #define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
 
@@ -118,7 +119,8 @@ typedef struct trafo_trainer_options {
   int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
-  int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
+  /* Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256. */
+  int64_t max_length;
   int64_t maxi_batch; /* Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences. */
   double max_length_ratio; /* Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any. */
   /* Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE

@@ -29,9 +29,9 @@ impl Metric {
 pub enum Schedule {
     /// It stays at its peak.
     Constant,
-    /// It falls to final_rate on a line; needs schedule_updates.
+    /// It falls on a line from its peak to 0 at update schedule_updates, which must be set.
     Linear,
-    /// It falls to final_rate on half a cosine; needs schedule_updates.
+    /// It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set.
     Cosine,
     /// It falls with the square root of the update.
     InverseSqrt,
@@ -285,7 +285,7 @@ setters! {
     seed: u64 = same;
     /// Target tokens of a batch. Default 4096.
     batch_tokens: i64 = same;
-    /// Tokens a side. Longer pairs are dropped and counted. Default 256.
+    /// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256.
     max_length: i64 = same;
     /// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
     maxi_batch: i64 = same;
