@@ -1,4 +1,4 @@
-//! Trains transformers inside your program: no Python, no service, no network.
+//! Trains transformers inside your program: no Python, no service, and no network except between ranks of a group.
 //!
 //! # Quick start
 //!
