@@ -66,22 +66,17 @@ OnnxValue OnnxLayers::product_int8(OnnxValue x, OnnxValue codes, const std::stri
 OnnxValue OnnxLayers::norm(OnnxValue x, const std::string& name) {
   graph_.set_scope(name);
   const OnnxValue gamma = graph_.parameter(name + ".weight");
-  switch (stack_.norm.kind) {
-    case Norm::layer:
-      return graph_.node(
-          "LayerNormalization", {x, gamma, graph_.parameter(name + ".bias")},
-          {{"axis", int64_t{-1}}, {"epsilon", static_cast<float>(stack_.norm.epsilon)}});
-    case Norm::rms: {
-      // x / sqrt(mean(x^2) + epsilon) * gamma, in the order of nodes that ONNX Runtime fuses.
-      const OnnxValue square = graph_.node("Pow", {x, graph_.scalar(2)});
-      const OnnxValue mean = graph_.node(
-          "ReduceMean", {square}, {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}});
-      const OnnxValue shifted = graph_.node("Add", {mean, graph_.scalar(stack_.norm.epsilon)});
-      const OnnxValue scaled = graph_.node("Div", {x, graph_.node("Sqrt", {shifted})});
-      return graph_.node("Mul", {scaled, gamma});
-    }
-  }
-  fail(ErrorCode::internal, kOrigin, "the norm ", enum_name(stack_.norm.kind), " has no ONNX form");
+  if (stack_.norm.kind == Norm::layer)
+    return graph_.node(
+        "LayerNormalization", {x, gamma, graph_.parameter(name + ".bias")},
+        {{"axis", int64_t{-1}}, {"epsilon", static_cast<float>(stack_.norm.epsilon)}});
+  // x / sqrt(mean(x^2) + epsilon) * gamma, in the order of nodes that ONNX Runtime fuses.
+  const OnnxValue square = graph_.node("Pow", {x, graph_.scalar(2)});
+  const OnnxValue mean = graph_.node(
+      "ReduceMean", {square}, {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}});
+  const OnnxValue shifted = graph_.node("Add", {mean, graph_.scalar(stack_.norm.epsilon)});
+  const OnnxValue scaled = graph_.node("Div", {x, graph_.node("Sqrt", {shifted})});
+  return graph_.node("Mul", {scaled, gamma});
 }
 
 OnnxValue OnnxLayers::embed(OnnxValue ids, const std::string& name, double scale) {
