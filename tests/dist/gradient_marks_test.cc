@@ -56,7 +56,7 @@ class GradientMarksTest : public ::testing::TestWithParam<Architecture> {
     uint32_t pass = 0;
     for (const PackedBatchHost& batch : copy_batches(GetParam(), 3)) {
       witness.order.clear();
-      const GradientWatch watch(&marks);
+      const StepScope observed(*context, &StepContext::observer, &marks);
       accumulate_gradients(*context, *model,
                            {upload(*context, batch, model->spec(), DType::f32),
                             training_pass(model->spec(), options, pass++), 0.1, first},

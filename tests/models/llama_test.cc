@@ -116,7 +116,7 @@ struct PassOutcome {
   std::vector<std::byte> gradients;
 };
 PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute recompute) {
-  const RecomputeScope scope(context, recompute);
+  const StepScope scope(context, &StepContext::recompute, recompute);
   const auto model = make_model(context, config, 5);
   const Batch batch = upload(context, batches(1)[0], spec_of(config), DType::f32);
   const Tensor loss =

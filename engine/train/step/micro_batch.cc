@@ -1,6 +1,6 @@
 #include "engine/train/step/micro_batch.h"
 
-#include "engine/autograd/gradient_watch.h"
+#include "engine/autograd/gradient_observer.h"
 #include "engine/nn/fp8_weights.h"
 #include "engine/nn/transformer_stack.h"
 #include "engine/ops/view/view.h"
@@ -13,8 +13,8 @@ double products(const Model& model, const Batch& batch) {
          static_cast<double>(batch.target_in.numel());
 }
 
-bool has_fp8_layers(const Model& model) {
-  const Fp8Weights* fp8 = model.parameters().fp8_weights();
+bool has_fp8_layers(const Context& context) {
+  const Fp8Weights* const fp8 = context.step().fp8_weights;
   return fp8 != nullptr && fp8->has_linear_layers();
 }
 
@@ -33,9 +33,9 @@ MicroBatchPass::MicroBatchPass(Context& context, Model& model, const MicroBatch&
       model_(model),
       micro_(micro),
       tape_(context),
-      recompute_(context, recompute),
-      side_work_(context.backend(), products(model, micro.batch), recompute != Recompute::none),
-      magnitudes_(context, has_fp8_layers(model)) {
+      recompute_(context, &StepContext::recompute, recompute),
+      side_work_(context, products(model, micro.batch), recompute != Recompute::none),
+      magnitudes_(context, has_fp8_layers(context)) {
   if (micro.first) model.parameters().zero_grad();
 }
 
@@ -57,7 +57,7 @@ void MicroBatchPass::backward(const ObjectiveOutput& output, const LossSums& sum
     accumulate_into(context_, sums.loss, output.loss);
     accumulate_into(context_, sums.nll, output.nll);
   }
-  if (GradientObserver* observer = GradientWatch::active()) observer->finished();
+  if (GradientObserver* const observer = context_.step().observer) observer->finished();
 }
 
 void accumulate_gradients(Context& context, Model& model, const MicroBatch& micro,

@@ -46,7 +46,7 @@ class MicroBatchPass {
   const MicroBatch& micro_;
   // A separate tape keeps the caller's recorded nodes untouched, and a failed step leaves no nodes.
   TapeScope tape_;
-  RecomputeScope recompute_;
+  StepScope<Recompute> recompute_;
   SideWork side_work_;
   ops::Fp8Magnitudes magnitudes_;
 };

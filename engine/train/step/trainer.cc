@@ -252,7 +252,7 @@ double Trainer::far_off_loss() const {
 
 void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
-  const Fp8Scope fp8(model_.parameters(), fp8_weights_.get());
+  const StepScope fp8(context_, &StepContext::fp8_weights, fp8_weights_.get());
   if (context_.fused_kernels()) memory_->reserve(buckets);  // reference ops use no arena
   if (lanes_) lanes_->reserve();
 }
