@@ -303,6 +303,12 @@ typedef struct trafo_metric_value {
   int32_t reserved; /* 0 */
 } trafo_metric_value;
 
+/* A number that the objective of a run computes beside its loss. */
+typedef struct trafo_objective_metric {
+  trafo_string_view name; /* borrowed while the callback runs */
+  double value;           /* mean per unit of the objective since the last LOG event */
+} trafo_objective_metric;
+
 typedef struct trafo_event {
   size_t struct_size;
   int32_t kind;          /* TRAFO_EVENT_* */
@@ -310,8 +316,8 @@ typedef struct trafo_event {
   int64_t update;
   int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
   double epoch_fraction; /* of the current epoch, 0 to 1 */
-  double loss;           /* mean per label since the last LOG event, label smoothing included */
-  double nll;            /* the same without smoothing; exp() is the perplexity */
+  double loss;           /* mean per label since the last LOG event, label smoothing included; of TRAFO_OBJECTIVE_DPO per pair */
+  double nll;            /* negative log-likelihood per label since then, without smoothing; exp() is the perplexity */
   double grad_norm;
   double learning_rate;
   int64_t target_tokens; /* of the run so far */
@@ -332,6 +338,8 @@ typedef struct trafo_event {
   int32_t deciding_metric; /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of a metric of words for scripts without spaces */
   trafo_string_view message; /* borrowed while the callback runs */
   trafo_string_view path;
+  const trafo_objective_metric *objective_metrics; /* borrowed while the callback runs */
+  int64_t objective_metric_count; /* 0: the objective has none */
 } trafo_event;
 
 /* Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED. */

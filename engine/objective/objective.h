@@ -2,15 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "engine/models/model.h"
 
 namespace trafo {
 
-// Both are [1], stat_dtype of the model, summed over a batch and scaled.
+// Each is [1], stat_dtype of the model, summed over a batch and scaled. The loss alone is
+// differentiated.
 struct ObjectiveOutput {
   Tensor loss;
-  Tensor nll;  // negative log-likelihood, which is reported and never differentiated
+  Tensor nll;                        // negative log-likelihood of the labels
+  std::vector<Tensor> metrics = {};  // in the order of Objective::metrics()
 };
 
 class Objective {
@@ -27,8 +31,13 @@ class Objective {
   virtual ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
                                const DropoutPass& dropout, double scale = 1) const = 0;
 
+  // The names of further numbers that loss() computes: letters, digits and '_'. Events report their
+  // means per unit.
+  virtual std::span<const char* const> metrics() const { return {}; }
+
   // The number that the loss of an update is divided by, summed over its batches: the mean is what
-  // the weights follow and what events report. `labels`: the sum of a batch's target weights.
+  // the weights follow and what events report. `labels`: the sum of a batch's target weights, by
+  // which the reported nll is divided.
   virtual double units(double labels, [[maybe_unused]] int64_t sentences) const { return labels; }
 
   // Another model that loss() runs, frozen; null: none. It belongs to the objective. Batches must

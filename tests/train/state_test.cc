@@ -48,6 +48,19 @@ TEST(RunStateText, PositionsAreReadBackWhole) {
   EXPECT_EQ(read.position.drops.identical, state.position.drops.identical);
 }
 
+TEST(RunStateText, SumsOfTheLogAreReadBackWhole) {
+  RunState state;
+  state.log = {
+      .loss = 1.5, .nll = 2.5, .units = 3, .labels = 40, .metrics = {{"b", 0.1}, {"a", 7}}};
+  EXPECT_EQ(decode_state(encode_state(state, {1, "", "{}"}), "s").state.log, state.log);
+  // Checkpoints of objectives whose units are labels say no more than they always have.
+  state.log = {.loss = 1.5, .nll = 2.5, .units = 40, .labels = 40};
+  const std::string text = encode_state(state, {1, "", "{}"});
+  EXPECT_EQ(text.find("display_units"), std::string::npos);
+  EXPECT_EQ(text.find("display_metrics"), std::string::npos);
+  EXPECT_EQ(decode_state(text, "s").state.log, state.log);
+}
+
 TEST(RunStateText, OptionsThatDifferOrAreMissingAreNamed) {
   const std::string text =
       R"({"optimizer_states":"fp32","exponential_smoothing":0.0,"maxi_batch":0,)"

@@ -236,13 +236,13 @@ TEST_P(WordDistillation, GradientsInFloat64) {
   const Distillation objective(
       0.1, {0.6, 2},
       frozen_teacher(*context, make_model(*context, teacher_config(GetParam()), 77, DType::f64)));
-  const LossSums sums(*context, DType::f64);
+  const StepSums sums(*context, DType::f64);
   const Batch batch =
       upload(*context, copy_batches(GetParam(), 1)[0], spec_of(config_), DType::f64);
   const auto loss = [&](Recompute recompute = Recompute::none, bool fused = true) {
     context->set_fused_kernels(fused);
     accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
-    return context->item(sums.loss);
+    return context->item(sums.loss());
   };
   const double at_rest = loss();
   const auto gradients = context->values<double>(parameters.flat_grad());

@@ -42,7 +42,7 @@ void for_each_field(State& s, Visit visit) {
   visit("source_tokens", s.source_tokens);
   visit("display_loss", s.log.loss);
   visit("display_nll", s.log.nll);
-  visit("display_labels", s.log.units);
+  visit("display_labels", s.log.labels);
   visit("grad_norm", s.grad_norm);
   visit("stalled", s.stalled);
   visit("validated_update", s.validated_update);
@@ -87,6 +87,22 @@ void check_counts(const RunState& s, const std::string& label) {
     if (best) check("the update of a best metric", best->update, int64_t{0}, kMost);
   for (const auto& [metric, count] : s.stalled_by_metric)
     check("stalled_by_metric", count, int64_t{0}, kMost);
+}
+
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+
+Json numbers_json(const NamedNumbers& numbers) {
+  Json::Object out;
+  for (const auto& [name, value] : numbers) out.push_back({name, value});
+  return out;
+}
+
+NamedNumbers numbers_of(const Json& json, const std::string& label) {
+  NamedNumbers numbers;
+  const JsonFields fields(json, kStateOrigin, label);
+  for (const auto& [name, value] : fields.members())
+    fields.convert(value, name, numbers.emplace_back(name, 0.0).second);
+  return numbers;
 }
 
 // An option by its key in the JSON of a checkpoint.
@@ -176,12 +192,10 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
     out["phase_update"] = state.phase_update;
     out["phase_tokens"] = state.phase_tokens;
   }
-  if (!state.start.empty()) {
-    Json::Object start;
-    for (const auto& [name, value] : state.start) start.push_back({name, value});
-    out["start"] = start;
-  }
+  if (!state.start.empty()) out["start"] = numbers_json(state.start);
   if (!state.kept.empty()) out["kept"] = state.kept;
+  if (state.log.units != state.log.labels) out["display_units"] = state.log.units;
+  if (!state.log.metrics.empty()) out["display_metrics"] = numbers_json(state.log.metrics);
   return out.dump(2) + "\n";
 }
 
@@ -239,12 +253,11 @@ SavedState decode_state(const std::string& text, const std::string& label) {
     require(saved.identity.phase >= 1 && saved.identity.phase <= limits::kCount,
             ErrorCode::corrupt_file, kStateOrigin, label, ": phase is ", saved.identity.phase);
   }
-  if (in.has("start")) {
-    const JsonFields start(in.at("start"), kStateOrigin, label);
-    for (const auto& [name, value] : start.members())
-      start.convert(value, name, state.start.emplace_back(name, 0.0).second);
-  }
+  if (in.has("start")) state.start = numbers_of(in.at("start"), label);
   if (in.has("kept")) in.take("kept", state.kept);
+  state.log.units = state.log.labels;
+  if (in.has("display_units")) in.take("display_units", state.log.units);
+  if (in.has("display_metrics")) state.log.metrics = numbers_of(in.at("display_metrics"), label);
   check_counts(state, label);
   return saved;
 }

@@ -34,9 +34,10 @@ struct BestMetric {
   bool operator==(const BestMetric&) const = default;
 };
 
-// Sums since the last log event, over units of the objective (Objective::units).
+// Sums since the last log event: over units of the objective (Objective::units), nll over labels.
 struct LogSums {
-  double loss = 0, nll = 0, units = 0;
+  double loss = 0, nll = 0, units = 0, labels = 0;
+  std::vector<std::pair<std::string, double>> metrics = {};  // of the objective, by name
   bool operator==(const LogSums&) const = default;
 };
 

@@ -131,7 +131,7 @@ PlannedGraph& DeviceStepMemory::plan(const BatchLayout& layout, const std::vecto
   const PhaseRange phase(context_, "planning", false);
   meta_context_.set_gemm_epilogues(context_.gemm_epilogues());
   const Batch batch = dry_run_batch(meta_context_, layout);
-  const LossSums sums(meta_context_, model_.parameters().dtype());
+  const StepSums sums(meta_context_, model_.parameters().dtype(), objective_.metrics().size());
   meta_backend_->take_trace();  // the batch and the sums are not in the arena
   dry_run(meta_context_, {batch, {options_.seed, 0, true, skipped}, 1, layout.bucket().first},
           sums);

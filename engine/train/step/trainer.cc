@@ -101,7 +101,7 @@ const TrainOptions& prepared(Context& context, ParameterStore& parameters,
 }
 
 // Null with one lane on one rank.
-std::unique_ptr<LaneSums> make_lane_sums(Context& context, Model& model, const LossSums& sums,
+std::unique_ptr<LaneSums> make_lane_sums(Context& context, Model& model, const StepSums& sums,
                                          const TrainOptions& options, const TrainingGroup& group) {
   if (group.communicator != nullptr) group.communicator->attach(context.backend());
   if (options.lanes == 1 && !group.has_peers() &&
@@ -149,7 +149,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
           optimizer_options(options), whole_matrices(model.parameters()))),
       schedule_(schedule_options(options, model.spec().width())),
       update_(context, *optimizer_, schedule_, options.clip_norm),
-      sums_(context, model.parameters().dtype()),
+      sums_(context, model.parameters().dtype(), objective_->metrics().size()),
       pruning_(WeightPruning::make(context, model.parameters(), *optimizer_, options)),
       ema_swap_(context, model.parameters(), optimizer_->ema()),
       fp8_weights_(make_fp8_weights(context, model, options)),
@@ -157,7 +157,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       lanes_(make_lane_sums(context, model, sums_, options, group)),
       weights_(context, model.parameters(), *optimizer_, update_, group, pruning_ != nullptr),
       optimizer_file_(context, model.parameters(), *optimizer_, group),
-      queue_(context, group.has_peers() ? lanes_->votes().bytes() : 0) {}
+      queue_(context, sums_.metric_bytes(), group.has_peers() ? lanes_->votes().bytes() : 0) {}
 
 Trainer::~Trainer() = default;
 
@@ -204,7 +204,8 @@ StepResult Trainer::await() {
     result.stop_wanted = vote == Vote::stop;
   }
   result.loss = done.record.loss;
-  result.nll = done.record.nll;
+  result.nll = done.record.nll * (result.units / result.labels);
+  result.metrics = sums_.read_metrics(done.metrics);
   result.grad_norm = done.record.norm;
   result.learning_rate = done.record.learning_rate;
   result.skipped = done.record.applied == 0;

@@ -80,6 +80,7 @@ class Trainer {
 
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }
+  const Objective& objective() const { return *objective_; }
   void set_rate(RateFunction rate) {
     schedule_.set_function(std::move(rate));
     update_.set_schedule(schedule_);
@@ -134,7 +135,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   ClippedUpdate update_;
-  LossSums sums_;
+  StepSums sums_;
   std::unique_ptr<WeightPruning> pruning_;  // of a run that prunes or keeps zeros
   EmaSwap ema_swap_;
   std::unique_ptr<Fp8Weights> fp8_weights_;  // with TrainOptions::fp8
