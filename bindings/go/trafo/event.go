@@ -76,8 +76,8 @@ func newEvent(e *C.trafo_event) Event {
 		Memory: int64(e.memory_bytes), PeakMemory: int64(e.peak_memory_bytes),
 		SkippedUpdates: int64(e.skipped_updates), Stalled: int64(e.stalled),
 		ObjectiveMetrics: newObjectiveMetrics(unsafe.Slice(e.objective_metrics, e.objective_metric_count)),
-		Metrics:    newMetrics(unsafe.Slice(e.metrics, e.metric_count)),
-		BestMetric: float64(e.best_metric), BestUpdate: int64(e.best_update), Improved: e.improved != 0,
+		Metrics:          newMetrics(unsafe.Slice(e.metrics, e.metric_count)),
+		BestMetric:       float64(e.best_metric), BestUpdate: int64(e.best_update), Improved: e.improved != 0,
 		DecidingMetric: Metric(e.deciding_metric),
 		Message:        viewed(e.message), Path: viewed(e.path),
 	}

@@ -37,20 +37,24 @@ class Plans {
     if (batcher.one_window() && !corpus.varies()) {
       int64_t sources = 0, targets = 0;
       for (const BatchExtent& pair : batcher.extents(0)) {  // one by one
-        longest_ = std::max(longest_, needs(pair.longest_source, pair.longest_target));
+        longest_ = std::max(longest_, needs(pair.source_tokens, pair.target_tokens));
         sources += pair.source_tokens;
         targets += pair.target_tokens;
       }
       most_ = std::min(most_, needs(sources, targets));
     } else {
-      // Not all lengths are known, but none exceeds max_length.
-      longest_ = std::max<int64_t>(longest_, corpus.options().max_length);
+      // Not all lengths are known, but none exceeds max_length; a preference pair has two.
+      longest_ =
+          std::max<int64_t>(longest_, corpus.options().max_length * (corpus.preferences() ? 2 : 1));
     }
     const TokenizedCorpus* valid = data.valid.get();
     for (int64_t i = 0; valid != nullptr && i < valid->size(); ++i) {
       const auto source = static_cast<int64_t>(valid->source(i).size());
       const auto target = static_cast<int64_t>(valid->target(i).size());
-      longest_ = std::max(longest_, lm ? source + target - 1 : needs(source, target));
+      const auto rejected = static_cast<int64_t>(valid->rejected(i).size());
+      const int64_t sequences = rejected > 0 ? 2 : 1;
+      longest_ = std::max(longest_, lm ? sequences * (source - 1) + target + rejected
+                                       : needs(sequences * source, target + rejected));
     }
     most_ = std::max(most_, longest_);  // a validation pair may be longer than the corpus
   }
