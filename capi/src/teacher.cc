@@ -8,7 +8,7 @@ trafo_error* trafo_model_load_teacher(trafo_model* model, const char* path, size
   return api(__func__, [&](const Call& call) {
     const auto from = path_argument(call, path, path_length, "path");
     ModelObject& m = untrained(call, model);
-    m.teacher = load_teacher(*m.context, *m.model, find_model_file(from));
+    m.teacher = load_frozen_model(*m.context, *m.model, find_model_file(from));
   });
 }
 

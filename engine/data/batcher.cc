@@ -280,8 +280,10 @@ void Batcher::pack(const Window& window, std::span<const uint32_t> places,
   BatchPacker packer(batch, corpus_->options().form, options_.start_id);
   for (const uint32_t place : places) {
     const auto [source, target, rejected] = window.pairs.tokens[place];
-    packer.add(source, target, window.pairs.ids[place]);
-    if (!rejected.empty()) packer.add(source, rejected, window.pairs.ids[place]);
+    if (rejected.empty())
+      packer.add(source, target, window.pairs.ids[place]);
+    else
+      packer.add_answers(source, target, rejected, window.pairs.ids[place]);
   }
 }
 

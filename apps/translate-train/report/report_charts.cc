@@ -179,7 +179,7 @@ Json charts_data(const std::vector<RunLog>& runs) {
       return found == point.objective.end() ? NAN : found->second;
     };
     std::string title = name;
-    std::ranges::replace(title, '_', ' ');
+    std::ranges::replace(title, '-', ' ');
     const std::string id = "objective-" + name;
     charts.add(
         {id.c_str(), title.c_str(), "training, mean per unit of the objective", false, false, {}},

@@ -42,7 +42,7 @@ int64_t count(const ReportJson& record, const char* key) {
 // Other names are of a file that training has not written: they would become parts of the page.
 bool is_metric_name(const std::string& name) {
   return !name.empty() && name.size() <= 40 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
   });
 }
 

@@ -109,18 +109,35 @@ NamedNumbers numbers_of(const Json& json, const std::string& label) {
 struct SavedOption {
   std::string name;    // in messages
   bool phase = false;  // may change with a phase
+  bool known = false;
+  Json by_default = {};
 };
 SavedOption saved_option(const std::string& key) {
   SavedOption found{.name = key};
   const TrainOptions defaults;
-  for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T&) {
+  for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T& value) {
     if constexpr (!std::is_same_v<T, Period>) {  // none of them is fixed
       if (key != field.json_key()) return;
       found.name = field.name;
       found.phase = field.phase;
+      found.known = true;
+      Json all;
+      write_option(all, field, value);
+      found.by_default = *all.find(key);
     }
   });
   return found;
+}
+
+// Both are checksums of a frozen model.
+void check_frozen(const char* role, const std::string& saved, const std::string& given,
+                  const std::string& label) {
+  if (saved == given) return;
+  fail(ErrorCode::invalid_argument, kStateOrigin, label, " cannot be continued with",
+       saved.empty()   ? concat(" a ", role, ": the run has none")
+       : given.empty() ? concat("out the ", role, " of the run")
+                       : concat(" another ", role, ": the checksum of its weights was ", saved,
+                                " and is ", given, " now"));
 }
 
 // Both as parameter_groups_json gives them.
@@ -185,6 +202,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   if (!identity.groups.empty())
     out["parameter_groups"] = parse_json(identity.groups, kStateOrigin, "parameter_groups");
   if (!identity.teacher.empty()) out["teacher"] = identity.teacher;
+  if (!identity.reference.empty()) out["reference"] = identity.reference;
   if (!state.validation.empty())
     out["validation"] = parse_json(state.validation, kStateOrigin, "validation");
   if (identity.phase > 1) {
@@ -241,6 +259,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   saved.identity.options = in.at("options").dump();
   if (in.has("parameter_groups")) saved.identity.groups = in.at("parameter_groups").dump();
   if (in.has("teacher")) saved.identity.teacher = text_of("teacher");
+  if (in.has("reference")) saved.identity.reference = text_of("reference");
   if (in.has("validation")) {
     require(in.at("validation").as<Json::Object>(), ErrorCode::corrupt_file, kStateOrigin, label,
             ": validation is not an object");
@@ -277,7 +296,8 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   };
   for (const auto& [key, value] : JsonFields(now, kStateOrigin, label).members()) {
     const SavedOption option = saved_option(key);
-    const Json& old = before.at(key);
+    // A checkpoint that was written before there was this option has its default.
+    const Json& old = option.known && !before.has(key) ? option.by_default : before.at(key);
     if (old == value || (next_phase && option.phase)) continue;
     if (field.empty()) field = option.name;
     only_of_phase = only_of_phase && option.phase;
@@ -291,16 +311,9 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   check_groups(saved.groups, given.groups, label);
   require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kStateOrigin, label,
           " cannot be continued: the vocabulary has changed");
-  if (next_phase) return;  // which may have another teacher and another corpus
-  require(saved.teacher == given.teacher, ErrorCode::invalid_argument, kStateOrigin, label,
-          saved.teacher.empty() ? " cannot be continued with a teacher: the run has none"
-          : given.teacher.empty()
-              ? " cannot be continued without the teacher of the run"
-              : " cannot be continued with another teacher: the checksum of its "
-                "weights was ",
-          given.teacher.empty()   ? std::string()
-          : saved.teacher.empty() ? std::string()
-                                  : concat(saved.teacher, " and is ", given.teacher, " now"));
+  if (next_phase) return;  // which may have another frozen model and another corpus
+  check_frozen("teacher", saved.teacher, given.teacher, label);
+  check_frozen("reference", saved.reference, given.reference, label);
   require(
       saved.corpus == given.corpus, ErrorCode::invalid_argument, kStateOrigin, label,
       " cannot be continued: the training corpus has changed since: edited lines, or other files, "

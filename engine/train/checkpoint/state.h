@@ -72,6 +72,7 @@ struct RunIdentity {
   std::string options;          // fixed_options_json
   std::string groups = {};      // parameter_groups_json
   std::string teacher = {};     // checksum of the teacher's weights; empty: the run has none
+  std::string reference = {};   // the same of the reference
   std::string validation = {};  // validation_identity(); saved as RunState::validation
   int64_t phase = 1;            // TrainOptions::phase
   bool restart_validation = false;  // TrainOptions::restart_validation; not saved

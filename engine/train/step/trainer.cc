@@ -127,10 +127,12 @@ std::unique_ptr<Fp8Weights> make_fp8_weights(Context& context, const Model& mode
 }  // namespace
 
 std::unique_ptr<Objective> make_objective(const TrainOptions& options,
-                                          const std::shared_ptr<const Teacher>& teacher) {
-  return make_objective(ObjectiveOptions{options.label_smoothing,
-                                         {options.teacher_weight, options.teacher_temperature}},
-                        teacher);
+                                          const std::shared_ptr<const FrozenModel>& frozen) {
+  return make_objective(ObjectiveOptions{options.objective,
+                                         options.label_smoothing,
+                                         {options.teacher_weight, options.teacher_temperature},
+                                         {options.dpo_beta, options.dpo_label_smoothing}},
+                        frozen);
 }
 
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,

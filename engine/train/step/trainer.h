@@ -23,9 +23,9 @@
 
 namespace trafo {
 
-// The objective of the options; `teacher` may be null.
+// The objective of the options; `frozen` may be null.
 std::unique_ptr<Objective> make_objective(const TrainOptions& options,
-                                          const std::shared_ptr<const Teacher>& teacher);
+                                          const std::shared_ptr<const FrozenModel>& frozen);
 
 // Context, model and group must outlive the trainer. One thread at a time.
 //
@@ -35,7 +35,7 @@ std::unique_ptr<Objective> make_objective(const TrainOptions& options,
 // shard of the weights.
 class Trainer {
  public:
-  // `objective`: null: the one of the options, without a teacher.
+  // `objective`: null: the one of the options, without another model.
   Trainer(Context& context, Model& model, const TrainOptions& options,
           const TrainingGroup& group = {}, std::unique_ptr<Objective> objective = nullptr);
   ~Trainer();
