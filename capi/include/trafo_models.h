@@ -216,6 +216,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *mo
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_teacher(trafo_model *model, const char *path, size_t path_length);
 /* Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *model);
+/* Gives the model the reference that TRAFO_OBJECTIVE_DPO compares it with, usually the file that its weights come from, in place of a
+ * teacher or an earlier reference. A model with an adapter needs none: without its adapter it is its own reference. Otherwise as
+ * trafo_model_load_teacher. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_reference(trafo_model *model, const char *path, size_t path_length);
+/* Frees the reference. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_reference(trafo_model *model);
 
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
  * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;

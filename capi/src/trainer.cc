@@ -195,7 +195,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
                               "run_directory");
   TrainingData data = prepare_data(training, validation, subwords, m.model->spec(), settings,
                                    m.context->backend().threads());
-  data.teacher = m.teacher;
+  data.frozen = m.frozen;
   auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,
                                            directory, group.get());
   return new_handle<trafo_trainer>(m.context, m.model, settings, std::move(group), std::move(run),

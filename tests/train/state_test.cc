@@ -83,6 +83,37 @@ TEST(RunStateText, OptionsThatDifferOrAreMissingAreNamed) {
   refused(ErrorCode::corrupt_file, "of_tomorrow", "1", "a run: there is no of_tomorrow");
 }
 
+TEST(RunStateText, AnOptionThatACheckpointDoesNotNameHasItsDefault) {
+  const auto with = [](const std::string& objective) {
+    return RunIdentity{1, "", R"({"batch_tokens":100)" + objective + "}"};
+  };
+  const RunIdentity older = with("");
+  check_identity(older, with(R"(,"objective":"cross-entropy","dpo_beta":0.1)"), "a run");
+  expect_error(ErrorCode::invalid_argument, R"(objective was "cross-entropy" and is "dpo" now)",
+               [&] { check_identity(older, with(R"(,"objective":"dpo")"), "a run"); });
+  expect_error(ErrorCode::invalid_argument, "dpo_beta was 0.1 and is 0.5 now",
+               [&] { check_identity(older, with(R"(,"dpo_beta":0.5)"), "a run"); });
+}
+
+TEST(RunStateText, AReferenceBelongsToARun) {
+  const auto with = [](const std::string& reference) {
+    RunIdentity identity{1, "", "{}"};
+    identity.reference = reference;
+    return identity;
+  };
+  EXPECT_EQ(decode_state(encode_state({}, with("0badc0de")), "s").identity.reference, "0badc0de");
+  EXPECT_EQ(encode_state({}, with("")).find("reference"), std::string::npos);
+  const auto refused = [&](const std::string& saved, const std::string& given,
+                           const std::string& said) {
+    expect_error(ErrorCode::invalid_argument, said,
+                 [&] { check_identity(with(saved), with(given), "a run"); });
+  };
+  check_identity(with("1"), with("1"), "a run");
+  refused("", "1", "a run cannot be continued with a reference: the run has none");
+  refused("1", "", "a run cannot be continued without the reference of the run");
+  refused("1", "2", "with another reference: the checksum of its weights was 1 and is 2 now");
+}
+
 // ---- the mean of models ----
 
 class MeanTest : public ::testing::Test {

@@ -25,11 +25,11 @@ constexpr const char* kEvalTokenizeWords[] = {"13a", "none", "zh", "intl", "char
 
 constexpr SettingSpec kSpecs[] = {
     {"train-sets", "-t", "Data", "SRC TRG ...",
-     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm",
+     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm; for --objective dpo three: prompts, chosen and rejected answers",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.train_sets; }, {}, {}},
     {"tsv", "", "Data", "FILE|- ...",
-     "instead: files of SRC<tab>TRG lines, - is standard input",
+     "instead: files of SRC<tab>TRG lines (dpo: PROMPT<tab>CHOSEN<tab>REJECTED), - is standard input",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.tsv; }, {}, {}},
     {"data-weights", "--train-weights", "Data", "W ...",
@@ -38,7 +38,7 @@ constexpr SettingSpec kSpecs[] = {
      [](Values& v) -> Slot { return &v.program.data_weights; }, {}, {}},
     {"valid-sets", "", "Data", "SRC TRG",
      "validation files (default: held out of the training pairs by their hash: 1%, but at least 100 or, of fewer than 1000, a tenth, and at most 2000)",
-     "", 1, 2, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     "", 1, 3, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.valid_sets; }, {}, {}},
     {"vocabs", "-v", "Data", "FILE",
      "vocabulary, for both sides; twice the same, as Marian wants it, is once (default: trained on both sides)",
