@@ -353,9 +353,7 @@ impl Corpus {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn from_preferences<P, C, R>(
-        pairs: impl IntoIterator<Item = (P, C, R)>,
-    ) -> Result<Self>
+    pub fn from_preferences<P, C, R>(pairs: impl IntoIterator<Item = (P, C, R)>) -> Result<Self>
     where
         P: AsRef<str>,
         C: AsRef<str>,
