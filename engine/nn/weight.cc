@@ -11,6 +11,8 @@
 
 namespace trafo::nn {
 
+thread_local bool NoLowRank::active_ = false;
+
 Tensor linear_input(Context& context, const Tensor& x, const Weight& weight) {
   if (weight.observer) weight.observer->observe(context, weight.parameter, x);
   return weight.quantizes_input ? ops::fake_quant_rows(context, x) : x;
@@ -26,7 +28,7 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
                : ops::linear(context, input, weight.values, bias);
   };
   const Tensor y = product();
-  if (!weight.update) return y;
+  if (!weight.update || NoLowRank::active()) return y;
   const LowRankUpdate& update = *weight.update;
   const Tensor down = ops::scale(context, ops::linear(context, in, update.down), update.scale);
   // In place: a GEMM does not keep its output for backward.

@@ -47,6 +47,21 @@ struct Weight {
 
 namespace nn {
 
+// During its lifetime, linear layers leave low-rank updates out on this thread: a model with an
+// adapter computes what it does without it.
+class NoLowRank {
+ public:
+  NoLowRank() : previous_(active_) { active_ = true; }
+  ~NoLowRank() { active_ = previous_; }
+  NoLowRank(const NoLowRank&) = delete;
+  NoLowRank& operator=(const NoLowRank&) = delete;
+  static bool active() { return active_; }
+
+ private:
+  static thread_local bool active_;
+  bool previous_;
+};
+
 // The input that a linear layer with this weight multiplies in place of x [T, columns]: x itself,
 // or x rounded to int8 codes (ops/fake_quant_rows). Tells the observer.
 Tensor linear_input(Context& context, const Tensor& x, const Weight& weight);

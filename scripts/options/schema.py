@@ -45,9 +45,9 @@ class Metric:
         where = f"metrics: {spec.get('name')}"
         if set(spec) - self.KEYS or self.KEYS - {"go", "score"} - set(spec):
             raise SystemExit(f"{where}: wants the keys {', '.join(sorted(self.KEYS))}; go and score may be missing")
-        if spec["better"] not in ("higher", "lower") or spec["needs"] not in ("model", "translations", "words"):
-            raise SystemExit(f"{where}: better is higher or lower; needs is model, translations or words")
-        if (spec["needs"] == "model") != ("score" not in spec):
+        if spec["better"] not in ("higher", "lower") or spec["needs"] not in ("model", "objective", "translations", "words"):
+            raise SystemExit(f"{where}: better is higher or lower; needs is model, objective, translations or words")
+        if (spec["needs"] in ("model", "objective")) != ("score" not in spec):
             raise SystemExit(f"{where}: score is the function of a metric that needs translations")
         self.name, self.bit, self.title, self.short, self.doc = (spec[key] for key in ("name", "bit", "title", "short", "doc"))
         self.decimals, self.needs, self.score = spec["decimals"], spec["needs"], spec.get("score")

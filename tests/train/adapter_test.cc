@@ -145,12 +145,12 @@ TEST(Adapter, GradientsAreThoseOfCentralDifferences) {
     add_random_adapter(*context, *model, kAdapterOfRank3);
     ParameterStore& parameters = model->parameters();
     const LabelSmoothedCrossEntropy objective(0.1);
-    const LossSums sums(*context, DType::f64);
+    const StepSums sums(*context, DType::f64);
     const Batch batch =
         upload(*context, copy_batches(model->spec().architecture, 1)[0], model->spec(), DType::f64);
     const auto loss = [&](Recompute recompute = Recompute::none) {
       accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
-      return context->item(sums.loss);
+      return context->item(sums.loss());
     };
     loss();
     const Tensor gradients = parameters.flat_grad();

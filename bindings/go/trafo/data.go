@@ -13,6 +13,9 @@ type CorpusOptions struct {
 	// directory for temporary files.
 	UnpackDirectory string
 	Monolingual     bool // one file of text without a source, for a decoder-lm; default false
+	// Preference pairs, for ObjectiveDPO: three files of prompts, chosen and rejected answers, or one TSV
+	// file of three columns; default false.
+	Preferences bool
 
 	explicit bool // made by the library: fields that are zero are meant
 }
@@ -33,6 +36,7 @@ func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
 	} else if options != nil {
 		setUnlessZero(&o.MemoryBytes, options.MemoryBytes)
 		o.UnpackDirectory, o.Monolingual = options.UnpackDirectory, options.Monolingual
+		o.Preferences = options.Preferences
 	}
 	// The directory goes with the paths, because all of them have to lie in C memory.
 	all, free := views(append(append([]string{}, paths...), o.UnpackDirectory))
@@ -41,6 +45,7 @@ func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
 	mustInit(C.trafo_corpus_options_init(&c, C.sizeof_trafo_corpus_options))
 	c.memory_bytes = C.int64_t(o.MemoryBytes)
 	c.monolingual = cBool(o.Monolingual)
+	c.preferences = cBool(o.Preferences)
 	c.unpack_directory = viewAt(all, len(paths))
 	var out *C.trafo_corpus
 	e := C.trafo_corpus_open(all, C.size_t(len(paths)), &c, &out)

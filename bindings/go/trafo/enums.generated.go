@@ -15,9 +15,13 @@ const (
 	MetricTER Metric = C.TRAFO_METRIC_TER
 	// Cross-entropy for each label.
 	MetricCE Metric = C.TRAFO_METRIC_CE
+	// Of DPO: share of the pairs whose chosen answer has the higher reward.
+	MetricRewardAccuracy Metric = C.TRAFO_METRIC_REWARD_ACCURACY
+	// Of DPO: mean difference between the rewards of chosen and rejected answers.
+	MetricRewardMargin Metric = C.TRAFO_METRIC_REWARD_MARGIN
 )
 
-var metricNames = map[Metric]string{MetricBLEU: "bleu", MetricChrF: "chrf", MetricTER: "ter", MetricCE: "ce-mean-words"}
+var metricNames = map[Metric]string{MetricBLEU: "bleu", MetricChrF: "chrf", MetricTER: "ter", MetricCE: "ce-mean-words", MetricRewardAccuracy: "reward-accuracy", MetricRewardMargin: "reward-margin"}
 
 // Architecture: kinds of models.
 type Architecture int32
@@ -85,6 +89,16 @@ const (
 	OptimizerSGD OptimizerKind = C.TRAFO_OPTIMIZER_SGD
 	// Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
 	OptimizerMuon OptimizerKind = C.TRAFO_OPTIMIZER_MUON
+)
+
+// Objective: the function that training minimises.
+type Objective int32
+
+const (
+	// Cross-entropy of the labels; of a model with a teacher, word-level distillation.
+	ObjectiveCrossEntropy Objective = C.TRAFO_OBJECTIVE_CROSS_ENTROPY
+	// Direct Preference Optimization, on preference pairs.
+	ObjectiveDPO Objective = C.TRAFO_OBJECTIVE_DPO
 )
 
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.

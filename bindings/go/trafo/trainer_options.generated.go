@@ -88,6 +88,15 @@ type TrainerOptions struct {
 	// The temperature that the logits of the teacher and of the student are divided by for the divergence.
 	// Default 1.
 	TeacherTemperature float64
+	// The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
+	// each label, without LabelSmoothing. Default ObjectiveCrossEntropy.
+	Objective Objective
+	// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference.
+	// The higher, the closer the model stays to the reference. Default 0.1.
+	DpoBeta float64
+	// Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO).
+	// Default 0.
+	DpoLabelSmoothing float64
 	// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
 	// validated and saved as model.safetensors. Training continues from the weights themselves, which the model
 	// keeps and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
@@ -225,6 +234,9 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.KeepZeros = c.keep_zeros != 0
 	o.TeacherWeight = float64(c.teacher_weight)
 	o.TeacherTemperature = float64(c.teacher_temperature)
+	o.Objective = Objective(c.objective)
+	o.DpoBeta = float64(c.dpo_beta)
+	o.DpoLabelSmoothing = float64(c.dpo_label_smoothing)
 	o.EmaAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int64(c.gradient_accumulation)
 	o.Lanes = int64(c.lanes)
@@ -340,6 +352,15 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.explicit || o.TeacherTemperature != 0 {
 		c.teacher_temperature = C.double(o.TeacherTemperature)
+	}
+	if o.explicit || o.Objective != 0 {
+		c.objective = C.int32_t(o.Objective)
+	}
+	if o.explicit || o.DpoBeta != 0 {
+		c.dpo_beta = C.double(o.DpoBeta)
+	}
+	if o.explicit || o.DpoLabelSmoothing != 0 {
+		c.dpo_label_smoothing = C.double(o.DpoLabelSmoothing)
 	}
 	if o.explicit || o.EmaAlpha != 0 {
 		c.ema_alpha = C.double(o.EmaAlpha)

@@ -44,6 +44,8 @@ static_assert(static_cast<int32_t>(ScheduleKind::noam) == TRAFO_SCHEDULE_NOAM);
 static_assert(static_cast<int32_t>(OptimizerKind::adamw) == TRAFO_OPTIMIZER_ADAMW);
 static_assert(static_cast<int32_t>(OptimizerKind::sgd) == TRAFO_OPTIMIZER_SGD);
 static_assert(static_cast<int32_t>(OptimizerKind::muon) == TRAFO_OPTIMIZER_MUON);
+static_assert(static_cast<int32_t>(ObjectiveKind::cross_entropy) == TRAFO_OBJECTIVE_CROSS_ENTROPY);
+static_assert(static_cast<int32_t>(ObjectiveKind::dpo) == TRAFO_OBJECTIVE_DPO);
 static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
 static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
 static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
@@ -227,6 +229,9 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.keep_zeros = o.keep_zeros ? 1 : 0;
   c.teacher_weight = o.teacher_weight;
   c.teacher_temperature = o.teacher_temperature;
+  c.objective = static_cast<int32_t>(o.objective);
+  c.dpo_beta = o.dpo_beta;
+  c.dpo_label_smoothing = o.dpo_label_smoothing;
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
   c.lanes = o.lanes;
@@ -269,7 +274,6 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   call.reserved(c.reserved, "reserved");
   call.reserved(c.reserved2, "reserved2");
   call.reserved(c.reserved3, "reserved3");
-  call.reserved(c.reserved4, "reserved4");
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -297,6 +301,9 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.keep_zeros = call.flag(c.keep_zeros, "keep_zeros");
   o.teacher_weight = c.teacher_weight;
   o.teacher_temperature = c.teacher_temperature;
+  o.objective = static_cast<ObjectiveKind>(c.objective);
+  o.dpo_beta = c.dpo_beta;
+  o.dpo_label_smoothing = c.dpo_label_smoothing;
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
   o.lanes = c.lanes;

@@ -102,6 +102,18 @@ struct EnumNames<OptimizerKind> {
   static constexpr std::array<const char*, 3> names{"adamw", "sgd", "muon"};
 };
 
+// The function that training minimises. Values are part of the C ABI.
+enum class ObjectiveKind : int32_t {
+  // Cross-entropy of the labels; of a model with a teacher, word-level distillation.
+  cross_entropy = 0,
+  // Direct Preference Optimization, on preference pairs.
+  dpo = 1,
+};
+template <>
+struct EnumNames<ObjectiveKind> {
+  static constexpr std::array<const char*, 2> names{"cross-entropy", "dpo"};
+};
+
 // Storage type of the optimizer's two moments of every parameter. Values are part of the C ABI.
 enum class OptimizerStates : int32_t {
   // float32: 8 bytes a parameter.

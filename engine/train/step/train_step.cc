@@ -52,7 +52,8 @@ void Trainer::train_step(std::span<const AnyBatch> batches, const StepResult& to
   if (lanes_) lanes_->reduce(failure_ ? Vote::failed : vote, weights_.squares_of_parts());
   if (pruning_) pruning_->mask_gradient();
   weights_.update(sums_);
-  queue_.copy_back(update_.record(), lanes_ ? lanes_->votes() : Tensor{}, !works_ahead);
+  queue_.copy_back(update_.record(), sums_.metrics(), lanes_ ? lanes_->votes() : Tensor{},
+                   !works_ahead);
   // Without graphs, thousands of launches would wait for an exchange. A full queue may stop the
   // other ranks of the process from launching what the exchange waits for.
   if (works_ahead && group_.has_peers() && !context_.graphs()) queue_.newest();

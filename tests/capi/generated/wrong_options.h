@@ -87,6 +87,11 @@
   wrong("teacher_weight", teacher_weight, NAN) \
   wrong("teacher_temperature", teacher_temperature, -1) \
   wrong("teacher_temperature", teacher_temperature, NAN) \
+  wrong("objective", objective, 99) \
+  wrong("dpo_beta", dpo_beta, -1) \
+  wrong("dpo_beta", dpo_beta, NAN) \
+  wrong("dpo_label_smoothing", dpo_label_smoothing, -1) \
+  wrong("dpo_label_smoothing", dpo_label_smoothing, NAN) \
   wrong("ema_alpha", ema_alpha, -1) \
   wrong("ema_alpha", ema_alpha, NAN) \
   wrong("gradient_accumulation", gradient_accumulation, -1) \
