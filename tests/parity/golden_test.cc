@@ -1,5 +1,6 @@
-// Our models against PyTorch's results in tests/parity/golden (made by make_golden.py): loss, every
-// gradient, ten AdamW steps; loss, gradients and rewards of DPO.
+// Our models against PyTorch's results in tests/golden/parity (made by make_golden.py and, with the
+// classes of transformers, by make_transformers_golden.py): loss, every gradient, ten AdamW steps;
+// loss, gradients and rewards of DPO.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,24 +78,11 @@ class Golden : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(file.good()) << GetParam();
     golden_ = nlohmann::json::parse(file);
     context_ = make_context({DeviceKind::cpu, 0}, 2);
-    ModelConfig config;
-    config.architecture = golden_["architecture"] == "decoder-lm" ? Architecture::decoder_lm
-                                                                  : Architecture::encoder_decoder;
-    config.vocabulary = 13;
-    config.encoder_layers = config.decoder_layers = 2;
-    config.width = 8;
-    config.ffn_width = 12;
-    config.heads = 2;
-    config.max_positions = 16;
-    config.pre_norm = golden_["pre_norm"];
-    const std::string activation = golden_["activation"];
-    config.activation = activation == "relu"   ? Activation::relu
-                        : activation == "gelu" ? Activation::gelu
-                                               : Activation::silu;
-    config_ = config;
+    config_ = golden_.contains("model") ? model_config_from_json(golden_["model"].dump())
+                                        : plain_config();
     model_ = model_of(0);
     ASSERT_EQ(model_->parameters().count(), golden_["gradients"].size());
-    batch_ = make_batch(*context_, config.architecture, kSources, kTargets);
+    batch_ = make_batch(*context_, config_.architecture, kSources, kTargets);
   }
 
   // The number of its first parameter decides the weights.
@@ -125,6 +113,25 @@ class Golden : public ::testing::TestWithParam<const char*> {
         EXPECT_NEAR(actual[i], expected[i].get<double>(), kTolerance)
             << parameters.name(id) << "[" << i << "], " << how;
     }
+  }
+
+  // Of a file of make_golden.py.
+  ModelConfig plain_config() const {
+    ModelConfig config;
+    config.architecture = golden_["architecture"] == "decoder-lm" ? Architecture::decoder_lm
+                                                                  : Architecture::encoder_decoder;
+    config.vocabulary = 13;
+    config.encoder_layers = config.decoder_layers = 2;
+    config.width = 8;
+    config.ffn_width = 12;
+    config.heads = 2;
+    config.max_positions = 16;
+    config.pre_norm = golden_["pre_norm"];
+    const std::string activation = golden_["activation"];
+    config.activation = activation == "relu"   ? Activation::relu
+                        : activation == "gelu" ? Activation::gelu
+                                               : Activation::silu;
+    return config;
   }
 
   // Mean loss; leaves its gradients in the flat workspace.
@@ -197,7 +204,8 @@ TEST_P(Golden, TenTrainingSteps) {
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                          ::testing::Values("encoder-decoder-pre", "encoder-decoder-post",
-                                           "decoder-lm-pre"),
+                                           "decoder-lm-pre", "qwen3", "qwen3-biases-yarn",
+                                           "qwen2-yarn"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -34,9 +34,10 @@ ModelConfig form_of(const std::string& name) {
   config.encoder_layers = config.decoder_layers = 2;
   config.pre_norm = name != "encdec";  // as MarianMT and GPT-2 have it
   if (name == "gpt2") config.activation = Activation::gelu;
+  if (name == "qwen3") return qwen3_of(config, 1, false);
   return name == "llama" ? llama_of(config, 1, false) : config;
 }
-const char* const kForms[] = {"encdec", "gpt2", "llama"};
+const char* const kForms[] = {"encdec", "gpt2", "llama", "qwen3"};
 
 const AdapterConfig kAdapterOfRank3{.rank = 3, .alpha = 6};
 

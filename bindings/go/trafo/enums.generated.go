@@ -53,6 +53,27 @@ const (
 	RotaryPositions Positions = C.TRAFO_POSITIONS_ROTARY
 )
 
+// QKNorm: the norm of queries and keys of self-attention.
+type QKNorm int32
+
+const (
+	// There is none.
+	QKNormNone QKNorm = C.TRAFO_QK_NORM_NONE
+	// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for
+	// keys, as in Qwen3. A decoder-lm only.
+	QKNormHead QKNorm = C.TRAFO_QK_NORM_HEAD
+)
+
+// RopeScaling: how rotary positions are stretched from a number of original positions.
+type RopeScaling int32
+
+const (
+	// By the turns of a pair in the original positions, as in Llama 3.1.
+	RopeScalingLlama3 RopeScaling = C.TRAFO_ROPE_SCALING_LLAMA3
+	// By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071).
+	RopeScalingYaRN RopeScaling = C.TRAFO_ROPE_SCALING_YARN
+)
+
 // FeedForward: the feed-forward blocks of a decoder-lm.
 type FeedForward int32
 

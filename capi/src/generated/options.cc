@@ -34,6 +34,10 @@ static_assert(static_cast<int32_t>(Norm::layer) == TRAFO_NORM_LAYER);
 static_assert(static_cast<int32_t>(Norm::rms) == TRAFO_NORM_RMS);
 static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STANDARD);
 static_assert(static_cast<int32_t>(Positions::rotary) == TRAFO_POSITIONS_ROTARY);
+static_assert(static_cast<int32_t>(QkNorm::none) == TRAFO_QK_NORM_NONE);
+static_assert(static_cast<int32_t>(QkNorm::head) == TRAFO_QK_NORM_HEAD);
+static_assert(static_cast<int32_t>(RopeScaling::llama3) == TRAFO_ROPE_SCALING_LLAMA3);
+static_assert(static_cast<int32_t>(RopeScaling::yarn) == TRAFO_ROPE_SCALING_YARN);
 static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);
 static_assert(static_cast<int32_t>(FeedForward::swiglu) == TRAFO_FFN_SWIGLU);
 static_assert(static_cast<int32_t>(ScheduleKind::constant) == TRAFO_SCHEDULE_CONSTANT);
@@ -156,6 +160,9 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.encoder_heads = o.encoder_heads;
   layers_to_c(o.decoder_tied_layers, c.decoder_tied_layers);
   layers_to_c(o.encoder_tied_layers, c.encoder_tied_layers);
+  c.qk_norm = static_cast<int32_t>(o.qk_norm);
+  c.rope_scaling = static_cast<int32_t>(o.rope_scaling);
+  c.rope_magnitude = o.rope_magnitude;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
@@ -197,6 +204,9 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.encoder_heads = c.encoder_heads;
   o.decoder_tied_layers = to_layers(call, c.decoder_tied_layers, "decoder_tied_layers");
   o.encoder_tied_layers = to_layers(call, c.encoder_tied_layers, "encoder_tied_layers");
+  o.qk_norm = static_cast<QkNorm>(c.qk_norm);
+  o.rope_scaling = static_cast<RopeScaling>(c.rope_scaling);
+  o.rope_magnitude = c.rope_magnitude;
   return o;
 }
 
@@ -570,6 +580,28 @@ constexpr Preset kPresets[] = {
      c.positions = TRAFO_POSITIONS_ROTARY;
      c.ffn = TRAFO_FFN_SWIGLU;
      c.biases = 0;
+     c.decoder_layers = 4;
+     c.width = 256;
+     c.ffn_width = 768;
+     c.heads = 8;
+     c.dropout = 0.2;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.001;
+     c.warmup = 1000;
+   }},
+  {"qwen3",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.architecture = TRAFO_DECODER_LM;
+     c.activation = TRAFO_SILU;
+     c.norm = TRAFO_NORM_RMS;
+     c.positions = TRAFO_POSITIONS_ROTARY;
+     c.ffn = TRAFO_FFN_SWIGLU;
+     c.biases = 0;
+     c.qk_norm = TRAFO_QK_NORM_HEAD;
      c.decoder_layers = 4;
      c.width = 256;
      c.ffn_width = 768;

@@ -45,6 +45,10 @@
   wrong("encoder_heads", encoder_heads, -1) \
   wrong("decoder_tied_layers", decoder_tied_layers[1], 1) \
   wrong("encoder_tied_layers", encoder_tied_layers[1], 1) \
+  wrong("qk_norm", qk_norm, 99) \
+  wrong("rope_scaling", rope_scaling, 99) \
+  wrong("rope_magnitude", rope_magnitude, -1) \
+  wrong("rope_magnitude", rope_magnitude, NAN) \
   wrong("precision", precision, 99) \
   /* the end */
 

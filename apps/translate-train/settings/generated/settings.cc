@@ -8,7 +8,7 @@
 namespace translate_train {
 namespace {
 
-constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
+constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
 constexpr const char* kTransformerNormWords[] = {"post", "pre"};
@@ -89,8 +89,8 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.tempdir; }, {}, {}},
     {"task", "", "Model", "NAME",
-     "tiny, student-tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",
-     "tiny student-tiny small iwslt base big lm gpt2 llama", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::choice,
+     "tiny, student-tiny, small, iwslt, base, big, lm, gpt2, llama or qwen3: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",
+     "tiny student-tiny small iwslt base big lm gpt2 llama qwen3", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::choice,
      [](Values& v) -> Slot { return &v.program.task; }, {}, kTaskWords},
     {"arch", "", "Model", "NAME",
      "encoder-decoder or decoder-lm (default by task)",
