@@ -1,5 +1,5 @@
 """The builders of the Rust crate: their enums and setters. The files are taken in with include!."""
-from schema import metrics_named, described, default_text, period, wrap
+from schema import metrics_named, described, default_text, period, words_of, wrap
 
 DOC = 120
 
@@ -22,11 +22,6 @@ def enum_type(enum):
 def library(schema):
     """The enums that no option is made of."""
     return [line for enum in schema.enums.values() if enum.rust and enum.with_table == "library" for line in [*enum_type(enum), "}"]]
-
-
-def words_of(value):
-    """The names of a value in files and on the command line; the first is the one that is printed."""
-    return list(dict.fromkeys([value["text"], *value["cli"].split("|"), value["name"]]))
 
 
 def named(enum):

@@ -25,10 +25,17 @@
 //
 // # Options
 //
-// Options are structs. In a literal, a field that is left out or zero has its default:
-// &TranslateOptions{Beam: 2} is a beam of 2 and defaults beside it. Where a zero or false is meant and is not
-// the default, begin with the function that gives the defaults, as [DefaultTranslateOptions]: its fields and
-// the fields of presets are taken as they are.
+// Options are structs. A field that is left out has its default: &TranslateOptions{Beam: 2} is a beam of 2 with
+// defaults beside it. Where zero or false is another choice than the default, a field is [Optional], and [Some] gives
+// it a value: TrainerOptions{LabelSmoothing: Some(0.0)} trains without smoothing, KeepBest: Some(false) keeps no
+// best checkpoint. The zero of any other field is the default or no value at all, so nothing hides in a struct: it
+// means the same in a literal, after a copy and after JSON. The functions that give defaults, as
+// [DefaultTrainerOptions], and presets fill every field.
+//
+// In JSON, options have the names of the C ABI (docs/reference/generated/options.md), as "label_smoothing", and
+// enums, metrics and periods are text: {"schedule": "inv-sqrt", "valid_freq": "500u", "label_smoothing": 0}. What
+// has its default may be missing. Events, metrics and results are encoded like that, too; what is not known is
+// missing.
 //
 // # Errors
 //

@@ -61,7 +61,7 @@ func openSchool() (*school, error) {
 
 func schoolOptions() *trafo.TrainerOptions {
 	options := trafo.DefaultTrainerOptions()
-	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, 20, 128
+	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, trafo.Some(20), 128
 	return &options
 }
 
@@ -210,7 +210,7 @@ func ExampleTrainerOptions_resume() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(run)
-	for _, updates := range []int64{20, 30} { // the second is another day
+	for _, updates := range []int{20, 30} { // the second is another day
 		s, err := openSchool()
 		if err != nil {
 			log.Fatal(err)

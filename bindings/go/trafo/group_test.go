@@ -41,7 +41,7 @@ func inGroup(t *testing.T, size int, body func(l *lesson, group *trafo.Group) er
 func TestTwoRanksTrainLikeOne(t *testing.T) {
 	train := func(size int, directory string, communication trafo.CommunicationDType) {
 		errors := inGroup(t, size, func(l *lesson, group *trafo.Group) error {
-			l.options.CommunicationDtype = communication
+			l.options.CommunicationDType = communication
 			l.options.Lanes, l.options.AfterUpdates, l.options.RunDirectory, l.options.Group = 2, 12, directory, group
 			trainer, err := l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options)
 			if err != nil {

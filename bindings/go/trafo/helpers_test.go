@@ -166,7 +166,7 @@ func newLesson(t testing.TB, options ...trafo.Option) *lesson {
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
 	l.tokenizer = must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(&tokenizerOptions))
 	l.newModel(t)
-	l.options.LearningRate, l.options.Warmup, l.options.BatchTokens = 5e-3, 20, 256
+	l.options.LearningRate, l.options.Warmup, l.options.BatchTokens = 5e-3, trafo.Some(20), 256
 	l.options.ValidFreq, l.options.SaveFreq = trafo.Period{}, trafo.Period{}
 	t.Cleanup(func() { l.model.Close(); l.train.Close(); l.valid.Close(); l.tokenizer.Close() })
 	return l

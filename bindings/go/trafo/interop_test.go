@@ -31,11 +31,11 @@ func TestExportAndImport(t *testing.T) {
 	again := must[trafo.Imported](t)(c.ImportModel(pegasus))
 	defer again.Model.Close()
 	defer again.Tokenizer.Close()
-	if !must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm || again.Note != "" {
+	if must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm != trafo.Some(true) || again.Note != "" {
 		t.Error(again.Note)
 	}
 
-	config.PreNorm = false
+	config.PreNorm = trafo.Some(false)
 	post := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer post.Close()
 	if difference := must[float64](t)(post.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)); difference != 0 {
@@ -91,7 +91,7 @@ func TestTeacher(t *testing.T) {
 	check(newModel(strange).Save(other))
 
 	training := trafo.DefaultTrainerOptions()
-	training.BatchTokens, training.Warmup = 256, 1
+	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
 	losses := func(model *trafo.Model) (loss float64) {
 		trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
 		defer trainer.Close()
@@ -150,7 +150,7 @@ func TestAdapters(t *testing.T) {
 		t.Error("an adapter that is new changed the model")
 	}
 	training := trafo.DefaultTrainerOptions()
-	training.BatchTokens, training.Warmup = 256, 1
+	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
 	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
 	for range 4 {
 		must[trafo.StepResult](t)(trainer.Step())

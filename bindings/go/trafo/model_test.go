@@ -21,11 +21,11 @@ func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
 	}
 	_, err := l.model.Parameters()
 	wantError(t, err, trafo.ErrInvalidArgument)
-	draw := func(lines []string, seed uint64, firstLine int64) [][]trafo.Hypothesis {
+	draw := func(lines []string, seed uint64, firstLine int) [][]trafo.Hypothesis {
 		options := trafo.DefaultTranslateOptions()
 		sampling := trafo.DefaultSampling()
 		sampling.Temperature, sampling.TopK, sampling.TopP = 0.9, 20, 0.95
-		sampling.Seed, sampling.FirstLine = seed, firstLine
+		sampling.Seed, sampling.FirstLine = trafo.Some(seed), firstLine
 		options.Sampling, options.NBest, options.MinLength, options.MaxLength = &sampling, 3, 2, 6
 		return must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, lines, &options)).Lines
 	}
@@ -48,7 +48,7 @@ func TestAShortlistRestrictsTranslations(t *testing.T) {
 	}
 	options := trafo.DefaultTranslateOptions()
 	options.Shortlist = must[*trafo.Shortlist](t)(trafo.LoadShortlist(l.tokenizer, path))
-	options.ShortlistFirst = 0
+	options.ShortlistFirst = trafo.Some(0)
 	loaded := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
 	options.Shortlist = learnt
 	again := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
@@ -82,7 +82,7 @@ func TestLlamaPreset(t *testing.T) {
 	defer c.Close()
 	config := must[trafo.ModelConfig](t)(trafo.Preset("llama"))
 	if config.Norm != trafo.NormRMS || config.Positions != trafo.RotaryPositions || config.FFN != trafo.SwiGLUFFN ||
-		config.Biases || config.RopeTheta != 10000 {
+		config.Biases != trafo.Some(false) || config.RopeTheta != 10000 {
 		t.Fatalf("preset llama is %+v", config)
 	}
 	config.Vocabulary, config.DecoderLayers, config.KVHeads = 40, 1, 2
@@ -143,8 +143,8 @@ func TestModelParameters(t *testing.T) {
 	want := trafo.DefaultModelConfig()
 	want.Activation, want.Vocabulary, want.EncoderLayers, want.DecoderLayers = trafo.SiLU, 11, 2, 1
 	want.Width, want.FFNWidth, want.Heads, want.MaxPositions = 12, 20, 3, 33
-	want.PreNorm, want.TiedEmbeddings = false, false
-	want.Dropout, want.AttentionDropout, want.FFNDropout, want.NormEpsilon = 0.11, 0.12, 0.13, 1e-4
+	want.PreNorm, want.TiedEmbeddings = trafo.Some(false), trafo.Some(false)
+	want.Dropout, want.AttentionDropout, want.FFNDropout, want.NormEpsilon = trafo.Some(0.11), 0.12, 0.13, 1e-4
 	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
 		t.Errorf("%+v became %+v", want, got)
 	}
@@ -169,7 +169,7 @@ func TestModelParameters(t *testing.T) {
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, err = l.model.Score(l.tokenizer, []string{"eins"}, nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
-	if math.IsNaN(trafo.DefaultTranslateOptions().LengthPenalty) || trafo.DefaultTranslateOptions().Beam != 5 {
+	if trafo.DefaultTranslateOptions().LengthPenalty != trafo.Some(1.0) || trafo.DefaultTranslateOptions().Beam != 5 {
 		t.Error("translation defaults")
 	}
 }

@@ -21,19 +21,19 @@ func TestSparsify(t *testing.T) {
 	}
 	const matrix = "encoder.0.ffn.up.weight"
 
-	_, err := u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 1})
+	_, err := u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: trafo.Some(1.0)})
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, err = u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Wanda: true})
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = u.model.Sparsify(ended, trafo.SparsifyOptions{Sparsity: 0.8})
+	_, err = u.model.Sparsify(ended, trafo.SparsifyOptions{Sparsity: trafo.Some(0.8)})
 	wantError(t, err, trafo.ErrCancelled, context.Canceled)
 	if _, err = u.model.Zeros(-1); err == nil {
 		t.Error("there is no parameter -1")
 	}
 
-	plain := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 0.75}))
+	plain := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: trafo.Some(0.75)}))
 	defer plain.Close()
 	wanda := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{
 		Wanda: true, TwoOfFour: true, Calibration: u.corpus, Tokenizer: u.tokenizer}))

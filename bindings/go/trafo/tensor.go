@@ -33,22 +33,19 @@ const (
 	Int8     DType = C.TRAFO_INT8 // of int8 weights (ParameterInfo.DType); no tensor has it
 )
 
-// String is the type's name, as "float32".
-func (d DType) String() string {
-	switch d {
-	case Float32:
-		return "float32"
-	case Float64:
-		return "float64"
-	case BFloat16:
-		return "bfloat16"
-	case Int32:
-		return "int32"
-	case Int8:
-		return "int8"
-	}
-	return "unknown"
+var wordsOfDType = words[DType]{
+	{Float32, []string{"float32"}}, {Float64, []string{"float64"}}, {BFloat16, []string{"bfloat16"}},
+	{Int32, []string{"int32"}}, {Int8, []string{"int8"}},
 }
+
+// String gives the type's name, as "float32".
+func (d DType) String() string { return wordsOfDType.name(d) }
+
+// MarshalText gives the name.
+func (d DType) MarshalText() ([]byte, error) { return wordsOfDType.marshal(d) }
+
+// UnmarshalText reads a name.
+func (d *DType) UnmarshalText(text []byte) error { return wordsOfDType.unmarshal(d, text) }
 
 // Element is a Go type that tensors are made of and read as.
 type Element interface{ float32 | float64 | int32 }

@@ -16,7 +16,7 @@ import (
 
 func TestTrainingTranslates(t *testing.T) {
 	l := newLesson(t)
-	l.options.Warmup = 100
+	l.options.Warmup = trafo.Some(100)
 	l.options.AfterUpdates, l.options.ValidFreq, l.options.LogFreq = 500, trafo.Every(100, trafo.Updates), trafo.Every(10, trafo.Updates)
 	trainer := l.trainer(t)
 	var logs []trafo.Event
@@ -226,11 +226,11 @@ func TestCancellingFromAnotherGoroutine(t *testing.T) {
 	stillWorks(t, l.context)
 }
 
-func TestAutotuneGemmChangesNothingOnTheCPU(t *testing.T) {
+func TestAutotuneGEMMChangesNothingOnTheCPU(t *testing.T) {
 	var models [2][]byte
 	for i, tune := range []bool{false, true} {
 		l := newLesson(t)
-		l.options.AfterUpdates, l.options.AutotuneGemm, l.options.RunDirectory = 6, tune, t.TempDir()
+		l.options.AfterUpdates, l.options.AutotuneGEMM, l.options.RunDirectory = 6, trafo.Some(tune), t.TempDir()
 		reason, err := l.trainer(t).Run(t.Context(), 0, nil)
 		ok(t, err)
 		if reason != trafo.StopLimit {
@@ -308,7 +308,7 @@ func TestARunDirectoryGivesItsModels(t *testing.T) {
 
 func TestEMAIsKeptBesideTheWeights(t *testing.T) {
 	l := newLesson(t)
-	l.options.AfterUpdates, l.options.EmaAlpha, l.options.RunDirectory = 12, 0.05, t.TempDir()
+	l.options.AfterUpdates, l.options.EMAAlpha, l.options.RunDirectory = 12, 0.05, t.TempDir()
 	reason, err := l.trainer(t).Run(t.Context(), 0, nil)
 	ok(t, err)
 	if reason != trafo.StopLimit {

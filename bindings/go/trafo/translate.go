@@ -43,16 +43,16 @@ func (o *TranslateOptions) c() *C.trafo_translate_options {
 
 // Hypothesis is a translation and its score.
 type Hypothesis struct {
-	Text   string
-	Score  float64
-	Tokens []int32 // ids of the vocabulary, without the end
+	Text   string  `json:"text"`
+	Score  float64 `json:"score"`
+	Tokens []int32 `json:"tokens"` // ids of the vocabulary, without the end
 	// WordScores: with the option WordScores, the natural log-probability of each token, then of the end.
 	// They sum to the log-probability. A hypothesis that was cut off at its longest length has none of an
 	// end.
-	WordScores []float64
+	WordScores []float64 `json:"word_scores,omitempty"`
 	// Alignment: with the option Alignment, a row for each token that has a word score: its weights over the
 	// source tokens that were translated, the end included. A row sums to 1. An empty line has no rows.
-	Alignment [][]float32
+	Alignment [][]float32 `json:"alignment,omitempty"`
 }
 
 // HardAlignment gives the source token of the largest weight, for each row of the alignment.
@@ -70,15 +70,15 @@ func (h *Hypothesis) HardAlignment() []int {
 
 // Source is a line as the model read it, in tokens, its end included.
 type Source struct {
-	Tokens int64 // of the line; of a pair of ForceDecode, of both sides
-	Used   int64 // of them, those that were used: fewer where it was cut
+	Tokens int64 `json:"tokens"` // of the line; of a pair of ForceDecode, of both sides
+	Used   int64 `json:"used"`   // of them, those that were used: fewer where it was cut
 }
 
 // Translations are the hypotheses of every line, in the order of the lines.
 type Translations struct {
-	Lines     [][]Hypothesis // best first
-	Sources   []Source
-	Truncated int // sources that were cut
+	Lines     [][]Hypothesis `json:"lines"` // best first
+	Sources   []Source       `json:"sources"`
+	Truncated int            `json:"truncated"` // sources that were cut
 }
 
 // Best gives the best translation of every line.
@@ -220,8 +220,8 @@ func newHypothesis(out *C.trafo_translations, index, rank C.size_t) (Hypothesis,
 
 // Score is how probable a target is, given its source.
 type Score struct {
-	LogProbability float64 // natural
-	Tokens         int64   // of the target, its end included
+	LogProbability float64 `json:"log_probability"` // natural
+	Tokens         int64   `json:"tokens"`          // of the target, its end included
 }
 
 // Score rates given translations.

@@ -22,7 +22,7 @@ func trainBase(t *testing.T, directory string, source, target []string) {
 	config.EncoderLayers, config.DecoderLayers, config.Width, config.FFNWidth, config.Heads = 1, 1, 32, 64, 2
 	model := must(c.NewModel(config, 1))
 	options := trafo.DefaultTrainerOptions()
-	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, 20, 256
+	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, trafo.Some(20), 256
 	options.AfterUpdates, options.ValidFreq = 60, trafo.Every(30, trafo.Updates)
 	options.RunDirectory = directory
 	trainer := must(model.NewTrainer(tokenizer, corpus, corpus, &options))

@@ -99,7 +99,7 @@ func run(ctx context.Context, where, preset string) (bleu float64, err error) {
 	defer model.Close()
 
 	options := trafo.DefaultTrainerOptions()
-	options.LearningRate, options.Warmup, options.BatchTokens = 3e-3, 100, 1024
+	options.LearningRate, options.Warmup, options.BatchTokens = 3e-3, trafo.Some(100), 1024
 	options.AfterUpdates = 300
 	options.ValidFreq = trafo.Every(100, trafo.Updates)
 	options.LogFreq = trafo.Every(50, trafo.Updates)
