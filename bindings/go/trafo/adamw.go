@@ -117,7 +117,10 @@ func (a *AdamW) in(origin string, call func() *C.trafo_error) error {
 	if a == nil || a.c == nil {
 		return closed(origin, "the optimizer")
 	}
-	nested := a.c.core.enter()
+	nested, err := a.c.core.enter(origin)
+	if err != nil {
+		return err
+	}
 	defer a.c.core.leave(nested)
 	if a.ptr == nil {
 		return closed(origin, "the optimizer")
@@ -131,7 +134,10 @@ func (a *AdamW) Close() error {
 	if a == nil || a.c == nil {
 		return nil
 	}
-	nested := a.c.core.enter()
+	nested, err := a.c.core.enter("AdamW.Close")
+	if err != nil {
+		return err
+	}
 	defer a.c.core.leave(nested)
 	if a.ptr != nil {
 		a.cleanup.Stop()

@@ -20,8 +20,8 @@
 //
 // A value with a Close method holds memory that the garbage collector does not see: close it.
 // Closing twice is fine; using it afterwards gives an error with [ErrClosed] in its chain. Objects
-// that are forgotten are freed some time after they became unreachable. [Context.Scope] closes the
-// intermediate tensors of a piece of work.
+// that are forgotten are freed some time after they became unreachable: the bytes of tensors make the collector
+// run. [Context.Scope] closes the intermediate tensors of a piece of work, [Context.Close] all of its tensors.
 //
 // # Options
 //
@@ -45,7 +45,8 @@
 // # Goroutines
 //
 // Any object may be used by any goroutine. Everything made from one Context runs one call at a time:
-// a goroutine waits while another trains, and for good if a callback waits for it. The settings of a
+// a goroutine waits while another trains. It is refused with [ErrInvalidArgument] when a callback has not returned
+// or used the engine for ten seconds, because a callback that waits for that goroutine never would. The settings of a
 // Context (recording, scopes) belong to all who share it, so give each goroutine that builds networks
 // a separate Context. The engine has its own threads, as many as GOMAXPROCS unless [WithThreads] says
 // otherwise; results do not depend on their number. Tokenizers and corpora are read by any number of

@@ -397,7 +397,10 @@ func (m *Model) Close() error {
 	if m == nil || m.c == nil {
 		return nil
 	}
-	nested := m.c.core.enter()
+	nested, err := m.c.core.enter("Model.Close")
+	if err != nil {
+		return err
+	}
 	defer m.c.core.leave(nested)
 	if m.ptr != nil {
 		m.cleanup.Stop()

@@ -55,7 +55,9 @@ func (b *regionBody) run(inputs, outputs []*C.trafo_tensor) C.int32_t {
 				tensor.release()
 			}
 		}()
-		b.c.openScope()
+		if err := b.c.openScope(); err != nil {
+			return err
+		}
 		defer b.c.closeScope()
 		results, err := b.region(borrowed)
 		if err != nil {

@@ -72,8 +72,12 @@ func (a abandoned) run() { a.core.abandon(a.free) }
 func (c *Context) adopt(ptr *C.trafo_tensor) *Tensor {
 	t := c.borrow(ptr)
 	t.borrowed = false
-	t.cleanup = runtime.AddCleanup(t, abandoned.run,
-		abandoned{c.core, func() { C.trafo_tensor_free(ptr) }})
+	bytes, core := t.bytes(), c.core
+	t.cleanup = runtime.AddCleanup(t, abandoned.run, abandoned{core, func() {
+		core.tensors.collected(ptr, bytes)
+		C.trafo_tensor_free(ptr)
+	}})
+	core.tensors.add(t)
 	if last := len(c.scopes) - 1; last >= 0 {
 		c.scopes[last] = append(c.scopes[last], t)
 	}
@@ -95,8 +99,7 @@ func (c *Context) borrow(ptr *C.trafo_tensor) *Tensor {
 // release frees the handle; the caller is in the engine.
 func (t *Tensor) release() {
 	if t.ptr != nil && !t.borrowed {
-		t.cleanup.Stop()
-		C.trafo_tensor_free(t.ptr)
+		C.trafo_tensor_free(t.take())
 	}
 	t.ptr = nil
 }
@@ -105,6 +108,7 @@ func (t *Tensor) release() {
 func (t *Tensor) take() *C.trafo_tensor {
 	ptr := t.ptr
 	t.cleanup.Stop()
+	t.c.core.tensors.closed(ptr, t.bytes())
 	t.ptr = nil
 	return ptr
 }
@@ -171,6 +175,20 @@ func dtypeOf[T Element]() DType {
 	return Int32
 }
 
+// bytes is the memory of the elements.
+func (t *Tensor) bytes() int {
+	size := 4
+	switch t.dtype {
+	case Float64:
+		size = 8
+	case BFloat16:
+		size = 2
+	case Int8:
+		size = 1
+	}
+	return size * t.Len()
+}
+
 func sizeOf[T Element]() int { return int(unsafe.Sizeof(*new(T))) }
 
 func toDims(shape []int) []C.int64_t {
@@ -186,7 +204,10 @@ func (t *Tensor) Close() error {
 	if t == nil || t.c == nil {
 		return nil
 	}
-	nested := t.c.core.enter()
+	nested, err := t.c.core.enter("Tensor.Close")
+	if err != nil {
+		return err
+	}
 	defer t.c.core.leave(nested)
 	t.release()
 	return nil
@@ -212,7 +233,10 @@ func (t *Tensor) in(origin string, f func() *C.trafo_error) error {
 	if t == nil || t.c == nil {
 		return closed(origin, "the tensor")
 	}
-	nested := t.c.core.enter()
+	nested, err := t.c.core.enter(origin)
+	if err != nil {
+		return err
+	}
 	defer t.c.core.leave(nested)
 	if t.ptr == nil {
 		return closed(origin, "the tensor")

@@ -366,7 +366,10 @@ func (t *Trainer) Close() error {
 	if t == nil || t.c == nil {
 		return nil
 	}
-	nested := t.c.core.enter()
+	nested, err := t.c.core.enter("Trainer.Close")
+	if err != nil {
+		return err
+	}
 	defer t.c.core.leave(nested)
 	if t.ptr == nil {
 		return nil
