@@ -23,7 +23,7 @@ class Enum:
         self.engine, self.rust, self.go, self.declared = (spec.get(key) for key in ("engine", "rust", "go", "declared"))
         self.exhaustive = spec.get("exhaustive", False)
         self.go_type, self.go_from_one = spec.get("go_type", "int32"), spec.get("go_from_one", False)
-        self.with_table, self.default = spec.get("with"), spec.get("default")
+        self.with_table, self.default, self.open = spec.get("with"), spec.get("default"), spec.get("open", False)
         self.header = spec.get("header", ENUM_HEADER)
         self.values = spec["values"]
         for value in self.values:

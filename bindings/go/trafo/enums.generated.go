@@ -633,6 +633,40 @@ func (value *Unit) UnmarshalText(text []byte) error {
 	return wordsOfUnit.unmarshal(value, text)
 }
 
+// FinishReason: why a hypothesis ends.
+type FinishReason int32
+
+const (
+	// An end token. So ends the translation of an empty line as well.
+	FinishEnd FinishReason = C.TRAFO_FINISH_END
+	// The longest length: max_length, or the positions that the model has. A text that is scored without its end
+	// has this, too.
+	FinishLength FinishReason = C.TRAFO_FINISH_LENGTH
+	// No token was allowed to follow, by no_repeat_ngram_size or min_length.
+	FinishBlocked FinishReason = C.TRAFO_FINISH_BLOCKED
+)
+
+var wordsOfFinishReason = words[FinishReason]{
+	{FinishEnd, []string{"end"}},
+	{FinishLength, []string{"length"}},
+	{FinishBlocked, []string{"blocked"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value FinishReason) String() string {
+	return wordsOfFinishReason.name(value)
+}
+
+// MarshalText gives the name.
+func (value FinishReason) MarshalText() ([]byte, error) {
+	return wordsOfFinishReason.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *FinishReason) UnmarshalText(text []byte) error {
+	return wordsOfFinishReason.unmarshal(value, text)
+}
+
 // EventKind: the events of a training run.
 type EventKind int32
 

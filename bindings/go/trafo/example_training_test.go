@@ -74,7 +74,7 @@ func Example_trainAndTranslate() {
 	defer s.Close()
 	options := schoolOptions()
 	options.AfterUpdates, options.LogFreq = 150, trafo.Every(75, trafo.Updates)
-	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options)
+	trainer, err := s.model.NewTrainer(context.Background(), s.tokenizer, s.corpus, nil, options)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func ExampleTrainerOptions_resume() {
 		}
 		options := schoolOptions()
 		options.RunDirectory, options.AfterUpdates = run, updates
-		trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options)
+		trainer, err := s.model.NewTrainer(context.Background(), s.tokenizer, s.corpus, nil, options)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func ExampleTrainer_Run_cancel() {
 	defer s.Close()
 	options := schoolOptions()
 	options.LogFreq = trafo.Every(1, trafo.Updates)
-	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options) // has no limit
+	trainer, err := s.model.NewTrainer(context.Background(), s.tokenizer, s.corpus, nil, options) // has no limit
 	if err != nil {
 		log.Fatal(err)
 	}

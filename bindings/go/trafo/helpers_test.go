@@ -182,7 +182,7 @@ func (l *lesson) newModel(t testing.TB) {
 
 func (l *lesson) trainer(t testing.TB) *trafo.Trainer {
 	t.Helper()
-	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options))
+	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(t.Context(), l.tokenizer, l.train, l.valid, &l.options))
 	t.Cleanup(func() { trainer.Close() })
 	return trainer
 }

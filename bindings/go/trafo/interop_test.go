@@ -93,10 +93,10 @@ func TestTeacher(t *testing.T) {
 	training := trafo.DefaultTrainerOptions()
 	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
 	losses := func(model *trafo.Model) (loss float64) {
-		trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+		trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &training))
 		defer trainer.Close()
 		for range 3 {
-			loss = must[trafo.StepResult](t)(trainer.Step()).Loss
+			loss = must[trafo.StepResult](t)(trainer.Step(t.Context())).Loss
 		}
 		return loss
 	}
@@ -134,7 +134,7 @@ func TestAdapters(t *testing.T) {
 		return model
 	}
 	score := func(m *trafo.Model) float64 {
-		return must[[]trafo.Score](t)(m.Score(tokenizer, source[:1], target[:1]))[0].LogProbability
+		return must[[]trafo.Score](t)(m.Score(t.Context(), tokenizer, source[:1], target[:1]))[0].LogProbability
 	}
 	check := func(err error) {
 		t.Helper()
@@ -151,9 +151,9 @@ func TestAdapters(t *testing.T) {
 	}
 	training := trafo.DefaultTrainerOptions()
 	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
-	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &training))
 	for range 4 {
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	}
 	trainer.Close()
 	trained := score(model)

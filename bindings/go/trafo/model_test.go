@@ -167,7 +167,7 @@ func TestModelParameters(t *testing.T) {
 	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer([]string{"a b c", "c b a", "abc cab"}, &trafo.TokenizerOptions{Vocabulary: 12, CharacterCoverage: 1, SoftLimit: true}))
 	_, err = l.model.Translate(t.Context(), other, []string{"a"}, nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
-	_, err = l.model.Score(l.tokenizer, []string{"eins"}, nil)
+	_, err = l.model.Score(t.Context(), l.tokenizer, []string{"eins"}, nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	if trafo.DefaultTranslateOptions().LengthPenalty != trafo.Some(1.0) || trafo.DefaultTranslateOptions().Beam != 5 {
 		t.Error("translation defaults")
@@ -200,7 +200,7 @@ func TestFrozenParametersDoNotChange(t *testing.T) {
 	_, err = l.model.Unfreeze("encoder.*")
 	wantError(t, err, trafo.ErrInvalidArgument)
 	for range 3 {
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	}
 	ok(t, trainer.Close())
 	after := values()
@@ -226,8 +226,9 @@ func TestWordScoresAndAlignments(t *testing.T) {
 	found := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source, &options))
 	for i, line := range found.Lines {
 		for _, h := range line {
-			if n := len(h.WordScores) - len(h.Tokens); n != 0 && n != 1 {
-				t.Errorf("%d tokens have %d scores", len(h.Tokens), len(h.WordScores))
+			ends := map[trafo.FinishReason]int{trafo.FinishEnd: 1, trafo.FinishLength: 0}
+			if n, known := ends[h.Finish]; !known || len(h.WordScores) != len(h.Tokens)+n || (n == 0 && len(h.Tokens) != 9) {
+				t.Errorf("%d tokens have %d scores and finish by %v", len(h.Tokens), len(h.WordScores), h.Finish)
 			}
 			sum := 0.
 			for _, score := range h.WordScores {
@@ -253,7 +254,7 @@ func TestWordScoresAndAlignments(t *testing.T) {
 			}
 		}
 	}
-	scores := must[[]trafo.Score](t)(l.model.Score(l.tokenizer, source, target))
+	scores := must[[]trafo.Score](t)(l.model.Score(t.Context(), l.tokenizer, source, target))
 	given := must[*trafo.Translations](t)(l.model.ForceDecode(t.Context(), l.tokenizer, source, target, &options))
 	for i, line := range given.Lines {
 		h := line[0]

@@ -48,10 +48,10 @@ func TestSparsify(t *testing.T) {
 	// Gradually in training, and kept.
 	training := trafo.DefaultTrainerOptions()
 	training.PruneSparsity, training.PruneStart, training.PruneEnd, training.PruneEvery = 0.8, 1, 3, 1
-	trainer := must[*trafo.Trainer](t)(wanda.NewTrainer(u.tokenizer, u.corpus, nil, &training))
+	trainer := must[*trafo.Trainer](t)(wanda.NewTrainer(t.Context(), u.tokenizer, u.corpus, nil, &training))
 	defer trainer.Close()
 	for range 4 {
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	}
 	if share := zeros(wanda, matrix); share < 0.79 || share > 0.81 {
 		t.Error(share)

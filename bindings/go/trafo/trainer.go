@@ -157,15 +157,16 @@ type Trainer struct {
 }
 
 // NewTrainer prepares the data and continues from the run directory if that holds a checkpoint. It
-// changes the model. valid and options may be nil; without valid nothing is validated.
-func (m *Model) NewTrainer(tokenizer *Tokenizer, train, valid *Corpus, options *TrainerOptions) (*Trainer, error) {
+// changes the model. valid and options may be nil; without valid nothing is validated. When ctx ends while another
+// goroutine is in the engine, the error is ErrCancelled and the error of ctx; what has begun is completed.
+func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, valid *Corpus, options *TrainerOptions) (*Trainer, error) {
 	const origin = "Model.NewTrainer"
 	o := DefaultTrainerOptions()
 	if options != nil {
 		o = *options
 	}
 	var t *Trainer
-	err := m.within(context.Background(), origin, func() error {
+	err := m.within(ctx, origin, func() error {
 		handle, err := tokenizer.hold(origin)
 		if err != nil {
 			return err
@@ -288,7 +289,12 @@ func (t *Trainer) usable(origin string) error {
 }
 
 func (t *Trainer) in(origin string, f func() *C.trafo_error) error {
-	nested, err := t.enter(context.Background(), origin)
+	return t.inWith(context.Background(), origin, f)
+}
+
+// inWith is in, given up when ctx ends before the engine is free.
+func (t *Trainer) inWith(ctx context.Context, origin string, f func() *C.trafo_error) error {
+	nested, err := t.enter(ctx, origin)
 	if err != nil {
 		return err
 	}
@@ -311,10 +317,11 @@ type StepResult struct {
 	Skipped      bool    `json:"skipped"` // NaN or Inf: nothing was changed
 }
 
-// Step does one update; it validates and saves like Run.
-func (t *Trainer) Step() (StepResult, error) {
+// Step does one update; it validates and saves like Run. When ctx ends while another goroutine is in the engine,
+// the error is ErrCancelled and the error of ctx; an update that has begun is completed.
+func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
 	var r C.trafo_step_result
-	err := t.in("Trainer.Step", func() *C.trafo_error { return C.trafo_trainer_step(t.ptr, &r) })
+	err := t.inWith(ctx, "Trainer.Step", func() *C.trafo_error { return C.trafo_trainer_step(t.ptr, &r) })
 	return StepResult{int64(r.update), float64(r.loss), float64(r.nll), float64(r.grad_norm),
 		float64(r.learning_rate), int64(r.labels), r.skipped != 0}, err
 }
@@ -330,11 +337,11 @@ func newMetrics(values []C.trafo_metric_value) Metrics {
 	return metrics
 }
 
-// Validate measures now.
-func (t *Trainer) Validate() (Metrics, error) {
+// Validate measures now. ctx as in Step.
+func (t *Trainer) Validate(ctx context.Context) (Metrics, error) {
 	var values [C.TRAFO_METRIC_COUNT]C.trafo_metric_value
 	var count C.int64_t
-	err := t.in("Trainer.Validate", func() *C.trafo_error {
+	err := t.inWith(ctx, "Trainer.Validate", func() *C.trafo_error {
 		return C.trafo_trainer_validate(t.ptr, &values[0], C.TRAFO_METRIC_COUNT, &count)
 	})
 	return newMetrics(values[:count]), err

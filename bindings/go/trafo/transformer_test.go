@@ -156,9 +156,9 @@ func TestAnOwnTransformerHasTheGradientsOfTheModel(t *testing.T) {
 				before[p.Name] = must[[]float32](t)(p.Tensor.Float32s())
 				own.weights[p.Name] = leaf(t, c, before[p.Name], p.Tensor.Shape()...)
 			}
-			trainer := must[*trafo.Trainer](t)(model.NewTrainer(l.tokenizer, l.train, nil, &options))
+			trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), l.tokenizer, l.train, nil, &options))
 			defer trainer.Close()
-			step := must[trafo.StepResult](t)(trainer.Step())
+			step := must[trafo.StepResult](t)(trainer.Step(t.Context()))
 
 			var source, target, out []int32
 			var sourcePositions, targetPositions []int32

@@ -1,6 +1,7 @@
 package trafo_test
 
 import (
+	"context"
 	"errors"
 	"runtime/debug"
 	"testing"
@@ -75,14 +76,14 @@ func TestSuppliersCannotUseTheirOwnContext(t *testing.T) {
 		return err
 	}
 	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) { return trafo.Batch{}, translate() }))
-	_, err := trainer.Step()
+	_, err := trainer.Step(t.Context())
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ok(t, trainer.SetBatches(nil))
 	wantError(t, l.model.WriteModel(writerFunc(func(data []byte) (int, error) { return len(data), translate() })), trafo.ErrInvalidArgument)
 	// Another context is free.
 	other := newContext(t)
 	ok(t, trainer.SetRate(func(_ int64, scheduled float64) float64 { stillWorks(t, other); return scheduled }))
-	must[trafo.StepResult](t)(trainer.Step())
+	must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	ok(t, translate())
 }
 
@@ -132,4 +133,40 @@ func TestClosingAContextFreesItsTensors(t *testing.T) {
 	wantError(t, err, trafo.ErrClosed)
 	ok(t, held.Close())
 	must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, []string{"eins"}, nil))
+}
+
+// A call that waits for the engine ends with its context, and a score of a call that is under way as well.
+func TestContextsEndWaitingCalls(t *testing.T) {
+	l := newLesson(t)
+	l.options.LogFreq = trafo.Every(1, trafo.Updates)
+	trainer, other := l.trainer(t), l.trainer(t)
+	source, target := sentences()
+	_, err := trainer.Run(t.Context(), 1, func(e trafo.Event) error {
+		if e.Kind != trafo.EventLog {
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := map[string]func() error{
+			"new trainer": func() error { _, err := l.model.NewTrainer(ctx, l.tokenizer, l.train, nil, nil); return err },
+			"step":        func() error { _, err := other.Step(ctx); return err },
+			"validate":    func() error { _, err := other.Validate(ctx); return err },
+			"score":       func() error { _, err := l.model.Score(ctx, l.tokenizer, source, target); return err },
+		}
+		failures := make(chan error)
+		for _, call := range calls {
+			go func() { failures <- call() }()
+		}
+		time.AfterFunc(20*time.Millisecond, cancel)
+		for range calls {
+			wantError(t, <-failures, trafo.ErrCancelled, context.Canceled)
+		}
+		return nil
+	})
+	ok(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(30*time.Millisecond, cancel)
+	for begin := time.Now(); err == nil && time.Since(begin) < time.Minute; {
+		_, err = l.model.Score(ended, l.tokenizer, source, target)
+	}
+	wantError(t, err, trafo.ErrCancelled, context.Canceled)
 }

@@ -31,7 +31,7 @@ func run(ctx context.Context, c *trafo.Context, base, directory string, texts *t
 	options.LearningRate, options.Warmup, options.AfterUpdates = learningRate, trafo.Some(updates/10), updates
 	options.ValidFreq = trafo.Every(int64(updates/4), trafo.Updates)
 	options.RunDirectory = directory
-	trainer := must(model.NewTrainer(tokenizer, train, valid, &options))
+	trainer := must(model.NewTrainer(ctx, tokenizer, train, valid, &options))
 	must(trainer.Run(ctx, 0, nil))
 	must(model, trainer.Close())
 	must(model, model.Close())

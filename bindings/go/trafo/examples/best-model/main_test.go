@@ -36,7 +36,7 @@ func TestTheBestModelKnowsTheNewTexts(t *testing.T) {
 	options.AfterUpdates, options.ValidFreq = 200, trafo.Every(50, trafo.Updates)
 	base := t.TempDir()
 	options.RunDirectory = base
-	trainer := must(model.NewTrainer(tokenizer, corpus, corpus, &options))
+	trainer := must(model.NewTrainer(t.Context(), tokenizer, corpus, corpus, &options))
 	must(trainer.Run(t.Context(), 0, nil))
 	must(trainer, trainer.Close())
 	must(tokenizer, tokenizer.Save(filepath.Join(base, "vocab.spm")))

@@ -25,7 +25,7 @@ func trainBase(t *testing.T, directory string, source, target []string) {
 	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, trafo.Some(20), 256
 	options.AfterUpdates, options.ValidFreq = 60, trafo.Every(30, trafo.Updates)
 	options.RunDirectory = directory
-	trainer := must(model.NewTrainer(tokenizer, corpus, corpus, &options))
+	trainer := must(model.NewTrainer(t.Context(), tokenizer, corpus, corpus, &options))
 	must(trainer.Run(t.Context(), 0, nil))
 	must(trainer, trainer.Close())
 	must(tokenizer, tokenizer.Save(filepath.Join(directory, "vocab.spm")))

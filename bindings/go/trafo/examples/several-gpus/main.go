@@ -57,7 +57,7 @@ func run(ctx context.Context, places []place, corpus *trafo.Corpus, config trafo
 		defer group.Close()
 		own := options
 		own.Group = group
-		trainer, err := model.NewTrainer(tokenizer, corpus, nil, &own)
+		trainer, err := model.NewTrainer(ctx, tokenizer, corpus, nil, &own)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func train(t *testing.T) (run string, source []string) {
 	options := trafo.DefaultTrainerOptions()
 	options.RunDirectory, options.AfterUpdates = run, 200
 	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, trafo.Some(50), 256
-	trainer := value(model.NewTrainer(tokenizer, corpus, nil, &options))(t)
+	trainer := value(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &options))(t)
 	defer trainer.Close()
 	value(trainer.Run(t.Context(), 0, nil))(t)
 	return run, source
