@@ -22,8 +22,8 @@ class Enum:
         self.name, self.doc, self.c = name, spec["doc"], spec["c"]
         self.engine, self.rust, self.go, self.declared = (spec.get(key) for key in ("engine", "rust", "go", "declared"))
         self.exhaustive = spec.get("exhaustive", False)
-        self.go_type, self.go_names = spec.get("go_type", "int32"), spec.get("go_names", False)
-        self.with_table, self.default = spec.get("with"), spec.get("default")
+        self.go_type, self.go_from_one = spec.get("go_type", "int32"), spec.get("go_from_one", False)
+        self.with_table, self.default, self.open = spec.get("with"), spec.get("default"), spec.get("open", False)
         self.header = spec.get("header", ENUM_HEADER)
         self.values = spec["values"]
         for value in self.values:
@@ -35,6 +35,11 @@ class Enum:
 
     def value(self, name):
         return next(value for value in self.values if value["name"] == name)
+
+
+def words_of(value):
+    """The names of a value in files and on the command line; the first is the one that is printed."""
+    return list(dict.fromkeys([value["text"], *value["cli"].split("|"), value["name"]]))
 
 
 class Metric:
@@ -111,6 +116,10 @@ class Range:
     def __init__(self, text, low, high, low_inside, high_inside):
         self.text, self.low, self.high = text, low, high
         self.low_inside, self.high_inside = low_inside, high_inside
+
+    def contains(self, value):
+        above = value >= self.low if self.low_inside else value > self.low
+        return above and (value <= self.high if self.high_inside else value < self.high)
 
 
 def number(text):

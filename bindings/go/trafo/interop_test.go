@@ -32,11 +32,11 @@ func TestExportAndImport(t *testing.T) {
 	again := must[trafo.Imported](t)(c.ImportModel(pegasus))
 	defer again.Model.Close()
 	defer again.Tokenizer.Close()
-	if !must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm || again.Note != "" {
+	if must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm != trafo.Some(true) || again.Note != "" {
 		t.Error(again.Note)
 	}
 
-	config.PreNorm = false
+	config.PreNorm = trafo.Some(false)
 	post := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer post.Close()
 	if difference := must[float64](t)(post.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)); difference != 0 {
@@ -92,12 +92,12 @@ func TestTeacher(t *testing.T) {
 	check(newModel(strange).Save(other))
 
 	training := trafo.DefaultTrainerOptions()
-	training.BatchTokens, training.Warmup = 256, 1
+	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
 	losses := func(model *trafo.Model) (loss float64) {
-		trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+		trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &training))
 		defer trainer.Close()
 		for range 3 {
-			loss = must[trafo.StepResult](t)(trainer.Step()).Loss
+			loss = must[trafo.StepResult](t)(trainer.Step(t.Context())).Loss
 		}
 		return loss
 	}
@@ -192,7 +192,7 @@ func TestAdapters(t *testing.T) {
 		return model
 	}
 	score := func(m *trafo.Model) float64 {
-		return must[[]trafo.Score](t)(m.Score(tokenizer, source[:1], target[:1]))[0].LogProbability
+		return must[[]trafo.Score](t)(m.Score(t.Context(), tokenizer, source[:1], target[:1]))[0].LogProbability
 	}
 	check := func(err error) {
 		t.Helper()
@@ -208,10 +208,10 @@ func TestAdapters(t *testing.T) {
 		t.Error("an adapter that is new changed the model")
 	}
 	training := trafo.DefaultTrainerOptions()
-	training.BatchTokens, training.Warmup = 256, 1
-	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &training))
 	for range 4 {
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	}
 	trainer.Close()
 	trained := score(model)

@@ -5,6 +5,7 @@
 #include "capi/src/option_types.h"
 #include "engine/compress/quantize.h"
 #include "engine/compress/sparsify.h"
+#include "engine/decode/hypothesis.h"
 #include "engine/formats/interop.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
@@ -101,6 +102,9 @@ static_assert(static_cast<int32_t>(Normalization::identity) == TRAFO_NORMALIZATI
 static_assert(static_cast<int32_t>(PeriodUnit::updates) == TRAFO_UNIT_UPDATES);
 static_assert(static_cast<int32_t>(PeriodUnit::tokens) == TRAFO_UNIT_TOKENS);
 static_assert(static_cast<int32_t>(PeriodUnit::epochs) == TRAFO_UNIT_EPOCHS);
+static_assert(static_cast<int32_t>(FinishReason::end) == TRAFO_FINISH_END);
+static_assert(static_cast<int32_t>(FinishReason::length) == TRAFO_FINISH_LENGTH);
+static_assert(static_cast<int32_t>(FinishReason::blocked) == TRAFO_FINISH_BLOCKED);
 static_assert(static_cast<int32_t>(TrainEventKind::started) == TRAFO_EVENT_STARTED);
 static_assert(static_cast<int32_t>(TrainEventKind::resumed) == TRAFO_EVENT_RESUMED);
 static_assert(static_cast<int32_t>(TrainEventKind::checkpoint_refused) == TRAFO_EVENT_CHECKPOINT_REFUSED);

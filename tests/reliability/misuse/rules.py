@@ -270,7 +270,7 @@ for op in ("sum_dims", "mean_dims", "max_dims", "min_dims", "permute"):
         ("negative", "either", "@_v[0] = -1;"), ("negative", "refused", "@_v[0] = INT32_MIN;"),
         ("INT64_MAX", "refused", "@_v[0] = INT32_MAX;"), ("overflow", "refused", "@_v[0] = 2;")]}
 
-HYPOTHESIS_RANKS = {f"trafo_translations_get{what}.rank" for what in ("", "_tokens", "_word_scores", "_alignment")}
+HYPOTHESIS_RANKS = {f"trafo_translations_get{what}.rank" for what in ("", "_tokens", "_word_scores", "_alignment", "_finish")}
 
 # Numbers: good values by parameter, then by name.
 VALUES = {

@@ -72,6 +72,9 @@ pub const TRAFO_TRANSPORT_TCP: i32 = 3;
 pub const TRAFO_UNIT_UPDATES: i32 = 0;
 pub const TRAFO_UNIT_TOKENS: i32 = 1;
 pub const TRAFO_UNIT_EPOCHS: i32 = 2;
+pub const TRAFO_FINISH_END: i32 = 0;
+pub const TRAFO_FINISH_LENGTH: i32 = 1;
+pub const TRAFO_FINISH_BLOCKED: i32 = 2;
 pub const TRAFO_EVENT_STARTED: i32 = 0;
 pub const TRAFO_EVENT_RESUMED: i32 = 1;
 pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
@@ -3678,6 +3681,16 @@ unsafe extern "C" {
         out_weights: *mut *const f32,
         out_target_tokens: *mut usize,
         out_source_tokens: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Why such a hypothesis ends: TRAFO_FINISH_*. Errors as above. since 0.1"]
+    pub fn trafo_translations_get_finish(
+        translations: *const trafo_translations,
+        index: usize,
+        rank: usize,
+        out: *mut i32,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
