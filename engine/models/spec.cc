@@ -43,10 +43,15 @@ StackSpec common_stack(const ModelConfig& c) {
                      .head_dim = or_else(c.head_width, c.width / c.heads),
                      .qkv_bias = c.biases || c.qkv_biases,
                      .output_bias = c.biases || c.attention_output_bias,
-                     .dropout = c.attention_dropout};
-  if (c.positions == Positions::rotary)
-    stack.attention.rotary = {c.rope_theta, c.rope_factor, c.rope_original_positions,
-                              c.rope_low_turns, c.rope_high_turns};
+                     .dropout = c.attention_dropout,
+                     .qk_norm = c.qk_norm};
+  if (c.positions == Positions::rotary) {
+    RotaryAngles& angles = stack.attention.rotary.emplace();
+    angles = {c.rope_theta,     c.rope_factor,     c.rope_original_positions,
+              c.rope_low_turns, c.rope_high_turns, c.rope_scaling};
+    if (c.rope_scaling == RopeScaling::yarn)
+      angles.magnitude = c.rope_magnitude > 0 ? c.rope_magnitude : yarn_magnitude(c.rope_factor);
+  }
   stack.feed_forward = {.width = c.ffn_width,
                         .gated = is_gated(c.ffn),
                         .activation = c.activation,

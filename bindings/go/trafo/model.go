@@ -311,17 +311,19 @@ func (m *Model) Parameters() (parameters []Parameter, err error) {
 
 // ParameterInfo says how a parameter is trained.
 type ParameterInfo struct {
-	Name     string
-	Group    string // "matrices", "norms_and_biases", or a group that the model has declared
-	Elements int64
-	DType    DType // of the values
-	Frozen   bool
+	Name     string `json:"name"`
+	Group    string `json:"group"` // "matrices", "norms_and_biases", or a group that the model has declared
+	Elements int64  `json:"elements"`
+	DType    DType  `json:"dtype"` // of the values
+	Frozen   bool   `json:"frozen"`
 	// Factors of the learning rate and the weight decay.
-	LearningRateFactor, WeightDecayFactor float64
-	Rows, Columns                         int64 // a vector has one row
-	Bits                                  int64 // of an element in files: 4 of an int4 matrix, whose DType is Int8
+	LearningRateFactor float64 `json:"learning_rate_factor"`
+	WeightDecayFactor  float64 `json:"weight_decay_factor"`
+	Rows               int64   `json:"rows"`
+	Columns            int64   `json:"columns"` // a vector has one row
+	Bits               int64   `json:"bits"`    // of an element in files: 4 of an int4 matrix, whose DType is Int8
 	// Signal-to-noise ratio of a matrix after Model.Quantize, in dB; NaN: not known.
-	SignalToNoise float64
+	SignalToNoise float64 `json:"signal_to_noise"`
 }
 
 // ParameterInfos lists how the parameters are trained, in the order of the file.
@@ -396,7 +398,10 @@ func (m *Model) Close() error {
 	if m == nil || m.c == nil {
 		return nil
 	}
-	nested := m.c.core.enter()
+	nested, err := m.c.core.enter("Model.Close")
+	if err != nil {
+		return err
+	}
 	defer m.c.core.leave(nested)
 	if m.ptr != nil {
 		m.cleanup.Stop()

@@ -71,6 +71,7 @@ const Expressible& onnx_expressible() {
                                          {"norm placement", "before after"},
                                          {"biases", "none all"},
                                          {"kv_heads", "*"},
+                                         {"qk_norm", "*"},
                                          {"rope_theta", "*"},
                                          {"activation", "*"},
                                          {"norm_epsilon", "*"},

@@ -199,7 +199,7 @@ pub use memory_plan::MemoryPlan;
 pub use model::{
     Model, Parameter, ParameterInfo, Score, find_checkpoint, find_model, list_checkpoints,
 };
-pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
+pub use model_config::*;
 pub use op_options::{
     AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, SoftmaxOptions,
 };

@@ -739,8 +739,11 @@ fn read_hypothesis(
             &mut targets,
             &mut sources,
         ))?;
+        let mut finish = 0;
+        check(sys::trafo_translations_get_finish(handle, index, rank, &mut finish))?;
         Ok(Hypothesis {
             text: view_to_string(&text),
+            finish: FinishReason::from_raw(finish),
             score,
             tokens: lent(ids, id_count).to_vec(),
             word_scores: lent(scores, score_count).to_vec(),

@@ -115,7 +115,7 @@ func (c *config) open() (translate translator, close func(), err error) {
 	}
 	translate = func(ctx context.Context, lines []string, how search) (*trafo.Translations, error) {
 		options := trafo.DefaultTranslateOptions()
-		options.Beam, options.NBest = int64(how.beam), int64(how.nBest)
+		options.Beam, options.NBest = how.beam, how.nBest
 		return model.Translate(ctx, tokenizer, lines, &options)
 	}
 	return translate, func() { model.Close(); device.Close(); tokenizer.Close() }, nil
