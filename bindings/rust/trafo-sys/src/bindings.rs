@@ -110,6 +110,10 @@ pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
 pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
 pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_QK_NORM_NONE: i32 = 0;
+pub const TRAFO_QK_NORM_HEAD: i32 = 1;
+pub const TRAFO_ROPE_SCALING_LLAMA3: i32 = 0;
+pub const TRAFO_ROPE_SCALING_YARN: i32 = 1;
 pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
@@ -2049,6 +2053,8 @@ pub struct trafo_model_config {
     pub decoder_tied_layers: [u8; 32usize],
     #[doc = " The same for the layers of the encoder and encoder_layers. Default: none are shared. 0 ends the list."]
     pub encoder_tied_layers: [u8; 32usize],
+    #[doc = " Factor of rotated queries and keys with the rope_scaling yarn; other models have none. Default 0: 0.1 ln(rope_factor) + 1."]
+    pub rope_magnitude: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2075,12 +2081,16 @@ pub struct trafo_model_config {
     pub attention_output_bias: i32,
     #[doc = " 1: the feed-forward layers have biases in a model without biases. Default 0."]
     pub ffn_biases: i32,
+    #[doc = " TRAFO_QK_NORM_*. Norm of queries and keys in a decoder-lm. Default TRAFO_QK_NORM_NONE."]
+    pub qk_norm: i32,
+    #[doc = " TRAFO_ROPE_SCALING_*. How rope_factor divides the angles of a model with rope_original_positions. With yarn, the first pair\n whose angle it divides is the one of rope_high_turns turns (usual: 32), and from the pair of rope_low_turns turns on it\n divides them whole. Default TRAFO_ROPE_SCALING_LLAMA3."]
+    pub rope_scaling: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 288usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 304usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2128,34 +2138,40 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, decoder_tied_layers) - 168usize];
     ["Offset of field: trafo_model_config::encoder_tied_layers"]
         [::core::mem::offset_of!(trafo_model_config, encoder_tied_layers) - 200usize];
+    ["Offset of field: trafo_model_config::rope_magnitude"]
+        [::core::mem::offset_of!(trafo_model_config, rope_magnitude) - 232usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 232usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 240usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 236usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 244usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 240usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 248usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 244usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 252usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 248usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 256usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 252usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 260usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 256usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 264usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 260usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 268usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 264usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 272usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 268usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 276usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 272usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 280usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 276usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 284usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 280usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 288usize];
+    ["Offset of field: trafo_model_config::qk_norm"]
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 292usize];
+    ["Offset of field: trafo_model_config::rope_scaling"]
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 296usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 284usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 300usize];
 };
 unsafe extern "C" {
     #[must_use]
