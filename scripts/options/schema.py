@@ -7,7 +7,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "schema"
-KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "only", "section", "flag", "alias",
+KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "unless_default", "only", "section", "flag", "alias",
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "type_of_flag", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
@@ -50,9 +50,9 @@ class Metric:
         where = f"metrics: {spec.get('name')}"
         if set(spec) - self.KEYS or self.KEYS - {"go", "score"} - set(spec):
             raise SystemExit(f"{where}: wants the keys {', '.join(sorted(self.KEYS))}; go and score may be missing")
-        if spec["better"] not in ("higher", "lower") or spec["needs"] not in ("model", "translations", "words"):
-            raise SystemExit(f"{where}: better is higher or lower; needs is model, translations or words")
-        if (spec["needs"] == "model") != ("score" not in spec):
+        if spec["better"] not in ("higher", "lower") or spec["needs"] not in ("model", "objective", "translations", "words"):
+            raise SystemExit(f"{where}: better is higher or lower; needs is model, objective, translations or words")
+        if (spec["needs"] in ("model", "objective")) != ("score" not in spec):
             raise SystemExit(f"{where}: score is the function of a metric that needs translations")
         self.name, self.bit, self.title, self.short, self.doc = (spec[key] for key in ("name", "bit", "title", "short", "doc"))
         self.decimals, self.needs, self.score = spec["decimals"], spec["needs"], spec.get("score")
@@ -78,7 +78,7 @@ class Row:
         self.enum = enums.get(self.type)
         self.default = spec.get("default")
         self.fixed, self.phase = spec.get("fixed", False), spec.get("phase", False)
-        self.set_by = spec.get("set_by")
+        self.set_by, self.unless_default = spec.get("set_by"), spec.get("unless_default", False)
         self.json, self.section, self.zero = spec.get("json", self.name), spec.get("section"), spec.get("zero")
         self.flag, self.alias = spec.get("flag"), spec.get("alias", [])
         self.group, self.meta = spec.get("group"), spec.get("value")

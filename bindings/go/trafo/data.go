@@ -12,6 +12,9 @@ type CorpusOptions struct {
 	// directory for temporary files.
 	UnpackDirectory string `json:"unpack_directory,omitzero"`
 	Monolingual     bool   `json:"monolingual,omitzero"` // one file of text without a source, for a decoder-lm; default false
+	// Preference pairs, for ObjectiveDPO: three files of prompts, chosen and rejected answers, or one TSV
+	// file of three columns; default false.
+	Preferences bool `json:"preferences,omitzero"`
 }
 
 // DefaultCorpusOptions gives the defaults.
@@ -37,6 +40,7 @@ func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
 		c.memory_bytes = C.int64_t(bytes)
 	}
 	c.monolingual = cBool(o.Monolingual)
+	c.preferences = cBool(o.Preferences)
 	c.unpack_directory = viewAt(all, len(paths))
 	var out *C.trafo_corpus
 	e := C.trafo_corpus_open(all, C.size_t(len(paths)), &c, &out)

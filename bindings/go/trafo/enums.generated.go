@@ -15,6 +15,10 @@ const (
 	MetricTER Metric = C.TRAFO_METRIC_TER
 	// Cross-entropy for each label.
 	MetricCE Metric = C.TRAFO_METRIC_CE
+	// Of DPO: share of the pairs whose chosen answer has the higher reward.
+	MetricRewardAccuracy Metric = C.TRAFO_METRIC_REWARD_ACCURACY
+	// Of DPO: mean difference between the rewards of chosen and rejected answers.
+	MetricRewardMargin Metric = C.TRAFO_METRIC_REWARD_MARGIN
 )
 
 var wordsOfMetric = words[Metric]{
@@ -22,6 +26,8 @@ var wordsOfMetric = words[Metric]{
 	{MetricChrF, []string{"chrf"}},
 	{MetricTER, []string{"ter"}},
 	{MetricCE, []string{"ce-mean-words"}},
+	{MetricRewardAccuracy, []string{"reward-accuracy"}},
+	{MetricRewardMargin, []string{"reward-margin"}},
 }
 
 // Architecture: kinds of models.
@@ -114,6 +120,67 @@ func (value *Positions) UnmarshalText(text []byte) error {
 	return wordsOfPositions.unmarshal(value, text)
 }
 
+// QKNorm: the norm of queries and keys of self-attention.
+type QKNorm int32
+
+const (
+	// There is none.
+	QKNormNone QKNorm = C.TRAFO_QK_NORM_NONE
+	// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for
+	// keys, as in Qwen3. A decoder-lm only.
+	QKNormHead QKNorm = C.TRAFO_QK_NORM_HEAD
+)
+
+var wordsOfQKNorm = words[QKNorm]{
+	{QKNormNone, []string{"none"}},
+	{QKNormHead, []string{"head"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value QKNorm) String() string {
+	return wordsOfQKNorm.name(value)
+}
+
+// MarshalText gives the name.
+func (value QKNorm) MarshalText() ([]byte, error) {
+	return wordsOfQKNorm.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *QKNorm) UnmarshalText(text []byte) error {
+	return wordsOfQKNorm.unmarshal(value, text)
+}
+
+// RopeScaling: how rotary positions are stretched from a number of original positions.
+type RopeScaling int32
+
+const (
+	// By the turns of a pair in the original positions, as in Llama 3.1.
+	RopeScalingLlama3 RopeScaling = C.TRAFO_ROPE_SCALING_LLAMA3
+	// By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071).
+	RopeScalingYaRN RopeScaling = C.TRAFO_ROPE_SCALING_YARN
+)
+
+var wordsOfRopeScaling = words[RopeScaling]{
+	{RopeScalingLlama3, []string{"llama3"}},
+	{RopeScalingYaRN, []string{"yarn"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value RopeScaling) String() string {
+	return wordsOfRopeScaling.name(value)
+}
+
+// MarshalText gives the name.
+func (value RopeScaling) MarshalText() ([]byte, error) {
+	return wordsOfRopeScaling.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *RopeScaling) UnmarshalText(text []byte) error {
+	return wordsOfRopeScaling.unmarshal(value, text)
+}
+
 // FeedForward: the feed-forward blocks of a decoder-lm.
 type FeedForward int32
 
@@ -150,9 +217,9 @@ type Schedule int32
 const (
 	// It stays at its peak.
 	ScheduleConstant Schedule = C.TRAFO_SCHEDULE_CONSTANT + 1
-	// It falls to final_rate on a line; needs schedule_updates.
+	// It falls on a line from its peak to 0 at update schedule_updates, which must be set.
 	ScheduleLinear Schedule = C.TRAFO_SCHEDULE_LINEAR + 1
-	// It falls to final_rate on half a cosine; needs schedule_updates.
+	// It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set.
 	ScheduleCosine Schedule = C.TRAFO_SCHEDULE_COSINE + 1
 	// It falls with the square root of the update.
 	ScheduleInverseSqrt Schedule = C.TRAFO_SCHEDULE_INVERSE_SQRT + 1
@@ -215,6 +282,36 @@ func (value OptimizerKind) MarshalText() ([]byte, error) {
 // UnmarshalText reads a name, also one that only the command line has.
 func (value *OptimizerKind) UnmarshalText(text []byte) error {
 	return wordsOfOptimizerKind.unmarshal(value, text)
+}
+
+// Objective: the function that training minimises.
+type Objective int32
+
+const (
+	// Cross-entropy of the labels; of a model with a teacher, word-level distillation.
+	ObjectiveCrossEntropy Objective = C.TRAFO_OBJECTIVE_CROSS_ENTROPY
+	// Direct Preference Optimization, on preference pairs.
+	ObjectiveDPO Objective = C.TRAFO_OBJECTIVE_DPO
+)
+
+var wordsOfObjective = words[Objective]{
+	{ObjectiveCrossEntropy, []string{"cross-entropy", "cross_entropy"}},
+	{ObjectiveDPO, []string{"dpo"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Objective) String() string {
+	return wordsOfObjective.name(value)
+}
+
+// MarshalText gives the name.
+func (value Objective) MarshalText() ([]byte, error) {
+	return wordsOfObjective.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Objective) UnmarshalText(text []byte) error {
+	return wordsOfObjective.unmarshal(value, text)
 }
 
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.

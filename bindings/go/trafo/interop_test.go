@@ -2,6 +2,7 @@ package trafo_test
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -114,6 +115,63 @@ func TestTeacher(t *testing.T) {
 	if losses(removed) != without {
 		t.Error("a teacher that was removed changed the loss")
 	}
+}
+
+func TestPreferences(t *testing.T) {
+	c := newContext(t)
+	source, target := sentences()
+	options := trafo.DefaultTokenizerOptions()
+	options.Vocabulary, options.SoftLimit = 200, true
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	defer tokenizer.Close()
+	rejected := append(append([]string{}, target[1:]...), target[0])
+	pairs := must[*trafo.Corpus](t)(trafo.NewPreferenceCorpus(source, target, rejected))
+	defer pairs.Close()
+	if answer := must[string](t)(pairs.Rejected(0)); answer != target[1] {
+		t.Error(answer)
+	}
+	_, err := trafo.NewPreferenceCorpus(source, target, rejected[1:])
+	wantError(t, err, trafo.ErrInvalidArgument)
+	ordinary := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
+	defer ordinary.Close()
+	_, err = ordinary.Rejected(0)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "pairs.tsv")
+	ok(t, os.WriteFile(file, []byte(source[0]+"\t"+target[0]+"\t"+rejected[0]+"\n"), 0o600))
+	read := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{file}, &trafo.CorpusOptions{Preferences: true}))
+	defer read.Close()
+	if answer := must[string](t)(read.Rejected(0)); answer != rejected[0] {
+		t.Error(answer)
+	}
+
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = 1, 1
+	model := must[*trafo.Model](t)(c.NewModel(config, 3))
+	defer model.Close()
+	training := trafo.DefaultTrainerOptions()
+	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, 1
+	training.AfterUpdates, training.LogFreq = 10, trafo.Every(2, trafo.Updates)
+	_, err = model.NewTrainer(tokenizer, pairs, nil, &training)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	base := filepath.Join(folder, "base.safetensors")
+	ok(t, model.Save(base))
+	ok(t, model.LoadReference(base))
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, pairs, nil, &training))
+	defer trainer.Close()
+	var last trafo.Event
+	_, err = trainer.Run(t.Context(), 0, func(event trafo.Event) error {
+		if event.Kind == trafo.EventLog {
+			last = event
+		}
+		return nil
+	})
+	ok(t, err)
+	if len(last.ObjectiveMetrics) != 4 || !(last.ObjectiveMetrics["reward-margin"] > 0) {
+		t.Error(last.ObjectiveMetrics)
+	}
+	wantError(t, model.RemoveTeacher(), trafo.ErrInvalidArgument)
 }
 
 func TestAdapters(t *testing.T) {

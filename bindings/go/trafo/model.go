@@ -180,8 +180,9 @@ func ListCheckpoints(runDirectory string) ([]int64, error) {
 }
 
 // LoadRun loads a model of a run directory: of the best checkpoint by the first metric of validation, of
-// the newest checkpoint, or the average. LoadTokenizer takes the directory as well. The model computes in
-// precision: Float32 or, on CUDA, BFloat16. ErrNotFound says why the run has no such model.
+// the newest checkpoint, or the average. The model computes in precision: Float32 or, on CUDA, BFloat16.
+// ErrNotFound says why the run has no such model. LoadTokenizer takes the directory of a run of
+// translate-train; a run of a program has no vocabulary there, unless the program saved it.
 func (c *Context) LoadRun(directory string, which RunModel, precision DType) (*Model, error) {
 	return c.model("Context.LoadRun", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
 		data, length := chars(directory)

@@ -90,6 +90,15 @@ type ModelConfig struct {
 	DecoderTiedLayers [TiedLayers]uint8 `json:"decoder_tied_layers,omitzero"`
 	// The same for the layers of the encoder and EncoderLayers. Default: none are shared.
 	EncoderTiedLayers [TiedLayers]uint8 `json:"encoder_tied_layers,omitzero"`
+	// Norm of queries and keys in a decoder-lm. Default QKNormNone.
+	QkNorm QKNorm `json:"qk_norm,omitzero"`
+	// How RopeFactor divides the angles of a model with RopeOriginalPositions. With yarn, the first pair whose
+	// angle it divides is the one of RopeHighTurns turns (usual: 32), and from the pair of RopeLowTurns turns on
+	// it divides them whole. Default RopeScalingLlama3.
+	RopeScaling RopeScaling `json:"rope_scaling,omitzero"`
+	// Factor of rotated queries and keys with the RopeScaling yarn; other models have none. Default 0: 0.1
+	// ln(RopeFactor) + 1.
+	RopeMagnitude float64 `json:"rope_magnitude,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
@@ -132,6 +141,9 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.EncoderHeads = int(c.encoder_heads)
 	o.DecoderTiedLayers = layersFromC(&c.decoder_tied_layers)
 	o.EncoderTiedLayers = layersFromC(&c.encoder_tied_layers)
+	o.QkNorm = QKNorm(c.qk_norm)
+	o.RopeScaling = RopeScaling(c.rope_scaling)
+	o.RopeMagnitude = float64(c.rope_magnitude)
 	o.Precision = DType(c.precision)
 }
 
@@ -240,6 +252,15 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.EncoderTiedLayers != [TiedLayers]uint8{} {
 		c.encoder_tied_layers = layersToC(&o.EncoderTiedLayers)
+	}
+	if o.QkNorm != 0 {
+		c.qk_norm = C.int32_t(o.QkNorm)
+	}
+	if o.RopeScaling != 0 {
+		c.rope_scaling = C.int32_t(o.RopeScaling)
+	}
+	if o.RopeMagnitude != 0 {
+		c.rope_magnitude = C.double(o.RopeMagnitude)
 	}
 	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

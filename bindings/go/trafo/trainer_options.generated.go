@@ -87,6 +87,15 @@ type TrainerOptions struct {
 	// The temperature that the logits of the teacher and of the student are divided by for the divergence.
 	// Default 1.
 	TeacherTemperature float64 `json:"teacher_temperature,omitzero"`
+	// The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
+	// each label, without LabelSmoothing. Default ObjectiveCrossEntropy.
+	Objective Objective `json:"objective,omitzero"`
+	// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference.
+	// The higher, the closer the model stays to the reference. Default 0.1.
+	DpoBeta float64 `json:"dpo_beta,omitzero"`
+	// Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO).
+	// Default 0.
+	DpoLabelSmoothing float64 `json:"dpo_label_smoothing,omitzero"`
 	// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
 	// validated and saved as model.safetensors. Training continues from the weights themselves, which the model
 	// keeps and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
@@ -109,7 +118,8 @@ type TrainerOptions struct {
 
 	// Target tokens of a batch. Default 4096.
 	BatchTokens int `json:"batch_tokens,omitzero"`
-	// Tokens a side. Longer pairs are dropped and counted. Default 256.
+	// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default
+	// 256.
 	MaxLength int `json:"max_length,omitzero"`
 	// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
 	MaxiBatch int `json:"maxi_batch,omitzero"`
@@ -220,6 +230,9 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.KeepZeros = c.keep_zeros != 0
 	o.TeacherWeight = Some(float64(c.teacher_weight))
 	o.TeacherTemperature = float64(c.teacher_temperature)
+	o.Objective = Objective(c.objective)
+	o.DpoBeta = float64(c.dpo_beta)
+	o.DpoLabelSmoothing = float64(c.dpo_label_smoothing)
 	o.EMAAlpha = float64(c.ema_alpha)
 	o.GradientAccumulation = int(c.gradient_accumulation)
 	o.Lanes = int(c.lanes)
@@ -337,6 +350,15 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.TeacherTemperature != 0 {
 		c.teacher_temperature = C.double(o.TeacherTemperature)
+	}
+	if o.Objective != 0 {
+		c.objective = C.int32_t(o.Objective)
+	}
+	if o.DpoBeta != 0 {
+		c.dpo_beta = C.double(o.DpoBeta)
+	}
+	if o.DpoLabelSmoothing != 0 {
+		c.dpo_label_smoothing = C.double(o.DpoLabelSmoothing)
 	}
 	if o.EMAAlpha != 0 {
 		c.ema_alpha = C.double(o.EMAAlpha)

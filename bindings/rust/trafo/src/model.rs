@@ -315,8 +315,8 @@ impl Model {
         })
     }
     /// A model of a run directory: of the best checkpoint by the first metric of validation, of the newest checkpoint, or
-    /// the average. [`Tokenizer::load`](crate::Tokenizer::load) takes the directory as well. `NotFound` says why the run
-    /// has no such model.
+    /// the average. `NotFound` says why the run has no such model. [`Tokenizer::load`](crate::Tokenizer::load) takes the
+    /// directory of a run of `translate-train`; a run of a program has no vocabulary there, unless the program saved it.
     pub fn load_run(directory: impl AsRef<Path>, which: RunModel) -> Result<Self> {
         Self::load_run_as(&ContextOptions::new(), directory, which, DType::F32)
     }
