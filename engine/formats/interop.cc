@@ -14,6 +14,7 @@
 #include "engine/io/descriptor.h"
 #include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
+#include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 
 namespace trafo {
 namespace {
@@ -202,6 +203,18 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
   interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
+// All formats write a SentencePiece model, or another form of its subwords and scores. The
+// decoder-only models of transformers have a tokenizer.json of byte-level BPE as well.
+void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const Format& format) {
+  using enum ExportFormat;
+  const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
+                              format.format == hf_compressed ||
+                              (format.format == onnx && !spec.has_encoder());
+  if (tokenizer.as_sentencepiece() == nullptr &&
+      !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind))
+    interop::cannot_express(format.name, concat("a ", tokenizer.kind(), " vocabulary"));
+}
+
 }  // namespace
 
 bool is_export_format(int32_t value) {
@@ -231,9 +244,7 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
           "unknown type of weights ", static_cast<int32_t>(weights));
   weights = weights_of(*found, weights);
   interop::check_vocabulary(model.spec(), tokenizer);
-  // All of them write a SentencePiece model, or another form of its subwords and scores.
-  if (tokenizer.as_sentencepiece() == nullptr)
-    interop::cannot_express(found->name, concat("a ", tokenizer.kind(), " vocabulary"));
+  refuse_vocabulary(tokenizer, model.spec(), *found);
   refuse_what_is_not(model.spec(), *found);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);

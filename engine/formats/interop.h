@@ -56,7 +56,7 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
 
 struct ImportedModel {
   std::unique_ptr<Model> model;        // float32, in the caller's context
-  std::optional<Tokenizer> tokenizer;  // none: the directory has no SentencePiece model
+  std::optional<Tokenizer> tokenizer;  // none: the directory has none that can be read
   std::string note;                    // a remark for the user; may be empty
 };
 

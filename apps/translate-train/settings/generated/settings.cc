@@ -49,7 +49,7 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.dim_vocabs; }, {}, {}},
     {"vocab-kind", "", "Data", "NAME",
-     "kind of a new vocabulary, such as byte, the 259 tokens of ByT5 (default sentencepiece)",
+     "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5) or byte-bpe (default sentencepiece)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.vocab_kind; }, {}, {}},
     {"mini-batch-words", "--max-tokens", "Data", "N",
