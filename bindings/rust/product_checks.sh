@@ -42,6 +42,22 @@ grep -qF "CMAKE_VERSION: (u32, u32) = $needed" trafo-sys/build.rs ||
   { echo "product_checks: trafo-sys/build.rs does not ask for CMake $needed" >&2; exit 1; }
 echo "a machine without compiler, CMake or packages is told so"
 
+# Other -sys crates find the header and the library, and users find the repository.
+checked=${TRAFO_LIB_DIR:-../../build/release}
+checked=$(cd "$checked" && pwd)
+TRAFO_LIB_DIR=$checked CARGO_TARGET_DIR="$folder/metadata" cargo check --quiet -p trafo-sys
+for line in "cargo:include=$(cd ../.. && pwd -P)/capi/include" "cargo:lib_dir=$checked"; do
+  grep -qxF "$line" "$folder"/metadata/debug/build/trafo-sys-*/output ||
+    { echo "product_checks: the build script of trafo-sys does not print $line" >&2; exit 1; }
+done
+for readme in trafo/README.md trafo-sys/README.md; do
+  ! grep -n "](\.\./" "$readme" || { echo "product_checks: links of $readme lead nowhere on a registry" >&2; exit 1; }
+done
+
+# Configurations, options, events and results go through serde.
+cargo clippy --quiet -p trafo --features serde --all-targets -- -D warnings
+cargo test --quiet -p trafo --features serde --test serde
+
 ./package_checks.sh --list
 
 # compile_fail tests fail to compile for the reason they name: stable rustdoc compares the codes only under this variable.

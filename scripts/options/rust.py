@@ -24,11 +24,12 @@ def enum_type(enum):
 
 def library(schema):
     """The enums that no option is made of."""
-    return [line for enum in schema.enums.values() if enum.rust and enum.with_table == "library" for line in [*enum_type(enum), "}"]]
+    return [line for enum in schema.enums.values() if enum.rust and enum.with_table == "library"
+            for line in [*enum_type(enum), "}", *named(enum)]]
 
 
 def named(enum):
-    lines = [f"named! {{ {enum.rust}:"]
+    lines = [f"named! {{ {enum.rust}{'?' * enum.open}:"]
     lines += [f"    {value['rust']} = " + " | ".join(f'"{word}"' for word in words_of(value)) + "," for value in enum.values]
     return lines + ["}"]
 
@@ -55,22 +56,30 @@ def words(row):
 
 
 # type in Rust, to the C struct, from it
-MODEL = {"int": ("usize", "to_i64", "from_i64"), "real": ("f64", "same", "same"), "flag": ("bool", "i32::from", "from_flag"),
+TYPES = {"int": ("usize", "to_count", "from_i64"), "bytes": ("usize", "to_count", "from_i64"), "seed": ("u64", "same", "same"),
+         "real": ("f64", "same", "same"), "flag": ("bool", "i32::from", "from_flag"), "period": ("Period", "Period::to_raw", "Period::from_raw"),
          "layers": ("Vec<usize>", "to_layers", "from_layers"), "dtype": ("DType", "DType::as_raw", "DType::from_raw")}
-TRAINING = {"int": ("i64", "same"), "bytes": ("i64", "same"), "seed": ("u64", "same"), "real": ("f64", "same"),
-            "flag": ("bool", "i32::from"), "period": ("Period", "Period::to_raw")}
+
+
+def fields(macro, rows):
+    """The fields of a struct of options, for options! in options.rs."""
+    lines = [f"{macro}! {{"]
+    for row in rows:
+        kind, to, back = TYPES.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw", f"{row.enum.rust}::from_raw")
+        text = words(row).removeprefix("Sampling: ")
+        lines += doc(text[0].upper() + text[1:], "    ") + [f"    {row.name}: {kind} = {to}, {back};"]
+    return lines + ["}"]
+
+
+def enums_of(schema, table):
+    used = [row.enum for row in table.c_rows]
+    return [line for enum in schema.enums_of(table)
+            for line in [*enum_type(enum), *(from_raw(enum) if enum in used else []), "}", *named(enum)]]
 
 
 def model(schema):
     table = schema.tables["model"]
-    lines = []
-    for enum in schema.enums_of(table):
-        lines += enum_type(enum) + from_raw(enum) + ["}"] + named(enum)
-    lines.append("config_fields! {")
-    for row in table.c_rows:
-        kind, to, back = MODEL.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw", f"{row.enum.rust}::from_raw")
-        lines += doc(words(row), "    ") + [f"    {row.name} / get_{row.name}: {kind} = {to}, {back};"]
-    return lines + ["}"]
+    return enums_of(schema, table) + fields("model_config", table.c_rows)
 
 
 def metrics(schema):
@@ -83,64 +92,25 @@ def metrics(schema):
     lines += ["}", "impl Metric {", f"    const ALL: [Metric; {len(schema.metrics)}] = [{names}];", "    pub(crate) fn bit(self) -> i32 {",
               "        match self {"]
     lines += [f"            Metric::{metric.rust} => sys::{metric.c}," for metric in schema.metrics]
-    return lines + ["        }", "    }", "}"]
+    lines += ["        }", "    }", "}", "named! { Metric:"]
+    return lines + [f'    {metric.rust} = "{metric.name}",' for metric in schema.metrics] + ["}"]
 
 
 def training(schema):
     table = schema.tables["training"]
-    lines = metrics(schema)
-    for enum in schema.enums_of(table):
-        lines += enum_type(enum) + ["}"] + named(enum)
-    lines.append("setters! {")
-    for row in table.c_rows:
-        if row.type in ("metrics", "metric"):
-            continue
-        kind, to = TRAINING.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw")
-        lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
-    return lines + ["}"]
-
-
-DECODING = {"int": ("usize", "to_i64"), "seed": ("u64", "same"), "real": ("f64", "same"), "flag": ("bool", "i32::from")}
+    return (metrics(schema) + enums_of(schema, table) +
+            fields("trainer_options", [row for row in table.c_rows if row.type not in ("metrics", "metric")]))
 
 
 def decoding(schema):
     table = schema.tables["decoding"]
-    lines = ["setters! {"]
-    for row in table.c_rows:
-        if row.part in (None, "text"):
-            kind, to = DECODING[row.type]
-            lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
-    lines += ["}"]
-    switch = table.row("sampling")
-    lines += doc("How [`TranslateOptions::sampling`] draws. " + words(switch).partition(". ")[2], "")
-    lines += ["#[must_use]", "#[derive(Clone, Debug, PartialEq)]", "pub struct Sampling {"]
-    rows = table.part("sampling")
-    for row in rows:
-        text = words(row).removeprefix("Sampling: ")
-        lines += doc(text[0].upper() + text[1:], "    ")
-        lines.append(f"    pub {row.name}: {DECODING[row.type][0]},")
-    lines += ["}", "impl Sampling {", "    fn write(&self, raw: &mut sys::trafo_translate_options) {", "        raw.sampling = 1;"]
-    lines += [f"        raw.{row.name} = {DECODING[row.type][1]}(self.{row.name});" for row in rows]
-    lines += ["    }", "}", "impl Default for Sampling {", "    fn default() -> Self {", "        Sampling {"]
-    lines += [f"            {row.name}: {float(row.default) if row.type == 'real' else row.default}," for row in rows]
-    return lines + ["        }", "    }", "}"]
-
-
-EVALUATION = {"int": ("usize", "to_i64"), "seed": ("u64", "same"), "flag": ("bool", "i32::from")}
+    rows = [row for row in table.c_rows if row.part != "sampling" and row.type != "handle"]
+    return fields("translate_options", rows) + fields("sampling", table.part("sampling"))
 
 
 def evaluation(schema):
     table = schema.tables["evaluation"]
-    lines = []
-    for enum in schema.enums_of(table):
-        lines += enum_type(enum) + ["}"] + named(enum)
-    lines.append("setters! {")
-    for row in table.c_rows:
-        if row.type == "handle":
-            continue
-        kind, to = EVALUATION.get(row.type) or (row.enum.rust, f"{row.enum.rust}::as_raw")
-        lines += doc(words(row), "    ") + [f"    {row.name}: {kind} = {to};"]
-    return lines + ["}"]
+    return enums_of(schema, table) + fields("evaluation_options", [row for row in table.c_rows if row.type != "handle"])
 
 
 def file(source, lines):

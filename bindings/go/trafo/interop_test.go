@@ -151,7 +151,7 @@ func TestPreferences(t *testing.T) {
 	model := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer model.Close()
 	training := trafo.DefaultTrainerOptions()
-	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, 1
+	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, trafo.Some(1)
 	training.AfterUpdates, training.LogFreq = 10, trafo.Every(2, trafo.Updates)
 	_, err = model.NewTrainer(tokenizer, pairs, nil, &training)
 	wantError(t, err, trafo.ErrInvalidArgument)

@@ -26,7 +26,7 @@ fn main() {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     generate_bindings();
-    // For -sys crates that compile against trafo.h: DEP_TRAFO_INCLUDE.
+    // For -sys crates that compile against trafo.h and link the same library: DEP_TRAFO_INCLUDE, DEP_TRAFO_LIB_DIR.
     println!("cargo:include={}", repository().join("capi/include").display());
     if env::var_os("DOCS_RS").is_some() {
         return;
@@ -126,6 +126,7 @@ fn link_from(directory: &Path) {
         other => panic!("TRAFO_LINK is {other:?}; it can be \"static\" or \"shared\""),
     };
     if shared && library {
+        println!("cargo:lib_dir={}", directory.display());
         println!("cargo:rustc-link-search=native={}", directory.display());
         println!("cargo:rustc-link-lib=dylib=trafo");
     } else if !shared && archive {
@@ -145,16 +146,22 @@ fn link_from(directory: &Path) {
 }
 
 fn link_system() {
-    if let Err(error) = pkg_config::Config::new().atleast_version("0.1").probe("trafo") {
-        panic!(
+    match pkg_config::Config::new().atleast_version("0.1").probe("trafo") {
+        Ok(found) => found
+            .link_paths
+            .iter()
+            .take(1)
+            .for_each(|folder| println!("cargo:lib_dir={}", folder.display())),
+        Err(error) => panic!(
             "pkg-config does not find trafo (is it installed, is PKG_CONFIG_PATH right?): {error}"
-        );
+        ),
     }
 }
 
 /// Everything goes into the final binary but the C++ runtime and Debian's shared libraries, so that it runs without
 /// LD_LIBRARY_PATH.
 fn link_static(directory: &Path) {
+    println!("cargo:lib_dir={}", directory.display());
     println!("cargo:rustc-link-search=native={}", directory.display());
     println!("cargo:rustc-link-lib=static=trafo");
     for name in DEPENDENCIES {

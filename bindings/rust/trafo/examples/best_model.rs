@@ -18,11 +18,11 @@ pub fn run(
     directory: &Path,
     texts: &Corpus,
     learning_rate: f64,
-    updates: i64,
+    updates: usize,
 ) -> Result<Model> {
     let tokenizer = Tokenizer::load(base)?;
     let model = Model::load_run(base, RunModel::Best)?;
-    let (train, valid) = texts.hold_out(texts.info()?.pairs as i64 / 10)?;
+    let (train, valid) = texts.hold_out(texts.info().pairs / 10)?;
     let options = TrainerOptions::new()
         .learning_rate(learning_rate)
         .warmup(updates / 10)

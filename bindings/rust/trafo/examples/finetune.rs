@@ -68,13 +68,13 @@ fn right(model: &Model, tokenizer: &Tokenizer, pairs: &[(String, String)]) -> Re
 }
 
 /// How well the customer's sentences that were not trained on are translated, before and after, and the others after.
-pub fn run(folder: &Path, updates: i64) -> Result<[f64; 3]> {
+pub fn run(folder: &Path, updates: usize) -> Result<[f64; 3]> {
     // The first model. Its tokenizer knows the customer's text already: subwords cannot be added later.
     let general = sentences("red");
     let corpus = Corpus::from_pairs(general.clone())?;
     let both = Corpus::from_pairs(general.into_iter().chain(sentences("crimson")))?;
     let tokenizer = both.train_tokenizer(&TokenizerOptions::new(150).soft_limit(true))?;
-    let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?
         .encoder_layers(1)
         .decoder_layers(1)
         .width(64)

@@ -31,14 +31,14 @@ fn corpus() -> Result<Corpus> {
 /// Trains until `updates` are done or `cancel` is set. `at_update` is told of every update.
 pub fn run(
     directory: &Path,
-    updates: i64,
+    updates: usize,
     cancel: &CancelToken,
     mut at_update: impl FnMut(i64),
 ) -> Result<Stop> {
     // The same corpus, tokenizer, configuration and seeds in every call: another one is refused when the run goes on.
     let corpus = corpus()?;
     let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(50).soft_limit(true))?;
-    let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?
         .encoder_layers(1)
         .decoder_layers(1)
         .width(32)

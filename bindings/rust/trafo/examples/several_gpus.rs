@@ -22,7 +22,7 @@ pub fn run(
     directory: &Path,
 ) -> Result<()> {
     let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(8000).soft_limit(true))?;
-    let config = &config.clone().vocabulary(tokenizer.vocabulary()?);
+    let config = &config.clone().vocabulary(tokenizer.vocabulary());
     // GPUs of one process copy from each other. NCCL is for several processes.
     let id = GroupId::local()?;
     let rank = &|number: usize| {
@@ -60,6 +60,6 @@ fn main() -> Result<()> {
     }
     let corpus = Corpus::load(source, target)?;
     // As many parts of an update as GPUs of the first start; later starts may have fewer.
-    let options = TrainerOptions::new().lanes(devices.len() as i64).after_updates(1000);
+    let options = TrainerOptions::new().lanes(devices.len()).after_updates(1000);
     run(&devices, &corpus, &ModelConfig::preset("small", 8000)?, &options, Path::new(directory))
 }

@@ -72,7 +72,7 @@ fn main() -> trafo::Result<()> {
     let tokenizer = train.train_tokenizer(&TokenizerOptions::new(150).soft_limit(true))?;
 
     let gpu = device != Device::Cpu && Device::cuda_devices().is_ok();
-    let config = ModelConfig::preset(&preset, tokenizer.vocabulary()?)?
+    let config = ModelConfig::preset(&preset, tokenizer.vocabulary())?
         .encoder_layers(2)
         .decoder_layers(2)
         .width(64)
@@ -80,7 +80,7 @@ fn main() -> trafo::Result<()> {
         .max_positions(128)
         .precision(if gpu { DType::BF16 } else { DType::F32 });
     let model = Model::new_on(&ContextOptions::new().device(device), &config, 1)?;
-    println!("{} parameters on {}", model.parameter_count()?, model.device()?);
+    println!("{} parameters on {}", model.parameter_count(), model.device());
 
     let options = TrainerOptions::new()
         .learning_rate(4e-3)

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use trafo_sys as sys;
 
-use crate::context::to_i64;
 use crate::embed::{Failure, FirstFailure, free_box};
 use crate::error::{Result, check};
+use crate::options::{from_i64, to_i64};
 use crate::trainer::Trainer;
 
 /// Pairs of token ids that are trained on together. Ids come from [`Tokenizer::encode`](crate::Tokenizer::encode); each
@@ -47,15 +47,15 @@ impl Batch {
     }
 }
 
-/// Gives a run its batches; closures `FnMut(i64) -> Option<Batch>` do.
+/// Gives a run its batches; closures `FnMut(usize) -> Option<Batch>` do.
 pub trait BatchSource: Send {
     /// Micro-batch `index` of the run, counted from 0. The same index must give the same batch for a run to continue
     /// bitwise. `None` ends the call that trains with `Io`; it may be made again.
-    fn batch(&mut self, index: i64) -> Option<Batch>;
+    fn batch(&mut self, index: usize) -> Option<Batch>;
 }
 
-impl<F: FnMut(i64) -> Option<Batch> + Send> BatchSource for F {
-    fn batch(&mut self, index: i64) -> Option<Batch> {
+impl<F: FnMut(usize) -> Option<Batch> + Send> BatchSource for F {
+    fn batch(&mut self, index: usize) -> Option<Batch> {
         self(index)
     }
 }
@@ -94,7 +94,7 @@ unsafe extern "C" fn give_batch<S: BatchSource>(
 ) -> i32 {
     // SAFETY: the box that `set_batches` gave, used by one thread at a time.
     let feed = unsafe { &mut *user_data.cast::<Feed<S>>() };
-    let batch = match catch_unwind(AssertUnwindSafe(|| feed.source.batch(index))) {
+    let batch = match catch_unwind(AssertUnwindSafe(|| feed.source.batch(from_i64(index)))) {
         Ok(Some(batch)) => batch,
         Ok(None) => return 1,
         Err(payload) => {

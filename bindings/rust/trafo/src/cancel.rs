@@ -22,6 +22,13 @@ use crate::handle::RawCancel;
 #[derive(Clone)]
 pub struct CancelToken(Arc<RawCancel>);
 
+/// Equal if one is a clone of the other.
+impl PartialEq for CancelToken {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 // SAFETY: trafo.h: a cancel object may be set, reset and read from any thread; every call takes a const handle, and the
 // object is an atomic flag. It is freed once, by the last clone.
 unsafe impl Send for RawCancel {}

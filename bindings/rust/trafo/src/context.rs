@@ -7,8 +7,9 @@ use std::rc::Rc;
 use trafo_sys as sys;
 
 use crate::device::Device;
-use crate::error::{Error, Result, check};
+use crate::error::{Error, Result, check, infallible};
 use crate::handle::{OutString, RawContext, check_abi, defaults, path_view};
+use crate::options::{to_i32, to_i64};
 use crate::tensor::{Element, Tensor};
 
 /// Settings of a [`Context`] and of the engine of a [`Model`](crate::Model).
@@ -21,12 +22,22 @@ use crate::tensor::{Element, Tensor};
 /// # }
 /// ```
 #[must_use]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct ContextOptions {
-    device: Device,
-    threads: i32,
-    fused_kernels: bool,
-    graphs: bool,
+    /// The device that computes.
+    pub device: Device,
+    /// Host threads that compute, 1 to 256; 0 is one for each core.
+    pub threads: usize,
+    /// Whether ops run in fused kernels.
+    pub fused_kernels: bool,
+    /// Whether training steps on CUDA are replayed as graphs.
+    pub graphs: bool,
 }
 
 impl ContextOptions {
@@ -40,7 +51,7 @@ impl ContextOptions {
         self
     }
     /// Host threads that compute, 1 to 256; 0 is one for each core. The number never changes results.
-    pub fn threads(mut self, threads: i32) -> Self {
+    pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
@@ -60,7 +71,7 @@ impl ContextOptions {
         check_abi()?;
         let mut options = defaults(sys::trafo_context_options_init);
         (options.device, options.device_index) = self.device.as_raw();
-        options.threads = self.threads;
+        options.threads = to_i32(self.threads);
         options.fused_kernels = self.fused_kernels.into();
         options.graphs = self.graphs.into();
         // SAFETY: options and out are valid during the call.
@@ -162,13 +173,13 @@ impl Context {
         Ok(Context(Rc::new(ContextInner { raw, interruption: RefCell::new(None) })))
     }
     /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.
-    pub fn device(&self) -> Result<Device> {
+    pub fn device(&self) -> Device {
         Device::of(&self.0.raw)
     }
     /// Sets the number of host threads, 1 to 256. It never changes results.
-    pub fn set_threads(&self, threads: i32) -> Result<()> {
+    pub fn set_threads(&self, threads: usize) -> Result<()> {
         // SAFETY: the handle is live.
-        check(unsafe { sys::trafo_context_set_threads(self.as_ptr(), threads) })
+        check(unsafe { sys::trafo_context_set_threads(self.as_ptr(), to_i32(threads)) })
     }
     /// Memory in use.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
@@ -226,7 +237,7 @@ impl Context {
     }
 
     /// Runs `work` without recording its ops: no gradients, no memory kept for them.
-    pub fn no_grad<R>(&self, work: impl FnOnce() -> R) -> Result<R> {
+    pub fn no_grad<R>(&self, work: impl FnOnce() -> R) -> R {
         struct Restore<'a>(&'a Context, i32);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
@@ -238,9 +249,9 @@ impl Context {
         }
         let mut previous = 0;
         // SAFETY: the handle is live, `previous` is valid.
-        check(unsafe { sys::trafo_context_set_recording(self.as_ptr(), 0, &mut previous) })?;
+        infallible(unsafe { sys::trafo_context_set_recording(self.as_ptr(), 0, &mut previous) });
         let _restore = Restore(self, previous);
-        Ok(work())
+        work()
     }
 
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_context {
@@ -266,9 +277,4 @@ impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("memory", &self.memory_stats()).finish()
     }
-}
-
-/// Sizes that no tensor can have become negative and are refused by the library.
-pub(crate) fn to_i64(size: usize) -> i64 {
-    i64::try_from(size).unwrap_or(-1)
 }

@@ -6,6 +6,7 @@ use trafo_sys as sys;
 use crate::embed::tell_pairs;
 use crate::error::Result;
 use crate::handle::{check_abi, defaults, path_text};
+use crate::options::{from_i64, to_i64};
 use crate::text::Corpus;
 
 /// How [`Corpus::open`] reads files.
@@ -14,12 +15,22 @@ use crate::text::Corpus;
 /// let options = trafo::CorpusOptions::new().memory_bytes(64 << 20).unpack_directory("/var/tmp");
 /// ```
 #[must_use]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct CorpusOptions {
-    memory_bytes: i64,
-    unpack_directory: std::path::PathBuf,
-    monolingual: bool,
-    preferences: bool,
+    /// Files with more text than this stay on disk.
+    pub memory_bytes: usize,
+    /// Where gzip files and standard input that stay on disk are unpacked; empty: the system's directory.
+    pub unpack_directory: std::path::PathBuf,
+    /// Whether it is one file of text without a source.
+    pub monolingual: bool,
+    /// Whether it is triples of a prompt, a chosen and a rejected answer.
+    pub preferences: bool,
 }
 
 impl CorpusOptions {
@@ -27,7 +38,7 @@ impl CorpusOptions {
     pub fn new() -> Self {
         let raw: sys::trafo_corpus_options = defaults(sys::trafo_corpus_options_init);
         CorpusOptions {
-            memory_bytes: raw.memory_bytes,
+            memory_bytes: from_i64(raw.memory_bytes),
             unpack_directory: Default::default(),
             monolingual: false,
             preferences: false,
@@ -35,7 +46,7 @@ impl CorpusOptions {
     }
     /// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is trained. Default
     /// 256 MiB.
-    pub fn memory_bytes(mut self, bytes: i64) -> Self {
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.memory_bytes = bytes;
         self
     }
@@ -71,7 +82,7 @@ impl Corpus {
         check_abi()?;
         let paths: Vec<_> = paths.iter().map(|path| path_text(path.as_ref())).collect();
         let mut raw: sys::trafo_corpus_options = defaults(sys::trafo_corpus_options_init);
-        raw.memory_bytes = options.memory_bytes;
+        raw.memory_bytes = to_i64(options.memory_bytes);
         raw.unpack_directory = path_text(&options.unpack_directory);
         raw.monolingual = options.monolingual.into();
         raw.preferences = options.preferences.into();
@@ -86,7 +97,7 @@ impl Corpus {
     /// # fn main() -> trafo::Result<()> {
     /// let a = Corpus::from_pairs([("ein Haus", "a house")])?;
     /// let b = Corpus::from_pairs([("ein Baum", "a tree"), ("zwei", "two")])?;
-    /// assert_eq!(Corpus::mix(&[(&a, 3.0), (&b, 1.0)])?.info()?.pairs, 3);
+    /// assert_eq!(Corpus::mix(&[(&a, 3.0), (&b, 1.0)])?.info().pairs, 3);
     /// # Ok(())
     /// # }
     /// ```
@@ -102,11 +113,11 @@ impl Corpus {
         Ok(mixed.with_sources(sources))
     }
     /// Takes pairs out, chosen by a hash of their text, with all copies of them: the rest, and what was taken.
-    pub fn hold_out(&self, count: i64) -> Result<(Self, Self)> {
+    pub fn hold_out(&self, count: usize) -> Result<(Self, Self)> {
         let mut held = std::ptr::null_mut();
         // SAFETY: both outputs are valid; after a success both handles are ours.
         let rest = Self::make(|out| unsafe {
-            sys::trafo_corpus_hold_out(self.as_ptr(), count, out, &mut held)
+            sys::trafo_corpus_hold_out(self.as_ptr(), to_i64(count), out, &mut held)
         });
         let rest = tell_pairs(&self.sources, rest)?;
         let held = Self::make(|out| {

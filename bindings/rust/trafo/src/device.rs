@@ -4,8 +4,9 @@ use std::str::FromStr;
 
 use trafo_sys as sys;
 
-use crate::error::{Error, ErrorCode, Result, check};
+use crate::error::{Error, ErrorCode, Result, check, infallible};
 use crate::handle::{OutString, RawContext, check_abi};
+use crate::names::text;
 
 /// Where work happens.
 ///
@@ -14,7 +15,7 @@ use crate::handle::{OutString, RawContext, check_abi};
 /// # fn main() -> trafo::Result<()> {
 /// let device: Device = "auto".parse()?; // or "cpu", "cuda", "cuda:1"
 /// let context = Context::with_options(&ContextOptions::new().device(device))?;
-/// println!("computing on {}: {}", context.device()?, context.device()?.info()?.name());
+/// println!("computing on {}: {}", context.device(), context.device().info()?.name());
 /// # Ok(())
 /// # }
 /// ```
@@ -125,13 +126,17 @@ impl Device {
         }
     }
 
-    pub(crate) fn of(context: &RawContext) -> Result<Self> {
+    pub(crate) fn of(context: &RawContext) -> Self {
         let (mut device, mut index) = (0, 0);
         // SAFETY: the handle is live, the outputs are valid.
-        check(unsafe { sys::trafo_context_get_device(context.as_ptr(), &mut device, &mut index) })?;
-        Ok(if device == sys::TRAFO_DEVICE_CUDA { Device::Cuda(index) } else { Device::Cpu })
+        infallible(unsafe {
+            sys::trafo_context_get_device(context.as_ptr(), &mut device, &mut index)
+        });
+        if device == sys::TRAFO_DEVICE_CUDA { Device::Cuda(index) } else { Device::Cpu }
     }
 }
+
+text! { Device }
 
 impl fmt::Display for Device {
     /// `cpu`, `cuda:0`, `auto`: what [`FromStr`] reads.

@@ -13,6 +13,7 @@ use crate::context::ContextOptions;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{check_abi, view};
 use crate::model::Model;
+use crate::options::{from_i64, to_i64};
 use crate::tensor::DType;
 use crate::text::{Corpus, Tokenizer};
 use crate::trainer::Trainer;
@@ -254,13 +255,14 @@ unsafe extern "C" fn give_pair<F, E>(
     target: *mut sys::trafo_string_view,
 ) -> i32
 where
-    F: FnMut(i64) -> std::result::Result<(String, String), E>,
+    F: FnMut(usize) -> std::result::Result<(String, String), E>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     // SAFETY: the box that `from_function` gave; calls come one at a time, and none from inside of one.
     let pairs = unsafe { &mut *user_data.cast::<Pairs<F>>() };
-    let result =
-        catch_unwind(AssertUnwindSafe(|| (pairs.function)(index).map_err(|error| error.into())));
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        (pairs.function)(from_i64(index)).map_err(|error| error.into())
+    }));
     let failure = match result {
         Ok(Ok(pair)) => {
             pairs.current = pair;
@@ -287,9 +289,9 @@ impl Corpus {
     /// that needed the pair, which may be made again, with [`Io`](ErrorCode::Io) and the error as its source; a panic goes on
     /// there. Called on threads of the library, one call at a time. It must not read its own corpus, and not wait for a
     /// thread that reads it: that thread waits until the function returns.
-    pub fn from_function<F, E>(pairs: i64, identity: u64, function: F) -> Result<Self>
+    pub fn from_function<F, E>(pairs: usize, identity: u64, function: F) -> Result<Self>
     where
-        F: FnMut(i64) -> std::result::Result<(String, String), E> + Send + 'static,
+        F: FnMut(usize) -> std::result::Result<(String, String), E> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         check_abi()?;
@@ -299,7 +301,7 @@ impl Corpus {
         // SAFETY: the box is the library's from here on.
         let corpus = Self::make(|out| unsafe {
             sys::trafo_corpus_from_function(
-                pairs,
+                to_i64(pairs),
                 identity,
                 Some(give_pair::<F, E>),
                 Box::into_raw(boxed).cast(),

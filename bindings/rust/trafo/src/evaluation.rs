@@ -4,66 +4,49 @@ use std::ffi::{CStr, c_char};
 
 use trafo_sys as sys;
 
-use crate::context::to_i64;
 use crate::error::{Result, check};
 use crate::handle::{check_abi, defaults, views};
 use crate::names::named;
+use crate::options::{from_flag, from_i64, options, same, to_count};
 use crate::text::{Tokenizer, expect_equal};
 use crate::trainer_options::Metric;
 
-/// Settings of [`evaluate`].
-#[must_use]
-#[derive(Clone, Debug)]
-pub struct EvaluationOptions {
-    raw: sys::trafo_evaluation_options,
-    // Keeps the handle in `raw` alive.
-    tokenizer: Option<Tokenizer>,
-}
-
-// SAFETY: the only pointer in it belongs to the tokenizer that is beside it, which any thread may use.
-unsafe impl Send for EvaluationOptions {}
-// SAFETY: see above.
-unsafe impl Sync for EvaluationOptions {}
-
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $to:expr;)*) => {
-        impl EvaluationOptions {
-            $(
-                $(#[$doc])*
-                pub fn $name(mut self, $name: $type) -> Self {
-                    let to: fn($type) -> _ = $to;
-                    self.raw.$name = to($name);
-                    self
-                }
-            )*
+macro_rules! evaluation_options {
+    ($($fields:tt)*) => {
+        options! {
+            /// Settings of [`evaluate`].
+            EvaluationOptions = trafo_evaluation_options, trafo_evaluation_options_init {
+                /// The SentencePiece model of [`BleuTokenizer::Flores200`]. Default: none.
+                #[cfg_attr(feature = "serde", serde(skip))]
+                pub subwords: Option<Tokenizer> = |_| None;
+            }
+            $($fields)*
         }
     };
 }
 
-// The table in schema/evaluation.toml gives the enum and the setters.
+// The table in schema/evaluation.toml gives the enum and the fields.
 include!("generated/evaluation.rs");
-
-fn same<T>(value: T) -> T {
-    value
-}
 
 impl EvaluationOptions {
     /// sacreBLEU's defaults: tokenizer 13a, with case.
     pub fn new() -> Self {
-        EvaluationOptions { raw: defaults(sys::trafo_evaluation_options_init), tokenizer: None }
+        Self::default()
     }
     /// Counts the subwords of this SentencePiece model: [`BleuTokenizer::Flores200`].
     pub fn subwords(mut self, tokenizer: &Tokenizer) -> Self {
-        self.raw.tokenize = sys::TRAFO_TOKENIZE_FLORES200;
-        self.raw.tokenizer = tokenizer.as_ptr();
-        self.tokenizer = Some(tokenizer.clone());
+        self.tokenize = BleuTokenizer::Flores200;
+        self.subwords = Some(tokenizer.clone());
         self
     }
-}
-
-impl Default for EvaluationOptions {
-    fn default() -> Self {
-        Self::new()
+    /// Valid as long as the options.
+    fn to_raw(&self) -> sys::trafo_evaluation_options {
+        let mut raw = defaults(sys::trafo_evaluation_options_init);
+        self.write(&mut raw);
+        if let Some(subwords) = &self.subwords {
+            raw.tokenizer = subwords.as_ptr();
+        }
+        raw
     }
 }
 
@@ -214,7 +197,7 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
             h.len(),
             references.len(),
             others,
-            &options.raw,
+            &options.to_raw(),
             &mut raw,
             size,
         )
@@ -275,7 +258,7 @@ pub fn sentence_scores<H: AsRef<str>, R: AsRef<str>>(
             h.as_ptr(),
             r.as_ptr(),
             h.len(),
-            &options.raw,
+            &options.to_raw(),
             bleu.as_mut_ptr(),
             chrf.as_mut_ptr(),
         )

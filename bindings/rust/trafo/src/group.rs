@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trafo_sys as sys;
 
-use crate::error::{Result, check};
+use crate::error::{Result, check, infallible};
 use crate::handle::{RawGroup, defaults};
 use crate::model::Model;
 
@@ -103,7 +103,7 @@ impl fmt::Debug for GroupId {
 /// # fn main() -> trafo::Result<()> {
 /// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
 /// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
-/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?.encoder_layers(1).decoder_layers(1);
 /// let id = GroupId::local()?;
 /// std::thread::scope(|scope| {
 ///     let ranks: Vec<_> = (0..2)
@@ -178,12 +178,12 @@ impl Group {
         Ok(Group(Arc::new(raw)))
     }
     /// The number of this rank, counted from 0.
-    pub fn rank(&self) -> Result<i32> {
-        Ok(self.info()?.rank)
+    pub fn rank(&self) -> i32 {
+        self.info().rank
     }
     /// The number of ranks.
-    pub fn size(&self) -> Result<i32> {
-        Ok(self.info()?.size)
+    pub fn size(&self) -> i32 {
+        self.info().size
     }
     /// Leaves the group, from any thread: calls that wait in it, on all ranks, fail with
     /// [`PeerLost`](crate::ErrorCode::PeerLost) and the reason.
@@ -193,14 +193,14 @@ impl Group {
             sys::trafo_group_abort(self.as_ptr(), reason.as_ptr().cast(), reason.len())
         })
     }
-    fn info(&self) -> Result<sys::trafo_group_info> {
+    fn info(&self) -> sys::trafo_group_info {
         let mut info =
             sys::trafo_group_info { struct_size: 0, rank: 0, size: 0, transport: 0, reserved: 0 };
         // SAFETY: the handle is live, `info` has the size that is given.
-        check(unsafe {
+        infallible(unsafe {
             sys::trafo_group_get_info(self.as_ptr(), &mut info, size_of::<sys::trafo_group_info>())
-        })?;
-        Ok(info)
+        });
+        info
     }
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_group {
         self.0.as_ptr()

@@ -12,7 +12,7 @@
 //! let corpus = Corpus::from_pairs([("guten Tag", "good day"), ("guten Abend", "good evening")])?;
 //! let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(50).soft_limit(true))?;
 //!
-//! let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+//! let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?.encoder_layers(1).decoder_layers(1);
 //! let options = TrainerOptions::new().learning_rate(3e-3).warmup(10).after_updates(40).batch_tokens(64);
 //! let mut trainer =
 //!     Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus).options(options).build()?;
@@ -126,7 +126,7 @@
 //!
 //! # fn main() -> trafo::Result<()> {
 //! let context = Context::with_options(&ContextOptions::new().device(Device::Auto))?;
-//! println!("computing on {}", context.device()?);
+//! println!("computing on {}", context.device());
 //! # Ok(())
 //! # }
 //! ```
@@ -164,10 +164,13 @@ mod op_options;
 mod open_model;
 mod ops;
 mod optim;
+mod options;
 mod own_tensors;
 mod prune;
 mod quantize;
 mod region;
+#[cfg(feature = "serde")]
+mod serialize;
 mod sparsify;
 mod states;
 mod teacher;
@@ -185,7 +188,7 @@ pub use context::{Context, ContextOptions, MemoryStats};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
-pub use enums::{ExportFormat, ExportWeights, Normalization};
+pub use enums::{ExportFormat, ExportWeights, FinishReason, Normalization};
 pub use error::{Error, ErrorCode, Result};
 pub use evaluation::{
     BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, SentenceScore, evaluate,
@@ -197,7 +200,8 @@ pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::Imported;
 pub use memory_plan::MemoryPlan;
 pub use model::{
-    Model, Parameter, ParameterInfo, Score, find_checkpoint, find_model, list_checkpoints,
+    Model, Parameter, ParameterInfo, ParameterMut, Score, find_checkpoint, find_model,
+    list_checkpoints,
 };
 pub use model_config::*;
 pub use op_options::{

@@ -2,6 +2,7 @@ use trafo_sys as sys;
 
 use crate::error::check;
 use crate::handle::views;
+use crate::options::to_i64;
 use crate::{ModelConfig, Result, TrainerOptions};
 
 /// Memory that training takes on a CUDA device, in bytes, known without training and without the
@@ -56,9 +57,9 @@ impl MemoryPlan {
     pub fn of(
         config: &ModelConfig,
         options: &TrainerOptions,
-        sentences: i64,
-        source_tokens: i64,
-        target_tokens: i64,
+        sentences: usize,
+        source_tokens: usize,
+        target_tokens: usize,
     ) -> Result<Self> {
         Self::of_frozen(config, options, &[] as &[&str], sentences, source_tokens, target_tokens)
     }
@@ -69,21 +70,21 @@ impl MemoryPlan {
         config: &ModelConfig,
         options: &TrainerOptions,
         frozen: &[S],
-        sentences: i64,
-        source_tokens: i64,
-        target_tokens: i64,
+        sentences: usize,
+        source_tokens: usize,
+        target_tokens: usize,
     ) -> Result<Self> {
         let frozen = views(frozen);
         // SAFETY: all pointers are valid during the call.
         Self::planned(|plan, bytes| unsafe {
             sys::trafo_plan_training(
-                &config.0,
-                &options.0,
+                &config.to_raw(),
+                &options.to_raw(),
                 frozen.as_ptr(),
                 frozen.len(),
-                sentences,
-                source_tokens,
-                target_tokens,
+                to_i64(sentences),
+                to_i64(source_tokens),
+                to_i64(target_tokens),
                 plan,
                 bytes,
             )
@@ -99,24 +100,24 @@ impl MemoryPlan {
         options: &TrainerOptions,
         frozen: &[S],
         (rank, size, hosts): (i32, i32, i32),
-        sentences: i64,
-        source_tokens: i64,
-        target_tokens: i64,
+        sentences: usize,
+        source_tokens: usize,
+        target_tokens: usize,
     ) -> Result<Self> {
         let frozen = views(frozen);
         // SAFETY: all pointers are valid during the call.
         Self::planned(|plan, bytes| unsafe {
             sys::trafo_plan_training_of_rank(
-                &config.0,
-                &options.0,
+                &config.to_raw(),
+                &options.to_raw(),
                 frozen.as_ptr(),
                 frozen.len(),
                 rank,
                 size,
                 hosts,
-                sentences,
-                source_tokens,
-                target_tokens,
+                to_i64(sentences),
+                to_i64(source_tokens),
+                to_i64(target_tokens),
                 plan,
                 bytes,
             )
@@ -130,25 +131,25 @@ impl MemoryPlan {
         options: &TrainerOptions,
         frozen: &[S],
         (rank, size, hosts): (i32, i32, i32),
-        sentences: i64,
-        source_tokens: i64,
-        target_tokens: i64,
+        sentences: usize,
+        source_tokens: usize,
+        target_tokens: usize,
     ) -> Result<Self> {
         let frozen = views(frozen);
         // SAFETY: all pointers are valid during the call.
         Self::planned(|plan, bytes| unsafe {
             sys::trafo_plan_distillation(
-                &config.0,
-                &teacher.0,
-                &options.0,
+                &config.to_raw(),
+                &teacher.to_raw(),
+                &options.to_raw(),
                 frozen.as_ptr(),
                 frozen.len(),
                 rank,
                 size,
                 hosts,
-                sentences,
-                source_tokens,
-                target_tokens,
+                to_i64(sentences),
+                to_i64(source_tokens),
+                to_i64(target_tokens),
                 plan,
                 bytes,
             )

@@ -3,9 +3,12 @@
 
 /// ```
 /// # use trafo::*;
-/// fn works(model: Model, tokenizer: Tokenizer, corpus: Corpus) -> Result<()> {
+/// fn works(mut model: Model, tokenizer: Tokenizer, corpus: Corpus) -> Result<()> {
 ///     for parameter in model.parameters()? {
 ///         println!("{}", parameter.name());
+///     }
+///     for mut parameter in model.parameters_mut()? {
+///         parameter.write(&vec![0.0f32; parameter.shape().iter().product()])?;
 ///     }
 ///     let trainer = Trainer::builder(model, &tokenizer, &corpus).build()?;
 ///     drop(tokenizer);
@@ -42,6 +45,12 @@ struct WhatCompiles;
 ///     Ok(())
 /// }
 /// ```
+/// ```compile_fail,E0596
+/// # use trafo::*;
+/// fn weights_do_not_change_while_others_translate(model: &Model) -> Result<()> {
+///     model.parameters_mut()?.remove(0).write(&[0.0f32])
+/// }
+/// ```
 /// ```compile_fail,E0502
 /// # use trafo::*;
 /// fn threads_do_not_change_under_a_parameter(mut model: Model) -> Result<()> {
@@ -75,7 +84,7 @@ struct Lifetimes;
 /// # use trafo::*;
 /// fn a_trainer_has_the_model(model: Model, tokenizer: Tokenizer, corpus: Corpus) -> Result<()> {
 ///     let trainer = Trainer::builder(model, &tokenizer, &corpus).build()?;
-///     model.parameter_count()?;
+///     model.parameter_count();
 ///     drop(trainer);
 ///     Ok(())
 /// }

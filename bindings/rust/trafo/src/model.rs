@@ -1,20 +1,21 @@
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
-use crate::context::{
-    ContextOptions, MemoryStats, memory_stats, start_profile, to_i64, write_profile,
-};
+use crate::context::{ContextOptions, MemoryStats, memory_stats, start_profile, write_profile};
 use crate::device::Device;
-use crate::error::{Error, ErrorCode, Result, check};
+use crate::enums::FinishReason;
+use crate::error::{Error, ErrorCode, Result, check, infallible};
 use crate::handle::{
     OutString, RawContext, RawModel, RawTranslations, check_abi, defaults, empty_view, path_text,
     path_view, view_to_string, views,
 };
-use crate::model_config::{ModelConfig, from_i64};
+use crate::model_config::ModelConfig;
+use crate::options::{from_i64, to_i32, to_i64};
 use crate::tensor::{DType, Element, expect_dtype};
 use crate::text::{Tokenizer, expect_equal};
 use crate::trainer_options::RunModel;
@@ -142,9 +143,24 @@ impl Parameter<'_> {
         })?;
         Ok(data)
     }
+}
+
+/// A [`Parameter`] that can be written.
+#[derive(Debug)]
+pub struct ParameterMut<'a>(Parameter<'a>);
+
+impl<'a> Deref for ParameterMut<'a> {
+    type Target = Parameter<'a>;
+
+    fn deref(&self) -> &Parameter<'a> {
+        &self.0
+    }
+}
+
+impl ParameterMut<'_> {
     /// Overwrites its elements.
     pub fn write<T: Element>(&mut self, data: &[T]) -> Result<()> {
-        expect_dtype::<T>("Parameter::write", self.dtype)?;
+        expect_dtype::<T>("ParameterMut::write", self.dtype)?;
         // SAFETY: the handle is live, data is valid for its length.
         check(unsafe { sys::trafo_tensor_write(self.raw, data.as_ptr().cast(), size_of_val(data)) })
     }
@@ -176,7 +192,7 @@ impl fmt::Debug for Parameter<'_> {
 /// # fn main() -> trafo::Result<()> {
 /// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
 /// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
-/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?.encoder_layers(1).decoder_layers(1);
 /// let model = Model::new(&config, 1)?; // not trained yet
 /// let options = TranslateOptions::new().beam(2).max_length(5);
 /// let translations = model.translate(&tokenizer, &["ein Haus"], &options)?;
@@ -204,7 +220,7 @@ impl Model {
     pub fn new_on(options: &ContextOptions, config: &ModelConfig, seed: u64) -> Result<Self> {
         // SAFETY: the handle is live, config is valid during the call.
         Self::make_in(options, |context, out| unsafe {
-            sys::trafo_model_new(context, &config.0, seed, out)
+            sys::trafo_model_new(context, &config.to_raw(), seed, out)
         })
     }
     /// As [`new`](Model::new), with the factors of [`factorize`](Model::factorize): a matrix that is two factors in the
@@ -224,7 +240,7 @@ impl Model {
         let (data, length) = path_view(path.as_ref());
         // SAFETY: the handle is live, config and path are valid during the call.
         Self::make_in(options, |context, out| unsafe {
-            sys::trafo_model_new_like(context, &config.0, seed, data, length, out)
+            sys::trafo_model_new_like(context, &config.to_raw(), seed, data, length, out)
         })
     }
     /// A `model.safetensors` written by [`save`](Model::save) or a training run.
@@ -359,17 +375,17 @@ impl Model {
         check(unsafe { sys::trafo_model_save(self.as_ptr(), data, length) })
     }
     /// The shape of the model.
-    pub fn config(&self) -> Result<ModelConfig> {
-        let mut config = ModelConfig(defaults(sys::trafo_model_config_init));
-        // SAFETY: the handle is live; `config` has the size that is told.
-        check(unsafe {
+    pub fn config(&self) -> ModelConfig {
+        let mut raw = defaults(sys::trafo_model_config_init);
+        // SAFETY: the handle is live; `raw` has the size that is told.
+        infallible(unsafe {
             sys::trafo_model_get_config(
                 self.as_ptr(),
-                &mut config.0,
+                &mut raw,
                 size_of::<sys::trafo_model_config>(),
             )
-        })?;
-        Ok(config)
+        });
+        ModelConfig::from_raw(&raw)
     }
     /// Checks that a tokenizer belongs to the model, as translating and scoring do. `InvalidArgument`: it has another number
     /// of tokens, or the model was trained with another vocabulary.
@@ -377,17 +393,17 @@ impl Model {
         // SAFETY: the handles are live.
         check(unsafe { sys::trafo_model_check_tokenizer(self.as_ptr(), tokenizer.as_ptr()) })
     }
-    fn counts(&self) -> Result<(i64, i64)> {
+    fn counts(&self) -> (i64, i64) {
         let (mut tensors, mut elements) = (0, 0);
         // SAFETY: the handle is live, the outputs are valid.
-        check(unsafe {
+        infallible(unsafe {
             sys::trafo_model_get_parameter_count(self.as_ptr(), &mut tensors, &mut elements)
-        })?;
-        Ok((tensors, elements))
+        });
+        (tensors, elements)
     }
     /// Number of weights.
-    pub fn parameter_count(&self) -> Result<usize> {
-        Ok(from_i64(self.counts()?.1))
+    pub fn parameter_count(&self) -> usize {
+        from_i64(self.counts().1)
     }
     /// The parameters, in the order of the file.
     ///
@@ -402,11 +418,15 @@ impl Model {
     /// # }
     /// ```
     pub fn parameters(&self) -> Result<Vec<Parameter<'_>>> {
-        (0..self.counts()?.0).map(|index| self.parameter(index)).collect()
+        (0..self.counts().0).map(|index| self.parameter(index)).collect()
+    }
+    /// The parameters to be written: nobody else uses the model meanwhile.
+    pub fn parameters_mut(&mut self) -> Result<Vec<ParameterMut<'_>>> {
+        Ok(self.parameters()?.into_iter().map(ParameterMut).collect())
     }
     /// How each parameter is trained, in the order of the file.
     pub fn parameter_infos(&self) -> Result<Vec<ParameterInfo>> {
-        (0..self.counts()?.0).map(|index| self.parameter_info(index)).collect()
+        (0..self.counts().0).map(|index| self.parameter_info(index)).collect()
     }
     fn parameter_info(&self, index: i64) -> Result<ParameterInfo> {
         let size = size_of::<sys::trafo_parameter_info>();
@@ -512,13 +532,13 @@ impl Model {
     }
 
     /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.
-    pub fn device(&self) -> Result<Device> {
+    pub fn device(&self) -> Device {
         Device::of(&self.context)
     }
     /// Sets the number of host threads, 1 to 256. It never changes results.
-    pub fn set_threads(&mut self, threads: i32) -> Result<()> {
+    pub fn set_threads(&mut self, threads: usize) -> Result<()> {
         // SAFETY: the handle is live.
-        check(unsafe { sys::trafo_context_set_threads(self.context.as_ptr(), threads) })
+        check(unsafe { sys::trafo_context_set_threads(self.context.as_ptr(), to_i32(threads)) })
     }
     /// Memory of the model's engine.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
@@ -562,7 +582,7 @@ impl Model {
                 tokenizer.as_ptr(),
                 lines.as_ptr(),
                 lines.len(),
-                &options.raw,
+                &options.to_raw(),
                 cancel,
                 out,
             )
@@ -596,7 +616,7 @@ impl Model {
                 lines.as_ptr(),
                 prefixes.as_ptr(),
                 lines.len(),
-                &options.raw,
+                &options.to_raw(),
                 cancel,
                 out,
             )
@@ -654,7 +674,7 @@ impl Model {
                 sources.as_ptr(),
                 targets.as_ptr(),
                 sources.len(),
-                &options.raw,
+                &options.to_raw(),
                 cancel,
                 out,
             )
@@ -681,7 +701,7 @@ impl Model {
                 tokenizer.as_ptr(),
                 lines.as_ptr(),
                 lines.len(),
-                &options.raw,
+                &options.to_raw(),
                 cancel,
                 out,
             )

@@ -4,9 +4,9 @@ use std::ptr;
 
 use trafo_sys as sys;
 
-use crate::context::to_i64;
 use crate::handle::defaults;
 use crate::ops::Reduction;
+use crate::options::to_i64;
 use crate::tensor::Tensor;
 
 /// Dropout addressed by (seed, step, id, element): the same address gives the same mask on every device, and again in

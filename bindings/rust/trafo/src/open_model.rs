@@ -29,7 +29,7 @@ const RECORDED: i32 = 1;
 /// # fn main() -> trafo::Result<()> {
 /// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
 /// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
-/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?.encoder_layers(1).decoder_layers(1);
 /// let model = Model::new(&config, 1)?.open();
 /// let parameters = model.parameters()?;
 /// let tensors: Vec<&Tensor> = parameters.iter().map(|(_, tensor)| tensor).collect();

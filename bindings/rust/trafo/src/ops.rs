@@ -5,13 +5,14 @@ use std::ptr;
 
 use trafo_sys as sys;
 
-use crate::context::{Context, to_i64};
+use crate::context::Context;
 use crate::error::{Result, check};
 use crate::names::named;
 use crate::op_options::{
     AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, OptionalDropout,
     SoftmaxOptions, optional,
 };
+use crate::options::to_i64;
 use crate::tensor::{DType, Tensor, rank};
 
 // SAFETY of every call of an op: handles are live, or NULL or freed and then refused by the library; arrays are valid

@@ -6,9 +6,10 @@ use std::ptr;
 
 use trafo_sys as sys;
 
-use crate::context::{Context, to_i64};
+use crate::context::Context;
 use crate::error::{Result, check};
 use crate::handle::{path_view, views};
+use crate::options::to_i64;
 use crate::tensor::{DType, Tensor, rank};
 
 // SAFETY of every call below: handles are live, or NULL or freed and then refused by the library; arrays are valid for

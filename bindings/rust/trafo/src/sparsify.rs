@@ -7,7 +7,7 @@ use crate::embed::tell_pairs;
 use crate::error::{Result, check};
 use crate::handle::{RawModel, defaults};
 use crate::model::Model;
-use crate::model_config::from_i64;
+use crate::options::from_i64;
 use crate::text::{Corpus, Tokenizer};
 
 /// Which weights [`Model::sparsify`] sets to zero: by default half of them, by magnitude.

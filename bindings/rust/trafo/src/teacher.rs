@@ -18,7 +18,7 @@ impl Model {
     /// # fn main() -> trafo::Result<()> {
     /// use trafo::{Model, ModelConfig, Tokenizer};
     /// let tokenizer = Tokenizer::load("teacher")?;
-    /// let mut student = Model::new(&ModelConfig::preset("student-tiny", tokenizer.vocabulary()?)?, 1)?;
+    /// let mut student = Model::new(&ModelConfig::preset("student-tiny", tokenizer.vocabulary())?, 1)?;
     /// student.load_teacher("teacher")?;
     /// # Ok(())
     /// # }

@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use trafo_sys as sys;
 
-use crate::context::{Context, to_i64};
+use crate::context::Context;
 use crate::error::{Error, ErrorCode, Result, check};
+use crate::options::to_i64;
 
 /// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,11 +10,12 @@ use trafo_sys as sys;
 
 use crate::embed::{FirstFailure, tell_pairs};
 use crate::enums::Normalization;
-use crate::error::{Error, ErrorCode, Result, check};
+use crate::error::{Error, ErrorCode, Result, check, infallible};
 use crate::handle::{
     OutString, RawCorpus, RawTokenizer, check_abi, defaults, empty_view, path_view, slice, view,
     view_to_string, views,
 };
+use crate::options::from_i64;
 
 /// Settings of a tokenizer's training.
 ///
@@ -22,16 +23,38 @@ use crate::handle::{
 /// let options = trafo::TokenizerOptions::new(500).bpe(true);
 /// ```
 #[must_use]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct TokenizerOptions {
-    kind: Option<String>,
-    vocabulary: usize,
-    character_coverage: f64,
-    bpe: bool,
-    byte_fallback: bool,
-    soft_limit: bool,
-    normalization: Normalization,
-    user_symbols: Vec<String>,
+    /// The name of a kind; `None`: `sentencepiece`.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub kind: Option<String>,
+    /// Subwords.
+    pub vocabulary: usize,
+    /// Share of the text's characters that get a subword.
+    pub character_coverage: f64,
+    /// Byte-pair encoding instead of a unigram model.
+    pub bpe: bool,
+    /// Unknown characters become bytes instead of `<unk>`.
+    pub byte_fallback: bool,
+    /// Fewer subwords are accepted when the text has no more.
+    pub soft_limit: bool,
+    /// The normal form of text.
+    pub normalization: Normalization,
+    /// Texts without white space that are one token each.
+    pub user_symbols: Vec<String>,
+}
+
+/// 8000 subwords.
+impl Default for TokenizerOptions {
+    fn default() -> Self {
+        Self::new(8000)
+    }
 }
 
 /// Ids of a vocabulary's special tokens; `None` where it has none.
@@ -141,6 +164,13 @@ pub fn find_vocabulary(directory: impl AsRef<Path>) -> Result<PathBuf> {
 #[derive(Clone)]
 pub struct Tokenizer(Arc<RawTokenizer>);
 
+/// Equal if one is a clone of the other.
+impl PartialEq for Tokenizer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 // SAFETY: trafo.h: a const handle may be used by several threads at once, and every call on a tokenizer but the last
 // free takes a const handle.
 unsafe impl Send for RawTokenizer {}
@@ -196,33 +226,28 @@ impl Tokenizer {
         check(unsafe { sys::trafo_tokenizer_save(self.as_ptr(), data, length) })
     }
     /// Its kind, by the names of [`TokenizerOptions::kind`].
-    pub fn kind(&self) -> Result<String> {
+    pub fn kind(&self) -> String {
         let mut kind = ptr::null();
         // SAFETY: the output is valid; the text is static.
         unsafe {
-            check(sys::trafo_tokenizer_get_kind(self.as_ptr(), &mut kind, ptr::null_mut()))?;
-            Ok(CStr::from_ptr(kind).to_string_lossy().into_owned())
+            infallible(sys::trafo_tokenizer_get_kind(self.as_ptr(), &mut kind, ptr::null_mut()));
+            CStr::from_ptr(kind).to_string_lossy().into_owned()
         }
     }
     /// Number of tokens.
-    pub fn vocabulary(&self) -> Result<usize> {
+    pub fn vocabulary(&self) -> usize {
         let mut count = 0;
         // SAFETY: `count` is valid.
-        check(unsafe { sys::trafo_tokenizer_get_vocabulary(self.as_ptr(), &mut count) })?;
-        Ok(count as usize)
+        infallible(unsafe { sys::trafo_tokenizer_get_vocabulary(self.as_ptr(), &mut count) });
+        from_i64(count)
     }
     /// Ids of the special tokens.
-    pub fn special(&self) -> Result<SpecialTokens> {
+    pub fn special(&self) -> SpecialTokens {
         let mut ids = sys::trafo_special_tokens { unk: -1, bos: -1, eos: -1, pad: -1 };
         // SAFETY: `ids` is valid.
-        check(unsafe { sys::trafo_tokenizer_get_special(self.as_ptr(), &mut ids) })?;
+        infallible(unsafe { sys::trafo_tokenizer_get_special(self.as_ptr(), &mut ids) });
         let present = |id| (id >= 0).then_some(id);
-        Ok(SpecialTokens {
-            unk: ids.unk,
-            bos: present(ids.bos),
-            eos: ids.eos,
-            pad: present(ids.pad),
-        })
+        SpecialTokens { unk: ids.unk, bos: present(ids.bos), eos: ids.eos, pad: present(ids.pad) }
     }
     /// Ids of a text, without `<s>` and `</s>`.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>> {
@@ -294,7 +319,7 @@ pub struct CorpusInfo {
 /// use trafo::Corpus;
 /// # fn main() -> trafo::Result<()> {
 /// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
-/// assert_eq!(corpus.info()?.pairs, 2);
+/// assert_eq!(corpus.info().pairs, 2);
 /// assert_eq!(corpus.pair(1)?, ("ein Baum".to_string(), "a tree".to_string()));
 /// # Ok(())
 /// # }
@@ -389,15 +414,15 @@ impl Corpus {
         self
     }
     /// Counts of the text that was read.
-    pub fn info(&self) -> Result<CorpusInfo> {
+    pub fn info(&self) -> CorpusInfo {
         let mut raw = sys::trafo_corpus_info { lines: 0, pairs: 0, dropped_empty: 0 };
         // SAFETY: `raw` is valid.
-        check(unsafe { sys::trafo_corpus_get_info(self.as_ptr(), &mut raw) })?;
-        Ok(CorpusInfo {
-            lines: raw.lines as usize,
-            pairs: raw.pairs as usize,
-            dropped_empty: raw.dropped_empty as usize,
-        })
+        infallible(unsafe { sys::trafo_corpus_get_info(self.as_ptr(), &mut raw) });
+        CorpusInfo {
+            lines: from_i64(raw.lines),
+            pairs: from_i64(raw.pairs),
+            dropped_empty: from_i64(raw.dropped_empty),
+        }
     }
     /// Source and target of a pair.
     pub fn pair(&self, index: usize) -> Result<(String, String)> {

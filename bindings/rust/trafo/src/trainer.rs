@@ -16,6 +16,7 @@ use crate::group::Group;
 use crate::handle::{RawModel, RawTrainer, path_view};
 use crate::memory_plan::MemoryPlan;
 use crate::model::Model;
+use crate::options::to_i64;
 use crate::text::{Corpus, Tokenizer};
 use crate::trainer_options::TrainerOptions;
 
@@ -96,7 +97,7 @@ impl<'a> TrainerBuilder<'a> {
                     self.tokenizer.as_ptr(),
                     self.train.as_ptr(),
                     valid,
-                    &self.options.0,
+                    &self.options.to_raw(),
                     data,
                     length,
                     out,
@@ -107,7 +108,7 @@ impl<'a> TrainerBuilder<'a> {
                     self.tokenizer.as_ptr(),
                     self.train.as_ptr(),
                     valid,
-                    &self.options.0,
+                    &self.options.to_raw(),
                     data,
                     length,
                     out,
@@ -130,7 +131,7 @@ impl<'a> TrainerBuilder<'a> {
 /// # fn main() -> trafo::Result<()> {
 /// let corpus = Corpus::from_pairs([("ein Haus", "a house"), ("ein Baum", "a tree")])?;
 /// let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(40).soft_limit(true))?;
-/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+/// let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?.encoder_layers(1).decoder_layers(1);
 /// let mut trainer = Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus)
 ///     .options(TrainerOptions::new().after_updates(3).batch_tokens(64))
 ///     .build()?;
@@ -220,7 +221,7 @@ impl Trainer {
     /// The same for at most `updates` more updates (0: no such limit); then the result is [`Stop::Paused`].
     pub fn run_updates(
         &mut self,
-        updates: i64,
+        updates: usize,
         mut callback: impl FnMut(&Event) -> ControlFlow<()>,
     ) -> Result<Stop> {
         let mut state = Callback { function: &mut callback, stopped: false, panic: None };
@@ -230,7 +231,7 @@ impl Trainer {
         let result = check(unsafe {
             sys::trafo_trainer_run(
                 self.raw.as_ptr(),
-                updates,
+                to_i64(updates),
                 cancel,
                 Some(call_back),
                 ptr::from_mut(&mut state).cast(),

@@ -5,69 +5,61 @@ use std::sync::Arc;
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
-use crate::context::to_i64;
 use crate::enums::FinishReason;
 use crate::error::{Result, check};
 use crate::handle::{RawShortlist, defaults, path_view, views};
+use crate::options::{from_flag, from_i64, options, same, to_count, to_i64};
 use crate::text::{Tokenizer, expect_equal};
 
-/// Settings of [`Model::translate`](crate::Model::translate).
-#[must_use]
-#[derive(Clone, Debug)]
-pub struct TranslateOptions {
-    pub(crate) raw: sys::trafo_translate_options,
-    pub(crate) cancel: Option<CancelToken>,
-    shortlist: Option<Shortlist>,
-}
-
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $to:expr;)*) => {
-        impl TranslateOptions {
-            $(
-                $(#[$doc])*
-                pub fn $name(mut self, $name: $type) -> Self {
-                    let to: fn($type) -> _ = $to;
-                    self.raw.$name = to($name);
-                    self
-                }
-            )*
+macro_rules! translate_options {
+    ($($fields:tt)*) => {
+        options! {
+            /// Settings of [`Model::translate`](crate::Model::translate).
+            TranslateOptions = trafo_translate_options, trafo_translate_options_init {
+                /// Draws every token instead of searching. Default: none.
+                pub sampling: Option<Sampling> =
+                    |raw| from_flag(raw.sampling).then(|| Sampling::from_raw(raw));
+                /// Ends the work when it is set. Default: none.
+                #[cfg_attr(feature = "serde", serde(skip))]
+                pub cancel: Option<CancelToken> = |_| None;
+                /// Few tokens that are chosen among. Default: the whole vocabulary.
+                #[cfg_attr(feature = "serde", serde(skip))]
+                pub shortlist: Option<Shortlist> = |_| None;
+            }
+            $($fields)*
         }
     };
 }
 
-// The table in schema/decoding.toml gives the setters and Sampling.
-include!("generated/translation.rs");
-
-fn same<T>(value: T) -> T {
-    value
+macro_rules! sampling {
+    ($($fields:tt)*) => {
+        options! {
+            /// How [`TranslateOptions::sampling`] draws. The drawn tokens depend only on the model's probabilities, the
+            /// seed, and the numbers of the line, the sample and the token.
+            Sampling = trafo_translate_options, trafo_translate_options_init {}
+            $($fields)*
+        }
+    };
 }
+
+// The table in schema/decoding.toml gives the fields.
+include!("generated/translation.rs");
 
 impl TranslateOptions {
     /// Beam 5, one translation a line.
     pub fn new() -> Self {
-        TranslateOptions {
-            raw: defaults(sys::trafo_translate_options_init),
-            cancel: None,
-            shortlist: None,
-        }
+        Self::default()
     }
     /// Draws every token instead of searching; [`n_best`](Self::n_best) is how many translations are drawn of a line.
     /// The drawn tokens depend only on the seed, the number of the line and the place in it.
     pub fn sampling(mut self, sampling: Sampling) -> Self {
-        sampling.write(&mut self.raw);
+        self.sampling = Some(sampling);
         self
     }
     /// Chooses among few tokens: the first of the vocabulary and the best translations of every source subword, each up to
     /// 100 by default.
     pub fn shortlist(mut self, shortlist: &Shortlist) -> Self {
-        self.raw.shortlist = shortlist.0.as_ptr();
         self.shortlist = Some(shortlist.clone());
-        self
-    }
-    /// How many of either; see [`shortlist`](Self::shortlist).
-    pub fn shortlist_sizes(mut self, first: usize, best: usize) -> Self {
-        self.raw.shortlist_first = to_i64(first);
-        self.raw.shortlist_best = to_i64(best);
         self
     }
     /// Ends the work with the error [`Cancelled`](crate::ErrorCode::Cancelled) when the token is set.
@@ -75,11 +67,25 @@ impl TranslateOptions {
         self.cancel = Some(token.clone());
         self
     }
+    /// Valid as long as the options.
+    pub(crate) fn to_raw(&self) -> sys::trafo_translate_options {
+        let mut raw = defaults(sys::trafo_translate_options_init);
+        self.write(&mut raw);
+        if let Some(sampling) = &self.sampling {
+            raw.sampling = 1;
+            sampling.write(&mut raw);
+        }
+        if let Some(shortlist) = &self.shortlist {
+            raw.shortlist = shortlist.0.as_ptr();
+        }
+        raw
+    }
 }
 
-impl Default for TranslateOptions {
-    fn default() -> Self {
-        Self::new()
+impl Sampling {
+    /// Draws from the whole distribution, with seed 1.
+    pub fn new() -> Self {
+        Self::default()
     }
 }
 
@@ -93,10 +99,12 @@ pub struct Shortlist(Arc<RawShortlist>);
 unsafe impl Send for RawShortlist {}
 // SAFETY: see above.
 unsafe impl Sync for RawShortlist {}
-// SAFETY: the only pointer in it belongs to the shortlist that is beside it.
-unsafe impl Send for TranslateOptions {}
-// SAFETY: see above.
-unsafe impl Sync for TranslateOptions {}
+/// Equal if one is a clone of the other.
+impl PartialEq for Shortlist {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 impl fmt::Debug for Shortlist {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,6 +146,7 @@ impl Shortlist {
 
 /// One text that the model proposes.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Hypothesis {
     /// The text.
@@ -157,6 +166,7 @@ pub struct Hypothesis {
 
 /// How much each token of a hypothesis attends to each source token.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Alignment {
     weights: Vec<f32>,
     source_tokens: usize,
@@ -182,6 +192,7 @@ impl Alignment {
 
 /// Result of one line.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Translation {
     /// The best first; never empty.

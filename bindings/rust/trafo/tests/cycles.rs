@@ -22,7 +22,7 @@ fn resident() -> Option<i64> {
 fn cycle() -> Result<()> {
     let corpus = Corpus::from_pairs(pairs().into_iter().take(20))?;
     let tokenizer = corpus.train_tokenizer(&TokenizerOptions::new(60).soft_limit(true))?;
-    let config = ModelConfig::preset("tiny", tokenizer.vocabulary()?)?
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?
         .encoder_layers(1)
         .decoder_layers(1)
         .width(16)

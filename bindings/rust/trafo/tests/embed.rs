@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use common::{corpus, model, options, pairs, tokenizer, weights};
@@ -38,11 +38,11 @@ fn rates_come_from_a_closure() -> Result<()> {
 fn pairs_from_a_closure_train_as_those_in_memory() -> Result<()> {
     let corpus = corpus();
     let tokenizer = tokenizer(&corpus);
-    let asked = Arc::new(AtomicI64::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let (all, count) = (pairs(), asked.clone());
-    let pulled = Corpus::from_function(all.len() as i64, 1, move |index| {
+    let pulled = Corpus::from_function(all.len(), 1, move |index| {
         count.fetch_add(1, Ordering::Relaxed);
-        Ok::<_, Broken>(all[index as usize].clone())
+        Ok::<_, Broken>(all[index].clone())
     })?;
     let losses = [&corpus, &pulled].map(|corpus| {
         let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, corpus)
@@ -52,12 +52,12 @@ fn pairs_from_a_closure_train_as_those_in_memory() -> Result<()> {
         [(); 3].map(|()| trainer.step().unwrap().loss)
     });
     assert_eq!(losses[0], losses[1]);
-    assert!(asked.load(Ordering::Relaxed) >= pairs().len() as i64);
+    assert!(asked.load(Ordering::Relaxed) >= pairs().len());
     Ok(())
 }
 
 #[derive(Debug, PartialEq)]
-struct Broken(i64);
+struct Broken(usize);
 
 impl std::fmt::Display for Broken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -83,18 +83,18 @@ fn expect_broken<T>(result: Result<T>) {
 fn what_a_closure_of_pairs_meets_is_told_by_the_call_that_needs_the_pair() -> Result<()> {
     let all = pairs();
     let tokenizer = tokenizer(&corpus());
-    let (asked, until) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    let (asked, until) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (count, limit) = (asked.clone(), until.clone());
-    let pulled = Corpus::from_function(all.len() as i64, 1, move |index| {
+    let pulled = Corpus::from_function(all.len(), 1, move |index| {
         if count.fetch_add(1, Ordering::Relaxed) >= limit.load(Ordering::Relaxed) {
             return Err(Broken(index));
         }
-        Ok(all[index as usize].clone())
+        Ok(all[index].clone())
     })?;
     expect_broken(pulled.pair(0));
     expect_broken(pulled.hold_out(2));
     expect_broken(pulled.train_tokenizer(&TokenizerOptions::new(40)));
-    until.store(i64::MAX, Ordering::Relaxed);
+    until.store(usize::MAX, Ordering::Relaxed);
     let mixed = Corpus::mix(&[(&pulled, 1.0), (&pulled, 2.0)])?;
     until.store(0, Ordering::Relaxed);
     let build = |corpus| {
@@ -105,11 +105,11 @@ fn what_a_closure_of_pairs_meets_is_told_by_the_call_that_needs_the_pair() -> Re
     };
     expect_broken(build(&mixed));
     // In the midst of a run: an error, not an end that was asked for; it goes on when it can.
-    until.store(i64::MAX, Ordering::Relaxed);
+    until.store(usize::MAX, Ordering::Relaxed);
     let mut trainer = build(&mixed)?;
     until.store(asked.load(Ordering::Relaxed), Ordering::Relaxed);
     expect_broken(trainer.run_updates(1000, |_| ControlFlow::Continue(())));
-    until.store(i64::MAX, Ordering::Relaxed);
+    until.store(usize::MAX, Ordering::Relaxed);
     trainer.step()?;
     Ok(())
 }
@@ -134,9 +134,8 @@ fn events_tell_what_was_dropped() -> Result<()> {
     let mut all = pairs();
     all.push(("der Hund ".repeat(100), "the dog".to_string()));
     // Not kept as tokens: what is too long is seen in every epoch anew.
-    let count = all.len() as i64;
-    let corpus =
-        Corpus::from_function(count, 1, move |i| Ok::<_, Broken>(all[i as usize].clone()))?;
+    let count = all.len();
+    let corpus = Corpus::from_function(count, 1, move |i| Ok::<_, Broken>(all[i].clone()))?;
     let tokenizer = tokenizer(&corpus);
     let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
         .options(options().max_length(32).after_epochs(1).after_updates(0))
@@ -185,7 +184,7 @@ fn a_run_goes_on_from_its_bytes() -> Result<()> {
     let refused = Model::read_as(&ContextOptions::new(), &mut file.as_slice(), DType::BF16);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::Unsupported, "bfloat16 is for CUDA");
     tokenizer.write_to(&mut vocabulary)?;
-    assert_eq!(Tokenizer::from_bytes(&vocabulary)?.vocabulary()?, tokenizer.vocabulary()?);
+    assert_eq!(Tokenizer::from_bytes(&vocabulary)?.vocabulary(), tokenizer.vocabulary());
     Ok(())
 }
 
@@ -212,7 +211,7 @@ fn batches_from_a_closure_train_as_the_corpus_s() -> Result<()> {
     let build = || Trainer::builder(model(&tokenizer), &tokenizer, &corpus).options(options());
     let mut of_corpus = build().build()?;
     let mut given = build().build()?;
-    let asked = Arc::new(AtomicI64::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let (count, own) = (asked.clone(), batch.clone());
     given.set_batches(move |index| {
         assert_eq!(index, count.fetch_add(1, Ordering::Relaxed));
@@ -235,7 +234,7 @@ fn batches_from_a_closure_train_as_the_corpus_s() -> Result<()> {
 
     struct Same(Batch);
     impl BatchSource for Same {
-        fn batch(&mut self, _: i64) -> Option<Batch> {
+        fn batch(&mut self, _: usize) -> Option<Batch> {
             Some(self.0.clone())
         }
     }

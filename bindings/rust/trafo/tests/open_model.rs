@@ -42,7 +42,7 @@ fn gradients_of_logits_are_slopes_of_the_loss() -> Result<()> {
             let mut moved = values.clone();
             moved[steepest] = value;
             parameter.write(&moved)?;
-            model.context().no_grad(|| loss_of(&model, &tokenizer))??.item()
+            model.context().no_grad(|| loss_of(&model, &tokenizer))?.item()
         };
         let step = 0.01;
         let slope =
@@ -116,7 +116,7 @@ fn open_models_refuse() -> Result<()> {
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
     }
     // Ops without recording leave no gradient.
-    let states = model.context().no_grad(|| model.hidden_states(&tokenizer, &SOURCES))??.0;
+    let states = model.context().no_grad(|| model.hidden_states(&tokenizer, &SOURCES))?.0;
     assert!(states.sum()?.backward().is_err());
     Ok(())
 }

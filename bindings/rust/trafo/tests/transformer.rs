@@ -67,25 +67,22 @@ impl OwnTransformer {
     }
     fn norm(&self, x: &Tensor, name: &str) -> Result<Tensor> {
         let (gamma, beta) = (format!("{name}.weight"), format!("{name}.bias"));
-        x.layer_norm(self.weight(&gamma), self.weight(&beta), self.config.get_norm_epsilon())
+        x.layer_norm(self.weight(&gamma), self.weight(&beta), self.config.norm_epsilon)
     }
     fn start(&self, side: &SideTensors, first: &str) -> Result<Rows> {
-        let width = self.config.get_width();
-        let table = self.context.sinusoidal_positions(
-            self.config.get_max_positions(),
-            width,
-            DType::F32,
-        )?;
+        let width = self.config.width;
+        let table =
+            self.context.sinusoidal_positions(self.config.max_positions, width, DType::F32)?;
         let options =
             EmbeddingOptions::new().scale((width as f64).sqrt()).positions(&side.positions, &table);
         let x = self.weight("embedding.weight").embedding(&side.ids, &options)?;
-        let input = if self.config.get_pre_norm() { self.norm(&x, first)? } else { x.clone() };
+        let input = if self.config.pre_norm { self.norm(&x, first)? } else { x.clone() };
         Ok(Rows { hidden: x, input })
     }
     /// Ends a block: the residual, and the norm of the block that follows (pre-norm) or of this one.
     fn add_norm(&self, output: &Tensor, rows: &Rows, following: &str, own: &str) -> Result<Rows> {
         let sum = rows.hidden.add(output)?;
-        if self.config.get_pre_norm() {
+        if self.config.pre_norm {
             let input = self.norm(&sum, following)?;
             return Ok(Rows { hidden: sum, input });
         }
@@ -99,19 +96,19 @@ impl OwnTransformer {
         causal: bool,
         name: &str,
     ) -> Result<Tensor> {
-        let width = self.config.get_width();
+        let width = self.config.width;
         let qkv = self.linear(x, &format!("{name}.qkv"))?;
         let options = self.heads().columns(0, width, 2 * width).causal(causal);
         let mixed = qkv.attention(&qkv, &qkv, &side.ends, &side.ends, &options)?;
         self.linear(&mixed, &format!("{name}.output"))
     }
     fn heads(&self) -> AttentionOptions<'_> {
-        let heads = self.config.get_heads();
-        AttentionOptions::new(heads, self.config.get_width() / heads)
+        let heads = self.config.heads;
+        AttentionOptions::new(heads, self.config.width / heads)
     }
     fn feed_forward(&self, x: &Tensor, name: &str) -> Result<Tensor> {
         let up = self.linear(x, &format!("{name}.up"))?;
-        self.linear(&up.activation(self.config.get_activation())?, &format!("{name}.down"))
+        self.linear(&up.activation(self.config.activation)?, &format!("{name}.down"))
     }
 
     /// The mean for each label.
@@ -130,7 +127,7 @@ impl OwnTransformer {
             }
         };
         let mut rows = self.start(source, "encoder.0.attention_norm")?;
-        let layers = self.config.get_encoder_layers();
+        let layers = self.config.encoder_layers;
         for i in 0..layers {
             let name = |part: &str| format!("encoder.{i}.{part}");
             let x = self.self_attention(&rows.input, source, false, &name("attention"))?;
@@ -141,7 +138,7 @@ impl OwnTransformer {
         // Keys and values of every layer's cross-attention come from one GEMM.
         let kv = self.linear(&rows.input, "decoder.cross_kv")?;
         rows = self.start(target, "decoder.0.attention_norm")?;
-        let (layers, width) = (self.config.get_decoder_layers(), self.config.get_width());
+        let (layers, width) = (self.config.decoder_layers, self.config.width);
         for i in 0..layers {
             let name = |part: &str| format!("decoder.{i}.{part}");
             let x = self.self_attention(&rows.input, target, true, &name("attention"))?;
@@ -176,7 +173,7 @@ fn batch(tokenizer: &Tokenizer) -> Result<(Side, Side, Vec<i32>)> {
 fn compare(pre_norm: bool) -> Result<()> {
     let corpus = corpus();
     let tokenizer = tokenizer(&corpus);
-    let config = ModelConfig::new(tokenizer.vocabulary()?)
+    let config = ModelConfig::new(tokenizer.vocabulary())
         .encoder_layers(2)
         .decoder_layers(2)
         .width(32)

@@ -34,6 +34,16 @@ impl ExportFormat {
         }
     }
 }
+named! { ExportFormat:
+    HfMarian = "hf_marian",
+    HfGpt2 = "hf_gpt2",
+    CTranslate2 = "ctranslate2",
+    HfLlama = "hf_llama",
+    Onnx = "onnx",
+    Gguf = "gguf",
+    HfCompressed = "hf_compressed",
+    HfPegasus = "hf_pegasus",
+}
 /// How an export stores matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -73,6 +83,17 @@ impl ExportWeights {
         }
     }
 }
+named! { ExportWeights:
+    ByFormat = "by_format",
+    Float32 = "float32",
+    Float16 = "float16",
+    BFloat16 = "bfloat16",
+    Int16 = "int16",
+    Int8 = "int8",
+    Q8_0 = "q8_0",
+    Q4_0 = "q4_0",
+    Int4 = "int4",
+}
 /// The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control
 /// characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF:
 /// letters are folded to lower case.
@@ -100,6 +121,13 @@ impl Normalization {
             Normalization::Identity => sys::TRAFO_NORMALIZATION_IDENTITY,
         }
     }
+}
+named! { Normalization:
+    NmtNfkc = "nmt_nfkc",
+    Nfkc = "nfkc",
+    NmtNfkcCf = "nmt_nfkc_cf",
+    NfkcCf = "nfkc_cf",
+    Identity = "identity",
 }
 /// Why a hypothesis ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -134,4 +162,9 @@ impl FinishReason {
             other => FinishReason::Unknown(other),
         }
     }
+}
+named! { FinishReason?:
+    End = "end",
+    Length = "length",
+    Blocked = "blocked",
 }

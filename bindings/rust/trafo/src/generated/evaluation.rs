@@ -30,6 +30,17 @@ impl BleuTokenizer {
             BleuTokenizer::JaMecab => sys::TRAFO_TOKENIZE_JA_MECAB,
         }
     }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_TOKENIZE_NONE => BleuTokenizer::None,
+            sys::TRAFO_TOKENIZE_ZH => BleuTokenizer::Zh,
+            sys::TRAFO_TOKENIZE_INTL => BleuTokenizer::Intl,
+            sys::TRAFO_TOKENIZE_CHAR => BleuTokenizer::Char,
+            sys::TRAFO_TOKENIZE_FLORES200 => BleuTokenizer::Flores200,
+            sys::TRAFO_TOKENIZE_JA_MECAB => BleuTokenizer::JaMecab,
+            _ => BleuTokenizer::Mteval13a,
+        }
+    }
 }
 named! { BleuTokenizer:
     Mteval13a = "13a" | "mteval_13a",
@@ -40,17 +51,17 @@ named! { BleuTokenizer:
     Flores200 = "flores200",
     JaMecab = "ja-mecab" | "ja_mecab",
 }
-setters! {
+evaluation_options! {
     /// How BLEU cuts lines into words. Scores are comparable only where it is the same. Default
     /// [`BleuTokenizer::Mteval13a`].
-    tokenize: BleuTokenizer = BleuTokenizer::as_raw;
+    tokenize: BleuTokenizer = BleuTokenizer::as_raw, BleuTokenizer::from_raw;
     /// Whether BLEU is computed without case. chrF keeps it. Default false.
-    lowercase: bool = i32::from;
+    lowercase: bool = i32::from, from_flag;
     /// Whether lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always are.
     /// Default false.
-    confidence: bool = i32::from;
+    confidence: bool = i32::from, from_flag;
     /// Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default 1000.
-    resamples: usize = to_i64;
+    resamples: usize = to_count, from_i64;
     /// Seed of the resampling. The same seed draws the same lines for every system and both scores. Default 12345.
-    seed: u64 = same;
+    seed: u64 = same, same;
 }

@@ -162,100 +162,100 @@ named! { RopeScaling:
     Llama3 = "llama3",
     Yarn = "yarn",
 }
-config_fields! {
+model_config! {
     /// Kind of model. Default [`Architecture::EncoderDecoder`].
-    architecture / get_architecture: Architecture = Architecture::as_raw, Architecture::from_raw;
+    architecture: Architecture = Architecture::as_raw, Architecture::from_raw;
     /// Activation of the feed-forward layers. Default [`Activation::Relu`].
-    activation / get_activation: Activation = Activation::as_raw, Activation::from_raw;
+    activation: Activation = Activation::as_raw, Activation::from_raw;
     /// Tokens of the vocabulary. It must be set.
-    vocabulary / get_vocabulary: usize = to_i64, from_i64;
+    vocabulary: usize = to_count, from_i64;
     /// Layers of the encoder. A decoder-lm has none and ignores it. Default 6.
-    encoder_layers / get_encoder_layers: usize = to_i64, from_i64;
+    encoder_layers: usize = to_count, from_i64;
     /// Layers of the decoder. Default 6.
-    decoder_layers / get_decoder_layers: usize = to_i64, from_i64;
+    decoder_layers: usize = to_count, from_i64;
     /// Width of the residual stream: an even multiple of `heads`. Default 512.
-    width / get_width: usize = to_i64, from_i64;
+    width: usize = to_count, from_i64;
     /// Width inside the feed-forward layers. Default 2048.
-    ffn_width / get_ffn_width: usize = to_i64, from_i64;
+    ffn_width: usize = to_count, from_i64;
     /// Attention heads. Default 8.
-    heads / get_heads: usize = to_i64, from_i64;
+    heads: usize = to_count, from_i64;
     /// Longest sequence that either side may have, in tokens. Default 1024.
-    max_positions / get_max_positions: usize = to_i64, from_i64;
+    max_positions: usize = to_count, from_i64;
     /// Whether the norm precedes each block instead of following it. Default true.
-    pre_norm / get_pre_norm: bool = i32::from, from_flag;
+    pre_norm: bool = i32::from, from_flag;
     /// Whether source, target and output share one embedding matrix. Otherwise there are three, two in a decoder-lm.
     /// Default true.
-    tied_embeddings / get_tied_embeddings: bool = i32::from, from_flag;
+    tied_embeddings: bool = i32::from, from_flag;
     /// Dropout of the embeddings and of the output of every block. Default 0.1.
-    dropout / get_dropout: f64 = same, same;
+    dropout: f64 = same, same;
     /// Dropout of attention probabilities. Default 0.
-    attention_dropout / get_attention_dropout: f64 = same, same;
+    attention_dropout: f64 = same, same;
     /// Dropout after the activation of the feed-forward layers. Default 0.
-    ffn_dropout / get_ffn_dropout: f64 = same, same;
+    ffn_dropout: f64 = same, same;
     /// Epsilon of the norms. Default 1e-5.
-    norm_epsilon / get_norm_epsilon: f64 = same, same;
+    norm_epsilon: f64 = same, same;
     /// Norm of a decoder-lm; an encoder-decoder has layer norm. Default [`Norm::Layer`].
-    norm / get_norm: Norm = Norm::as_raw, Norm::from_raw;
+    norm: Norm = Norm::as_raw, Norm::from_raw;
     /// Positions of a decoder-lm. Default [`Positions::Standard`].
-    positions / get_positions: Positions = Positions::as_raw, Positions::from_raw;
+    positions: Positions = Positions::as_raw, Positions::from_raw;
     /// Feed-forward blocks of a decoder-lm. Default [`FeedForward::Plain`].
-    ffn / get_ffn: FeedForward = FeedForward::as_raw, FeedForward::from_raw;
+    ffn: FeedForward = FeedForward::as_raw, FeedForward::from_raw;
     /// Whether all linear layers have biases. A model with RMS norm may have `qkv_biases`, `attention_output_bias` and
     /// `ffn_biases` instead. Default true.
-    biases / get_biases: bool = i32::from, from_flag;
+    biases: bool = i32::from, from_flag;
     /// Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads.
-    kv_heads / get_kv_heads: usize = to_i64, from_i64;
+    kv_heads: usize = to_count, from_i64;
     /// Base of the angles of rotary positions. Default 10000.
-    rope_theta / get_rope_theta: f64 = same, same;
+    rope_theta: f64 = same, same;
     /// Whether the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep
     /// models begin better. Default false.
-    depth_scaled_init / get_depth_scaled_init: bool = i32::from, from_flag;
+    depth_scaled_init: bool = i32::from, from_flag;
     /// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
-    output_bias / get_output_bias: bool = i32::from, from_flag;
+    output_bias: bool = i32::from, from_flag;
     /// Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may. Default
     /// 0: width / heads.
-    head_width / get_head_width: usize = to_i64, from_i64;
+    head_width: usize = to_count, from_i64;
     /// Whether queries, keys and values have biases in a model that has no others (`biases` is 0), as in Qwen2. Default
     /// false.
-    qkv_biases / get_qkv_biases: bool = i32::from, from_flag;
+    qkv_biases: bool = i32::from, from_flag;
     /// Whether the output of an attention has a bias in a model without `biases`. Default false.
-    attention_output_bias / get_attention_output_bias: bool = i32::from, from_flag;
+    attention_output_bias: bool = i32::from, from_flag;
     /// Whether the feed-forward layers have biases in a model without `biases`. Default false.
-    ffn_biases / get_ffn_biases: bool = i32::from, from_flag;
+    ffn_biases: bool = i32::from, from_flag;
     /// The angles of rotary positions are divided by it, all of them or, with `rope_original_positions`, the slow ones.
     /// Default 1.
-    rope_factor / get_rope_factor: f64 = same, same;
+    rope_factor: f64 = same, same;
     /// Positions that a model was trained with before `rope_factor` (Llama 3.1): the factor divides the angles of pairs
     /// that turn fewer than `rope_low_turns` times in them. It divides the angles of pairs of more turns less and less.
     /// Default 0: `rope_factor` divides all angles.
-    rope_original_positions / get_rope_original_positions: usize = to_i64, from_i64;
+    rope_original_positions: usize = to_count, from_i64;
     /// Turns in `rope_original_positions` positions up to which `rope_factor` divides an angle whole. Default 1.
-    rope_low_turns / get_rope_low_turns: f64 = same, same;
+    rope_low_turns: f64 = same, same;
     /// Turns in `rope_original_positions` positions from which on `rope_factor` does not change an angle; above
     /// `rope_low_turns`. Default 4.
-    rope_high_turns / get_rope_high_turns: f64 = same, same;
+    rope_high_turns: f64 = same, same;
     /// Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder has.
     /// Default 0: `ffn_width`.
-    encoder_ffn_width / get_encoder_ffn_width: usize = to_i64, from_i64;
+    encoder_ffn_width: usize = to_count, from_i64;
     /// Attention heads of the encoder, where pruning left it another number than the decoder has. With `head_width`.
     /// Default 0: `heads`.
-    encoder_heads / get_encoder_heads: usize = to_i64, from_i64;
+    encoder_heads: usize = to_count, from_i64;
     /// Which layers of the decoder share their parameters: a number from 1 to `decoder_layers` for each layer, and
     /// layers with the same number share. For up to 32 layers. Default: none are shared.
-    decoder_tied_layers / get_decoder_tied_layers: Vec<usize> = to_layers, from_layers;
+    decoder_tied_layers: Vec<usize> = to_layers, from_layers;
     /// The same for the layers of the encoder and `encoder_layers`. Default: none are shared.
-    encoder_tied_layers / get_encoder_tied_layers: Vec<usize> = to_layers, from_layers;
+    encoder_tied_layers: Vec<usize> = to_layers, from_layers;
     /// Norm of queries and keys in a decoder-lm. Default [`QkNorm::None`].
-    qk_norm / get_qk_norm: QkNorm = QkNorm::as_raw, QkNorm::from_raw;
+    qk_norm: QkNorm = QkNorm::as_raw, QkNorm::from_raw;
     /// How `rope_factor` divides the angles of a model with `rope_original_positions`. With yarn, the first pair whose
     /// angle it divides is the one of `rope_high_turns` turns (usual: 32), and from the pair of `rope_low_turns` turns
     /// on it divides them whole. Default [`RopeScaling::Llama3`].
-    rope_scaling / get_rope_scaling: RopeScaling = RopeScaling::as_raw, RopeScaling::from_raw;
+    rope_scaling: RopeScaling = RopeScaling::as_raw, RopeScaling::from_raw;
     /// Factor of rotated queries and keys with the `rope_scaling` yarn; other models have none. Default 0: 0.1
     /// ln(`rope_factor`) + 1.
-    rope_magnitude / get_rope_magnitude: f64 = same, same;
+    rope_magnitude: f64 = same, same;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].
-    precision / get_precision: DType = DType::as_raw, DType::from_raw;
+    precision: DType = DType::as_raw, DType::from_raw;
 }

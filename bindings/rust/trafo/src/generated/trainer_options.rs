@@ -29,6 +29,14 @@ impl Metric {
         }
     }
 }
+named! { Metric:
+    Bleu = "bleu",
+    Chrf = "chrf",
+    Ter = "ter",
+    Ce = "ce-mean-words",
+    RewardAccuracy = "reward-accuracy",
+    RewardMargin = "reward-margin",
+}
 /// How the learning rate goes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -52,6 +60,15 @@ impl Schedule {
             Schedule::Cosine => sys::TRAFO_SCHEDULE_COSINE,
             Schedule::InverseSqrt => sys::TRAFO_SCHEDULE_INVERSE_SQRT,
             Schedule::Noam => sys::TRAFO_SCHEDULE_NOAM,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_SCHEDULE_LINEAR => Schedule::Linear,
+            sys::TRAFO_SCHEDULE_COSINE => Schedule::Cosine,
+            sys::TRAFO_SCHEDULE_INVERSE_SQRT => Schedule::InverseSqrt,
+            sys::TRAFO_SCHEDULE_NOAM => Schedule::Noam,
+            _ => Schedule::Constant,
         }
     }
 }
@@ -81,6 +98,13 @@ impl OptimizerKind {
             OptimizerKind::Muon => sys::TRAFO_OPTIMIZER_MUON,
         }
     }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_OPTIMIZER_SGD => OptimizerKind::Sgd,
+            sys::TRAFO_OPTIMIZER_MUON => OptimizerKind::Muon,
+            _ => OptimizerKind::Adamw,
+        }
+    }
 }
 named! { OptimizerKind:
     Adamw = "adamw" | "adam",
@@ -101,6 +125,12 @@ impl OptimizerStates {
         match self {
             OptimizerStates::Float32 => sys::TRAFO_OPTIMIZER_STATES_FLOAT32,
             OptimizerStates::EightBit => sys::TRAFO_OPTIMIZER_STATES_8BIT,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_OPTIMIZER_STATES_8BIT => OptimizerStates::EightBit,
+            _ => OptimizerStates::Float32,
         }
     }
 }
@@ -124,6 +154,12 @@ impl Objective {
             Objective::Dpo => sys::TRAFO_OBJECTIVE_DPO,
         }
     }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_OBJECTIVE_DPO => Objective::Dpo,
+            _ => Objective::CrossEntropy,
+        }
+    }
 }
 named! { Objective:
     CrossEntropy = "cross-entropy" | "cross_entropy",
@@ -143,6 +179,12 @@ impl CommunicationDType {
         match self {
             CommunicationDType::Float32 => sys::TRAFO_COMMUNICATION_FLOAT32,
             CommunicationDType::Bfloat16 => sys::TRAFO_COMMUNICATION_BFLOAT16,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_COMMUNICATION_BFLOAT16 => CommunicationDType::Bfloat16,
+            _ => CommunicationDType::Float32,
         }
     }
 }
@@ -170,6 +212,13 @@ impl Recompute {
             Recompute::Full => sys::TRAFO_RECOMPUTE_FULL,
         }
     }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_RECOMPUTE_SELECTIVE => Recompute::Selective,
+            sys::TRAFO_RECOMPUTE_FULL => Recompute::Full,
+            _ => Recompute::None,
+        }
+    }
 }
 named! { Recompute:
     None = "none",
@@ -193,6 +242,13 @@ impl StoppingMetrics {
             StoppingMetrics::First => sys::TRAFO_STOPPING_FIRST,
             StoppingMetrics::Any => sys::TRAFO_STOPPING_ANY,
             StoppingMetrics::All => sys::TRAFO_STOPPING_ALL,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_STOPPING_ANY => StoppingMetrics::Any,
+            sys::TRAFO_STOPPING_ALL => StoppingMetrics::All,
+            _ => StoppingMetrics::First,
         }
     }
 }
@@ -226,164 +282,164 @@ named! { RunModel:
     Last = "last",
     Averaged = "averaged",
 }
-setters! {
+trainer_options! {
     /// Peak of the learning rate. Default 0.002.
-    learning_rate: f64 = same;
+    learning_rate: f64 = same, same;
     /// How the learning rate goes after the warm-up. Default [`Schedule::InverseSqrt`].
-    schedule: Schedule = Schedule::as_raw;
+    schedule: Schedule = Schedule::as_raw, Schedule::from_raw;
     /// Updates in which the rate rises to its peak on a line. Default 1000.
-    warmup: i64 = same;
+    warmup: usize = to_count, from_i64;
     /// The update at which cosine and linear schedules reach their end. It must be set for them. Default 0.
-    schedule_updates: i64 = same;
+    schedule_updates: usize = to_count, from_i64;
     /// Share of the target probability that is spread over the other tokens. Default 0.1.
-    label_smoothing: f64 = same;
+    label_smoothing: f64 = same, same;
     /// Largest global norm of the mean gradient. 0: no clipping. Default 1.
-    clip_norm: f64 = same;
+    clip_norm: f64 = same, same;
     /// Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0.
-    weight_decay: f64 = same;
+    weight_decay: f64 = same, same;
     /// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
-    decay_norms_and_biases: bool = i32::from;
+    decay_norms_and_biases: bool = i32::from, from_flag;
     /// How the weights follow their gradients. Default [`OptimizerKind::Adamw`].
-    optimizer: OptimizerKind = OptimizerKind::as_raw;
+    optimizer: OptimizerKind = OptimizerKind::as_raw, OptimizerKind::from_raw;
     /// Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95.
-    momentum: f64 = same;
+    momentum: f64 = same, same;
     /// Whether the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default true.
-    nesterov: bool = i32::from;
+    nesterov: bool = i32::from, from_flag;
     /// Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9.
-    beta1: f64 = same;
+    beta1: f64 = same, same;
     /// Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98.
-    beta2: f64 = same;
+    beta2: f64 = same, same;
     /// AdamW's epsilon. Default 1e-9.
-    epsilon: f64 = same;
+    epsilon: f64 = same, same;
     /// Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another optimizer. float64
     /// models have float32. Default [`OptimizerStates::Float32`].
-    optimizer_states: OptimizerStates = OptimizerStates::as_raw;
+    optimizer_states: OptimizerStates = OptimizerStates::as_raw, OptimizerStates::from_raw;
     /// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
     /// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
-    tf32: bool = i32::from;
+    tf32: bool = i32::from, from_flag;
     /// Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of linear
     /// layers with at least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the gradient of its
     /// weight. Scales are powers of two for each tensor, from its values at that moment. Weights, activations and files
     /// stay as in bfloat16 training; validation and inference compute in bfloat16. UNSUPPORTED on the CPU and on older
     /// cards. Default false.
-    fp8: bool = i32::from;
+    fp8: bool = i32::from, from_flag;
     /// Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in
     /// groups of 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through),
     /// and the optimizer works on exact weights, which files hold. 8 or 4. Default 0: no quantization.
-    quantize_bits: i64 = same;
+    quantize_bits: usize = to_count, from_i64;
     /// LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder (Fan et
     /// al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch. Validation and
     /// decoding run all layers. Default 0: none is skipped.
-    layer_drop: f64 = same;
+    layer_drop: f64 = same, same;
     /// Unstructured pruning: the share of the weights of each trainable linear layer that is zero after `prune_end`. It
     /// rises from zero at `prune_start` by a cubic schedule (Zhu & Gupta, arXiv 1710.01878). The weights of the least
     /// magnitude of a matrix are pruned, and stay zero. Embeddings, the output projection, biases and norms are not
     /// pruned. Default 0: no weight is pruned.
-    prune_sparsity: f64 = same;
+    prune_sparsity: f64 = same, same;
     /// The update, counted from 1, before which pruning to `prune_sparsity` begins. Default 1.
-    prune_start: i64 = same;
+    prune_start: usize = to_count, from_i64;
     /// The update before which `prune_sparsity` is reached. Default 0: `prune_start`, all at once.
-    prune_end: i64 = same;
+    prune_end: usize = to_count, from_i64;
     /// Updates from one pruning to the next, between `prune_start` and `prune_end`. Default 100.
-    prune_every: i64 = same;
+    prune_every: usize = to_count, from_i64;
     /// Whether weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is
     /// fine-tuned. A `prune_sparsity` above 0 does the same. Default false.
-    keep_zeros: bool = i32::from;
+    keep_zeros: bool = i32::from, from_flag;
     /// Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels plus W
     /// T^2 times the divergence from the teacher at `teacher_temperature` T. 0 does not run the teacher. Default 0.5.
-    teacher_weight: f64 = same;
+    teacher_weight: f64 = same, same;
     /// The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1.
-    teacher_temperature: f64 = same;
+    teacher_temperature: f64 = same, same;
     /// The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of each
     /// label, without `label_smoothing`. Default [`Objective::CrossEntropy`].
-    objective: Objective = Objective::as_raw;
+    objective: Objective = Objective::as_raw, Objective::from_raw;
     /// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The
     /// higher, the closer the model stays to the reference. Default 0.1.
-    dpo_beta: f64 = same;
+    dpo_beta: f64 = same, same;
     /// Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO).
     /// Default 0.
-    dpo_label_smoothing: f64 = same;
+    dpo_label_smoothing: f64 = same, same;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
     /// validated and saved as model.safetensors. Training continues from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
-    ema_alpha: f64 = same;
+    ema_alpha: f64 = same, same;
     /// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1.
-    gradient_accumulation: i64 = same;
+    gradient_accumulation: usize = to_count, from_i64;
     /// Number of parts of an update. Each part has `gradient_accumulation` batches. The ranks share the parts, at least
     /// one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a run that
     /// resumes keeps its own. Default 1.
-    lanes: i64 = same;
+    lanes: usize = to_count, from_i64;
     /// Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane is rounded,
     /// also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64 models.
     /// Default [`CommunicationDType::Float32`].
-    communication_dtype: CommunicationDType = CommunicationDType::as_raw;
+    communication_dtype: CommunicationDType = CommunicationDType::as_raw, CommunicationDType::from_raw;
     /// Seed of dropout and of the data order. Default 1.
-    seed: u64 = same;
+    seed: u64 = same, same;
     /// Target tokens of a batch. Default 4096.
-    batch_tokens: i64 = same;
+    batch_tokens: usize = to_count, from_i64;
     /// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256.
-    max_length: i64 = same;
+    max_length: usize = to_count, from_i64;
     /// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
-    maxi_batch: i64 = same;
+    maxi_batch: usize = to_count, from_i64;
     /// Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any.
-    max_length_ratio: f64 = same;
+    max_length_ratio: f64 = same, same;
     /// Whether pairs with the same text on both sides are dropped and counted. Default false.
-    drop_identical: bool = i32::from;
+    drop_identical: bool = i32::from, from_flag;
     /// Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of
     /// a BPE vocabulary with every merge left out with probability alpha. Default 0: the best segmentation.
-    source_alpha: f64 = same;
+    source_alpha: f64 = same, same;
     /// The same for the target text. Default 0: the best segmentation.
-    target_alpha: f64 = same;
+    target_alpha: f64 = same, same;
     /// Whether `batch_tokens` is chosen: the largest that the memory has room for. Default false.
-    batch_fit: bool = i32::from;
+    batch_fit: bool = i32::from, from_flag;
     /// Activations that backward recomputes instead of keeping them: less memory for more time. It never changes a bit.
     /// Default [`Recompute::None`].
-    recompute: Recompute = Recompute::as_raw;
+    recompute: Recompute = Recompute::as_raw, Recompute::from_raw;
     /// Whether CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those
     /// that are at least 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed
     /// run computes the same bits. A cache file of the user holds them for later runs. Nothing on the CPU and with
     /// several lanes. Default true.
-    autotune_gemm: bool = i32::from;
+    autotune_gemm: bool = i32::from, from_flag;
     /// Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free.
-    memory_limit: i64 = same;
+    memory_limit: usize = to_count, from_i64;
     /// Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and
     /// moments stay; data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and
     /// patience start anew. Limits count from there. A checkpoint of the same phase resumes it. Default 1.
-    phase: i64 = same;
+    phase: usize = to_count, from_i64;
     /// Whether a resumed run may validate on other text, or with another beam, than before: best scores and patience
     /// start anew then. Otherwise it is refused. Default false.
-    restart_validation: bool = i32::from;
+    restart_validation: bool = i32::from, from_flag;
     /// Training is done after this many updates. Default 0: never.
-    after_updates: i64 = same;
+    after_updates: usize = to_count, from_i64;
     /// Training is done after this many epochs. Default 0: never.
-    after_epochs: i64 = same;
+    after_epochs: usize = to_count, from_i64;
     /// Training is done after this many target tokens. Default 0: never.
-    after_tokens: i64 = same;
+    after_tokens: usize = to_count, from_i64;
     /// Training is done after this many validations in a row without a better metric (see `early_stopping_on`). Default
     /// 0: never.
-    early_stopping: i64 = same;
+    early_stopping: usize = to_count, from_i64;
     /// The metrics that `early_stopping` looks at. Default [`StoppingMetrics::First`].
-    early_stopping_on: StoppingMetrics = StoppingMetrics::as_raw;
+    early_stopping_on: StoppingMetrics = StoppingMetrics::as_raw, StoppingMetrics::from_raw;
     /// Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before the
     /// error NON_FINITE. Default 10.
-    max_non_finite_steps: i64 = same;
+    max_non_finite_steps: usize = to_count, from_i64;
     /// How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates.
-    valid_freq: Period = Period::to_raw;
+    valid_freq: Period = Period::to_raw, Period::from_raw;
     /// How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates.
-    save_freq: Period = Period::to_raw;
+    save_freq: Period = Period::to_raw, Period::from_raw;
     /// How often it logs (the event LOG). Default 20 updates.
-    log_freq: Period = Period::to_raw;
+    log_freq: Period = Period::to_raw, Period::from_raw;
     /// This many updates at the start are logged as well. Default 0.
-    log_first: i64 = same;
+    log_first: usize = to_count, from_i64;
     /// Beam of validation. 1 is greedy search. Default 1.
-    valid_beam: i64 = same;
+    valid_beam: usize = to_count, from_i64;
     /// Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1.
-    valid_normalize: f64 = same;
+    valid_normalize: f64 = same, same;
     /// Whether the best checkpoint of every metric is kept as well. Default true.
-    keep_best: bool = i32::from;
+    keep_best: bool = i32::from, from_flag;
     /// Newest checkpoints that are kept. Default 3.
-    keep_last: i64 = same;
+    keep_last: usize = to_count, from_i64;
     /// At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
     /// ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average.
-    average_last: i64 = same;
+    average_last: usize = to_count, from_i64;
 }

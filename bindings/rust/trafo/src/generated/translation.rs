@@ -1,82 +1,61 @@
 // Written by scripts/generate_options.py from schema/decoding.toml: change that.
-setters! {
+translate_options! {
     /// Hypotheses kept of each sentence. 1 is greedy search. Default 5.
-    beam: usize = to_i64;
+    beam: usize = to_count, from_i64;
     /// Hypotheses returned of each sentence, at most `beam`. With `sampling`: translations drawn of each sentence.
     /// Default 1.
-    n_best: usize = to_i64;
+    n_best: usize = to_count, from_i64;
     /// The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's --normalize). 0:
     /// no normalisation. Default 1.
-    length_penalty: f64 = same;
+    length_penalty: f64 = same, same;
     /// Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus 10,
     /// at most 200.
-    max_length: usize = to_i64;
+    max_length: usize = to_count, from_i64;
     /// Tokens before a translation may end; a given beginning is not counted. Default 0.
-    min_length: usize = to_i64;
+    min_length: usize = to_count, from_i64;
     /// Source tokens times `beam` of the sentences that are decoded together. Default 4096.
-    batch_tokens: usize = to_i64;
+    batch_tokens: usize = to_count, from_i64;
     /// The logit of each token that the translation already has is divided by it if it is positive, and multiplied
     /// otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text (no
     /// `end_source`), tokens of that text count as well. Default 1.
-    repetition_penalty: f64 = same;
+    repetition_penalty: f64 = same, same;
     /// No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm continues
     /// a text (no `end_source`), n-grams of that text count as well. Default 0: any may repeat.
-    no_repeat_ngram_size: usize = to_i64;
+    no_repeat_ngram_size: usize = to_count, from_i64;
     /// Whether every hypothesis has the log-probability of each of its tokens. Default false.
-    word_scores: bool = i32::from;
+    word_scores: bool = i32::from, from_flag;
     /// Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the source tokens. A
     /// decoder-lm has none: UNSUPPORTED. Default false.
-    alignment: bool = i32::from;
+    alignment: bool = i32::from, from_flag;
     /// Decoder layer whose cross-attention, the mean over its heads, is the `alignment`; counted from 1. Default 0: the
     /// last but one.
-    alignment_layer: usize = to_i64;
+    alignment_layer: usize = to_count, from_i64;
     /// Whether equal texts of a line are returned once, with the best score. A line then has fewer than `n_best`
     /// hypotheses if the search or the samples have no more texts. Default false.
-    distinct: bool = i32::from;
+    distinct: bool = i32::from, from_flag;
     /// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
-    truncate: bool = i32::from;
+    truncate: bool = i32::from, from_flag;
+    /// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
+    shortlist_first: usize = to_count, from_i64;
+    /// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
+    shortlist_best: usize = to_count, from_i64;
     /// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the
     /// model's limit then loses its beginning. Default true.
-    end_source: bool = i32::from;
+    end_source: bool = i32::from, from_flag;
     /// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program
     /// were not. Default false.
-    begin_source: bool = i32::from;
+    begin_source: bool = i32::from, from_flag;
 }
-/// How [`TranslateOptions::sampling`] draws. The drawn tokens depend only on the model's probabilities, the seed, and
-/// the numbers of the line, the sample and the token.
-#[must_use]
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sampling {
+sampling! {
     /// Logits are divided by it. Default 1.
-    pub temperature: f64,
+    temperature: f64 = same, same;
     /// Only this many of the most probable tokens. Default 0: all.
-    pub top_k: usize,
+    top_k: usize = to_count, from_i64;
     /// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).
     /// Default 1.
-    pub top_p: f64,
+    top_p: f64 = same, same;
     /// Seed of the draws. Default 1.
-    pub seed: u64,
+    seed: u64 = same, same;
     /// Number of the first line, so that a text in several calls is drawn as in one. Default 0.
-    pub first_line: usize,
-}
-impl Sampling {
-    fn write(&self, raw: &mut sys::trafo_translate_options) {
-        raw.sampling = 1;
-        raw.temperature = same(self.temperature);
-        raw.top_k = to_i64(self.top_k);
-        raw.top_p = same(self.top_p);
-        raw.seed = same(self.seed);
-        raw.first_line = to_i64(self.first_line);
-    }
-}
-impl Default for Sampling {
-    fn default() -> Self {
-        Sampling {
-            temperature: 1.0,
-            top_k: 0,
-            top_p: 1.0,
-            seed: 1,
-            first_line: 0,
-        }
-    }
+    first_line: usize = to_count, from_i64;
 }

@@ -70,7 +70,7 @@ pub fn model(tokenizer: &Tokenizer) -> Model {
 }
 
 pub fn model_with_positions(tokenizer: &Tokenizer, positions: usize) -> Model {
-    let config = ModelConfig::new(tokenizer.vocabulary().unwrap())
+    let config = ModelConfig::new(tokenizer.vocabulary())
         .encoder_layers(1)
         .decoder_layers(1)
         .width(32)
