@@ -1,8 +1,7 @@
 /*
  * Trafo: tokenizers and parallel corpora. Include trafo.h; its rules hold here.
  *
- * A token is an id of the vocabulary, which represents a piece of text. Lengths in tokens count the
- * final </s>.
+ * A token is an id of the vocabulary, which represents a piece of text. Lengths in tokens count the final </s>.
  */
 #ifndef TRAFO_TEXT_H
 #define TRAFO_TEXT_H
@@ -13,14 +12,11 @@
 extern "C" {
 #endif
 
-/* ---- Tokenizers
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- Tokenizers --------------------------------------------------------------------------------------------------- */
 
 typedef struct trafo_tokenizer trafo_tokenizer;
 
-/* Special tokens of SentencePiece vocabularies that are trained here. trafo_tokenizer_get_special
- * gives the ids of any vocabulary. */
+/* Special tokens of SentencePiece vocabularies that are trained here. trafo_tokenizer_get_special gives the ids of any vocabulary. */
 #define TRAFO_TOKEN_UNK 0
 #define TRAFO_TOKEN_BOS 1
 #define TRAFO_TOKEN_EOS 2
@@ -28,93 +24,71 @@ typedef struct trafo_tokenizer trafo_tokenizer;
 
 #include "trafo/generated/tokenizer_options.h"
 
-/* Trains a tokenizer on lines of text. The same lines and options give the same one. Without
- * options the defaults apply. A new SentencePiece model has the special tokens TRAFO_TOKEN_*.
- * INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL
- * byte, and a vocabulary that the text cannot fill; the message names the largest size. since 0.1
- */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_train(const trafo_string_view* lines,
-                                                            size_t count,
-                                                            const trafo_tokenizer_options* options,
-                                                            trafo_tokenizer** out);
-/* Loads a tokenizer from its file, whose content tells its kind, or from a directory as
- * trafo_find_vocabulary does. A file with the name tokenizer.json is read with
- * tokenizer_config.json, special_tokens_map.json and generation_config.json beside it, which name
- * special tokens. NOT_FOUND, IO, CORRUPT_FILE; UNSUPPORTED: a tokenizer.json with a part that is
- * not done here. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_load(const char* path, size_t path_length,
-                                                           trafo_tokenizer** out);
+/* Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new
+ * SentencePiece model has the special tokens TRAFO_TOKEN_*.
+ * INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text
+ * cannot fill; the message names the largest size. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
+                                                            const trafo_tokenizer_options *options,
+                                                            trafo_tokenizer **out);
+/* Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. A file with the
+ * name tokenizer.json is read with tokenizer_config.json, special_tokens_map.json and generation_config.json beside it, which name
+ * special tokens. NOT_FOUND, IO, CORRUPT_FILE; UNSUPPORTED: a tokenizer.json with a part that is not done here. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load(const char *path, size_t path_length, trafo_tokenizer **out);
 /* A tokenizer from the bytes of its file. CORRUPT_FILE, UNSUPPORTED. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_load_buffer(const uint8_t* data, size_t bytes,
-                                                                  trafo_tokenizer** out);
-/* Writes its file, which appears whole or not at all. Of a directory, the file that
- * trafo_find_vocabulary finds there. A tokenizer.json is written with the files that came with it,
- * such as tokenizer_config.json, beside it; in a file of another name it is alone. IO;
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t *data, size_t bytes,
+                                                                  trafo_tokenizer **out);
+/* Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. A tokenizer.json
+ * is written with the files that came with it, such as tokenizer_config.json, beside it; in a file of another name it is alone. IO;
  * INVALID_ARGUMENT: such files of another vocabulary are there. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_save(const trafo_tokenizer* tokenizer,
-                                                           const char* path, size_t path_length);
-/* The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind
- * (docs/guide/vocabularies.md). The caller frees *out_path with trafo_string_free. NOT_FOUND: it
- * has no vocabulary. INVALID_ARGUMENT: it has two. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_find_vocabulary(const char* directory,
-                                                            size_t directory_length,
-                                                            char** out_path);
-/* The kind of a tokenizer, by the names of trafo_tokenizer_options, and the name of its file in
- * such a directory. Both are static; out_file may be NULL. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_get_kind(const trafo_tokenizer* tokenizer,
-                                                               const char** out_kind,
-                                                               const char** out_file);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
+                                                           size_t path_length);
+/* The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees
+ * *out_path with trafo_string_free. NOT_FOUND: it has no vocabulary. INVALID_ARGUMENT: it has two. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_find_vocabulary(const char *directory, size_t directory_length, char **out_path);
+/* The kind of a tokenizer, by the names of trafo_tokenizer_options, and the name of its file in such a directory. Both are static;
+ * out_file may be NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_kind(const trafo_tokenizer *tokenizer, const char **out_kind,
+                                                               const char **out_file);
 /* The number of tokens. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_get_vocabulary(
-    const trafo_tokenizer* tokenizer, int64_t* out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
 
 /* Ids of special tokens. -1: the vocabulary has none. */
 typedef struct trafo_special_tokens {
   int32_t unk; /* stands for unknown text */
-  int32_t
-      bos; /* the decoder of an encoder-decoder begins with it, or with eos where there is none */
+  int32_t bos; /* the decoder of an encoder-decoder begins with it, or with eos where there is none */
   int32_t eos; /* ends a text */
   int32_t pad;
 } trafo_special_tokens;
 
 /* The special tokens of a vocabulary. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_get_special(const trafo_tokenizer* tokenizer,
-                                                                  trafo_special_tokens* out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_special(const trafo_tokenizer *tokenizer, trafo_special_tokens *out);
 /* The token ids of a text, without bos and eos; free them with trafo_ids_free. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_encode(const trafo_tokenizer* tokenizer,
-                                                             const char* text, size_t text_length,
-                                                             int32_t** out_ids, size_t* out_count);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
+                                                             size_t text_length, int32_t **out_ids, size_t *out_count);
 /* The text of token ids. Special tokens give no text. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_decode(const trafo_tokenizer* tokenizer,
-                                                             const int32_t* ids, size_t count,
-                                                             char** out_text, size_t* out_length);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
+                                                             size_t count, char **out_text, size_t *out_length);
 /* The name of a token, such as "the", "<s>" or "<0x41>". since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_tokenizer_get_token(const trafo_tokenizer* tokenizer,
-                                                                int32_t id, char** out_subword,
-                                                                size_t* out_length);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_token(const trafo_tokenizer *tokenizer, int32_t id, char **out_subword,
+                                                            size_t *out_length);
 /* Frees the handle. since 0.1 */
-TRAFO_API void trafo_tokenizer_free(trafo_tokenizer* tokenizer);
+TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
 
-/* ---- Parallel corpora
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- Parallel corpora ----------------------------------------------------------------------------------------------- */
 
 typedef struct trafo_corpus trafo_corpus;
 
-/* Two files of equal line count, plain or gzip. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the
- * message names file, line and reason. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_corpus_load(const char* source_path,
-                                                        size_t source_length,
-                                                        const char* target_path,
-                                                        size_t target_length, trafo_corpus** out);
+/* Two files of equal line count, plain or gzip. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and
+ * reason. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load(const char *source_path, size_t source_length,
+                                                        const char *target_path, size_t target_length,
+                                                        trafo_corpus **out);
 /* One file with lines of source, TAB, target, plain or gzip; "-" is standard input. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_corpus_load_tsv(const char* path, size_t path_length,
-                                                            trafo_corpus** out);
-/* Pairs from memory, which are copied. They are checked like files; messages count lines from 1.
- * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_corpus_new(const trafo_string_view* source,
-                                                       const trafo_string_view* target,
-                                                       size_t count, trafo_corpus** out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, trafo_corpus **out);
+/* Pairs from memory, which are copied. They are checked like files; messages count lines from 1. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
+                                                       size_t count, trafo_corpus **out);
 
 typedef struct trafo_corpus_info {
   int64_t lines;         /* lines of one side */
@@ -123,25 +97,21 @@ typedef struct trafo_corpus_info {
 } trafo_corpus_info;
 
 /* How many lines and pairs the corpus has, and how many were left out. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus,
-                                                            trafo_corpus_info* out);
-/* Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or
- * comes from a function, they are valid until the next call of this function on the thread. since
- * 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_corpus_get_pair(const trafo_corpus* corpus,
-                                                            int64_t index,
-                                                            trafo_string_view* out_source,
-                                                            trafo_string_view* out_target);
-/* The line of pair `index` in its file, counted from 0, through all files one after the other where
- * the corpus is a mix. Lines with an empty side are no pairs. Of held-out pairs and of pairs from a
- * function it is the index. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_corpus_get_line(const trafo_corpus* corpus,
-                                                            int64_t index, int64_t* out_line);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
+/* Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or comes from a function, they are
+ * valid until the next call of this function on the thread. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
+                                                            trafo_string_view *out_source,
+                                                            trafo_string_view *out_target);
+/* The line of pair `index` in its file, counted from 0, through all files one after the other where the corpus is a mix. Lines with an
+ * empty side are no pairs. Of held-out pairs and of pairs from a function it is the index. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_line(const trafo_corpus *corpus, int64_t index, int64_t *out_line);
 /* Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error* trafo_corpus_train_tokenizer(
-    const trafo_corpus* corpus, const trafo_tokenizer_options* options, trafo_tokenizer** out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
+                                                                   const trafo_tokenizer_options *options,
+                                                                   trafo_tokenizer **out);
 /* Frees the handle. since 0.1 */
-TRAFO_API void trafo_corpus_free(trafo_corpus* corpus);
+TRAFO_API void trafo_corpus_free(trafo_corpus *corpus);
 
 #ifdef __cplusplus
 }
