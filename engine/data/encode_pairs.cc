@@ -24,7 +24,9 @@ std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const Tokenizer&
       const PairView text = corpus.view(pair_of(i), buffers);
       if (!corpus.monolingual()) encode_side(text.source, 0, i, pair.source);
       encode_side(text.target, 1, i, pair.target);
-      pair.identical = text.source == text.target;
+      const bool preferences = corpus.form() == CorpusForm::preferences;
+      if (preferences) encode_side(text.rejected, 2, i, pair.rejected);
+      pair.identical = text.target == (preferences ? text.rejected : text.source);
     }
   };
   parallel_chunks(count, kChunk, num_threads, work, stop);

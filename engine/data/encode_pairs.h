@@ -6,17 +6,22 @@
 #include <functional>
 #include <vector>
 
+#include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 
 struct EncodedPair {
-  std::vector<int32_t> source, target;  // without </s>
-  bool identical = false;               // both sides are the same text
+  std::vector<int32_t> source, target, rejected;  // without </s>
+  // Source and target are the same text; of a preference pair, both answers.
+  bool identical = false;
+
+  PairTokens subwords() const { return {source, target, rejected}; }
 };
 
-// Encodes a text of pair `i`, side 0 (source) or 1 (target); used instead of Tokenizer::encode.
+// Encodes a text of pair `i`, side 0 (source), 1 (target) or 2 (rejected); used instead of
+// Tokenizer::encode.
 using Encoder =
     std::function<void(std::string_view text, int side, int64_t i, std::vector<int32_t>& ids)>;
 

@@ -12,13 +12,9 @@
 
 namespace trafo {
 
-struct PairView {
-  std::string_view source, target;
-};
-
 // Memory of views whose text is not in memory otherwise.
 struct PairBuffers {
-  std::string source, target;
+  std::string source, target, rejected;
 };
 
 // The usable pairs of one corpus. Immutable; any number of threads may read.
@@ -34,7 +30,7 @@ class PairText {
   int64_t line(int64_t pair) const noexcept;
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
-  bool monolingual() const noexcept { return monolingual_; }
+  CorpusForm form() const noexcept { return form_; }
   // The text is too large to keep in memory, so its token ids are not kept either.
   bool is_large() const noexcept { return large_; }
 
@@ -44,7 +40,7 @@ class PairText {
 
   CorpusReport report_;
   uint64_t fingerprint_ = 0;
-  bool monolingual_ = false;
+  CorpusForm form_ = CorpusForm::parallel;
   bool large_ = false;
 
  private:
@@ -87,7 +83,7 @@ class TextCorpus {
  public:
   TextCorpus(ParallelCorpus corpus);  // NOLINT(google-explicit-constructor): the same text
   explicit TextCorpus(std::shared_ptr<const PairText> text);
-  // INVALID_ARGUMENT: some but not all are monolingual, or a weight that EpochMix refuses.
+  // INVALID_ARGUMENT: corpora of different forms, or a weight that EpochMix refuses.
   static TextCorpus mix(std::vector<std::pair<TextCorpus, double>> corpora);
 
   int64_t size() const noexcept { return size_; }  // pairs of all corpora, without weights
@@ -100,7 +96,8 @@ class TextCorpus {
   // Depends on texts, weights and selections.
   uint64_t fingerprint() const;
   bool is_large() const noexcept;  // whether one of them is
-  bool monolingual() const noexcept { return parts_.front().text->monolingual(); }
+  CorpusForm form() const noexcept { return parts_.front().text->form(); }
+  bool monolingual() const noexcept { return form() == CorpusForm::monolingual; }
   EpochMix epochs() const;
 
   // Splits off the `count` pairs with the smallest hashes. .second has them, each once, with
@@ -139,5 +136,7 @@ TextCorpus load_parallel(const std::string& source_path, const std::string& targ
                          const LoadOptions& options = {});
 TextCorpus load_tsv(const std::string& path, const LoadOptions& options = {});
 TextCorpus load_monolingual(const std::string& path, const LoadOptions& options = {});
+// Three files, or one of lines PROMPT<tab>CHOSEN<tab>REJECTED.
+TextCorpus load_preferences(std::span<const std::string> paths, const LoadOptions& options = {});
 
 }  // namespace trafo

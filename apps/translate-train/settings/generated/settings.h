@@ -73,6 +73,10 @@ enum class Setting : size_t {
   teacher,
   teacher_weight,
   teacher_temperature,
+  objective,
+  dpo_beta,
+  dpo_label_smoothing,
+  dpo_reference,
   exponential_smoothing,
   ema_decay,
   optimizer_delay,
@@ -135,7 +139,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 116;
+inline constexpr size_t kSettingCount = 120;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -151,6 +155,7 @@ struct ProgramSettings {
   std::string tempdir{};
   int32_t task{};
   std::string teacher{};
+  std::string dpo_reference{};
   double ema_decay{};
   std::vector<std::string> freeze{};
   int64_t lora_rank{};
