@@ -37,9 +37,14 @@ struct PairDrops {
   bool operator==(const PairDrops&) const = default;
 };
 
-// Whether a pair with so many tokens, </s> not counted, is kept. If not, counts it in `drops`.
-bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t source_subwords,
-               size_t target_subwords, bool identical, PairDrops& drops);
+// The tokens of a pair. `end`: the tokens that are appended to each side, 1 for text (</s>).
+struct PairSizes {
+  size_t source, target, end = 1;
+  bool monolingual = false;
+};
+// Whether a pair is kept. If not, counts it in `drops`.
+bool keep_pair(const TokenizedCorpusOptions& options, const PairSizes& sizes, bool identical,
+               PairDrops& drops);
 
 // The tokens of a pair with </s>. Both are empty if the pair was dropped.
 struct PairTokens {
@@ -64,6 +69,8 @@ class PairSource {
   // epoch and the draws. When `stop` (may be null) becomes true, the work is abandoned.
   virtual void read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
                     const std::atomic<bool>* stop) const = 0;
+  // Whether its pairs are there to train on. If not, they have the sizes of other ones.
+  virtual bool has_pairs() const noexcept { return true; }
   // Whether read() takes so long that it should run ahead on other threads.
   virtual bool is_slow() const noexcept { return false; }
   // Whether the tokens of a pair differ from epoch to epoch.

@@ -17,7 +17,7 @@ TextPairs::TextPairs(TextCorpus corpus, const Tokenizer& tokenizer,
   check_options(options);
   options_ = options;
   report_ = corpus_.report();
-  fingerprint_ = mix_bits(corpus_.fingerprint() + static_cast<uint64_t>(options_.form) + 1);
+  fingerprint_ = tokenized_fingerprint(corpus_, tokenizer_, options_.form);
   if (sampling.source_alpha > 0 || sampling.target_alpha > 0) sampler_ = tokenizer_.sampler();
 }
 
@@ -60,7 +60,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     const EncodedPair& pair = pairs[static_cast<size_t>(i)];
     block.ids.push_back(pair_of(i));
     PairTokens& out = block.tokens.emplace_back();
-    if (!keep_pair(options_, corpus_.monolingual(), pair.source.size(), pair.target.size(),
+    if (!keep_pair(options_, {pair.source.size(), pair.target.size(), 1, corpus_.monolingual()},
                    pair.identical, block.dropped))
       continue;
     out.source = append(pair.source);

@@ -6,7 +6,6 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
-#include "engine/data/encode_pairs.h"
 
 namespace trafo {
 namespace {
@@ -49,14 +48,14 @@ PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
   return *this;
 }
 
-bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t source_subwords,
-               size_t target_subwords, bool identical, PairDrops& drops) {
-  if ((!monolingual && source_subwords == 0) || target_subwords == 0) {
+bool keep_pair(const TokenizedCorpusOptions& options, const PairSizes& sizes, bool identical,
+               PairDrops& drops) {
+  if ((!sizes.monolingual && sizes.source == 0) || sizes.target == 0) {
     ++drops.empty;
     return false;
   }
-  const auto source_length = static_cast<int64_t>(source_subwords) + 1;  // with </s>
-  const auto target_length = static_cast<int64_t>(target_subwords) + 1;
+  const auto source_length = static_cast<int64_t>(sizes.source + sizes.end);
+  const auto target_length = static_cast<int64_t>(sizes.target + sizes.end);
   const bool decoder_only = options.form == SequenceForm::decoder_only;
   const int64_t decoder_length = decoder_only ? source_length + target_length - 1 : target_length;
   const int64_t encoder_length = decoder_only ? 0 : source_length;
@@ -65,8 +64,8 @@ bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t s
     ++drops.too_long;
     return false;
   }
-  if (monolingual) return true;
-  const auto [shorter, longer] = std::minmax(source_subwords, target_subwords);
+  if (sizes.monolingual) return true;
+  const auto [shorter, longer] = std::minmax(sizes.source, sizes.target);
   if (options.max_length_ratio > 0 &&
       static_cast<double>(longer) > options.max_length_ratio * static_cast<double>(shorter)) {
     ++drops.ratio;
@@ -79,7 +78,7 @@ bool keep_pair(const TokenizedCorpusOptions& options, bool monolingual, size_t s
   return true;
 }
 
-TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& tokenizer,
+TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
                                  const TokenizedCorpusOptions& options, int num_threads)
     : epochs_(corpus.epochs()), monolingual_(corpus.monolingual()) {
   check_options(options);
@@ -90,13 +89,13 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& toke
   for (int64_t begin = 0; begin < corpus.size(); begin += kBlock) {
     const int64_t count = std::min(kBlock, corpus.size() - begin);
     const std::vector<EncodedPair> pairs = encode_pairs(
-        corpus, tokenizer, count, [begin](int64_t i) { return begin + i; }, {}, num_threads);
-    for (const EncodedPair& pair : pairs)
-      add(pair.source, pair.target, tokenizer.eos_id(), pair.identical);
+        corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads);
+    const auto end = corpus.has_ids() ? std::nullopt : std::optional(encoding.tokens.special.eos);
+    for (const EncodedPair& pair : pairs) add(pair.source, pair.target, end, pair.identical);
   }
   finish();
   // The fingerprint of the text, so that a run can resume with ids in memory or made as needed.
-  fingerprint_ = mix_bits(corpus.fingerprint() + static_cast<uint64_t>(options_.form) + 1);
+  fingerprint_ = tokenized_fingerprint(corpus, encoding, options_.form);
 }
 
 TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
@@ -132,7 +131,7 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
 }
 
 void TokenizedCorpus::add(std::span<const int32_t> source, std::span<const int32_t> target,
-                          int32_t eos_id, bool identical) {
+                          std::optional<int32_t> end, bool identical) {
   // Indices have 32 bits.
   require(index_.size() < INT32_MAX, ErrorCode::unsupported, kTokenizedCorpusOrigin,
           "there are more than 2^31 - 1 pairs; leave them on disk");
@@ -140,16 +139,17 @@ void TokenizedCorpus::add(std::span<const int32_t> source, std::span<const int32
   const auto pair = static_cast<int64_t>(index_.size());
   index_.push_back(-1);
   const bool kept =
-      keep_pair(options_, monolingual_, source.size(), target.size(), identical, drops);
+      keep_pair(options_, {source.size(), target.size(), end ? size_t{1} : 0, monolingual_},
+                identical, drops);
   report_.dropped_empty += drops.empty;
   report_.dropped_long += drops.too_long;
   report_.dropped_ratio += drops.ratio;
   report_.dropped_identical += drops.identical;
   if (!kept) return;
-  auto append = [eos_id](std::span<const int32_t> from, std::vector<int32_t>& ids,
-                         std::vector<int64_t>& offsets) {
+  auto append = [end](std::span<const int32_t> from, std::vector<int32_t>& ids,
+                      std::vector<int64_t>& offsets) {
     ids.insert(ids.end(), from.begin(), from.end());
-    ids.push_back(eos_id);
+    if (end) ids.push_back(*end);
     offsets.push_back(static_cast<int64_t>(ids.size()));
   };
   append(source, source_ids_, source_offsets_);

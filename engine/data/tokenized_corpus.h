@@ -2,20 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/data/encode_pairs.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 
-// The token ids of all pairs in two flat arrays. Sources and targets end with </s>.
+// The token ids of all pairs in two flat arrays. Sources and targets of text end with </s>.
 class TokenizedCorpus final : public PairSource {
  public:
-  // num_threads only changes the speed. INVALID_ARGUMENT: no pair is left after dropping.
-  TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& tokenizer,
+  // num_threads only changes the speed. INVALID_ARGUMENT: no pair is left after dropping; of
+  // encode_pairs().
+  TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
                   const TokenizedCorpusOptions& options, int num_threads = 1);
   // From token ids without </s>, 0 to vocab_size - 1. The source of pair i is
   // source[source_offsets[i]] to source[source_offsets[i+1] - 1]; targets have the same form.
@@ -35,8 +38,9 @@ class TokenizedCorpus final : public PairSource {
             const std::atomic<bool>* stop) const override;
 
  private:
-  void add(std::span<const int32_t> source, std::span<const int32_t> target, int32_t eos_id,
-           bool identical);
+  // With an end, which is appended to both sides.
+  void add(std::span<const int32_t> source, std::span<const int32_t> target,
+           std::optional<int32_t> end, bool identical);
   void finish();
   void hash_ids();
 
