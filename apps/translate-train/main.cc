@@ -162,7 +162,7 @@ int run(int argc, char** argv) {
       {"plan", "the memory that training takes on a GPU, without training", add_plan},
       {"export", "write a model for transformers, CTranslate2, ONNX Runtime or llama.cpp",
        add_export},
-      {"import", "read a MarianMT, GPT-2 or Llama model of transformers", add_import},
+      {"import", "read a model of Hugging Face Transformers", add_import},
       {"completion", "completion for bash, zsh or fish", add_completion},
       {"man", "manual pages", add_man},
   };

@@ -28,9 +28,9 @@
  *            A handle that is freed while a call on it is in flight stays valid until that call returns.
  * Callbacks  A callback is a function and a user_data pointer, which may be NULL. It runs on the calling thread, without any
  *            lock held, and stops the work by returning non-zero. trafo_pair_fn has separate rules.
- * Process    The library never prints, exits, aborts, installs a signal handler or opens a network connection. It depends on no
- *            locale, rounding mode, trap, umask, closed stream or limit of the process, and changes none. Callbacks find the
- *            floating-point environment of the program. After fork(), a
+ * Process    The library never prints, exits, aborts or installs a signal handler. It opens network connections only between the
+ *            ranks of a group that the program makes. It depends on no locale, rounding mode, trap, umask, closed stream or limit
+ *            of the process, and changes none. Callbacks find the floating-point environment of the program. After fork(), a
  *            child cannot use the parent's contexts, or anything made from them (UNSUPPORTED), but may free them.
  *
  * Every symbol is stable within a major version of the ABI. `since 0.1` names the first release that has it.

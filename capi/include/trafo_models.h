@@ -226,6 +226,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_adapter(trafo_model *mo
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_teacher(trafo_model *model, const char *path, size_t path_length);
 /* Frees the teacher. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *model);
+/* Gives the model the reference that TRAFO_OBJECTIVE_DPO compares it with, usually the file that its weights come from, in place of a
+ * teacher or an earlier reference. A model with an adapter needs none: without its adapter it is its own reference. Otherwise as
+ * trafo_model_load_teacher. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_reference(trafo_model *model, const char *path, size_t path_length);
+/* Frees the reference. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_reference(trafo_model *model);
 
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
  * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;
@@ -236,8 +242,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_teacher(trafo_model *mo
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, int32_t weights, const char *directory,
                                                          size_t directory_length, double *out_difference);
-/* Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as
- * float32. *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free
+/* Reads a directory of transformers with safetensors weights, as float32: MarianMTModel, PegasusForConditionalGeneration,
+ * GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM (docs/guide/import.md). *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free
  * it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,
@@ -317,6 +323,12 @@ typedef struct trafo_metric_value {
   int32_t reserved; /* 0 */
 } trafo_metric_value;
 
+/* A number that the objective of a run computes beside its loss. */
+typedef struct trafo_objective_metric {
+  trafo_string_view name; /* borrowed while the callback runs */
+  double value;           /* mean per unit of the objective since the last LOG event */
+} trafo_objective_metric;
+
 typedef struct trafo_event {
   size_t struct_size;
   int32_t kind;          /* TRAFO_EVENT_* */
@@ -324,8 +336,8 @@ typedef struct trafo_event {
   int64_t update;
   int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
   double epoch_fraction; /* of the current epoch, 0 to 1 */
-  double loss;           /* mean per label since the last LOG event, label smoothing included */
-  double nll;            /* the same without smoothing; exp() is the perplexity */
+  double loss;           /* mean per label since the last LOG event, label smoothing included; of TRAFO_OBJECTIVE_DPO per pair */
+  double nll;            /* negative log-likelihood per label since then, without smoothing; exp() is the perplexity */
   double grad_norm;
   double learning_rate;
   int64_t target_tokens; /* of the run so far */
@@ -346,6 +358,8 @@ typedef struct trafo_event {
   int32_t deciding_metric; /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of a metric of words for scripts without spaces */
   trafo_string_view message; /* borrowed while the callback runs */
   trafo_string_view path;
+  const trafo_objective_metric *objective_metrics; /* borrowed while the callback runs */
+  int64_t objective_metric_count; /* 0: the objective has none */
 } trafo_event;
 
 /* Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED. */
@@ -356,7 +370,8 @@ typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
  * error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory
  * it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all
  * calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by
- * `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a row. since 0.1 */
+ * `cancel` or by the callback. NON_FINITE: max_non_finite_steps updates in a row were not finite, or
+ * had a loss far above that of a model that guesses. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, int64_t max_updates,
                                                         const trafo_cancel *cancel, trafo_event_fn callback,
                                                         void *user_data, int32_t *out_stop);

@@ -99,6 +99,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, si
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
                                                        size_t count, trafo_corpus **out);
 
+/* Preference pairs from memory, for TRAFO_OBJECTIVE_DPO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise as
+ * trafo_corpus_new. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new_preferences(const trafo_string_view *prompts,
+                                                                   const trafo_string_view *chosen,
+                                                                   const trafo_string_view *rejected, size_t count,
+                                                                   trafo_corpus **out);
+
 typedef struct trafo_corpus_info {
   int64_t lines;         /* lines of one side */
   int64_t pairs;         /* pairs of the corpus */
@@ -112,6 +119,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
                                                             trafo_string_view *out_source,
                                                             trafo_string_view *out_target);
+/* The rejected answer of preference pair `index`, whose prompt and chosen answer are source and target of trafo_corpus_get_pair; a view
+ * like those. INVALID_ARGUMENT: the corpus has no preference pairs. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_rejected(const trafo_corpus *corpus, int64_t index,
+                                                                trafo_string_view *out_rejected);
 /* The line of pair `index` in its file, counted from 0, through all files one after the other where the corpus is a mix. Lines with an
  * empty side are no pairs. Of held-out pairs and of pairs from a function it is the index. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_line(const trafo_corpus *corpus, int64_t index, int64_t *out_line);

@@ -86,6 +86,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_alignment(const tra
                                                                        size_t rank, const float **out_weights,
                                                                        size_t *out_target_tokens,
                                                                        size_t *out_source_tokens);
+/* Why such a hypothesis ends: TRAFO_FINISH_*. Errors as above. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_finish(const trafo_translations *translations, size_t index,
+                                                                    size_t rank, int32_t *out);
 /* The number of hypotheses of line `index`. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get_count(const trafo_translations *translations, size_t index,
                                                                    size_t *out);

@@ -5,7 +5,7 @@
 #include "capi/src/handles.h"
 #include "engine/decode/search.h"
 #include "engine/models/model.h"
-#include "engine/objective/distillation/teacher.h"
+#include "engine/objective/frozen_model.h"
 
 namespace trafo::capi {
 
@@ -20,7 +20,7 @@ DType checked_precision(const Call& call, int32_t precision);
 struct ModelObject {
   std::shared_ptr<Context> context;
   std::shared_ptr<Model> model;
-  std::shared_ptr<const Teacher> teacher = nullptr;  // of its trainers
+  std::shared_ptr<const FrozenModel> frozen = nullptr;  // of its trainers
   bool for_inference = false;  // trafo_model_prepare_inference: the weights stay as they are
   std::shared_ptr<const PackedWeights> packed = nullptr;  // on the CPU, of a model for inference
 };

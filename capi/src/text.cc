@@ -38,6 +38,15 @@ std::string utf8_path(const Call& call, const char* data, size_t length, const c
   return path_argument(call, data, length, name).string();
 }
 
+PairView pair_argument(const Call& call, const trafo_corpus* corpus, int64_t index,
+                       PairBuffers& buffers) {
+  const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
+  if (pairs.has_ids()) call.refuse_argument("corpus", " has token ids and no text");
+  if (index < 0 || index >= pairs.size())
+    call.refuse_argument("index", " must be 0 to ", pairs.size() - 1, ", got ", index);
+  return pairs.view(index, buffers);
+}
+
 }  // namespace
 
 trafo_error* trafo_tokenizer_train(const trafo_string_view* lines, size_t count,
@@ -203,17 +212,32 @@ trafo_error* trafo_corpus_new_ids(const trafo_ids_view* source, const trafo_ids_
   });
 }
 
+trafo_error* trafo_corpus_new_preferences(const trafo_string_view* prompts,
+                                          const trafo_string_view* chosen,
+                                          const trafo_string_view* rejected, size_t count,
+                                          trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = new_handle<trafo_corpus>(
+        make_preferences(lines_argument(call, prompts, count, "prompts"),
+                         lines_argument(call, chosen, count, "chosen"),
+                         lines_argument(call, rejected, count, "rejected")));
+  });
+}
+
 trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
                                const trafo_corpus_options* options, trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     call.array(paths, count, "paths");
     const trafo_corpus_options o = read_options(call, options);
-    call.reserved(o.reserved);
     const bool monolingual = call.flag(o.monolingual, "monolingual");
+    const bool preferences = call.flag(o.preferences, "preferences");
+    if (monolingual && preferences)
+      call.refuse_argument("preferences", " and monolingual are both set: text is one of them");
     if (o.memory_bytes < 0)
       call.refuse_argument("memory_bytes", " must be at least 0, got ", o.memory_bytes);
-    if (count < 1 || count > (monolingual ? 1u : 2u))
+    if (!preferences && (count < 1 || count > (monolingual ? 1u : 2u)))
       call.refuse(
           count, " paths: ",
           monolingual ? "monolingual text is one file" : "a corpus is two files, or one TSV file");
@@ -222,13 +246,13 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
     const trafo_string_view& folder = o.unpack_directory;
     if (!call.text(folder.data, folder.length, "unpack_directory").empty())
       load.unpack_directory = utf8_path(call, folder.data, folder.length, "unpack_directory");
-    const std::string first = utf8_path(call, paths[0].data, paths[0].length, "paths");
-    if (count == 2)
-      *out = new_handle<trafo_corpus>(
-          load_parallel(first, utf8_path(call, paths[1].data, paths[1].length, "paths"), load));
-    else
-      *out = new_handle<trafo_corpus>(monolingual ? load_monolingual(first, load)
-                                                  : load_tsv(first, load));
+    std::vector<std::string> files;
+    for (size_t i = 0; i < count; ++i)
+      files.push_back(utf8_path(call, paths[i].data, paths[i].length, "paths"));
+    *out = new_handle<trafo_corpus>(preferences   ? load_preferences(files, load)
+                                    : count == 2  ? load_parallel(files[0], files[1], load)
+                                    : monolingual ? load_monolingual(files[0], load)
+                                                  : load_tsv(files[0], load));
   });
 }
 
@@ -280,14 +304,22 @@ trafo_error* trafo_corpus_get_pair(const trafo_corpus* corpus, int64_t index,
   return api(__func__, [&](const Call& call) {
     call.out(out_source, "out_source");
     call.out(out_target, "out_target");
-    const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
-    if (pairs.has_ids()) call.refuse_argument("corpus", " has token ids and no text");
-    if (index < 0 || index >= pairs.size())
-      call.refuse_argument("index", " must be 0 to ", pairs.size() - 1, ", got ", index);
     thread_local PairBuffers buffers;
-    const PairView pair = pairs.view(index, buffers);
+    const PairView pair = pair_argument(call, corpus, index, buffers);
     *out_source = {pair.source.data(), pair.source.size()};
     *out_target = {pair.target.data(), pair.target.size()};
+  });
+}
+
+trafo_error* trafo_corpus_get_rejected(const trafo_corpus* corpus, int64_t index,
+                                       trafo_string_view* out_rejected) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_rejected, "out_rejected");
+    thread_local PairBuffers buffers;
+    const PairView pair = pair_argument(call, corpus, index, buffers);
+    if (call.handle(corpus, "corpus").corpus.form() != CorpusForm::preferences)
+      call.refuse("the corpus has no preference pairs");
+    *out_rejected = {pair.rejected.data(), pair.rejected.size()};
   });
 }
 

@@ -36,8 +36,16 @@ std::vector<trafo_metric_value> to_c(const std::vector<MetricValue>& metrics) {
   return values;
 }
 
-// The event borrows `metrics`.
-trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>& metrics) {
+std::vector<trafo_objective_metric> objective_metrics(const TrainEvent& event) {
+  std::vector<trafo_objective_metric> values;
+  for (const auto& [name, value] : event.objective_metrics)
+    values.push_back({{name.data(), name.size()}, value});
+  return values;
+}
+
+// The event borrows its arguments.
+trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>& metrics,
+                 const std::vector<trafo_objective_metric>& of_objective) {
   trafo_event e{};
   e.struct_size = sizeof e;
   e.kind = static_cast<int32_t>(event.kind);
@@ -71,6 +79,8 @@ trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>&
   }
   e.message = {event.message.data(), event.message.size()};
   e.path = {event.path.data(), event.path.size()};
+  e.objective_metrics = of_objective.data();
+  e.objective_metric_count = static_cast<int64_t>(of_objective.size());
   return e;
 }
 
@@ -192,7 +202,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
                : PairEncoding(tokens_of(*m.model, subwords), m.model->spec().vocabulary);
   TrainingData data = prepare_data(training, validation, encoding, m.model->spec(), settings,
                                    m.context->backend().threads());
-  data.teacher = m.teacher;
+  data.frozen = m.frozen;
   auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,
                                            directory, group.get());
   return new_handle<trafo_trainer>(m.context, m.model, settings, std::move(group), std::move(run),
@@ -224,7 +234,8 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
     if (callback)
       forward = [&](const TrainEvent& event) {
         const std::vector<trafo_metric_value> metrics = to_c(event.metrics);
-        const trafo_event e = to_c(event, metrics);
+        const std::vector<trafo_objective_metric> of_objective = objective_metrics(event);
+        const trafo_event e = to_c(event, metrics, of_objective);
         return static_cast<int>(call_host(callback, user_data, &e));
       };
     const int64_t countable = std::numeric_limits<int64_t>::max() - t->run->state().trainer.update;

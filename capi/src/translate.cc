@@ -192,6 +192,14 @@ trafo_error* trafo_translations_get_alignment(const trafo_translations* translat
   });
 }
 
+trafo_error* trafo_translations_get_finish(const trafo_translations* translations, size_t index,
+                                           size_t rank, int32_t* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    *out = static_cast<int32_t>(finish_reason(hypothesis_at(call, translations, index, rank)));
+  });
+}
+
 trafo_error* trafo_translations_get_count(const trafo_translations* translations, size_t index,
                                           size_t* out) {
   return api(__func__, [&](const Call& call) {

@@ -15,7 +15,7 @@ std::vector<Tensor> checkpoint(Context& context, const std::vector<Tensor>& inpu
   for (const Tensor& input : inputs) trainable = trainable || requires_grad(input);
   {
     NoGrad no_grad(context);
-    const LeafWatch leaves;
+    LeafWatch leaves(context);
     std::vector<Tensor> constants;
     for (const Tensor& input : inputs)
       constants.push_back(input.defined() ? input.detach() : input);

@@ -3,27 +3,10 @@
 #include <algorithm>
 
 namespace trafo {
-namespace {
-
-thread_local LeafWatch* innermost = nullptr;
-
-}  // namespace
-
-LeafWatch::LeafWatch() : outer_(innermost) {
-  innermost = this;
-}
-
-LeafWatch::~LeafWatch() {
-  innermost = outer_;
-}
-
-bool LeafWatch::active() {
-  return innermost != nullptr;
-}
 
 void LeafWatch::note(const Tensor& input) {
   const auto& storage = input.storage();
-  for (LeafWatch* watch = innermost; watch; watch = watch->outer_) {
+  for (LeafWatch* watch = this; watch; watch = watch->outer_) {
     auto& leaves = watch->leaves_;
     const bool known = std::any_of(leaves.begin(), leaves.end(),
                                    [&](const Leaf& leaf) { return leaf.storage == storage; });

@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
-#include "engine/core/tensor.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
-// leaves() is the memory of every input that requires a gradient and that an op on this thread has
+// leaves() is the memory of every input that requires a gradient and that an op on the context has
 // had during the lifetime of this object, recorded or not. Under NoGrad such an input is a leaf,
 // for example a trainable parameter.
 class LeafWatch {
@@ -18,18 +18,16 @@ class LeafWatch {
     uint64_t version;  // when an op first used it
   };
 
-  LeafWatch();
-  ~LeafWatch();
-  LeafWatch(const LeafWatch&) = delete;
-  LeafWatch& operator=(const LeafWatch&) = delete;
+  explicit LeafWatch(Context& context)
+      : outer_(context.step().leaves), in_use_(context, &StepContext::leaves, this) {}
   const std::vector<Leaf>& leaves() const { return leaves_; }
 
-  static bool active();
-  static void note(const Tensor& input);  // called by Context for every such input
+  void note(const Tensor& input);  // called by the context for every such input
 
  private:
-  LeafWatch* outer_;
+  LeafWatch* outer_;  // sees them as well
   std::vector<Leaf> leaves_;
+  StepScope<LeafWatch*> in_use_;
 };
 
 }  // namespace trafo

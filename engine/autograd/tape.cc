@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "engine/autograd/gradient_watch.h"
+#include "engine/autograd/gradient_observer.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/side_work.h"
 
@@ -199,16 +199,11 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
 
 void Tape::backward(Context& context, std::span<const Tensor> roots,
                     std::span<const Tensor> upstream, bool unit) {
-  struct Restore {
-    Context& context;
-    bool recording;
+  const NoGrad no_grad(context);
+  struct Clear {
     Tape& tape;
-    ~Restore() {
-      context.set_recording(recording);
-      tape.clear();
-    }
-  } restore{context, context.recording(), *this};
-  context.set_recording(false);
+    ~Clear() { tape.clear(); }
+  } clear{*this};
 
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!upstream[i].defined() || !requires_grad(roots[i])) continue;
@@ -219,8 +214,8 @@ void Tape::backward(Context& context, std::span<const Tensor> roots,
     root[0]->unit = unit && first;
   }
 
-  GradientObserver* const observer = GradientWatch::active();
-  const GradientWatch inner(nullptr);
+  GradientObserver* const observer = context.step().observer;
+  const StepScope inner(context, &StepContext::observer, nullptr);
   const auto for_each_leaf = [](const Node& node, auto visit) {
     for (const auto& input : node.inputs)
       if (input && input->leaf) visit(*input);

@@ -32,7 +32,7 @@ class SideStream {
 
  private:
   friend class SideWork;
-  SideWork* work_ = nullptr;  // of the step that runs
+  bool in_use_ = false;  // by the SideWork of a step that runs
 };
 
 }  // namespace trafo

@@ -143,7 +143,7 @@ class Scorer {
            const CancelToken* cancel) {
     const LabelSmoothedCrossEntropy cross_entropy(0);
     const DType dtype = model_.parameters().dtype();
-    const LossSums sums(context_, dtype);
+    const StepSums sums(context_, dtype);
     for (int64_t i = 0; i < calibration.size(); ++i) {
       stop_if_cancelled(cancel, kPruneOrigin);
       PackedBatchHost pair;

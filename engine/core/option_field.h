@@ -19,10 +19,11 @@ namespace trafo {
 inline constexpr double kNoLimit = 0x1p62;  // largest value of an option that has no upper bound
 
 struct OptionField {
-  const char* name;           // of the member, also in messages
-  const char* key = nullptr;  // in JSON, if it differs from `name`
-  bool fixed = false;         // cannot change when a run resumes
-  bool phase = false;         // may change with a new phase of a run although it is fixed
+  const char* name;             // of the member, also in messages
+  const char* key = nullptr;    // in JSON, if it differs from `name`
+  bool fixed = false;           // cannot change when a run resumes
+  bool phase = false;           // may change with a new phase of a run although it is fixed
+  bool unless_default = false;  // absent from JSON where it has its default
   double low = 0, high = 0;
   bool low_inside = true, high_inside = true;
   const char* zero = nullptr;  // what 0 means; if set, 0 is allowed

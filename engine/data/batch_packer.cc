@@ -86,6 +86,15 @@ void BatchPacker::add(std::span<const int32_t> source, std::span<const int32_t> 
   batch_.label_count += static_cast<int64_t>(target.size());
 }
 
+void BatchPacker::add_answers(std::span<const int32_t> source, std::span<const int32_t> chosen,
+                              std::span<const int32_t> rejected, int64_t pair) {
+  for (const std::span<const int32_t> answer : {chosen, rejected}) {
+    const auto sentence = static_cast<int32_t>(batch_.sentences());
+    add(source, answer, pair);
+    batch_.target_sentences.resize(batch_.target_in.size(), sentence);
+  }
+}
+
 void BatchPacker::add_source(std::span<const int32_t> source) {
   append_source(source);
   batch_.target_cu_seqlens.push_back(batch_.target_cu_seqlens.back());

@@ -14,6 +14,9 @@ class BatchPacker {
  public:
   BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id);
   void add(std::span<const int32_t> source, std::span<const int32_t> target, int64_t sentence);
+  // A preference pair: two sentences, of the source with each answer.
+  void add_answers(std::span<const int32_t> source, std::span<const int32_t> chosen,
+                   std::span<const int32_t> rejected, int64_t pair);
   // A sentence without a target, for decoding with an encoder_decoder.
   void add_source(std::span<const int32_t> source);
 

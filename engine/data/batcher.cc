@@ -53,11 +53,24 @@ void Batcher::restart(int64_t batch_tokens) {
 }
 
 BatchExtent Batcher::extent(const PairTokens& pair) const {
+  const bool decoder_only = corpus_->options().form == SequenceForm::decoder_only;
   const auto source = static_cast<int64_t>(pair.source.size());
-  const auto target = static_cast<int64_t>(pair.target.size());
-  if (corpus_->options().form == SequenceForm::decoder_only)
-    return {1, 0, source + target - 1, 0, source + target - 1};
-  return {1, source, target, source, target};
+  const auto decoded = [&](std::span<const int32_t> target) {
+    const auto tokens = static_cast<int64_t>(target.size());
+    return decoder_only ? source + tokens - 1 : tokens;
+  };
+  const int64_t encoded = decoder_only ? 0 : source, target = decoded(pair.target);
+  if (pair.rejected.empty()) return {1, encoded, target, encoded, target};
+  const int64_t rejected = decoded(pair.rejected);
+  return {2, 2 * encoded, target + rejected, encoded, std::max(target, rejected)};
+}
+
+void Batcher::read(std::span<const uint32_t> draws, PairBlock& block,
+                   const std::atomic<bool>* stop) const {
+  const size_t before = block.tokens.size();
+  corpus_->read(draws, draws_epoch_, block, stop);
+  if (!options_.rejected)
+    for (size_t i = before; i < block.tokens.size(); ++i) block.tokens[i].rejected = {};
 }
 
 template <class Batch>
@@ -115,9 +128,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
         options_.maxi_batch == 0 ? limit - window.end : std::min(kReadAtATime, limit - window.end);
     const size_t before = window.pairs.tokens.size();
     const PairDrops drops = window.pairs.dropped;
-    corpus_->read(
-        std::span(draws_).subspan(static_cast<size_t>(window.end), static_cast<size_t>(count)),
-        draws_epoch_, window.pairs, stop);
+    read(std::span(draws_).subspan(static_cast<size_t>(window.end), static_cast<size_t>(count)),
+         window.pairs, stop);
     if (stop != nullptr && stop->load()) return window;
     size_t used = before;
     while (used < window.pairs.tokens.size() && tokens < enough)
@@ -128,8 +140,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
       window.pairs.tokens.resize(before);
       window.pairs.ids.resize(before);
       window.pairs.dropped = drops;
-      corpus_->read(std::span(draws_).subspan(static_cast<size_t>(window.end), used - before),
-                    draws_epoch_, window.pairs, stop);
+      read(std::span(draws_).subspan(static_cast<size_t>(window.end), used - before), window.pairs,
+           stop);
     }
     window.end += static_cast<int64_t>(used - before);
   }
@@ -267,8 +279,11 @@ void Batcher::pack(const Window& window, std::span<const uint32_t> places,
                    PackedBatchHost& batch) const {
   BatchPacker packer(batch, corpus_->options().form, options_.start_id);
   for (const uint32_t place : places) {
-    const auto [source, target] = window.pairs.tokens[place];
-    packer.add(source, target, window.pairs.ids[place]);
+    const auto [source, target, rejected] = window.pairs.tokens[place];
+    if (rejected.empty())
+      packer.add(source, target, window.pairs.ids[place]);
+    else
+      packer.add_answers(source, target, rejected, window.pairs.ids[place]);
   }
 }
 
@@ -279,10 +294,10 @@ void Batcher::count(const Window& window, std::span<const uint32_t> places,
   for (const uint32_t place : places) {
     const PairTokens& pair = window.pairs.tokens[place];
     const BatchExtent size = extent(pair);
-    ++counts.sentences;
+    counts.sentences += size.sentences;
     counts.source_tokens += size.source_tokens;
     counts.target_tokens += size.target_tokens;
-    batch.label_count += static_cast<int64_t>(pair.target.size());
+    batch.label_count += static_cast<int64_t>(pair.target.size() + pair.rejected.size());
   }
   batch.elsewhere = counts;
 }

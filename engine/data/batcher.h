@@ -30,6 +30,8 @@ struct BatcherOptions {
   // A window also ends when it fills this many batches; 0: no such limit.
   int64_t maxi_batch = 0;
   int64_t batch_tokens = 0;  // 0: the corpus's; otherwise at least the longest pair
+  // Of preference pairs: false leaves the rejected answers out.
+  bool rejected = true;
   // Batch i of an epoch is in lane i mod `lanes`. Batches outside lanes `own` are not packed but
   // only counted (PackedBatchHost::elsewhere).
   int64_t lanes = 1;
@@ -56,8 +58,9 @@ struct BatcherState {
 };
 
 // An endless sequence of batches. It depends on corpus, options and state alone. A batch has at
-// most options().batch_tokens target tokens and at most twice as many source tokens. The corpus
-// must outlive the batcher.
+// most options().batch_tokens target tokens and at most twice as many source tokens. A preference
+// pair is two sentences of a batch, one after the other: the prompt with the chosen answer, then
+// with the rejected one. The corpus must outlive the batcher.
 class Batcher {
  public:
   Batcher(const PairSource& corpus, const BatcherOptions& options);
@@ -98,6 +101,7 @@ class Batcher {
   Window make_window(int64_t begin, const std::atomic<bool>* stop) const;
   void look_ahead();
   void drop_ahead() noexcept;
+  void read(std::span<const uint32_t> draws, PairBlock& block, const std::atomic<bool>* stop) const;
   BatchExtent extent(const PairTokens& pair) const;
   template <class Batch>  // batch(first, past, extent): positions in window.order
   void divide(const Window& window, int64_t budget, Batch batch) const;

@@ -99,27 +99,45 @@ class PairList {
   PairList(ParallelCorpus& corpus, const CorpusOptions& options)
       : corpus_(corpus), left_(options.memory_bytes) {}
 
-  void add(std::string&& source, std::string&& target, int64_t line);
+  struct Texts {
+    std::string source, target, rejected;
+  };
+  void add(Texts&& pair, int64_t line);
 
  private:
   ParallelCorpus& corpus_;
   int64_t left_;
 };
 
-void PairList::add(std::string&& source, std::string&& target, int64_t line) {
+void PairList::add(Texts&& pair, int64_t line) {
   ParallelCorpus& corpus = corpus_;
   ++corpus.report.lines;
-  if ((!corpus.monolingual && is_blank(source)) || is_blank(target)) {
+  if (has_blank({pair.source, pair.target, pair.rejected}, corpus.form)) {
     ++corpus.report.dropped_empty;
     return;
   }
   ++corpus.report.pairs;
   constexpr auto kOverhead = static_cast<int64_t>(2 * sizeof(std::string) + sizeof(int64_t));
-  left_ -= kOverhead + static_cast<int64_t>(source.size() + target.size());
+  left_ -= kOverhead +
+           static_cast<int64_t>(pair.source.size() + pair.target.size() + pair.rejected.size());
   if (left_ < 0) throw CorpusTooLarge();
-  corpus.source.push_back(std::move(source));
-  corpus.target.push_back(std::move(target));
+  corpus.source.push_back(std::move(pair.source));
+  corpus.target.push_back(std::move(pair.target));
+  if (corpus.form == CorpusForm::preferences) corpus.rejected.push_back(std::move(pair.rejected));
   corpus.line.push_back(line);
+}
+
+// Reads all to the end and names the first two that differ.
+[[noreturn]] void fail_uneven(std::span<LineReader> readers) {
+  std::string line;
+  for (LineReader& reader : readers)
+    while (reader.next(line)) {
+    }
+  for (const LineReader& reader : readers)
+    if (reader.line_number() != readers[0].line_number())
+      fail_line_counts(readers[0].name(), readers[0].line_number(), reader.name(),
+                       reader.line_number());
+  fail(ErrorCode::internal, kCorpusOrigin, "files of equal length");
 }
 
 // A 64-bit bijection between multiplications: fast, and good enough to tell texts apart.
@@ -150,18 +168,50 @@ void LineHash::add(std::string_view line) noexcept {
   value_ = fold(hash, rest);
 }
 
-uint64_t corpus_fingerprint(uint64_t source, uint64_t target) noexcept {
-  return fold(fold(0, source), target);
+uint64_t corpus_fingerprint(std::span<const LineHash> sides) noexcept {
+  // Monolingual text has a source that hashes to 0.
+  uint64_t hash = sides.size() == 1 ? fold(0, 0) : 0;
+  for (const LineHash& side : sides) hash = fold(hash, side.value());
+  return hash;
 }
 
-std::pair<std::string_view, std::string_view> split_tsv(std::string_view line,
-                                                        std::string_view file, int64_t number) {
-  const size_t tab = line.find('\t');
-  if (tab == std::string_view::npos || line.find('\t', tab + 1) != std::string_view::npos)
-    fail(ErrorCode::invalid_argument, kCorpusOrigin, file, ":", number, ": ",
-         std::count(line.begin(), line.end(), '\t'),
-         " tabs, a line must have exactly one: source, tab, target");
-  return {line.substr(0, tab), line.substr(tab + 1)};
+void PairHash::add(const PairView& pair) noexcept {
+  if (sides_.size() > 1) sides_.front().add(pair.source);
+  sides_[sides_.size() > 1 ? 1 : 0].add(pair.target);
+  if (sides_.size() > 2) sides_.back().add(pair.rejected);
+}
+
+bool has_blank(const PairView& pair, CorpusForm form) noexcept {
+  return (form != CorpusForm::monolingual && is_blank(pair.source)) || is_blank(pair.target) ||
+         (form == CorpusForm::preferences && is_blank(pair.rejected));
+}
+
+PairView split_columns(std::string_view line, CorpusForm form, std::string_view file,
+                       int64_t number) {
+  if (form == CorpusForm::monolingual) return {{}, line};
+  const auto tabs = std::count(line.begin(), line.end(), '\t');
+  if (tabs + 1 != static_cast<int>(form))
+    fail(ErrorCode::invalid_argument, kCorpusOrigin, file, ":", number, ": ", tabs,
+         form == CorpusForm::parallel
+             ? " tabs, a line must have exactly one: source, tab, target"
+             : " tabs, a line must have exactly two: prompt, tab, chosen answer, tab, rejected "
+               "answer");
+  const size_t first = line.find('\t'), last = line.rfind('\t');
+  const std::string_view source = line.substr(0, first);
+  if (form == CorpusForm::parallel) return {source, line.substr(first + 1)};
+  return {source, line.substr(first + 1, last - first - 1), line.substr(last + 1)};
+}
+
+void require_one_stream(std::span<const std::string> paths) {
+  require(std::ranges::count(paths, "-") <= 1, ErrorCode::invalid_argument, kCorpusOrigin,
+          "standard input cannot be both sides; give one TSV instead");
+}
+
+std::string joined_names(std::span<const std::string> names) {
+  std::string all = names[0];
+  for (size_t i = 1; i < names.size(); ++i)
+    all += concat(i + 1 < names.size() ? ", " : " and ", names[i]);
+  return all;
 }
 
 void fail_line_counts(std::string_view source, int64_t source_lines, std::string_view target,
@@ -277,85 +327,95 @@ std::vector<std::string> read_lines(const std::string& path, const CorpusOptions
   return lines;
 }
 
-ParallelCorpus read_parallel(const std::string& source_path, const std::string& target_path,
-                             const CorpusOptions& options) {
-  require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kCorpusOrigin,
-          "standard input cannot be both sides; give one TSV instead");
-  LineReader source(source_path, options);
-  LineReader target(target_path, options);
+ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOptions& options) {
+  require_one_stream(paths);
+  std::vector<LineReader> readers;
+  for (const std::string& path : paths) readers.emplace_back(path, options);
   ParallelCorpus corpus;
+  corpus.form = static_cast<CorpusForm>(paths.size());
   PairList pairs(corpus, options);
-  LineHash source_hash, target_hash;
-  std::string source_line, target_line;
+  PairHash hash(corpus.form);
+  std::string lines[3];
   while (true) {
-    const bool has_source = source.next(source_line);
-    const bool has_target = target.next(target_line);
-    if (has_source != has_target) {
-      while (source.next(source_line)) {
-      }
-      while (target.next(target_line)) {
-      }
-      fail_line_counts(source.name(), source.line_number(), target.name(), target.line_number());
+    size_t ended = 0;
+    for (size_t i = 0; i < readers.size(); ++i) ended += readers[i].next(lines[i]) ? 0 : 1;
+    if (ended == readers.size()) break;
+    if (ended > 0) fail_uneven(readers);
+    hash.add({lines[0], lines[1], lines[2]});
+    pairs.add({lines[0], lines[1], lines[2]}, readers[0].line_number());
+  }
+  std::vector<std::string> names;
+  for (const LineReader& reader : readers) names.push_back(reader.name());
+  check_usable(corpus.report, joined_names(names));
+  corpus.fingerprint = hash.fingerprint();
+  return corpus;
+}
+
+ParallelCorpus read_columns(const std::string& path, CorpusForm form,
+                            const CorpusOptions& options) {
+  LineReader reader(path, options);
+  ParallelCorpus corpus;
+  corpus.form = form;
+  PairList pairs(corpus, options);
+  PairHash hash(form);
+  for (std::string line; reader.next(line);) {
+    const PairView pair = split_columns(line, form, reader.name(), reader.line_number());
+    hash.add(pair);
+    pairs.add({std::string(pair.source), std::string(pair.target), std::string(pair.rejected)},
+              reader.line_number());
+  }
+  check_usable(corpus.report, reader.name());
+  corpus.fingerprint = hash.fingerprint();
+  return corpus;
+}
+
+namespace {
+
+struct NamedSide {
+  const char* one;  // the name of a text, for messages
+  std::vector<std::string> texts;
+};
+
+ParallelCorpus make_corpus(std::span<NamedSide> sides, const CorpusOptions& options) {
+  ParallelCorpus corpus;
+  corpus.form = static_cast<CorpusForm>(sides.size());
+  const size_t count = sides[0].texts.size();
+  for (const NamedSide& side : sides.subspan(1))
+    require(side.texts.size() == count, ErrorCode::invalid_argument, kCorpusOrigin,
+            "the two sides differ in length: ", count, " ", sides[0].one, "s, ", side.texts.size(),
+            " ", side.one, "s");
+  PairList pairs(corpus, options);
+  PairHash hash(corpus.form);
+  for (size_t i = 0; i < count; ++i) {
+    PairList::Texts texts;
+    std::string* const of_pair[] = {&texts.source, &texts.target, &texts.rejected};
+    for (size_t side = 0; side < sides.size(); ++side) {
+      *of_pair[side] = std::move(sides[side].texts[i]);
+      check_line(*of_pair[side], concat(sides[side].one, " ", i + 1), options);
     }
-    if (!has_source) break;
-    source_hash.add(source_line);
-    target_hash.add(target_line);
-    pairs.add(std::string(source_line), std::string(target_line), source.line_number());
+    hash.add({texts.source, texts.target, texts.rejected});
+    pairs.add(std::move(texts), static_cast<int64_t>(i) + 1);
   }
-  check_usable(corpus.report, concat(source.name(), " and ", target.name()));
-  corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
+  check_usable(corpus.report, "the corpus");
+  corpus.fingerprint = hash.fingerprint();
   return corpus;
 }
 
-ParallelCorpus read_tsv(const std::string& path, const CorpusOptions& options) {
-  LineReader reader(path, options);
-  ParallelCorpus corpus;
-  PairList pairs(corpus, options);
-  LineHash source_hash, target_hash;
-  for (std::string line; reader.next(line);) {
-    const auto [source, target] = split_tsv(line, reader.name(), reader.line_number());
-    source_hash.add(source);
-    target_hash.add(target);
-    pairs.add(std::string(source), std::string(target), reader.line_number());
-  }
-  check_usable(corpus.report, reader.name());
-  corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
-  return corpus;
-}
-
-ParallelCorpus read_monolingual(const std::string& path, const CorpusOptions& options) {
-  LineReader reader(path, options);
-  ParallelCorpus corpus;
-  PairList pairs(corpus, options);
-  corpus.monolingual = true;
-  LineHash hash;
-  for (std::string line; reader.next(line);) {
-    hash.add(line);
-    pairs.add({}, std::string(line), reader.line_number());
-  }
-  check_usable(corpus.report, reader.name());
-  corpus.fingerprint = corpus_fingerprint(0, hash.value());
-  return corpus;
-}
+}  // namespace
 
 ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::string> target,
                              const CorpusOptions& options) {
-  require(source.size() == target.size(), ErrorCode::invalid_argument, kCorpusOrigin,
-          "the two sides differ in length: ", source.size(), " source sentences, ", target.size(),
-          " target sentences");
-  ParallelCorpus corpus;
-  PairList pairs(corpus, options);
-  LineHash source_hash, target_hash;
-  for (size_t i = 0; i < source.size(); ++i) {
-    check_line(source[i], concat("source sentence ", i + 1), options);
-    check_line(target[i], concat("target sentence ", i + 1), options);
-    source_hash.add(source[i]);
-    target_hash.add(target[i]);
-    pairs.add(std::move(source[i]), std::move(target[i]), static_cast<int64_t>(i) + 1);
-  }
-  check_usable(corpus.report, "the corpus");
-  corpus.fingerprint = corpus_fingerprint(source_hash.value(), target_hash.value());
-  return corpus;
+  NamedSide sides[] = {{"source sentence", std::move(source)},
+                       {"target sentence", std::move(target)}};
+  return make_corpus(sides, options);
+}
+
+ParallelCorpus make_preferences(std::vector<std::string> prompt, std::vector<std::string> chosen,
+                                std::vector<std::string> rejected, const CorpusOptions& options) {
+  NamedSide sides[] = {{"prompt", std::move(prompt)},
+                       {"chosen answer", std::move(chosen)},
+                       {"rejected answer", std::move(rejected)}};
+  return make_corpus(sides, options);
 }
 
 }  // namespace trafo

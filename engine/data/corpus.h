@@ -5,8 +5,9 @@
 //   NOT_FOUND         there is no such file
 //   IO                it cannot be read
 //   INVALID_ARGUMENT  a directory; invalid UTF-8 (line and byte); a NUL byte; a long line;
-//                     files with different line counts (both are named); a TSV line without exactly
-//                     one tab; a file without lines; a corpus without a usable pair
+//                     files with different line counts (both are named); a TSV line with fewer or
+//                     more tabs than its form has; a file without lines; a corpus without a usable
+//                     pair
 //   CORRUPT_FILE      truncated or damaged gzip; a file named .gz that is not gzip
 // gzip is known by its first bytes, whatever the name of the file. "-" is standard input, which can
 // be read once. Both sides may be the same file (a copying task).
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,6 +47,11 @@ struct CorpusReport {
   int64_t dropped_identical = 0;  // both sides are the same text
 };
 
+// The texts of a pair. Those that a form does not have are empty.
+struct PairView {
+  std::string_view source, target, rejected = {};
+};
+
 // The hash of a sequence of lines. It shows whether a corpus was edited after training began.
 class LineHash {
  public:
@@ -54,15 +61,35 @@ class LineHash {
  private:
   uint64_t value_ = 0x9e3779b97f4a7c15u;
 };
-// The fingerprint of a corpus from the hashes of its sides.
-uint64_t corpus_fingerprint(uint64_t source, uint64_t target) noexcept;
+// The fingerprint of a corpus from the hashes of its sides: of source and target, of which
+// monolingual text has the second one alone, or of all three.
+uint64_t corpus_fingerprint(std::span<const LineHash> sides) noexcept;
+
+// The texts of a pair. Values are the numbers of texts.
+enum class CorpusForm {
+  monolingual = 1,  // a target without a source
+  parallel = 2,     // source and target
+  preferences = 3,  // a prompt (source), the preferred answer (target) and the rejected one
+};
+
+// The same of the lines of pairs.
+class PairHash {
+ public:
+  explicit PairHash(CorpusForm form) : sides_(static_cast<size_t>(form)) {}
+  void add(const PairView& pair) noexcept;
+  uint64_t fingerprint() const noexcept { return corpus_fingerprint(sides_); }
+
+ private:
+  std::vector<LineHash> sides_;
+};
 
 struct ParallelCorpus {
   std::vector<std::string> source;
-  std::vector<std::string> target;  // same length
-  std::vector<int64_t> line;        // the line of each pair, counted from 1
+  std::vector<std::string> target;         // same length
+  std::vector<std::string> rejected = {};  // of preferences: same length
+  std::vector<int64_t> line;               // the line of each pair, counted from 1
   CorpusReport report;
-  bool monolingual = false;  // text without sources
+  CorpusForm form = CorpusForm::parallel;
   uint64_t fingerprint = 0;  // of all lines, dropped pairs included
 };
 
@@ -96,19 +123,29 @@ class LineReader {
 // validation references.
 std::vector<std::string> read_lines(const std::string& path, const CorpusOptions& options = {});
 
-// Pairs with an empty side are dropped and counted. Throws CorpusTooLarge.
-ParallelCorpus read_parallel(const std::string& source_path, const std::string& target_path,
-                             const CorpusOptions& options = {});
-ParallelCorpus read_tsv(const std::string& path, const CorpusOptions& options = {});
-// One sentence or text a line, without sources.
-ParallelCorpus read_monolingual(const std::string& path, const CorpusOptions& options = {});
+// A file for each side, two or three. Pairs with an empty side are dropped and counted. Throws
+// CorpusTooLarge.
+ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOptions& options = {});
+// One file with as many columns as the form has texts.
+ParallelCorpus read_columns(const std::string& path, CorpusForm form,
+                            const CorpusOptions& options = {});
 ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::string> target,
                              const CorpusOptions& options = {});
+ParallelCorpus make_preferences(std::vector<std::string> prompt, std::vector<std::string> chosen,
+                                std::vector<std::string> rejected,
+                                const CorpusOptions& options = {});
 
 bool is_blank(std::string_view text) noexcept;
-// Splits SOURCE<tab>TARGET. INVALID_ARGUMENT, naming file and line, unless there is just one tab.
-std::pair<std::string_view, std::string_view> split_tsv(std::string_view line,
-                                                        std::string_view file, int64_t number);
+// Whether a text that the form has is empty or white space.
+bool has_blank(const PairView& pair, CorpusForm form) noexcept;
+// Splits a line at its tabs. INVALID_ARGUMENT, naming file and line, unless there is one fewer than
+// texts in the form. A line of monolingual text may have any.
+PairView split_columns(std::string_view line, CorpusForm form, std::string_view file,
+                       int64_t number);
+// INVALID_ARGUMENT if more than one of the files is standard input.
+void require_one_stream(std::span<const std::string> paths);
+// "a and b" or "a, b and c".
+std::string joined_names(std::span<const std::string> names);
 // INVALID_ARGUMENT naming both files.
 [[noreturn]] void fail_line_counts(std::string_view source, int64_t source_lines,
                                    std::string_view target, int64_t target_lines);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -75,6 +76,11 @@ class ReadOnlyFile {
 
   const std::string& name() const { return name_; }
 
+  [[noreturn]] void fail_changed() const {
+    fail(ErrorCode::io, kDiskTextOrigin, name_,
+         ": has changed while it was trained on; stop and start again to read it anew");
+  }
+
   void check_unchanged() const {
     struct stat now {};
     if (!watched_ || fstat(descriptor_, &now) != 0) return;
@@ -84,11 +90,6 @@ class ReadOnlyFile {
   }
 
  private:
-  [[noreturn]] void fail_changed() const {
-    fail(ErrorCode::io, kDiskTextOrigin, name_,
-         ": has changed while it was trained on; stop and start again to read it anew");
-  }
-
   std::string name_;
   int descriptor_ = -1;
   bool watched_ = false;
@@ -127,34 +128,41 @@ std::unique_ptr<LineReader> open_side(const std::string& path, const std::string
   return reader;
 }
 
-class ParallelFiles final : public PairText {
+class SideFiles final : public PairText {
  public:
-  ParallelFiles(const std::string& source_path, const std::string& target_path,
-                const LoadOptions& options) {
-    require(source_path != "-" || target_path != "-", ErrorCode::invalid_argument, kDiskTextOrigin,
-            "standard input cannot be both sides; give one TSV instead");
-    const auto source = open_side(source_path, options.unpack_directory, sides_[0]);
-    const auto target = open_side(target_path, options.unpack_directory, sides_[1]);
-    Scan scans[2];
+  SideFiles(std::span<const std::string> paths, const LoadOptions& options) : sides_(paths.size()) {
+    require_one_stream(paths);
+    form_ = static_cast<CorpusForm>(paths.size());
+    std::vector<std::unique_ptr<LineReader>> readers;
+    for (size_t i = 0; i < paths.size(); ++i)
+      readers.push_back(open_side(paths[i], options.unpack_directory, sides_[i]));
+    std::vector<Scan> scans(paths.size());
     {
-      const auto other = start_thread<std::jthread>([&] { scans[1].run(*target, sides_[1]); });
-      scans[0].run(*source, sides_[0]);
+      std::vector<std::jthread> others;
+      for (size_t i = 1; i < paths.size(); ++i)
+        others.push_back(
+            start_thread<std::jthread>([&, i] { scans[i].run(*readers[i], sides_[i]); }));
+      scans[0].run(*readers[0], sides_[0]);
     }
-    // The error that reading both files line by line would have met first.
-    if (scans[0].error || scans[1].error) {
-      const bool second =
-          !scans[0].error || (scans[1].error && scans[1].blank.size() < scans[0].blank.size());
-      std::rethrow_exception(scans[second ? 1 : 0].error);
+    // The error that reading the files line by line would have met first.
+    const Scan* first = nullptr;
+    for (const Scan& scan : scans)
+      if (scan.error && (first == nullptr || scan.blank.size() < first->blank.size()))
+        first = &scan;
+    if (first != nullptr) std::rethrow_exception(first->error);
+    std::vector<std::string> names;
+    for (const auto& reader : readers) {
+      if (reader->line_number() != readers[0]->line_number())
+        fail_line_counts(readers[0]->name(), readers[0]->line_number(), reader->name(),
+                         reader->line_number());
+      names.push_back(reader->name());
     }
-    if (source->line_number() != target->line_number())
-      fail_line_counts(source->name(), source->line_number(), target->name(),
-                       target->line_number());
     const size_t lines = sides_[0].lines.size();
     size_t kept = 0;
     for (size_t i = 0; i < lines; ++i) {
-      if (scans[0].blank[i] || scans[1].blank[i]) continue;
-      sides_[0].lines[kept] = sides_[0].lines[i];
-      sides_[1].lines[kept] = sides_[1].lines[i];
+      if (std::ranges::any_of(scans, [i](const Scan& scan) { return bool{scan.blank[i]}; }))
+        continue;
+      for (Side& side : sides_) side.lines[kept] = side.lines[i];
       add_line(static_cast<int64_t>(kept), static_cast<int64_t>(i));
       ++kept;
     }
@@ -165,9 +173,15 @@ class ParallelFiles final : public PairText {
     report_.lines = static_cast<int64_t>(lines);
     report_.pairs = static_cast<int64_t>(kept);
     report_.dropped_empty = report_.lines - report_.pairs;
-    large_ = scans[0].bytes + scans[1].bytes > options.memory_bytes;
-    fingerprint_ = corpus_fingerprint(scans[0].hash.value(), scans[1].hash.value());
-    check_usable(report_, concat(source->name(), " and ", target->name()));
+    int64_t bytes = 0;
+    std::vector<LineHash> hashes;
+    for (const Scan& scan : scans) {
+      bytes += scan.bytes;
+      hashes.push_back(scan.hash);
+    }
+    large_ = bytes > options.memory_bytes;
+    fingerprint_ = corpus_fingerprint(hashes);
+    check_usable(report_, joined_names(names));
   }
 
   int64_t size() const noexcept override { return report_.pairs; }
@@ -177,7 +191,9 @@ class ParallelFiles final : public PairText {
       for (const Side& side : sides_) side.file.check_unchanged();
     sides_[0].read(pair, buffers.source);
     sides_[1].read(pair, buffers.target);
-    return {buffers.source, buffers.target};
+    if (form_ != CorpusForm::preferences) return {buffers.source, buffers.target};
+    sides_[2].read(pair, buffers.rejected);
+    return {buffers.source, buffers.target, buffers.rejected};
   }
 
  private:
@@ -201,26 +217,22 @@ class ParallelFiles final : public PairText {
     }
   };
 
-  Side sides_[2];
+  std::vector<Side> sides_;
 };
 
 // TSV or monolingual.
 class OneFile final : public PairText {
  public:
-  OneFile(const std::string& path, const LoadOptions& options, bool one_sided) {
-    monolingual_ = one_sided;
+  OneFile(const std::string& path, CorpusForm form, const LoadOptions& options) {
+    form_ = form;
     const auto reader = open_side(path, options.unpack_directory, side_);
-    LineHash source_hash, target_hash;
+    PairHash hash(form);
     int64_t bytes = 0;
     for (std::string line; reader->next(line);) {
       ++report_.lines;
-      PairView pair{{}, line};
-      if (!monolingual_) {
-        std::tie(pair.source, pair.target) = split_tsv(line, reader->name(), reader->line_number());
-        source_hash.add(pair.source);
-      }
-      target_hash.add(pair.target);
-      if (is_blank(pair.target) || (!monolingual_ && is_blank(pair.source))) {
+      const PairView pair = split_columns(line, form, reader->name(), reader->line_number());
+      hash.add(pair);
+      if (has_blank(pair, form)) {
         ++report_.dropped_empty;
         continue;
       }
@@ -231,7 +243,7 @@ class OneFile final : public PairText {
     }
     large_ = bytes > options.memory_bytes;
     side_.lines.shrink_to_fit();
-    fingerprint_ = corpus_fingerprint(monolingual_ ? 0 : source_hash.value(), target_hash.value());
+    fingerprint_ = hash.fingerprint();
     check_usable(report_, reader->name());
   }
 
@@ -240,9 +252,10 @@ class OneFile final : public PairText {
     if (pair % 64 == 0) side_.file.check_unchanged();
     side_.read(pair, buffers.target);
     const std::string_view line = buffers.target;
-    if (monolingual_) return {{}, line};
-    const size_t tab = std::min(line.find('\t'), line.size());
-    return {line.substr(0, tab), line.substr(std::min(tab + 1, line.size()))};
+    if (form_ != CorpusForm::monolingual &&
+        std::ranges::count(line, '\t') + 1 != static_cast<int>(form_))
+      side_.file.fail_changed();
+    return split_columns(line, form_, side_.file.name(), this->line(pair) + 1);
   }
 
  private:
@@ -251,19 +264,14 @@ class OneFile final : public PairText {
 
 }  // namespace
 
-std::shared_ptr<const PairText> open_parallel(const std::string& source_path,
-                                              const std::string& target_path,
-                                              const LoadOptions& options) {
-  return std::make_shared<const ParallelFiles>(source_path, target_path, options);
+std::shared_ptr<const PairText> open_sides(std::span<const std::string> paths,
+                                           const LoadOptions& options) {
+  return std::make_shared<const SideFiles>(paths, options);
 }
 
-std::shared_ptr<const PairText> open_tsv(const std::string& path, const LoadOptions& options) {
-  return std::make_shared<const OneFile>(path, options, false);
-}
-
-std::shared_ptr<const PairText> open_monolingual(const std::string& path,
-                                                 const LoadOptions& options) {
-  return std::make_shared<const OneFile>(path, options, true);
+std::shared_ptr<const PairText> open_columns(const std::string& path, CorpusForm form,
+                                             const LoadOptions& options) {
+  return std::make_shared<const OneFile>(path, form, options);
 }
 
 }  // namespace trafo

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "engine/data/text_corpus.h"
@@ -11,11 +12,11 @@ namespace trafo {
 
 // Errors as in corpus.h. gzip and standard input are unpacked into an unnamed file in
 // options.unpack_directory, which is created if it is missing.
-std::shared_ptr<const PairText> open_parallel(const std::string& source_path,
-                                              const std::string& target_path,
-                                              const LoadOptions& options);
-std::shared_ptr<const PairText> open_tsv(const std::string& path, const LoadOptions& options);
-std::shared_ptr<const PairText> open_monolingual(const std::string& path,
-                                                 const LoadOptions& options);
+// A file for each side, two or three.
+std::shared_ptr<const PairText> open_sides(std::span<const std::string> paths,
+                                           const LoadOptions& options);
+// One file with as many columns as the form has texts.
+std::shared_ptr<const PairText> open_columns(const std::string& path, CorpusForm form,
+                                             const LoadOptions& options);
 
 }  // namespace trafo

@@ -49,7 +49,8 @@ std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncodi
     for (int64_t i = begin; i < end; ++i) {
       EncodedPair& pair = pairs[static_cast<size_t>(i)];
       const PairView text = corpus.view(pair_of(i), buffers);
-      pair.identical = text.source == text.target;
+      const bool preferences = corpus.form() == CorpusForm::preferences;
+      pair.identical = text.target == (preferences ? text.rejected : text.source);
       if (corpus.has_ids()) {
         copy_ids(text.source, encoding.vocabulary, pair_of(i), pair.source);
         copy_ids(text.target, encoding.vocabulary, pair_of(i), pair.target);
@@ -58,6 +59,7 @@ std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncodi
       }
       if (!corpus.monolingual()) encode_side(text.source, 0, i, pair.source);
       encode_side(text.target, 1, i, pair.target);
+      if (preferences) encode_side(text.rejected, 2, i, pair.rejected);
     }
   };
   parallel_chunks(count, kChunk, num_threads, work, stop);

@@ -36,11 +36,15 @@ uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& enc
 
 struct EncodedPair {
   // Of text without </s>. Of a corpus of ids the rows as a trainer reads them.
-  std::vector<int32_t> source, target;
-  bool identical = false;  // both sides are the same text
+  std::vector<int32_t> source, target, rejected;
+  // Source and target are the same text; of a preference pair, both answers.
+  bool identical = false;
+
+  PairTokens subwords() const { return {source, target, rejected}; }
 };
 
-// Encodes a text of pair `i`, side 0 (source) or 1 (target); used instead of Tokenizer::encode.
+// Encodes a text of pair `i`, side 0 (source), 1 (target) or 2 (rejected); used instead of
+// Tokenizer::encode.
 using Encoder =
     std::function<void(std::string_view text, int side, int64_t i, std::vector<int32_t>& ids)>;
 

@@ -13,7 +13,9 @@ namespace trafo {
 
 // encoder_decoder: the encoder reads `source </s>`; the decoder reads `start target` and predicts
 // `target </s>`. decoder_only: one stream `source </s> target </s>` with a loss on the target and
-// its final </s>; of monolingual text `</s> text </s>` with a loss on all but the first token.
+// its final </s>; of monolingual text `</s> text </s>` with a loss on all but the first token. A
+// preference pair is two such sequences: of the prompt with the chosen answer, and with the
+// rejected one.
 enum class SequenceForm { encoder_decoder, decoder_only };
 
 struct TokenizedCorpusOptions {
@@ -23,8 +25,10 @@ struct TokenizedCorpusOptions {
   int32_t max_length = 256;
   int32_t batch_tokens = 4096;  // pairs that no batch of this budget can hold are dropped as well
   // Pairs with a side that has more than so many times the tokens of the other are dropped; 0: off.
+  // Only of parallel text.
   double max_length_ratio = 0;
-  bool drop_identical = false;  // drops pairs whose sides are the same text
+  // Drops pairs whose sides are the same text; of preferences, both answers.
+  bool drop_identical = false;
 };
 // Throws INVALID_ARGUMENT naming the field.
 void check_options(const TokenizedCorpusOptions& options);
@@ -37,19 +41,17 @@ struct PairDrops {
   bool operator==(const PairDrops&) const = default;
 };
 
-// The tokens of a pair. `end`: the tokens that are appended to each side, 1 for text (</s>).
-struct PairSizes {
-  size_t source, target, end = 1;
-  bool monolingual = false;
-};
-// Whether a pair is kept. If not, counts it in `drops`.
-bool keep_pair(const TokenizedCorpusOptions& options, const PairSizes& sizes, bool identical,
-               PairDrops& drops);
-
-// The tokens of a pair with </s>. Both are empty if the pair was dropped.
+// The tokens of a pair with </s>. All are empty if the pair was dropped.
 struct PairTokens {
   std::span<const int32_t> source, target;
+  std::span<const int32_t> rejected =
+      {};  // of a preference pair, whose target is the chosen answer
 };
+
+// Whether a pair with these tokens is kept, to each side of which `ends` tokens will be appended: 1
+// for text (</s>). If not, counts it in `drops`.
+bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
+               bool identical, PairDrops& drops, int64_t ends = 1);
 
 struct PairBlock {
   std::vector<int64_t> ids;  // numbers of the pairs, counted before any is dropped
@@ -73,6 +75,8 @@ class PairSource {
   virtual bool has_pairs() const noexcept { return true; }
   // Whether read() takes so long that it should run ahead on other threads.
   virtual bool is_slow() const noexcept { return false; }
+  // Whether its pairs are preference pairs.
+  bool preferences() const noexcept { return form_ == CorpusForm::preferences; }
   // Whether the tokens of a pair differ from epoch to epoch.
   virtual bool varies() const noexcept { return false; }
 
@@ -85,6 +89,7 @@ class PairSource {
  protected:
   TokenizedCorpusOptions options_;
   CorpusReport report_;
+  CorpusForm form_ = CorpusForm::parallel;
   uint64_t fingerprint_ = 0;
 };
 

@@ -23,14 +23,16 @@ class MemoryText final : public PairText {
   explicit MemoryText(ParallelCorpus corpus) : corpus_(std::move(corpus)) {
     report_ = corpus_.report;
     fingerprint_ = corpus_.fingerprint;
-    monolingual_ = corpus_.monolingual;
+    form_ = corpus_.form;
     for (size_t i = 0; i < corpus_.line.size(); ++i)
       add_line(static_cast<int64_t>(i), corpus_.line[i] - 1);
   }
   int64_t size() const noexcept override { return static_cast<int64_t>(corpus_.source.size()); }
   PairView view(int64_t pair, PairBuffers&) const override {
     const auto i = static_cast<size_t>(pair);
-    return {corpus_.source[i], corpus_.target[i]};
+    return {corpus_.source[i], corpus_.target[i],
+            form_ == CorpusForm::preferences ? std::string_view(corpus_.rejected[i])
+                                             : std::string_view()};
   }
 
  private:
@@ -57,7 +59,7 @@ class IdPairs final : public PairText {
         ++report_.dropped_empty;
         continue;
       }
-      monolingual_ |= sources[i].empty();
+      if (sources[i].empty()) form_ = CorpusForm::monolingual;
       add_line(size(), static_cast<int64_t>(i));
       for (const std::span<const int32_t> side : sides) {
         ids_.insert(ids_.end(), side.begin(), side.end());
@@ -67,12 +69,12 @@ class IdPairs final : public PairText {
     report_.lines = static_cast<int64_t>(targets.size());
     report_.pairs = size();
     check_usable(report_, "the corpus of token ids");
-    fingerprint_ = corpus_fingerprint(hashes[0].value(), hashes[1].value());
+    fingerprint_ = corpus_fingerprint(hashes);
   }
   int64_t size() const noexcept override { return static_cast<int64_t>(ends_.size() / 2); }
   PairView view(int64_t pair, PairBuffers&) const override {
     const auto source = static_cast<size_t>(2 * pair);
-    return {side(source), side(source + 1)};
+    return {side(source), side(source + 1), {}};
   }
 
  private:
@@ -97,6 +99,7 @@ uint64_t pair_hash(const PairView& pair) {
   };
   add(pair.source);
   add(pair.target);
+  if (!pair.rejected.empty()) add(pair.rejected);
   hash ^= hash >> 32;
   hash *= 0xD6E8FEB86659FD93u;
   return hash ^ (hash >> 32);
@@ -113,7 +116,7 @@ int64_t expected_bytes(const std::string& path) {
                             : info.st_size;
 }
 
-bool stays_on_disk(std::initializer_list<std::string> paths, const LoadOptions& options) {
+bool stays_on_disk(std::span<const std::string> paths, const LoadOptions& options) {
   int64_t sum = 0;
   for (const std::string& path : paths) {
     const int64_t bytes = expected_bytes(path);
@@ -219,12 +222,12 @@ TextCorpus TextCorpus::of_ids(std::span<const std::vector<int32_t>> sources,
 
 TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
   require(!corpora.empty(), ErrorCode::invalid_argument, kTextCorpusOrigin, "a mix of no corpora");
-  const bool one_sided = corpora.front().first.monolingual();
+  const CorpusForm form = corpora.front().first.form();
   const bool of_ids = corpora.front().first.has_ids();
   std::vector<Part> parts;
   for (auto& [corpus, weight] : corpora) {
-    require(corpus.monolingual() == one_sided, ErrorCode::invalid_argument, kTextCorpusOrigin,
-            "monolingual and parallel corpora cannot be mixed");
+    require(corpus.form() == form, ErrorCode::invalid_argument, kTextCorpusOrigin,
+            "corpora of different forms (monolingual, parallel, preferences) cannot be mixed");
     require(corpus.has_ids() == of_ids, ErrorCode::invalid_argument, kTextCorpusOrigin,
             "corpora of text and of token ids cannot be mixed");
     for (Part& part : corpus.parts_) {
@@ -343,44 +346,43 @@ std::pair<TextCorpus, TextCorpus> TextCorpus::hold_out(int64_t count) const {
 
 namespace {
 
-// Reads the files to memory. If that turns out to be too much, they stay on disk after all.
-template <class Read, class Open>
-TextCorpus load(std::initializer_list<std::string> paths, const LoadOptions& options, Read read,
-                Open open) {
+// Reads the files to memory. If that turns out to be too much, they stay on disk after all. One
+// file has a column for each text of the form.
+TextCorpus load(std::span<const std::string> paths, CorpusForm form, const LoadOptions& options) {
+  const bool columns = paths.size() == 1;
   if (!stays_on_disk(paths, options)) {
     CorpusOptions reading;
     reading.memory_bytes = options.memory_bytes;
     try {
-      return read(reading);
+      return columns ? read_columns(paths[0], form, reading) : read_sides(paths, reading);
     } catch (const CorpusTooLarge&) {
     }
   }
-  return TextCorpus(open());
+  return TextCorpus(columns ? open_columns(paths[0], form, options) : open_sides(paths, options));
 }
 
 }  // namespace
 
 TextCorpus load_parallel(const std::string& source_path, const std::string& target_path,
                          const LoadOptions& options) {
-  return load(
-      {source_path, target_path}, options,
-      [&](const CorpusOptions& reading) {
-        return read_parallel(source_path, target_path, reading);
-      },
-      [&] { return open_parallel(source_path, target_path, options); });
+  const std::string paths[] = {source_path, target_path};
+  return load(paths, CorpusForm::parallel, options);
 }
 
 TextCorpus load_tsv(const std::string& path, const LoadOptions& options) {
-  return load(
-      {path}, options, [&](const CorpusOptions& reading) { return read_tsv(path, reading); },
-      [&] { return open_tsv(path, options); });
+  return load({&path, 1}, CorpusForm::parallel, options);
 }
 
 TextCorpus load_monolingual(const std::string& path, const LoadOptions& options) {
-  return load(
-      {path}, options,
-      [&](const CorpusOptions& reading) { return read_monolingual(path, reading); },
-      [&] { return open_monolingual(path, options); });
+  return load({&path, 1}, CorpusForm::monolingual, options);
+}
+
+TextCorpus load_preferences(std::span<const std::string> paths, const LoadOptions& options) {
+  require(paths.size() == 1 || paths.size() == 3, ErrorCode::invalid_argument, kTextCorpusOrigin,
+          paths.size(),
+          " paths: preferences are three files (prompts, chosen, rejected), or one "
+          "TSV file of three columns");
+  return load(paths, CorpusForm::preferences, options);
 }
 
 }  // namespace trafo

@@ -13,13 +13,9 @@
 
 namespace trafo {
 
-struct PairView {
-  std::string_view source, target;
-};
-
 // Memory of views whose text is not in memory otherwise.
 struct PairBuffers {
-  std::string source, target;
+  std::string source, target, rejected;
 };
 
 // The usable pairs of one corpus. Immutable; any number of threads may read.
@@ -35,7 +31,7 @@ class PairText {
   int64_t line(int64_t pair) const noexcept;
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
-  bool monolingual() const noexcept { return monolingual_; }
+  CorpusForm form() const noexcept { return form_; }
   // The views are token ids, each as the four bytes of an int32_t.
   bool has_ids() const noexcept { return has_ids_; }
   // The text is too large to keep in memory, so its token ids are not kept either.
@@ -47,7 +43,7 @@ class PairText {
 
   CorpusReport report_;
   uint64_t fingerprint_ = 0;
-  bool monolingual_ = false;
+  CorpusForm form_ = CorpusForm::parallel;
   bool has_ids_ = false;
   bool large_ = false;
 
@@ -97,8 +93,8 @@ class TextCorpus {
   // pair is left.
   static TextCorpus of_ids(std::span<const std::vector<int32_t>> sources,
                            std::span<const std::vector<int32_t>> targets);
-  // INVALID_ARGUMENT: some but not all are monolingual, or of token ids, or a weight that EpochMix
-  // refuses.
+  // INVALID_ARGUMENT: corpora of different forms, or some but not all of token ids, or a weight
+  // that EpochMix refuses.
   static TextCorpus mix(std::vector<std::pair<TextCorpus, double>> corpora);
 
   int64_t size() const noexcept { return size_; }  // pairs of all corpora, without weights
@@ -111,7 +107,8 @@ class TextCorpus {
   // Depends on texts, weights and selections.
   uint64_t fingerprint() const;
   bool is_large() const noexcept;  // whether one of them is
-  bool monolingual() const noexcept { return parts_.front().text->monolingual(); }
+  CorpusForm form() const noexcept { return parts_.front().text->form(); }
+  bool monolingual() const noexcept { return form() == CorpusForm::monolingual; }
   bool has_ids() const noexcept { return parts_.front().text->has_ids(); }
   EpochMix epochs() const;
 
@@ -151,5 +148,7 @@ TextCorpus load_parallel(const std::string& source_path, const std::string& targ
                          const LoadOptions& options = {});
 TextCorpus load_tsv(const std::string& path, const LoadOptions& options = {});
 TextCorpus load_monolingual(const std::string& path, const LoadOptions& options = {});
+// Three files, or one of lines PROMPT<tab>CHOSEN<tab>REJECTED.
+TextCorpus load_preferences(std::span<const std::string> paths, const LoadOptions& options = {});
 
 }  // namespace trafo

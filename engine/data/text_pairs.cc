@@ -17,6 +17,7 @@ TextPairs::TextPairs(TextCorpus corpus, const Tokenizer& tokenizer,
   check_options(options);
   options_ = options;
   report_ = corpus_.report();
+  form_ = corpus_.form();
   fingerprint_ = tokenized_fingerprint(corpus_, tokenizer_, options_.form);
   if (sampling.source_alpha > 0 || sampling.target_alpha > 0) sampler_ = tokenizer_.sampler();
 }
@@ -38,7 +39,8 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
       // Each side of each draw has its own random stream, so the order of threads is
       // irrelevant.
       const uint64_t draw = draws[static_cast<size_t>(i)];
-      ShuffleRng rng(mix_bits(sampling_.seed + 2 * draw + static_cast<uint64_t>(side) + 1),
+      const uint64_t base = side == 2 ? ~sampling_.seed : sampling_.seed;
+      ShuffleRng rng(mix_bits(base + 2 * draw + static_cast<uint64_t>(side) + 1),
                      static_cast<uint64_t>(epoch));
       sampler_->sample(text, alpha, rng, ids);
     };
@@ -47,7 +49,8 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
   if (stop != nullptr && stop->load()) return;
 
   size_t tokens = 0;
-  for (const EncodedPair& pair : pairs) tokens += pair.source.size() + pair.target.size() + 2;
+  for (const EncodedPair& pair : pairs)
+    tokens += pair.source.size() + pair.target.size() + pair.rejected.size() + 3;
   std::vector<int32_t>& ids = block.storage.emplace_back();
   ids.reserve(tokens);  // spans point into it, so it must not reallocate
   const auto append = [&](const std::vector<int32_t>& from) {
@@ -60,11 +63,10 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     const EncodedPair& pair = pairs[static_cast<size_t>(i)];
     block.ids.push_back(pair_of(i));
     PairTokens& out = block.tokens.emplace_back();
-    if (!keep_pair(options_, {pair.source.size(), pair.target.size(), 1, corpus_.monolingual()},
-                   pair.identical, block.dropped))
-      continue;
+    if (!keep_pair(options_, form_, pair.subwords(), pair.identical, block.dropped)) continue;
     out.source = append(pair.source);
     out.target = append(pair.target);
+    if (preferences()) out.rejected = append(pair.rejected);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
+#include "engine/data/encode_pairs.h"
 
 namespace trafo {
 namespace {
@@ -48,30 +49,42 @@ PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
   return *this;
 }
 
-bool keep_pair(const TokenizedCorpusOptions& options, const PairSizes& sizes, bool identical,
-               PairDrops& drops) {
-  if ((!sizes.monolingual && sizes.source == 0) || sizes.target == 0) {
+bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
+               bool identical, PairDrops& drops, int64_t ends) {
+  const bool monolingual = form == CorpusForm::monolingual;
+  const bool preferences = form == CorpusForm::preferences;
+  if ((!monolingual && subwords.source.empty()) || subwords.target.empty() ||
+      (preferences && subwords.rejected.empty())) {
     ++drops.empty;
     return false;
   }
-  const auto source_length = static_cast<int64_t>(sizes.source + sizes.end);
-  const auto target_length = static_cast<int64_t>(sizes.target + sizes.end);
   const bool decoder_only = options.form == SequenceForm::decoder_only;
-  const int64_t decoder_length = decoder_only ? source_length + target_length - 1 : target_length;
-  const int64_t encoder_length = decoder_only ? 0 : source_length;
-  if (decoder_length > std::min(options.max_length, options.batch_tokens) ||
-      encoder_length > std::min<int64_t>(options.max_length, 2 * int64_t{options.batch_tokens})) {
+  const auto length_of = [ends](std::span<const int32_t> text) {
+    return static_cast<int64_t>(text.size()) + ends;
+  };
+  const int64_t source = length_of(subwords.source);
+  const auto decoded = [&](std::span<const int32_t> target) {
+    return decoder_only ? source + length_of(target) - 1 : length_of(target);
+  };
+  int64_t longest = decoded(subwords.target), all = longest, sources = decoder_only ? 0 : source;
+  if (preferences) {
+    longest = std::max(longest, decoded(subwords.rejected));
+    all += decoded(subwords.rejected);
+    sources *= 2;
+  }
+  if (longest > options.max_length || all > options.batch_tokens ||
+      (!decoder_only && source > options.max_length) ||
+      sources > 2 * int64_t{options.batch_tokens}) {
     ++drops.too_long;
     return false;
   }
-  if (sizes.monolingual) return true;
-  const auto [shorter, longer] = std::minmax(sizes.source, sizes.target);
-  if (options.max_length_ratio > 0 &&
+  const auto [shorter, longer] = std::minmax(subwords.source.size(), subwords.target.size());
+  if (form == CorpusForm::parallel && options.max_length_ratio > 0 &&
       static_cast<double>(longer) > options.max_length_ratio * static_cast<double>(shorter)) {
     ++drops.ratio;
     return false;
   }
-  if (options.drop_identical && identical) {
+  if (!monolingual && options.drop_identical && identical) {
     ++drops.identical;
     return false;
   }
@@ -80,9 +93,10 @@ bool keep_pair(const TokenizedCorpusOptions& options, const PairSizes& sizes, bo
 
 TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
                                  const TokenizedCorpusOptions& options, int num_threads)
-    : epochs_(corpus.epochs()), monolingual_(corpus.monolingual()) {
+    : epochs_(corpus.epochs()) {
   check_options(options);
   options_ = options;
+  form_ = corpus.form();
   report_ = corpus.report();
   // In chunks, so that most ids are never in memory twice.
   constexpr int64_t kBlock = 1 << 16;
@@ -91,7 +105,7 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& e
     const std::vector<EncodedPair> pairs = encode_pairs(
         corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads);
     const auto end = corpus.has_ids() ? std::nullopt : std::optional(encoding.tokens.special.eos);
-    for (const EncodedPair& pair : pairs) add(pair.source, pair.target, end, pair.identical);
+    for (const EncodedPair& pair : pairs) add(pair.subwords(), end, pair.identical);
   }
   finish();
   // The fingerprint of the text, so that a run can resume with ids in memory or made as needed.
@@ -102,7 +116,9 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
                                  std::span<const int64_t> source_offsets,
                                  std::span<const int32_t> target,
                                  std::span<const int64_t> target_offsets, int32_t vocab_size,
-                                 int32_t eos_id, const TokenizedCorpusOptions& options) {
+                                 int32_t eos_id, const TokenizedCorpusOptions& options,
+                                 std::span<const int32_t> rejected,
+                                 std::span<const int64_t> rejected_offsets) {
   check_options(options);
   options_ = options;
   check_offsets(source_offsets, source.size(), "source");
@@ -110,6 +126,14 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
   require(source_offsets.size() == target_offsets.size(), ErrorCode::invalid_argument,
           kTokenizedCorpusOrigin, "the two sides differ in length: ", source_offsets.size() - 1,
           " source sentences, ", target_offsets.size() - 1, " target sentences");
+  if (!rejected_offsets.empty()) {
+    form_ = CorpusForm::preferences;
+    check_offsets(rejected_offsets, rejected.size(), "rejected");
+    require(rejected_offsets.size() == target_offsets.size(), ErrorCode::invalid_argument,
+            kTokenizedCorpusOrigin, "there are ", target_offsets.size() - 1, " chosen answers and ",
+            rejected_offsets.size() - 1, " rejected ones");
+    check_ids(rejected, vocab_size, "rejected");
+  }
   check_ids(source, vocab_size, "source");
   check_ids(target, vocab_size, "target");
   const int32_t eos[] = {eos_id};
@@ -121,39 +145,43 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
       return ids.subspan(static_cast<size_t>(offsets[i]),
                          static_cast<size_t>(offsets[i + 1] - offsets[i]));
     };
-    const auto source_part = part(source, source_offsets);
-    const auto target_part = part(target, target_offsets);
-    add(source_part, target_part, eos_id, std::ranges::equal(source_part, target_part));
+    PairTokens pair{part(source, source_offsets), part(target, target_offsets)};
+    if (preferences()) pair.rejected = part(rejected, rejected_offsets);
+    add(pair, eos_id, std::ranges::equal(pair.target, preferences() ? pair.rejected : pair.source));
   }
   finish();
   hash_ids();
   epochs_ = EpochMix({{static_cast<int64_t>(pairs), 1.0}});
 }
 
-void TokenizedCorpus::add(std::span<const int32_t> source, std::span<const int32_t> target,
-                          std::optional<int32_t> end, bool identical) {
+void TokenizedCorpus::Side::add(std::span<const int32_t> subwords, std::optional<int32_t> end) {
+  ids.insert(ids.end(), subwords.begin(), subwords.end());
+  if (end) ids.push_back(*end);
+  offsets.push_back(static_cast<int64_t>(ids.size()));
+}
+
+std::span<const int32_t> TokenizedCorpus::Side::of(int64_t index) const {
+  const auto i = static_cast<size_t>(index);
+  return std::span(ids).subspan(static_cast<size_t>(offsets[i]),
+                                static_cast<size_t>(offsets[i + 1] - offsets[i]));
+}
+
+void TokenizedCorpus::add(const PairTokens& subwords, std::optional<int32_t> end, bool identical) {
   // Indices have 32 bits.
   require(index_.size() < INT32_MAX, ErrorCode::unsupported, kTokenizedCorpusOrigin,
           "there are more than 2^31 - 1 pairs; leave them on disk");
   PairDrops drops;
   const auto pair = static_cast<int64_t>(index_.size());
   index_.push_back(-1);
-  const bool kept =
-      keep_pair(options_, {source.size(), target.size(), end ? size_t{1} : 0, monolingual_},
-                identical, drops);
+  const bool kept = keep_pair(options_, form_, subwords, identical, drops, end ? 1 : 0);
   report_.dropped_empty += drops.empty;
   report_.dropped_long += drops.too_long;
   report_.dropped_ratio += drops.ratio;
   report_.dropped_identical += drops.identical;
   if (!kept) return;
-  auto append = [end](std::span<const int32_t> from, std::vector<int32_t>& ids,
-                      std::vector<int64_t>& offsets) {
-    ids.insert(ids.end(), from.begin(), from.end());
-    if (end) ids.push_back(*end);
-    offsets.push_back(static_cast<int64_t>(ids.size()));
-  };
-  append(source, source_ids_, source_offsets_);
-  append(target, target_ids_, target_offsets_);
+  source_.add(subwords.source, end);
+  target_.add(subwords.target, end);
+  if (preferences()) rejected_.add(subwords.rejected, end);
   index_.back() = static_cast<int32_t>(pair_.size());
   pair_.push_back(pair);
 }
@@ -177,10 +205,13 @@ void TokenizedCorpus::hash_ids() {
   auto take = [&hash](const auto& values) {
     for (const auto value : values) hash = mix_bits(hash ^ static_cast<uint64_t>(value)) + 1;
   };
-  take(source_ids_);
-  take(source_offsets_);
-  take(target_ids_);
-  take(target_offsets_);
+  const auto take_side = [&](const Side& side) {
+    take(side.ids);
+    take(side.offsets);
+  };
+  take_side(source_);
+  take_side(target_);
+  if (preferences()) take_side(rejected_);
   fingerprint_ = hash;
 }
 
@@ -192,22 +223,9 @@ void TokenizedCorpus::read(std::span<const uint32_t> draws, int64_t epoch, PairB
     const int64_t pair = epochs_.pair(epoch, draw);
     const int32_t index = index_[static_cast<size_t>(pair)];
     block.ids.push_back(pair);
-    block.tokens.push_back(index < 0 ? PairTokens{} : PairTokens{source(index), target(index)});
+    block.tokens.push_back(index < 0 ? PairTokens{}
+                                     : PairTokens{source(index), target(index), rejected(index)});
   }
-}
-
-std::span<const int32_t> TokenizedCorpus::source(int64_t index) const {
-  const auto i = static_cast<size_t>(index);
-  return std::span(source_ids_)
-      .subspan(static_cast<size_t>(source_offsets_[i]),
-               static_cast<size_t>(source_offsets_[i + 1] - source_offsets_[i]));
-}
-
-std::span<const int32_t> TokenizedCorpus::target(int64_t index) const {
-  const auto i = static_cast<size_t>(index);
-  return std::span(target_ids_)
-      .subspan(static_cast<size_t>(target_offsets_[i]),
-               static_cast<size_t>(target_offsets_[i + 1] - target_offsets_[i]));
 }
 
 }  // namespace trafo

@@ -16,7 +16,7 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   if (!tokenizer_kind(options.kind).learns)
     return Tokenizer::train(std::span<const std::string_view>(), options);
   const auto pairs = static_cast<size_t>(corpus.size());
-  const size_t sides = corpus.monolingual() ? 1 : 2;
+  const auto sides = static_cast<size_t>(corpus.form());
   std::vector<std::string> lines;
   // Too long for training, a line still counts as one, so that a corpus of such lines is not empty.
   const auto keep = [&](std::string_view line) {
@@ -25,11 +25,11 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   PairBuffers buffers;
   for (const size_t index : sample_indices(sides * pairs, options.max_sentences, options.seed)) {
     const PairView pair = corpus.view(static_cast<int64_t>(index % pairs), buffers);
-    const std::string_view text = sides == 2 && index < pairs ? pair.source : pair.target;
-    if (sides == 2) {
-      keep(text);
+    if (!corpus.monolingual()) {
+      keep(index < pairs ? pair.source : index < 2 * pairs ? pair.target : pair.rejected);
       continue;
     }
+    const std::string_view text = pair.target;
     // The sides of a line of TSV are sentences.
     for (size_t begin = 0; begin <= text.size();) {
       const size_t end = std::min(text.find('\t', begin), text.size());

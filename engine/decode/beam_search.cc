@@ -85,8 +85,13 @@ std::vector<Hypothesis> BeamSearch::results() const {
   std::vector<Hypothesis> results = finished_;
   if (steps_ >= max_steps_ || finished_.empty())
     for (const Live& each : live_)
-      results.push_back({each.tokens, normalised(each.log_probability), each.log_probability, false,
-                         each.word_scores});
+      results.push_back({each.tokens,
+                         normalised(each.log_probability),
+                         each.log_probability,
+                         false,
+                         each.word_scores,
+                         {},
+                         steps_ < max_steps_});
   // Equal scores: finished before unfinished, then in the order of the search.
   std::stable_sort(results.begin(), results.end(),
                    [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });

@@ -28,10 +28,26 @@ std::string head_text(const AttentionSpec& attention) {
                 " elements); feed-forward columns and layers may be pruned");
 }
 
+const char* norm_text(Norm kind) {
+  switch (kind) {
+    case Norm::layer:
+      return "layer norm (--task llama trains RMS norm)";
+    case Norm::rms:
+      return "RMS norm (--task llama)";
+  }
+  return enum_name(kind);
+}
+
 std::string positions_of(PositionTable table, bool rotary) {
-  if (table == PositionTable::none) return rotary ? "rotary" : "none";
-  return concat(table == PositionTable::learned ? "learned" : "sinusoidal",
-                rotary ? "+rotary" : "");
+  switch (table) {
+    case PositionTable::none:
+      return rotary ? "rotary" : "none";
+    case PositionTable::sinusoidal:
+      return rotary ? "sinusoidal+rotary" : "sinusoidal";
+    case PositionTable::learned:
+      return rotary ? "learned+rotary" : "learned";
+  }
+  return "unknown";
 }
 
 // Structured bindings name all fields: a new one does not compile until it is here. Left out are
@@ -41,24 +57,30 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
   const auto& [stack, width, sharing, norm, attention, feed_forward, causal, cross_attention,
                dropout, depth_scaled_init] = spec;
   const auto& [kind, placement, epsilon] = norm;
-  const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary] =
-      attention;
+  const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary,
+               qk_norm] = attention;
   const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
-  const auto& [theta, factor, original_positions, low_turns, high_turns] =
+  const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude] =
       rotary.value_or(RotaryAngles{});
   const bool pre = placement == NormPlacement::before;
   const std::string biases = biases_of(qkv_bias, output_bias, ffn_bias);
   const std::string positions = positions_of(table, rotary.has_value());
-  const char* scaling = factor == 1 ? "none" : original_positions == 0 ? "linear" : "llama3";
-  to.push_back({"norm", enum_name(kind),
-                kind == Norm::rms ? "RMS norm (--task llama)"
-                                  : "layer norm (--task llama trains RMS norm)"});
+  const bool usual_yarn =
+      low_turns == kYarnSlow && high_turns == kYarnFast && magnitude == yarn_magnitude(factor);
+  const char* scaling = by == RopeScaling::yarn   ? (usual_yarn ? "yarn" : "yarn+constants")
+                        : factor == 1             ? "none"
+                        : original_positions == 0 ? "linear"
+                                                  : "llama3";
+  to.push_back({"norm", enum_name(kind), norm_text(kind)});
   to.push_back({"positions", positions, concat(positions, " positions")});
   to.push_back({"feed-forward", gated ? "gated" : "plain",
                 gated ? "SwiGLU" : "a feed-forward without a gate (--task llama trains SwiGLU)"});
   to.push_back({"norm placement", pre ? "before" : "after",
                 pre ? "pre-norm layers (--transformer-norm pre)"
                     : "post-norm layers (--transformer-norm post)"});
+  to.push_back({"qk_norm", enum_name(qk_norm),
+                qk_norm == QkNorm::none ? "queries and keys without norms"
+                                        : "norms of queries and keys (--task qwen3)"});
   to.push_back({"head_width", heads * head_dim == width ? "width/heads" : concat(head_dim),
                 head_text(attention)});
   to.push_back({"heads", concat(heads), {}, true});

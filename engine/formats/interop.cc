@@ -180,7 +180,8 @@ struct DirectoryReader {
 constexpr DirectoryReader kDirectoryReaders[] = {
     {"marian", interop::read_marian}, {"pegasus", interop::read_pegasus},
     {"gpt2", interop::read_gpt2},     {"llama", interop::read_llama},
-    {"mistral", interop::read_llama}, {"qwen2", interop::read_llama}};
+    {"mistral", interop::read_llama}, {"qwen2", interop::read_llama},
+    {"qwen3", interop::read_llama}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())
@@ -277,9 +278,16 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
   const DirectoryReader* reader =
       std::find_if(std::begin(kDirectoryReaders), std::end(kDirectoryReaders),
                    [&](const DirectoryReader& each) { return type == each.model_type; });
-  require(reader != std::end(kDirectoryReaders), ErrorCode::unsupported, kOrigin, config.label(),
-          ": model_type is ", type.substr(0, 64),
-          "; marian, pegasus, gpt2, llama, mistral and qwen2 can be imported");
+  if (reader == std::end(kDirectoryReaders)) {
+    std::string known;
+    for (const DirectoryReader& each : kDirectoryReaders)
+      known.append(known.empty()                              ? ""
+                   : &each + 1 == std::end(kDirectoryReaders) ? " and "
+                                                              : ", ")
+          .append(each.model_type);
+    fail(ErrorCode::unsupported, kOrigin, config.label(), ": model_type is ", type.substr(0, 64),
+         "; ", known, " can be imported");
+  }
   config.refuse("quantization_config", "models with float weights can be imported");
   interop::Imported imported = reader->read(directory);
   std::unique_ptr<Model> model = interop::copy_from_host(context, imported.host);

@@ -223,6 +223,10 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
     t.linear(attention + "k_proj", at.attention, {Role::key});
     t.linear(attention + "v_proj", at.attention, {Role::value});
     t.linear(attention + "o_proj", at.attention, {Role::output});
+    if (t.has(at.attention, Role::query_norm)) {
+      t.add(attention + "q_norm.weight", at.attention, {Role::query_norm});
+      t.add(attention + "k_norm.weight", at.attention, {Role::key_norm});
+    }
     t.norm(name + ".post_attention_layernorm", at.ffn);
     t.linear(mlp + "gate_proj", at.ffn, {Role::gate});
     t.linear(mlp + "up_proj", at.ffn, {Role::up});

@@ -35,8 +35,8 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
 // Its output projection has no bias, so the bias here is in no tensor.
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
-// Hugging Face LlamaForCausalLM and its relatives (Mistral, Qwen2): separate projections [out, in],
-// with the biases that the model has.
+// Hugging Face LlamaForCausalLM and its relatives (Mistral, Qwen2, Qwen3): separate projections
+// [out, in], with the biases and the norms of queries and keys that the model has.
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config);
 // CTranslate2 TransformerSpec and TransformerDecoderModelSpec: packed projections [out, in].
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);

@@ -11,9 +11,10 @@
 
 namespace trafo {
 
-// The input of a metric: the model's probabilities of the references; translations; or the words of
-// translations, which say little about scripts without spaces.
-enum class MetricNeeds { model, translations, words };
+// The input of a metric: the model's probabilities of the references; a metric of the objective
+// with the same name; translations; or the words of translations, which say little about scripts
+// without spaces.
+enum class MetricNeeds { model, objective, translations, words };
 
 struct Metric {
   const char* name;   // in options, files and events: "bleu"
@@ -22,10 +23,12 @@ struct Metric {
   bool lower_is_better;
   MetricNeeds needs;
   // Of translations; INVALID_ARGUMENT if the counts differ or are 0. The score does not depend on
-  // the threads. Null for MetricNeeds::model.
+  // the threads. Null for metrics without needs_translations().
   double (*score)(std::span<const std::string> hypotheses, ReferenceSets references, int threads);
 
-  bool needs_translations() const { return needs != MetricNeeds::model; }
+  bool needs_translations() const {
+    return needs == MetricNeeds::translations || needs == MetricNeeds::words;
+  }
 };
 
 // In the order in which they are listed.

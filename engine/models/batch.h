@@ -20,6 +20,9 @@ struct Batch {
 #include "engine/data/batch_fields.def"
 #undef BATCH_FIELD
   double label_count = 0;  // sum of the weights: what a mean loss is divided by
+  // [1], of an objective that is not linear in the weights, on an accelerator: its loss is
+  // multiplied by it. Undefined: 1.
+  Tensor loss_scale;
 
   // Known on the host, so that an accelerator need not be read back. Tokens of the longest sentence
   // of a side; 0: unknown.

@@ -33,8 +33,9 @@ struct BatchBucket {
   auto operator<=>(const BatchBucket&) const = default;
 };
 
-// The fields that a Batcher packs for a model, as BatchBucket::fields.
-uint32_t packed_fields(const ModelSpec& spec);
+// The fields that a Batcher packs for a model, of preference pairs or others, as
+// BatchBucket::fields.
+uint32_t packed_fields(const ModelSpec& spec, bool preferences = false);
 
 // The sizes of a validated batch.
 BatchBucket exact_bucket(const PackedBatchHost& batch, bool first);

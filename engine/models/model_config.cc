@@ -34,11 +34,11 @@ void check_form(const ModelConfig& c) {
   const AttentionSpec attention = spec_of(c).decoder.attention;
   const bool rotary = c.positions == Positions::rotary;
   require_argument(
-      info.free_form ||
-          (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain && c.biases),
+      info.free_form || (c.norm == Norm::layer && !rotary && c.ffn == FeedForward::plain &&
+                         c.biases && c.qk_norm == QkNorm::none),
       kModelConfigOrigin, "architecture", " ", enum_name(c.architecture),
-      " has none of RMS norm, rotary positions, SwiGLU and projections without biases, which are "
-      "for decoder-lm");
+      " has none of RMS norm, rotary positions, SwiGLU, norms of queries and keys, and projections "
+      "without biases, which are for decoder-lm");
   require_argument(c.norm == Norm::layer || !c.biases, kModelConfigOrigin, "norm",
                    " rms goes without biases: set those to 0");
   const char* some = c.qkv_biases              ? "qkv_biases"
@@ -72,6 +72,13 @@ void check_form(const ModelConfig& c) {
                    " comes with rotary positions only");
   require_argument(c.rope_low_turns < c.rope_high_turns, kModelConfigOrigin, "rope_low_turns", " (",
                    c.rope_low_turns, ") must be below rope_high_turns (", c.rope_high_turns, ")");
+  const bool yarn = c.rope_scaling == RopeScaling::yarn;
+  require_argument(!yarn || c.rope_original_positions > 0, kModelConfigOrigin, "rope_scaling",
+                   " yarn needs rope_original_positions");
+  require_argument(!yarn || c.rope_theta > 1, kModelConfigOrigin, "rope_theta",
+                   " must be above 1 with rope_scaling yarn, got ", c.rope_theta);
+  require_argument(yarn || c.rope_magnitude == 0, kModelConfigOrigin, "rope_magnitude",
+                   " comes with rope_scaling yarn only");
   require_argument(!rotary || attention.head_dim % 2 == 0, kModelConfigOrigin, "positions",
                    " rotary needs heads of an even width, that of the ", c.heads, " heads is ",
                    attention.head_dim);
@@ -90,9 +97,17 @@ void validate(const ModelConfig& c) {
 }
 
 std::string to_json(const ModelConfig& config) {
-  Json out;
+  const ModelConfig plain;
+  Json usual, out;
+  for_each_field_of_model(plain, [&](const OptionField& field, const auto& value) {
+    if (field.unless_default) write_option(usual, field, value);
+  });
   for_each_field_of_model(config, [&](const OptionField& field, const auto& value) {
-    write_option(out, field, value);
+    Json written;
+    write_option(written, field, value);
+    const Json& json = *written.find(field.json_key());
+    if (!field.unless_default || json != *usual.find(field.json_key()))
+      out[field.json_key()] = json;
   });
   return out.dump(2);
 }
@@ -103,6 +118,7 @@ ModelConfig model_config_from_json(const std::string& text) {
   const JsonFields in(json, kModelConfigOrigin, "not a model configuration");
   size_t fields = 0;
   for_each_field_of_model(config, [&](const OptionField& field, auto& value) {
+    if (field.unless_default && !in.has(field.json_key())) return;
     read_option(in, kModelConfigOrigin, field, value);
     ++fields;
   });

@@ -2,11 +2,35 @@
 
 #include <cmath>
 
+#include "engine/core/status.h"
+
 namespace trafo {
 namespace {
 
 int64_t or_else(int64_t value, int64_t otherwise) {
   return value > 0 ? value : otherwise;
+}
+
+bool is_gated(FeedForward kind) {
+  switch (kind) {
+    case FeedForward::plain:
+      return false;
+    case FeedForward::swiglu:
+      return true;
+  }
+  fail(ErrorCode::internal, "model", "the feed-forward kind ", static_cast<int>(kind),
+       " is unknown");
+}
+
+PositionTable position_table(Positions positions, bool has_encoder) {
+  switch (positions) {
+    case Positions::standard:
+      return has_encoder ? PositionTable::sinusoidal : PositionTable::learned;
+    case Positions::rotary:
+      return PositionTable::none;
+  }
+  fail(ErrorCode::internal, "model", "the kind of positions ", static_cast<int>(positions),
+       " is unknown");
 }
 
 // A stack with the sizes of the decoder; the encoder may differ in them.
@@ -19,12 +43,17 @@ StackSpec common_stack(const ModelConfig& c) {
                      .head_dim = or_else(c.head_width, c.width / c.heads),
                      .qkv_bias = c.biases || c.qkv_biases,
                      .output_bias = c.biases || c.attention_output_bias,
-                     .dropout = c.attention_dropout};
-  if (c.positions == Positions::rotary)
-    stack.attention.rotary = {c.rope_theta, c.rope_factor, c.rope_original_positions,
-                              c.rope_low_turns, c.rope_high_turns};
+                     .dropout = c.attention_dropout,
+                     .qk_norm = c.qk_norm};
+  if (c.positions == Positions::rotary) {
+    RotaryAngles& angles = stack.attention.rotary.emplace();
+    angles = {c.rope_theta,     c.rope_factor,     c.rope_original_positions,
+              c.rope_low_turns, c.rope_high_turns, c.rope_scaling};
+    if (c.rope_scaling == RopeScaling::yarn)
+      angles.magnitude = c.rope_magnitude > 0 ? c.rope_magnitude : yarn_magnitude(c.rope_factor);
+  }
   stack.feed_forward = {.width = c.ffn_width,
-                        .gated = c.ffn == FeedForward::swiglu,
+                        .gated = is_gated(c.ffn),
                         .activation = c.activation,
                         .bias = c.biases || c.ffn_biases,
                         .dropout = c.ffn_dropout};
@@ -53,9 +82,7 @@ ModelSpec spec_of(const ModelConfig& c) {
     encoder.feed_forward.width = or_else(c.encoder_ffn_width, c.ffn_width);
   }
   spec.embedding = {.scale = has_encoder ? std::sqrt(static_cast<double>(c.width)) : 1,
-                    .positions = c.positions == Positions::rotary ? PositionTable::none
-                                 : has_encoder                    ? PositionTable::sinusoidal
-                                                                  : PositionTable::learned,
+                    .positions = position_table(c.positions, has_encoder),
                     .shared = !has_encoder || c.tied_embeddings,
                     .dropout = c.dropout};
   spec.output = {c.tied_embeddings, c.biases && c.output_bias};

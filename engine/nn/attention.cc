@@ -1,6 +1,7 @@
 #include "engine/nn/attention.h"
 
 #include "engine/nn/norm.h"
+#include "engine/ops/qk_norm/qk_norm.h"
 #include "engine/ops/view/view.h"
 
 namespace trafo::nn {
@@ -61,20 +62,34 @@ SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
                              const StackSpec& spec, int64_t set, const Place& place)
     : qkv_(store, prefix + ".qkv", projection(spec, set, qkv_parts(spec.attention, place))),
       output_(store, prefix + ".output", output_projection(spec, set, place)),
+      store_(&store),
+      norm_epsilon_(spec.norm.epsilon),
       spec_(spec.attention),
-      causal_(spec.causal) {}
+      causal_(spec.causal) {
+  if (spec_.qk_norm == QkNorm::none) return;
+  const auto declare_norm = [&](const char* name, Role role) {
+    const ParamId id = store.declare(prefix + name, {spec_.head_dim}, Init::ones());
+    store.set_parts(id, Piece::weight, {{role, place, spec_.head_dim}});
+    return id;
+  };
+  query_norm_ = declare_norm(".query_norm.weight", Role::query_norm);
+  key_norm_ = declare_norm(".key_norm.weight", Role::key_norm);
+}
 
 PendingBias SelfAttention::forward(Context& context, const Tensor& x,
                                    const PackedSequences& sequences, const Dropout& dropout,
                                    const KvCache* cache, int64_t layer) const {
   Tensor qkv = qkv_.forward(context, x);
+  if (spec_.qk_norm == QkNorm::head)
+    qkv = ops::qk_norm(context, qkv, store_->value(query_norm_), store_->value(key_norm_),
+                       spec_.query_width(), spec_.kv_width(), norm_epsilon_);
   if (spec_.rotary) {
     ops::RotaryOptions rotary;
     rotary.heads = spec_.heads;
     rotary.kv_heads = spec_.key_heads;
     rotary.head_dim = spec_.head_dim;
     rotary.angles = *spec_.rotary;
-    rotary.in_place = true;  // a GEMM does not keep its output for backward
+    rotary.in_place = true;  // neither a GEMM nor qk_norm keeps its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
   const int64_t key_column = spec_.query_width();

@@ -15,7 +15,8 @@ class SelfAttention {
  public:
   SelfAttention() = default;
   // Declares `prefix`.qkv [query_width + 2 kv_width, width], queries first, and `prefix`.output
-  // [width, query_width]. `set` is the layer's set of parameters (LayerSharing).
+  // [width, query_width]; with norms of queries and keys also `prefix`.query_norm.weight and
+  // `prefix`.key_norm.weight [head_dim]. `set` is the layer's set of parameters (LayerSharing).
   SelfAttention(ParameterStore& store, const std::string& prefix, const StackSpec& spec,
                 int64_t set, const Place& place = {});
 
@@ -29,6 +30,9 @@ class SelfAttention {
 
  private:
   Linear qkv_, output_;
+  const ParameterStore* store_ = nullptr;
+  ParamId query_norm_ = kNoParam, key_norm_ = kNoParam;
+  double norm_epsilon_ = 0;
   AttentionSpec spec_;
   bool causal_ = false;
 };

@@ -1,5 +1,7 @@
 #include "engine/nn/feed_forward.h"
 
+#include "engine/nn/fp8_weights.h"
+
 #include "engine/nn/norm.h"
 #include "engine/ops/bias_act_dropout/bias_act_dropout.h"
 #include "engine/ops/dropout/dropout.h"
@@ -34,7 +36,8 @@ FeedForward::FeedForward(ParameterStore& store, const std::string& prefix, const
 PendingBias FeedForward::forward(Context& context, const Tensor& x, const Dropout& dropout) const {
   if (!gated_) {
     const Weight up = up_.weight(), down = down_.weight();
-    if (up.is_dense() && down.is_dense())
+    const bool in_fp8 = fp8_copy(context, up) || fp8_copy(context, down);
+    if (up.is_dense() && down.is_dense() && !in_fp8)
       return {
           ops::feed_forward(context, x, up.values, up_.bias(), down.values, activation_, dropout),
           down_.bias()};

@@ -38,7 +38,10 @@ void Fp8Weights::refresh(const Context& context) {
                            items.data()});
 }
 
-const ops::Fp8Matrix* Fp8Weights::find(ParamId id) const {
+const ops::Fp8Matrix* Fp8Weights::find(const Weight& weight) const {
+  const auto id = static_cast<ParamId>(weight.parameter);
+  const bool known = weight.parameter >= 0 && static_cast<size_t>(id) < places_.size();
+  if (!known || weight.values.raw() != parameters_.value(id).raw()) return nullptr;
   const int32_t place = places_[static_cast<size_t>(id)];
   return place < 0 ? nullptr : &matrices_[static_cast<size_t>(place)];
 }

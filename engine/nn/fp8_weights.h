@@ -18,8 +18,8 @@ class Fp8Weights {
   Fp8Weights(Context& context, const ParameterStore& parameters, ParamId output, int64_t elements);
   // Makes the copies of the present values.
   void refresh(const Context& context);
-  // Null: the parameter does not multiply in FP8.
-  const ops::Fp8Matrix* find(ParamId id) const;
+  // Null: it does not multiply in FP8, or belongs to another store.
+  const ops::Fp8Matrix* find(const Weight& weight) const;
   // Whether there are linear layers beside the output projection.
   bool has_linear_layers() const { return ids_.size() > 1; }
   int64_t bytes() const;
@@ -31,18 +31,10 @@ class Fp8Weights {
   std::vector<int32_t> places_;  // of each parameter in `matrices_`; -1: none
 };
 
-// Until it is destroyed, weights of the store come with their FP8 copies. Null: without.
-class Fp8Scope {
- public:
-  Fp8Scope(ParameterStore& parameters, const Fp8Weights* weights) : parameters_(parameters) {
-    parameters.set_fp8_weights(weights);
-  }
-  ~Fp8Scope() { parameters_.set_fp8_weights(nullptr); }
-  Fp8Scope(const Fp8Scope&) = delete;
-  Fp8Scope& operator=(const Fp8Scope&) = delete;
-
- private:
-  ParameterStore& parameters_;
-};
+// The copy that an op on the context multiplies with in place of the weight; null: none.
+inline const ops::Fp8Matrix* fp8_copy(const Context& context, const Weight& weight) {
+  const Fp8Weights* const copies = context.step().fp8_weights;
+  return copies ? copies->find(weight) : nullptr;
+}
 
 }  // namespace trafo

@@ -19,7 +19,7 @@ class Norm {
        const Place& place = {});
 
   // Whether fused_add() of such a norm adds the bias of a linear layer.
-  static bool adds_bias(const NormSpec& spec) { return spec.kind == trafo::Norm::layer; }
+  static bool adds_bias(const NormSpec& spec);
 
   // x [T, width] -> [T, width]
   Tensor forward(Context& context, const Tensor& x) const;
@@ -37,6 +37,7 @@ class Norm {
 
  private:
   const ParameterStore* store_ = nullptr;
+  trafo::Norm kind_ = trafo::Norm::layer;
   ParamId gamma_ = kNoParam, beta_ = kNoParam;
   double epsilon_ = 0;
 };

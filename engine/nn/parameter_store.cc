@@ -7,7 +7,6 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/philox.h"
-#include "engine/nn/fp8_weights.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 #include "engine/quant/int8_matrix.h"
@@ -280,7 +279,6 @@ Weight ParameterStore::weight(ParamId id) const {
   const Entry& entry = entries_[index(id)];
   Weight weight{entry.value, entry.int8};
   weight.quantizes_input = quantize_bits_ != 0 && entry.takes_int8;
-  if (fp8_weights_) weight.fp8 = fp8_weights_->find(id);
   weight.observer = observer_;
   weight.parameter = id;
   if (entry.low_rank)

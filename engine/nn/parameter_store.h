@@ -31,8 +31,6 @@
 
 namespace trafo {
 
-class Fp8Weights;
-
 struct Init {
   enum class Kind { zeros, ones, uniform, normal } kind = Kind::zeros;
   double scale = 0;  // uniform: half width; normal: standard deviation
@@ -170,11 +168,6 @@ class ParameterStore {
   // another tensor uses. After an error nothing has changed.
   void set_quantize_bits(Context& context, int64_t bits);
 
-  // --- FP8 ---
-  // While set, weights come with their FP8 copies; null: without. See Fp8Scope.
-  void set_fp8_weights(const Fp8Weights* weights) { fp8_weights_ = weights; }
-  const Fp8Weights* fp8_weights() const { return fp8_weights_; }
-
   // --- groups ---
   const ParameterGroup& group(ParamId id) const { return entries_[index(id)].group; }
   bool trainable(ParamId id) const { return group(id).trainable; }
@@ -260,7 +253,6 @@ class ParameterStore {
   Tensor frozen_;  // undefined while nothing is frozen
   bool int8_weights_ = false;
   int64_t quantize_bits_ = 0;
-  const Fp8Weights* fp8_weights_ = nullptr;
   LinearObserver* observer_ = nullptr;
   std::map<std::string, int64_t> factor_ranks_;
 };

@@ -25,7 +25,9 @@ enum class Role : uint8_t {
   norm,
   embedding,
   positions,
-  logits
+  logits,
+  query_norm,  // of queries and keys, see AttentionSpec::qk_norm
+  key_norm
 };
 
 // The tensor of its module that a parameter is. `weight` is also the outer factor of a factorized

@@ -39,6 +39,7 @@ struct AttentionSpec {
   bool qkv_bias = true, output_bias = true;
   double dropout = 0;                       // of attention probabilities
   std::optional<RotaryAngles> rotary = {};  // queries and keys of self-attention are rotated
+  QkNorm qk_norm = QkNorm::none;            // of self-attention
 
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return key_heads * head_dim; }

@@ -1,6 +1,7 @@
 #include "engine/nn/weight.h"
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/nn/fp8_weights.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
 #include "engine/ops/fp8/fp8_linear.h"
 #include "engine/ops/gather_rows/gather_rows.h"
@@ -9,6 +10,8 @@
 #include "engine/ops/unary/unary.h"
 
 namespace trafo::nn {
+
+thread_local bool NoLowRank::active_ = false;
 
 Tensor linear_input(Context& context, const Tensor& x, const Weight& weight) {
   if (weight.observer) weight.observer->observe(context, weight.parameter, x);
@@ -20,11 +23,12 @@ Tensor linear(Context& context, const Tensor& x, const Weight& weight, const Ten
   const auto product = [&] {
     if (weight.int8) return ops::int8_linear(context, in, *weight.int8, bias);
     const Tensor input = linear_input(context, in, weight);
-    return weight.fp8 ? ops::fp8_linear(context, input, weight.values, *weight.fp8, bias)
-                      : ops::linear(context, input, weight.values, bias);
+    const ops::Fp8Matrix* const fp8 = fp8_copy(context, weight);
+    return fp8 ? ops::fp8_linear(context, input, weight.values, *fp8, bias)
+               : ops::linear(context, input, weight.values, bias);
   };
   const Tensor y = product();
-  if (!weight.update) return y;
+  if (!weight.update || NoLowRank::active()) return y;
   const LowRankUpdate& update = *weight.update;
   const Tensor down = ops::scale(context, ops::linear(context, in, update.down), update.scale);
   // In place: a GEMM does not keep its output for backward.

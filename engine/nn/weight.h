@@ -12,9 +12,6 @@
 namespace trafo {
 
 class Int8Matrix;
-namespace ops {
-struct Fp8Matrix;
-}
 
 // The term that an adapter adds to x W^T: scale (x down^T) up^T in ranges of columns
 // (ops/low_rank_add).
@@ -40,18 +37,30 @@ struct Weight {
   std::optional<LowRankUpdate> update = {};
   // Of quantization-aware training: x is rounded to int8 codes of its rows, as int8_linear does.
   bool quantizes_input = false;
-  const ops::Fp8Matrix* fp8 = nullptr;  // training multiplies with this copy (nn/fp8_weights.h)
   LinearObserver* observer = nullptr;
   int32_t parameter = -1;                         // what the observer is told
   std::shared_ptr<const Weight> inner = nullptr;  // V: x is multiplied with it first
 
-  // Whether x W^T is the whole product.
-  bool is_dense() const {
-    return !int8 && !update && !quantizes_input && !fp8 && !observer && !inner;
-  }
+  // Whether x W^T with these values is the whole product.
+  bool is_dense() const { return !int8 && !update && !quantizes_input && !observer && !inner; }
 };
 
 namespace nn {
+
+// During its lifetime, linear layers leave low-rank updates out on this thread: a model with an
+// adapter computes what it does without it.
+class NoLowRank {
+ public:
+  NoLowRank() : previous_(active_) { active_ = true; }
+  ~NoLowRank() { active_ = previous_; }
+  NoLowRank(const NoLowRank&) = delete;
+  NoLowRank& operator=(const NoLowRank&) = delete;
+  static bool active() { return active_; }
+
+ private:
+  static thread_local bool active_;
+  bool previous_;
+};
 
 // The input that a linear layer with this weight multiplies in place of x [T, columns]: x itself,
 // or x rounded to int8 codes (ops/fake_quant_rows). Tells the observer.

@@ -1,37 +1,51 @@
 #include "engine/objective/registry.h"
 
+#include <algorithm>
+
 namespace trafo {
 namespace {
 
-using TeacherPointer = std::shared_ptr<const Teacher>;
+using FrozenPointer = std::shared_ptr<const FrozenModel>;
+using ObjectivePointer = std::unique_ptr<Objective>;
 
-struct ObjectiveKind {
-  bool (*is_wanted)(const ObjectiveOptions& options, const TeacherPointer& teacher);
-  std::unique_ptr<Objective> (*make)(const ObjectiveOptions& options,
-                                     const TeacherPointer& teacher);
+struct ObjectiveRow {
+  ObjectiveKind kind;
+  FrozenRole role;  // of its other model, which may be null
+  ObjectivePointer (*make)(const ObjectiveOptions& options, const FrozenPointer& frozen);
 };
 
-// The first one that is wanted is made.
-constexpr ObjectiveKind kObjectiveKinds[] = {
-    {[](const ObjectiveOptions&, const TeacherPointer& teacher) { return teacher != nullptr; },
-     [](const ObjectiveOptions& options,
-        const TeacherPointer& teacher) -> std::unique_ptr<Objective> {
-       return std::make_unique<Distillation>(options.label_smoothing, options.distillation,
-                                             teacher);
-     }},
-    {[](const ObjectiveOptions&, const TeacherPointer&) { return true; },
-     [](const ObjectiveOptions& options, const TeacherPointer&) -> std::unique_ptr<Objective> {
+constexpr ObjectiveRow kObjectives[] = {
+    {ObjectiveKind::cross_entropy, FrozenRole::teacher,
+     [](const ObjectiveOptions& options, const FrozenPointer& teacher) -> ObjectivePointer {
+       if (teacher)
+         return std::make_unique<Distillation>(options.label_smoothing, options.distillation,
+                                               teacher);
        return std::make_unique<LabelSmoothedCrossEntropy>(options.label_smoothing);
      }},
+    {ObjectiveKind::dpo, FrozenRole::reference,
+     [](const ObjectiveOptions& options, const FrozenPointer& reference) -> ObjectivePointer {
+       return std::make_unique<Dpo>(options.dpo, reference);
+     }},
 };
+
+const ObjectiveRow& row_of(ObjectiveKind kind) {
+  const auto* const row = std::ranges::find(kObjectives, kind, &ObjectiveRow::kind);
+  require(row != std::end(kObjectives), ErrorCode::internal, "objective", "an unknown kind");
+  return *row;
+}
 
 }  // namespace
 
-std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options,
-                                          const std::shared_ptr<const Teacher>& teacher) {
-  for (const ObjectiveKind& kind : kObjectiveKinds)
-    if (kind.is_wanted(options, teacher)) return kind.make(options, teacher);
-  fail(ErrorCode::internal, "objective", "no objective fits the options");
+FrozenRole frozen_role(ObjectiveKind kind) {
+  return row_of(kind).role;
+}
+
+ObjectivePointer make_objective(const ObjectiveOptions& options, const FrozenPointer& frozen) {
+  const ObjectiveRow& row = row_of(options.kind);
+  require(!frozen || frozen->role == row.role, ErrorCode::invalid_argument, "objective",
+          "the model has a ", role_name(frozen ? frozen->role : row.role), ", and the objective ",
+          enum_name(options.kind), " has none");
+  return row.make(options, frozen);
 }
 
 }  // namespace trafo

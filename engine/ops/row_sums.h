@@ -31,7 +31,7 @@ void issue_with_row_sums(const Backward& backward, int64_t width,
   // 148 of a B200. A kernel with more blocks adds its partial sums up itself.
   constexpr int64_t kMaxPartials = 4 * 160;
   const Context& context = backward.context();
-  SideWork* side = SideWork::of(context);
+  SideWork* side = context.step().side_work;
   std::vector<Tensor> buffers;
   for (const RowSum& sum : sums) {
     if (!sum.target.buffer.defined()) continue;

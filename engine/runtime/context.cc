@@ -79,14 +79,14 @@ double Context::item(const Tensor& tensor) const {
 }
 
 bool Context::needs_grad(std::initializer_list<Tensor> inputs) const {
-  const bool watched = LeafWatch::active();
-  if (!grad_enabled_ && !watched) return false;
+  LeafWatch* const leaves = step_.leaves;
+  if (!step_.recording && !leaves) return false;
   bool wanted = false;
   for (const Tensor& input : inputs) {
     if (!requires_grad(input)) continue;
-    if (!watched) return true;
-    LeafWatch::note(input);
-    wanted = grad_enabled_;
+    if (!leaves) return true;
+    leaves->note(input);
+    wanted = step_.recording;
   }
   return wanted;
 }
@@ -101,15 +101,15 @@ void Context::record(const char* op, std::initializer_list<Tensor> inputs,
 void Context::record(const char* op, std::span<const Tensor> inputs,
                      std::span<Tensor* const> outputs, std::initializer_list<SavedValue> saved,
                      BackwardFn backward) {
-  const bool watched = LeafWatch::active();
-  if (!grad_enabled_ && !watched) return;
+  LeafWatch* const leaves = step_.leaves;
+  if (!step_.recording && !leaves) return;
   bool wanted = false;
   for (const Tensor& input : inputs) {
     if (!requires_grad(input)) continue;
     wanted = true;
-    if (watched) LeafWatch::note(input);
+    if (leaves) leaves->note(input);
   }
-  if (wanted && grad_enabled_) tape_->record(op, inputs, outputs, saved, std::move(backward));
+  if (wanted && step_.recording) tape().record(op, inputs, outputs, saved, std::move(backward));
 }
 
 Trace Context::finish_profile() {
@@ -141,7 +141,7 @@ void Context::backward(const Tensor& root, const Tensor& upstream) {
             root.shape().str(), " needs an upstream gradient");
     seed = root.rank() == 1 ? one(root.dtype()) : one(root.dtype()).reshaped(root.shape());
   }
-  tape_->backward(*this, {&root, 1}, {&seed, 1}, unit);
+  tape().backward(*this, {&root, 1}, {&seed, 1}, unit);
 }
 
 }  // namespace trafo

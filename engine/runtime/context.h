@@ -6,14 +6,15 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "engine/autograd/tape.h"
 #include "engine/backend/backend.h"
-#include "engine/core/generated/option_enums.h"
 #include "engine/core/tensor.h"
 #include "engine/runtime/profiler.h"
+#include "engine/runtime/step_context.h"
 
 namespace trafo {
 
@@ -56,8 +57,8 @@ class Context {
   double item(const Tensor& tensor) const;  // the one element of a floating-point tensor
 
   // --- autodiff ---
-  bool recording() const { return grad_enabled_; }
-  void set_recording(bool enabled) { grad_enabled_ = enabled; }
+  bool recording() const { return step_.recording; }
+  void set_recording(bool enabled) { step_.recording = enabled; }
   // True if an op on these inputs will be recorded, so that it must keep what its backward needs.
   bool needs_grad(std::initializer_list<Tensor> inputs) const;
   // Records an op and gives `outputs` their Variables. `saved`: the inputs and outputs whose values
@@ -71,7 +72,7 @@ class Context {
   // the gradient of `root`: contiguous, of its shape and dtype. The default is one, for a root of
   // one element only.
   void backward(const Tensor& root, const Tensor& upstream = {});
-  Tape& tape() { return *tape_; }
+  Tape& tape() { return *step_.tape; }
 
   // --- profiles ---
   // Null unless a profile is recorded or a tool is attached. An op tests only this pointer.
@@ -88,8 +89,8 @@ class Context {
   bool fused_kernels() const { return fused_; }  // off: every op runs its reference path
   void set_fused_kernels(bool fused) { fused_ = fused; }
 
-  Recompute recompute() const { return recompute_; }
-  void set_recompute(Recompute recompute) { recompute_ = recompute; }
+  Recompute recompute() const { return step_.recompute; }
+  const StepContext& step() const { return step_; }
   // Off: training steps on an accelerator launch kernel by kernel instead of replaying a captured
   // graph. The results are the same bits.
   bool graphs() const { return graphs_ && profiler_.keeps_graphs(); }
@@ -108,14 +109,13 @@ class Context {
   }
 
  private:
-  friend class TapeScope;
+  template <class>
+  friend class StepScope;
   std::shared_ptr<Backend> backend_;
   Tape root_tape_;
-  Tape* tape_ = &root_tape_;
-  bool grad_enabled_ = true;
+  StepContext step_{.tape = &root_tape_};
   bool fused_ = true;
   bool graphs_ = true;
-  Recompute recompute_ = Recompute::none;
   bool gemm_epilogues_ = true;
   bool bias_sums_in_gemms_ = true;
   mutable Tensor ones_[kDTypeCount];
@@ -156,58 +156,40 @@ class PhaseRange : public ProfileRange {
       : ProfileRange(context.profiler(), name, TraceKind::phase, on_device) {}
 };
 
+// Sets one field of Context::step() during its lifetime.
+template <class T>
+class StepScope {
+ public:
+  StepScope(Context& context, T StepContext::*field, std::type_identity_t<T> value)
+      : context_(context), field_(field), previous_(std::exchange(context.step_.*field, value)) {}
+  ~StepScope() { context_.step_.*field_ = previous_; }
+  StepScope(const StepScope&) = delete;
+  StepScope& operator=(const StepScope&) = delete;
+
+ private:
+  Context& context_;
+  T StepContext::*field_;
+  T previous_;
+};
+
 // Turns recording off during its lifetime.
-class NoGrad {
+class NoGrad : public StepScope<bool> {
  public:
-  explicit NoGrad(Context& context) : context_(context), previous_(context.recording()) {
-    context.set_recording(false);
-  }
-  ~NoGrad() { context_.set_recording(previous_); }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  Context& context_;
-  bool previous_;
+  explicit NoGrad(Context& context) : StepScope(context, &StepContext::recording, false) {}
 };
 
-// Sets the recompute policy during its lifetime.
-class RecomputeScope {
- public:
-  RecomputeScope(Context& context, Recompute recompute)
-      : context_(context), previous_(context.recompute()) {
-    context.set_recompute(recompute);
-  }
-  ~RecomputeScope() { context_.set_recompute(previous_); }
-  RecomputeScope(const RecomputeScope&) = delete;
-  RecomputeScope& operator=(const RecomputeScope&) = delete;
-
- private:
-  Context& context_;
-  Recompute previous_;
-};
-
-// Gives the context a separate tape during its lifetime, for example to recompute a checkpointed
-// region.
+// Gives the context a separate tape that records during its lifetime, for example to recompute a
+// checkpointed region.
 class TapeScope {
  public:
   explicit TapeScope(Context& context)
-      : context_(context), previous_(context.tape_), recording_(context.grad_enabled_) {
-    context.tape_ = &tape_;
-    context.grad_enabled_ = true;
-  }
-  ~TapeScope() {
-    context_.tape_ = previous_;
-    context_.grad_enabled_ = recording_;
-  }
-  TapeScope(const TapeScope&) = delete;
-  TapeScope& operator=(const TapeScope&) = delete;
+      : in_use_(context, &StepContext::tape, &tape_),
+        recording_(context, &StepContext::recording, true) {}
 
  private:
-  Context& context_;
   Tape tape_;
-  Tape* previous_;
-  bool recording_;
+  StepScope<Tape*> in_use_;
+  StepScope<bool> recording_;
 };
 
 // A tensor that a backward function needs. It is kept, or recomputed if its Variable has a

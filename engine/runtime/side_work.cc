@@ -3,30 +3,24 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/runtime/context.h"
-
 namespace trafo {
 
 // kMostProducts lies between steps that gain on an H200 (1.2e12) and steps that do not (2.6e12 and
 // more, docs/lab/performance-notes.md). In those each GEMM fills the card, and the power limit sets
 // the speed of whatever runs.
-SideWork::SideWork(Backend& backend, double products, bool spare_memory)
-    : backend_(backend), spare_memory_(spare_memory) {
-  if (products > kMostProducts) return;
-  stream_ = backend.side_stream();
-  if (!stream_) return;
-  require(stream_->work_ == nullptr, ErrorCode::internal, "side work",
+SideWork::SideWork(Context& context, double products, bool spare_memory)
+    : backend_(context.backend()), spare_memory_(spare_memory) {
+  SideStream* const stream = products > kMostProducts ? nullptr : backend_.side_stream();
+  if (!stream) return;
+  require(!stream->in_use_, ErrorCode::internal, "side work",
           "two steps run on one device at the same time");
-  stream_->work_ = this;
+  stream_ = stream;
+  stream_->in_use_ = true;
+  in_use_.emplace(context, &StepContext::side_work, this);
 }
 
 SideWork::~SideWork() {
-  if (stream_) stream_->work_ = nullptr;
-}
-
-SideWork* SideWork::of(const Context& context) {
-  const SideStream* stream = context.backend().side_stream();
-  return stream ? stream->work_ : nullptr;
+  if (stream_) stream_->in_use_ = false;
 }
 
 void SideWork::begin() {
@@ -88,7 +82,7 @@ void SideWork::issue_collected() {
 }
 
 void SideWork::settle(const Context& context, const Tensor& tensor) {
-  SideWork* work = of(context);
+  SideWork* const work = context.step().side_work;
   if (work && work->writes(tensor)) work->wait_all();
 }
 

@@ -9,15 +9,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "engine/backend/backend.h"
 #include "engine/backend/side_stream.h"
-#include "engine/core/tensor.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
-
-class Context;
 
 class SideWork {
  public:
@@ -27,19 +26,16 @@ class SideWork {
   static constexpr int64_t kTiles = 64, kTileRows = 128, kTileColumns = 256;
   static_assert(kMost < SideStream::kSlots);
 
-  // Until it is destroyed, ops on the backend may put work beside the main order. Does nothing if
-  // the backend has no second stream, or if the step is too large for it to pay: `products` is the
+  // Until it is destroyed, ops on the context may put work beside the main order. Does nothing if
+  // its backend has no second stream, or if the step is too large for it to pay: `products` is the
   // number of weights times the number of tokens. spare_memory: GEMMs are not collected, because
   // their operands would be held. They give the same bits.
-  SideWork(Backend& backend, double products, bool spare_memory = false);
+  SideWork(Context& context, double products, bool spare_memory = false);
   static constexpr double kMostProducts = 1.5e12;
   // Leaves nothing pending. After an error the work may still run; its graph is then thrown away.
   ~SideWork();
   SideWork(const SideWork&) = delete;
   SideWork& operator=(const SideWork&) = delete;
-
-  // The one that ops on this context may use; null: all work goes to the first stream.
-  static SideWork* of(const Context& context);
 
   // Calls `issue`, whose kernels and GEMMs run after all work issued so far. `reads` and `writes`
   // are the tensors of a step that they use; undefined ones are skipped. Other work must not change
@@ -112,6 +108,7 @@ class SideWork {
   Collected collected_;
   std::deque<Pending> pending_;  // oldest first; the last one has number next_ - 1
   int64_t next_ = 0;
+  std::optional<StepScope<SideWork*>> in_use_;
 };
 
 }  // namespace trafo

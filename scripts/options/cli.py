@@ -171,8 +171,8 @@ def source(schema):
     lines += ["", "std::span<const Architecture> architectures() {",
               f"  static constexpr Architecture kArchitectures[] = {{{architectures}}};", "  return kArchitectures;", "}"]
     shape = ", ".join(f"Setting::{setting(row)}" for row in model.flags if row.fixed)
-    rows = ", ".join(f'{{"{metric.name}", "{metric.title}", "{metric.short}", {metric.c}, {metric.decimals}, {str(metric.lower).lower()}}}'
-                     for metric in schema.metrics)
+    rows = ", ".join(f'{{"{metric.name}", "{metric.title}", "{metric.short}", {metric.c}, {metric.decimals}, {str(metric.lower).lower()}, '
+                     f'{str(metric.score is not None).lower()}}}' for metric in schema.metrics)
     lines += ["", "std::span<const MetricSpec> metric_specs() {", f"  static constexpr MetricSpec kMetrics[] = {{{rows}}};", "  return kMetrics;",
               "}"]
     return lines + ["", "std::span<const Setting> shape_settings() {", f"  static constexpr Setting kShape[] = {{{shape}}};",

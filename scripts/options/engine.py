@@ -68,6 +68,8 @@ def field(row):
         parts.append(".fixed = true")
     if row.phase:
         parts.append(".phase = true")
+    if row.unless_default:
+        parts.append(".unless_default = true")
     if row.range:
         parts.append(f".low = {real(row.range.low)}")
         parts.append(f".high = {real(row.range.high)}")

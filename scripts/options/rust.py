@@ -1,5 +1,5 @@
 """The builders of the Rust crate: their enums and setters. The files are taken in with include!."""
-from schema import metrics_named, described, default_text, period, wrap
+from schema import metrics_named, described, default_text, period, words_of, wrap
 
 DOC = 120
 
@@ -13,20 +13,18 @@ def enum_type(enum):
     lines += [f"pub enum {enum.rust} {{"]
     for value in enum.values:
         lines += doc(value["doc"], "    ") + ["    #[default]"] * (value["name"] == enum.default) + [f"    {value['rust']},"]
-    lines += ["}", f"impl {enum.rust} {{", "    pub(crate) fn as_raw(self) -> i32 {", "        match self {"]
+    if enum.open:
+        lines += doc("A value that this crate does not know yet.", "    ") + ["    Unknown(i32),"]
+    lines += ["}", f"impl {enum.rust} {{", *(doc("The number in the C ABI.", "    ") if enum.open else []),
+              f"    pub{'' if enum.open else '(crate)'} fn as_raw(self) -> i32 {{", "        match self {"]
     lines += [f"            {enum.rust}::{value['rust']} => sys::{value['c']}," for value in enum.values]
-    lines += ["        }", "    }"]
-    return lines
+    lines += [f"            {enum.rust}::Unknown(raw) => raw,"] * enum.open
+    return lines + ["        }", "    }"] + (from_raw(enum) if enum.open else [])
 
 
 def library(schema):
     """The enums that no option is made of."""
     return [line for enum in schema.enums.values() if enum.rust and enum.with_table == "library" for line in [*enum_type(enum), "}"]]
-
-
-def words_of(value):
-    """The names of a value in files and on the command line; the first is the one that is printed."""
-    return list(dict.fromkeys([value["text"], *value["cli"].split("|"), value["name"]]))
 
 
 def named(enum):
@@ -37,8 +35,9 @@ def named(enum):
 
 def from_raw(enum):
     lines = ["    pub(crate) fn from_raw(raw: i32) -> Self {", "        match raw {"]
-    lines += [f"            sys::{value['c']} => {enum.rust}::{value['rust']}," for value in enum.values[1:]]
-    return lines + [f"            _ => {enum.rust}::{enum.values[0]['rust']},", "        }", "    }"]
+    lines += [f"            sys::{value['c']} => {enum.rust}::{value['rust']}," for value in enum.values[0 if enum.open else 1:]]
+    lines.append(f"            other => {enum.rust}::Unknown(other)," if enum.open else f"            _ => {enum.rust}::{enum.values[0]['rust']},")
+    return lines + ["        }", "    }"]
 
 
 def default(row):

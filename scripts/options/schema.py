@@ -7,7 +7,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "schema"
-KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "only", "section", "flag", "alias",
+KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "unless_default", "only", "section", "flag", "alias",
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "type_of_flag", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
@@ -22,8 +22,8 @@ class Enum:
         self.name, self.doc, self.c = name, spec["doc"], spec["c"]
         self.engine, self.rust, self.go, self.declared = (spec.get(key) for key in ("engine", "rust", "go", "declared"))
         self.exhaustive = spec.get("exhaustive", False)
-        self.go_type, self.go_names = spec.get("go_type", "int32"), spec.get("go_names", False)
-        self.with_table, self.default = spec.get("with"), spec.get("default")
+        self.go_type, self.go_from_one = spec.get("go_type", "int32"), spec.get("go_from_one", False)
+        self.with_table, self.default, self.open = spec.get("with"), spec.get("default"), spec.get("open", False)
         self.header = spec.get("header", ENUM_HEADER)
         self.values = spec["values"]
         for value in self.values:
@@ -37,6 +37,11 @@ class Enum:
         return next(value for value in self.values if value["name"] == name)
 
 
+def words_of(value):
+    """The names of a value in files and on the command line; the first is the one that is printed."""
+    return list(dict.fromkeys([value["text"], *value["cli"].split("|"), value["name"]]))
+
+
 class Metric:
     """A row of metrics.toml."""
     KEYS = {"name", "id", "bit", "title", "short", "decimals", "better", "needs", "score", "go", "doc"}
@@ -45,9 +50,9 @@ class Metric:
         where = f"metrics: {spec.get('name')}"
         if set(spec) - self.KEYS or self.KEYS - {"go", "score"} - set(spec):
             raise SystemExit(f"{where}: wants the keys {', '.join(sorted(self.KEYS))}; go and score may be missing")
-        if spec["better"] not in ("higher", "lower") or spec["needs"] not in ("model", "translations", "words"):
-            raise SystemExit(f"{where}: better is higher or lower; needs is model, translations or words")
-        if (spec["needs"] == "model") != ("score" not in spec):
+        if spec["better"] not in ("higher", "lower") or spec["needs"] not in ("model", "objective", "translations", "words"):
+            raise SystemExit(f"{where}: better is higher or lower; needs is model, objective, translations or words")
+        if (spec["needs"] in ("model", "objective")) != ("score" not in spec):
             raise SystemExit(f"{where}: score is the function of a metric that needs translations")
         self.name, self.bit, self.title, self.short, self.doc = (spec[key] for key in ("name", "bit", "title", "short", "doc"))
         self.decimals, self.needs, self.score = spec["decimals"], spec["needs"], spec.get("score")
@@ -73,7 +78,7 @@ class Row:
         self.enum = enums.get(self.type)
         self.default = spec.get("default")
         self.fixed, self.phase = spec.get("fixed", False), spec.get("phase", False)
-        self.set_by = spec.get("set_by")
+        self.set_by, self.unless_default = spec.get("set_by"), spec.get("unless_default", False)
         self.json, self.section, self.zero = spec.get("json", self.name), spec.get("section"), spec.get("zero")
         self.flag, self.alias = spec.get("flag"), spec.get("alias", [])
         self.group, self.meta = spec.get("group"), spec.get("value")
@@ -111,6 +116,10 @@ class Range:
     def __init__(self, text, low, high, low_inside, high_inside):
         self.text, self.low, self.high = text, low, high
         self.low_inside, self.high_inside = low_inside, high_inside
+
+    def contains(self, value):
+        above = value >= self.low if self.low_inside else value > self.low
+        return above and (value <= self.high if self.high_inside else value < self.high)
 
 
 def number(text):

@@ -246,7 +246,7 @@ TEST_F(Autograd, NoIntermediateOutlivesBackward) {
 
 // A value that could be computed again keeps the op's inputs, until backward has run.
 TEST_F(Autograd, AResultThatIsKeptDoesNotKeepWhatItWasMadeFrom) {
-  const RecomputeScope scope(c(), Recompute::selective);
+  const StepScope scope(c(), &StepContext::recompute, Recompute::selective);
   const Tensor x = leaf(Values(1000, 0.5), {10, 100});
   const auto bytes = [&] { return c().backend().memory_stats().allocated_bytes; };
   Tensor kept;

@@ -53,7 +53,7 @@ void layer_case(OpBench& bench, const Shape& shape) {
     row["quantize_us"] =
         us([&] { ops::to_fp8(context, "fp8", x.tensor, Fp8Format::e4m3, ops::Fp8Copies::both); });
     {
-      const ops::Fp8Magnitudes magnitudes(context, true);
+      ops::Fp8Magnitudes magnitudes(context, true);
       const Tensor y = ops::bias_act_dropout(context, x.tensor, {}, Activation::relu, {});
       row["copies_us"] =
           us([&] { ops::to_fp8(context, "fp8", y, Fp8Format::e4m3, ops::Fp8Copies::both); });

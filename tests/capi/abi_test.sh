@@ -24,7 +24,7 @@ if [ "${TRAFO_UPDATE_ABI:-0}" = 1 ]; then
   CC=$cc "$source/tests/tools/abidiff.sh" || [ $? = 77 ]
   exit 0
 fi
-update="if the change is meant: TRAFO_UPDATE_ABI=1 ctest -R abi_test, and commit capi/abi"
+update="if the change is meant: TRAFO_UPDATE_ABI=1 ctest --preset release -R abi_test, and commit capi/abi"
 
 [ -s "$work/declared" ] || complain "no declaration was found in ${headers[*]}"
 grep -v '@@TRAFO_0$' "$work/exported" && complain "symbols outside the version node TRAFO_0 (above)"

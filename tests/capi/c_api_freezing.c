@@ -269,6 +269,92 @@ static void test_teachers(trafo_context* context, const trafo_tokenizer* tokeniz
   trafo_model_free(other);
 }
 
+typedef struct preference_log {
+  int64_t metrics; /* of the last LOG event */
+  double margin;   /* its reward-margin */
+  int64_t validated;
+  double accuracy;
+} preference_log;
+
+static int32_t on_preference_event(void* user_data, const trafo_event* event) {
+  preference_log* log = user_data;
+  if (event->kind == TRAFO_EVENT_LOG) log->metrics = event->objective_metric_count;
+  for (int64_t i = 0; event->kind == TRAFO_EVENT_LOG && i < event->objective_metric_count; ++i) {
+    const trafo_objective_metric* metric = &event->objective_metrics[i];
+    if (metric->name.length == 13 && memcmp(metric->name.data, "reward-margin", 13) == 0)
+      log->margin = metric->value;
+  }
+  if (event->kind != TRAFO_EVENT_VALIDATED) return 0;
+  log->validated = event->metric_count;
+  log->accuracy = event->metrics[0].value;
+  CHECK(event->metrics[0].metric == TRAFO_METRIC_REWARD_ACCURACY);
+  CHECK(event->deciding_metric == TRAFO_METRIC_REWARD_ACCURACY);
+  return 0;
+}
+
+static void test_preferences(trafo_context* context, const trafo_tokenizer* tokenizer,
+                             const trafo_corpus* parallel, int64_t vocabulary) {
+  trafo_string_view prompts[24], chosen[24], rejected[24], view;
+  trafo_corpus *pairs = NULL, *none = NULL;
+  char path[600];
+  for (int i = 0; i < 24; ++i) {
+    prompts[i] = view(i % 2 ? "one two" : "two three");
+    chosen[i] = view(i % 2 ? "one" : "two");
+    rejected[i] = view(i % 2 ? "three" : "three two");
+  }
+  OK(trafo_corpus_new_preferences(prompts, chosen, rejected, 24, &pairs));
+  OK(trafo_corpus_get_rejected(pairs, 2, &view));
+  CHECK(view.length == 9 && memcmp(view.data, "three two", 9) == 0);
+  FAILS(trafo_corpus_get_rejected(pairs, 24, &view), TRAFO_INVALID_ARGUMENT, "index");
+  FAILS(trafo_corpus_get_rejected(parallel, 0, &view), TRAFO_INVALID_ARGUMENT,
+        "no preference pairs");
+  FAILS(trafo_corpus_new_preferences(prompts, chosen, rejected, 0, &none), TRAFO_INVALID_ARGUMENT,
+        "is empty");
+  trafo_corpus_options reading;
+  OK(trafo_corpus_options_init(&reading, sizeof reading));
+  reading.preferences = 1;
+  FAILS(trafo_corpus_open(prompts, 2, &reading, &none), TRAFO_INVALID_ARGUMENT, "three files");
+  reading.monolingual = 1;
+  FAILS(trafo_corpus_open(prompts, 1, &reading, &none), TRAFO_INVALID_ARGUMENT, "monolingual");
+
+  trafo_model* model = new_model(context, vocabulary);
+  snprintf(path, sizeof path, "%s/reference.safetensors", work_directory());
+  OK(trafo_model_save(model, path, strlen(path)));
+  trafo_trainer_options options;
+  trafo_trainer* trainer = NULL;
+  OK(trafo_trainer_options_init(&options, sizeof options));
+  options.batch_tokens = 64;
+  options.warmup = 1;
+  options.learning_rate = 1e-2;
+  options.objective = TRAFO_OBJECTIVE_DPO;
+  options.log_freq.value = 4;
+  options.valid_metrics = TRAFO_METRIC_REWARD_ACCURACY;
+  options.first_metric = TRAFO_METRIC_REWARD_ACCURACY;
+  FAILS(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, &trainer),
+        TRAFO_INVALID_ARGUMENT, "no reference");
+  FAILS(trafo_model_remove_reference(model), TRAFO_INVALID_ARGUMENT, "no reference");
+  OK(trafo_model_load_teacher(model, path, strlen(path)));
+  FAILS(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, &trainer),
+        TRAFO_INVALID_ARGUMENT, "has a teacher");
+  OK(trafo_model_load_reference(model, path, strlen(path)));
+  FAILS(trafo_model_remove_teacher(model), TRAFO_INVALID_ARGUMENT, "no teacher");
+  FAILS(trafo_trainer_new(model, tokenizer, parallel, NULL, &options, NULL, 0, &trainer),
+        TRAFO_INVALID_ARGUMENT, "no preference pairs");
+  OK(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, &trainer));
+  preference_log log = {0};
+  int32_t stop = 0;
+  OK(trafo_trainer_run(trainer, 20, NULL, on_preference_event, &log, &stop));
+  CHECK(log.metrics == 4 && log.margin > 0);
+  trafo_metric_value accuracy;
+  int64_t count = 0;
+  OK(trafo_trainer_validate(trainer, &accuracy, 1, &count));
+  CHECK(count == 1 && accuracy.value == 1);
+  trafo_trainer_free(trainer);
+  OK(trafo_model_remove_reference(model));
+  trafo_model_free(model);
+  trafo_corpus_free(pairs);
+}
+
 static void test_pruning(trafo_context* context, const trafo_tokenizer* tokenizer,
                          const trafo_corpus* corpus, int64_t vocabulary) {
   trafo_model *model = new_model(context, vocabulary), *smaller = NULL;
@@ -481,6 +567,7 @@ void test_freezing(void) {
   test_sparsity(context, tokenizer, corpus, vocabulary);
   test_low_rank(context, tokenizer, corpus, vocabulary);
   test_teachers(context, tokenizer, corpus, vocabulary);
+  test_preferences(context, tokenizer, corpus, vocabulary);
   trafo_model_free(model);
   trafo_corpus_free(corpus);
   trafo_tokenizer_free(tokenizer);

@@ -592,6 +592,11 @@ static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
         "hypotheses, not");
   OK(trafo_translations_get(translations, 1, 0, &text, NULL));
   CHECK(text.length == 0);
+  int32_t finish = -1;
+  OK(trafo_translations_get_finish(translations, 1, 0, &finish));
+  CHECK(finish == TRAFO_FINISH_END);
+  FAILS(trafo_translations_get_finish(translations, 0, 2, &finish), TRAFO_NOT_FOUND,
+        "hypotheses, not 3");
   FAILS(trafo_translations_get(translations, 0, 2, &text, &score), TRAFO_NOT_FOUND,
         "hypotheses, not 3");
   FAILS(trafo_translations_get(translations, 3, 0, &text, &score), TRAFO_INVALID_ARGUMENT,

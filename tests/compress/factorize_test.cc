@@ -187,9 +187,10 @@ ModelConfig low_rank_form(const std::string& name) {
       tiny_config(encoder ? Architecture::encoder_decoder : Architecture::decoder_lm, 0.1);
   config.encoder_layers = config.decoder_layers = 2;
   if (name == "tied") config.decoder_tied_layers = {1, 1};
+  if (name == "qwen3") return qwen3_of(config, 2);
   return name == "llama" ? llama_of(config, 2) : config;
 }
-const char* const kLowRankForms[] = {"encdec", "tied", "lm", "llama"};
+const char* const kLowRankForms[] = {"encdec", "tied", "lm", "llama", "qwen3"};
 
 struct LowRankWorld {
   std::unique_ptr<Context> context;

@@ -24,16 +24,18 @@ using namespace testing;
 
 // Forms of models whose parameters are laid out in different ways.
 ModelConfig pruned_form(const std::string& name) {
-  ModelConfig config = tiny_config(
-      name == "lm" || name == "llama" ? Architecture::decoder_lm : Architecture::encoder_decoder,
-      0.1);
+  ModelConfig config = tiny_config(name == "lm" || name == "llama" || name == "qwen3"
+                                       ? Architecture::decoder_lm
+                                       : Architecture::encoder_decoder,
+                                   0.1);
   config.encoder_layers = 3;
   config.decoder_layers = 2;
   config.heads = 4;
   config.pre_norm = name != "post-norm";
+  if (name == "qwen3") return qwen3_of(config, 2);
   return name == "llama" ? llama_of(config, 2) : config;
 }
-const char* const kPrunedForms[] = {"encdec", "post-norm", "lm", "llama"};
+const char* const kPrunedForms[] = {"encdec", "post-norm", "lm", "llama", "qwen3"};
 
 std::vector<std::string> layers_of(const ModelConfig& config) {
   std::vector<std::string> names;

@@ -26,9 +26,10 @@ ModelConfig sparse_form(const std::string& name) {
   config.encoder_layers = config.decoder_layers = 2;
   if (name == "tied") config.decoder_tied_layers = {1, 1};
   if (name == "separate") config.tied_embeddings = false;
+  if (name == "qwen3") return qwen3_of(config, 2);
   return name == "llama" ? llama_of(config, 2) : config;
 }
-const char* const kSparseForms[] = {"encdec", "tied", "lm", "separate", "llama"};
+const char* const kSparseForms[] = {"encdec", "tied", "lm", "separate", "llama", "qwen3"};
 
 std::vector<double> sparse_weights_of(Context& context, const Model& model, ParamId id) {
   const ParameterStore& parameters = model.parameters();

@@ -213,8 +213,8 @@ TEST_F(CorpusTest, GzipMembersAndPadding) {
 
 TEST_F(CorpusTest, ParallelFiles) {
   const ParallelCorpus corpus =
-      read_parallel(write("s", "eins\n\n \t\ndrei\nvier\n"),
-                    write_gzip("t.gz", "one\ntwo\nx\nthree\n\xe3\x80\x80"));
+      read_sides(std::vector<std::string>{write("s", "eins\n\n \t\ndrei\nvier\n"),
+                                          write_gzip("t.gz", "one\ntwo\nx\nthree\n\xe3\x80\x80")});
   EXPECT_EQ(corpus.source, (Lines{"eins", "drei"}));
   EXPECT_EQ(corpus.target, (Lines{"one", "three"}));
   EXPECT_EQ(corpus.line, (std::vector<int64_t>{1, 4}));
@@ -223,17 +223,27 @@ TEST_F(CorpusTest, ParallelFiles) {
   EXPECT_EQ(corpus.report.dropped_empty, 3);
   EXPECT_EQ(corpus.report.dropped_long, 0);
   const std::string same = write("same", "a\nb\n");
-  EXPECT_EQ(read_parallel(same, same).report.pairs, 2);
+  EXPECT_EQ(read_sides(std::vector<std::string>{same, same}).report.pairs, 2);
 }
 
 TEST_F(CorpusTest, DifferingLineCountsNameBoth) {
   const std::string two = write("two", "a\nb\n"), four = write("four", "a\nb\nc\nd");
-  expect_error([&] { read_parallel(two, four); }, ErrorCode::invalid_argument,
-               {"two has 2 lines", "four has 4"});
-  expect_error([&] { read_parallel(four, two); }, ErrorCode::invalid_argument,
-               {"four has 4 lines", "two has 2"});
+  expect_error(
+      [&] {
+        read_sides(std::vector<std::string>{two, four});
+      },
+      ErrorCode::invalid_argument, {"two has 2 lines", "four has 4"});
+  expect_error(
+      [&] {
+        read_sides(std::vector<std::string>{four, two});
+      },
+      ErrorCode::invalid_argument, {"four has 4 lines", "two has 2"});
   const std::string empty = write("empty", "");
-  expect_error([&] { read_parallel(two, empty); }, ErrorCode::invalid_argument, {"empty has 0"});
+  expect_error(
+      [&] {
+        read_sides(std::vector<std::string>{two, empty});
+      },
+      ErrorCode::invalid_argument, {"empty has 0"});
   expect_error([&] { make_parallel({"a"}, {}); }, ErrorCode::invalid_argument,
                {"1 source", "0 target"});
 }
@@ -241,30 +251,44 @@ TEST_F(CorpusTest, DifferingLineCountsNameBoth) {
 TEST_F(CorpusTest, LinesInMemoryHaveTheFingerprintOfTheirFiles) {
   const std::string source = write("source", "a\nb\n"), target = write("target", "c\nd\n");
   EXPECT_EQ(make_parallel({"a", "b"}, {"c", "d"}).fingerprint,
-            read_parallel(source, target).fingerprint);
+            read_sides(std::vector<std::string>{source, target}).fingerprint);
 }
 
 TEST_F(CorpusTest, NothingToUse) {
   const std::string empty = write("empty", ""), blank = write("blank", "\n \n"),
                     two = write("two", "a\nb\n");
-  expect_error([&] { read_parallel(empty, empty); }, ErrorCode::invalid_argument,
-               {"is empty (0 lines)"});
-  expect_error([&] { read_parallel(blank, two); }, ErrorCode::invalid_argument,
-               {"no usable sentence pair", "2 lines"});
-  expect_error([&] { read_tsv(empty); }, ErrorCode::invalid_argument, {"is empty"});
+  expect_error(
+      [&] {
+        read_sides(std::vector<std::string>{empty, empty});
+      },
+      ErrorCode::invalid_argument, {"is empty (0 lines)"});
+  expect_error(
+      [&] {
+        read_sides(std::vector<std::string>{blank, two});
+      },
+      ErrorCode::invalid_argument, {"no usable sentence pair", "2 lines"});
+  expect_error([&] { read_columns(empty, CorpusForm::parallel); }, ErrorCode::invalid_argument,
+               {"is empty"});
   expect_error([&] { make_parallel({}, {}); }, ErrorCode::invalid_argument, {"is empty"});
-  expect_error([&] { read_parallel("-", "-"); }, ErrorCode::invalid_argument, {"standard input"});
+  expect_error(
+      [&] {
+        read_sides(std::vector<std::string>{"-", "-"});
+      },
+      ErrorCode::invalid_argument, {"standard input"});
 }
 
 TEST_F(CorpusTest, Tsv) {
-  const ParallelCorpus corpus = read_tsv(write("c.tsv", "eins\tone\r\n\ttwo\ndrei\tthree"));
+  const ParallelCorpus corpus =
+      read_columns(write("c.tsv", "eins\tone\r\n\ttwo\ndrei\tthree"), CorpusForm::parallel);
   EXPECT_EQ(corpus.source, (Lines{"eins", "drei"}));
   EXPECT_EQ(corpus.target, (Lines{"one", "three"}));
   EXPECT_EQ(corpus.report.dropped_empty, 1);
   const std::string none = write("none.tsv", "a\tb\nno tab\n");
-  expect_error([&] { read_tsv(none); }, ErrorCode::invalid_argument, {"none.tsv:2", "0 tabs"});
+  expect_error([&] { read_columns(none, CorpusForm::parallel); }, ErrorCode::invalid_argument,
+               {"none.tsv:2", "0 tabs"});
   const std::string many = write("many.tsv", "a\tb\tc\td\n");
-  expect_error([&] { read_tsv(many); }, ErrorCode::invalid_argument, {"many.tsv:1", "3 tabs"});
+  expect_error([&] { read_columns(many, CorpusForm::parallel); }, ErrorCode::invalid_argument,
+               {"many.tsv:1", "3 tabs"});
 }
 
 TEST_F(CorpusTest, FromMemory) {
@@ -285,7 +309,7 @@ TEST_F(CorpusTest, StandardInput) {
   const int saved = dup(STDIN_FILENO);
   const int file = open(path.c_str(), O_RDONLY);
   dup2(file, STDIN_FILENO);
-  const ParallelCorpus corpus = read_tsv("-");
+  const ParallelCorpus corpus = read_columns("-", CorpusForm::parallel);
   EXPECT_EQ(corpus.target, Lines{"b"});
   LineReader reader("-");
   std::string line;

@@ -177,8 +177,9 @@ TEST_F(TextFormsTest, StandardInputIsOneSide) {
   for (const LoadOptions& options : {LoadOptions{}, on_disk()})
     expect_error(ErrorCode::invalid_argument, "standard input cannot be both sides",
                  [&] { load_parallel("-", "-", options); });
-  expect_error(ErrorCode::invalid_argument, "standard input cannot be both sides",
-               [] { read_parallel("-", "-"); });
+  expect_error(ErrorCode::invalid_argument, "standard input cannot be both sides", [] {
+    read_sides(std::vector<std::string>{"-", "-"});
+  });
   const std::string lines = write("lines", "one\ntwo\n"), other = write("other", "eins\nzwei\n");
   const int saved = dup(STDIN_FILENO);
   for (const bool source : {true, false}) {
@@ -187,8 +188,8 @@ TEST_F(TextFormsTest, StandardInputIsOneSide) {
       dup2(file, STDIN_FILENO);
       close(file);
       const std::string a = source ? "-" : other, b = source ? other : "-";
-      const TextCorpus corpus =
-          disk ? load_parallel(a, b, on_disk()) : TextCorpus(read_parallel(a, b));
+      const TextCorpus corpus = disk ? load_parallel(a, b, on_disk())
+                                     : TextCorpus(read_sides(std::vector<std::string>{a, b}));
       PairBuffers buffers;
       const PairView pair = corpus.view(1, buffers);
       EXPECT_EQ(pair.source, source ? "two" : "zwei");

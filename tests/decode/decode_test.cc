@@ -167,8 +167,8 @@ TEST_P(Decode, IncrementalLogitsEqualTheFullForward) {
 }
 
 TEST(DecodeLlama, IncrementalLogitsEqualTheFullForward) {
-  for (const int64_t kv_heads : {0, 1}) {
-    const ModelConfig shape = llama_of(decode_config(Architecture::decoder_lm), kv_heads);
+  const ModelConfig lm = decode_config(Architecture::decoder_lm);
+  for (const ModelConfig& shape : {llama_of(lm), llama_of(lm, 1), qwen3_of(lm), qwen3_of(lm, 1)}) {
     for (const DType dtype : {DType::f64, DType::f32}) {
       const auto context = cpu_context();
       const auto model = random_model(*context, shape, 3, dtype);

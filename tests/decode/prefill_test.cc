@@ -26,7 +26,8 @@ std::vector<NamedConfig> prefill_forms() {
           {"DecoderLm", lm},
           {"PostNorm", post_norm},
           {"Llama", llama_of(lm)},
-          {"GroupedQuery", llama_of(lm, 1)}};
+          {"GroupedQuery", llama_of(lm, 1)},
+          {"NormedQueries", qwen3_of(lm, 1)}};
 }
 
 class Prefill : public ::testing::TestWithParam<NamedConfig> {

@@ -55,6 +55,7 @@ TEST_P(TranslateTokens, StopsAtTheMaximumLength) {
   EXPECT_EQ(found[0][0].tokens.size(), 2u * 4 + 3);
   EXPECT_EQ(found[1][0].tokens.size(), 2u * 2 + 3);
   EXPECT_FALSE(found[0][0].finished);
+  EXPECT_EQ(finish_reason(found[0][0]), FinishReason::length);
   EXPECT_NEAR(found[1][0].score, found[1][0].log_probability / 7, 1e-12);
 
   options.max_length = 6;
@@ -318,6 +319,7 @@ TEST(BeamSearch, HypothesesThatNoTokenMayFollowEndUnfinished) {
   EXPECT_EQ(results[0].tokens, (std::vector<int32_t>{5}));
   EXPECT_EQ(results[0].score, -1);
   EXPECT_FALSE(results[0].finished);
+  EXPECT_EQ(finish_reason(results[0]), FinishReason::blocked);
 
   BeamSearch nothing(options, 10);
   auto none = candidates({});

@@ -51,12 +51,12 @@ class GradientMarksTest : public ::testing::TestWithParam<Architecture> {
     TrainOptions options = quick_options();
     options.layer_drop = layer_drop;
     const LabelSmoothedCrossEntropy objective(0.1);
-    const LossSums sums(*context, DType::f32);
+    const StepSums sums(*context, DType::f32);
     bool first = true;
     uint32_t pass = 0;
     for (const PackedBatchHost& batch : copy_batches(GetParam(), 3)) {
       witness.order.clear();
-      const GradientWatch watch(&marks);
+      const StepScope observed(*context, &StepContext::observer, &marks);
       accumulate_gradients(*context, *model,
                            {upload(*context, batch, model->spec(), DType::f32),
                             training_pass(model->spec(), options, pass++), 0.1, first},

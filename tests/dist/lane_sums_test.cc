@@ -43,7 +43,7 @@ class LaneSumsTest : public ::testing::Test {
       const auto context = make_context(device_of_rank(rank), 1);
       const auto model = make_model(*context, group_config(), 5);
       ParameterStore& parameters = model->parameters();
-      const LossSums losses(*context, DType::f32);
+      const StepSums losses(*context, DType::f32);
       SimulatedHosts counted(*group, per_host);
       counted.attach(context->backend());
       TrainOptions options;

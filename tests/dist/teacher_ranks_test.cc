@@ -17,7 +17,7 @@ struct TaughtRank {
              const std::filesystem::path& directory, const std::filesystem::path& teacher)
       : context(make_context(device_of_rank(group ? group->rank() : 0), 1)),
         model(make_model(*context, group_config(), 5)) {
-    if (!teacher.empty()) data.teacher = load_teacher(*context, *model, teacher);
+    if (!teacher.empty()) data.frozen = load_frozen_model(*context, *model, teacher);
     run = std::make_unique<TrainingRun>(*context, *model, data, options, directory, group);
   }
 };

@@ -291,6 +291,13 @@ TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
   ModelConfig llama = llama_config(0, true);
   llama.width = 32;
   llama.ffn_width = 64;
+  ModelConfig stretched = llama;
+  stretched.qk_norm = QkNorm::head;
+  stretched.rope_factor = 4;
+  stretched.rope_original_positions = 20;
+  stretched.rope_high_turns = 32;
+  ModelConfig yarn = stretched;
+  yarn.rope_scaling = RopeScaling::yarn;
   const struct {
     ExportFormat format;
     ModelConfig config;
@@ -311,7 +318,14 @@ TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
       {ExportFormat::hf_llama,
        llama,
        {float32},
-       {"norm_epsilon", "rope_theta", "kv_heads", "head_width", "qkv_biases", "rope_factor"}},
+       {"norm_epsilon", "rope_theta", "kv_heads", "head_width", "qkv_biases", "rope_factor",
+        "qk_norm"}},
+      {ExportFormat::hf_llama, stretched, {float32}, {"rope_scaling", "rope_low_turns"}},
+      {ExportFormat::hf_llama,
+       yarn,
+       {float32},
+       {"rope_scaling", "rope_magnitude", "rope_low_turns", "rope_high_turns", "rope_factor",
+        "rope_original_positions", "head_width"}},
       {ExportFormat::hf_compressed,
        llama,
        {int4},
@@ -320,7 +334,7 @@ TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
        translation,
        {float32, int8},
        {"activation", "norm_epsilon", "pre_norm", "tied_embeddings", "heads"}},
-      {ExportFormat::onnx, llama, {int8}, {"norm_epsilon", "rope_theta", "kv_heads"}},
+      {ExportFormat::onnx, llama, {int8}, {"norm_epsilon", "rope_theta", "kv_heads", "qk_norm"}},
   };
   for (const auto& form : kForms) {
     std::set<std::string> written;
@@ -400,6 +414,7 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"head_width", [](ModelSpec& s) { s.decoder.attention.head_dim = 3; }},
     {"kv_heads", [](ModelSpec& s) { s.decoder.attention.heads = 2; }},
     {"biases", [](ModelSpec& s) { s.decoder.attention.output_bias = false; }},
+    {"qk_norm", [](ModelSpec& s) { s.decoder.attention.qk_norm = QkNorm::head; }},
     {"rope_scaling", [](ModelSpec& s) { s.decoder.attention.rotary.emplace().factor = 2; }},
     {"rope_theta", [](ModelSpec& s) { s.decoder.attention.rotary.emplace(); }},
     {"activation", [](ModelSpec& s) { s.decoder.feed_forward.activation = Activation::silu; }},

@@ -67,6 +67,7 @@ std::vector<Int8Form> int8_forms() {
   all.push_back({"gpt2", decode_config(Architecture::decoder_lm, 37)});
   all.back().config.activation = Activation::gelu;
   all.push_back({"llama", llama_of(decode_config(Architecture::decoder_lm, 37), 1, false)});
+  all.push_back({"qwen3", qwen3_of(decode_config(Architecture::decoder_lm, 37), 1)});
   return all;
 }
 

@@ -18,4 +18,12 @@ inline ModelConfig llama_of(ModelConfig config, int64_t kv_heads = 0, bool tied 
   return config;
 }
 
+// The same with norms of queries and keys, in heads that are wider than width / heads.
+inline ModelConfig qwen3_of(const ModelConfig& config, int64_t kv_heads = 0, bool tied = true) {
+  ModelConfig form = llama_of(config, kv_heads, tied);
+  form.qk_norm = QkNorm::head;
+  form.head_width = form.width / form.heads + 4;
+  return form;
+}
+
 }  // namespace trafo::testing

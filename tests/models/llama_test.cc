@@ -31,6 +31,22 @@ ModelConfig related(ModelConfig config) {
   return config;
 }
 
+ModelConfig tiny_qwen3(int64_t kv_heads = 1, bool tied = true, double dropout = 0.2) {
+  return qwen3_of(tiny_config(Architecture::decoder_lm, dropout), kv_heads, tied);
+}
+
+// Stretched by YaRN, with constants that are not the usual ones.
+ModelConfig stretched(ModelConfig config) {
+  config.rope_theta = 100;
+  config.rope_scaling = RopeScaling::yarn;
+  config.rope_factor = 4;
+  config.rope_original_positions = 16;
+  config.rope_low_turns = 0.5;
+  config.rope_high_turns = 2;
+  config.rope_magnitude = 1.25;
+  return config;
+}
+
 std::vector<PackedBatchHost> batches(size_t count) {
   return copy_batches(Architecture::decoder_lm, count);
 }
@@ -54,6 +70,27 @@ TEST(Llama, ParametersAndTheirShapes) {
     EXPECT_EQ(model->parameters().name(static_cast<ParamId>(i)), expected[i].first);
     EXPECT_EQ(model->parameters().shape(static_cast<ParamId>(i)), expected[i].second);
   }
+}
+
+TEST(Llama, NormsOfQueriesAndKeysAreOfOneHead) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, tiny_qwen3(), 5);
+  for (const char* name : {"query_norm.weight", "key_norm.weight"}) {
+    const ParamId id = model->parameters().find(concat("decoder.0.attention.", name));
+    ASSERT_NE(id, kNoParam) << name;
+    EXPECT_EQ(context->values<float>(model->parameters().value(id)), std::vector<float>(12, 1));
+  }
+  // Weights that are larger give the same queries and keys.
+  ModelConfig deep = tiny_qwen3(1, true, 0);
+  const auto small = make_model(*context, deep, 5), large = make_model(*context, deep, 5);
+  const ParamId id = large->parameters().find("decoder.0.attention.qkv.weight");
+  const Tensor& qkv = large->parameters().value(id);
+  for (int64_t i = 0; i < (24 + 12) * 16; ++i) qkv.data<float>()[i] *= 1000;
+  const Batch batch = upload(*context, batches(1)[0], spec_of(deep), DType::f32);
+  const NoGrad no_grad(*context);
+  const auto expected = context->values<float>(small->logits(*context, batch));
+  const auto found = context->values<float>(large->logits(*context, batch));
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-2) << i;
 }
 
 TEST(Llama, HeadsOfAnotherWidthAndBiases) {
@@ -82,7 +119,9 @@ double loss_of(Context& context, const Model& model, const Batch& batch) {
 // path.
 TEST(Llama, GradientsInFloat64) {
   for (const ModelConfig& config :
-       {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0))}) {
+       {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0)),
+        tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)),
+        stretched(tiny_qwen3(1, true, 0))}) {
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -116,7 +155,7 @@ struct PassOutcome {
   std::vector<std::byte> gradients;
 };
 PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute recompute) {
-  const RecomputeScope scope(context, recompute);
+  const StepScope scope(context, &StepContext::recompute, recompute);
   const auto model = make_model(context, config, 5);
   const Batch batch = upload(context, batches(1)[0], spec_of(config), DType::f32);
   const Tensor loss =
@@ -127,10 +166,11 @@ PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute reco
 }
 
 TEST(Llama, RecomputingChangesNoBit) {
-  for (const bool pre_norm : {true, false}) {
-    ModelConfig config = tiny_llama(1);
+  std::vector<ModelConfig> forms(3, tiny_llama(1));
+  forms[1].pre_norm = false;
+  forms[2] = stretched(tiny_qwen3());
+  for (ModelConfig& config : forms) {
     config.decoder_layers = 3;
-    config.pre_norm = pre_norm;
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
     const PassOutcome none = one_pass(*context, config, Recompute::none);
     for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
@@ -144,7 +184,7 @@ TEST(Llama, RecomputingChangesNoBit) {
 TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   ModelConfig config = tiny_config(Architecture::decoder_lm);
-  std::vector<ModelConfig> forms(5, config);
+  std::vector<ModelConfig> forms(6, config);
   forms[0].positions = Positions::rotary;
   forms[1].ffn = FeedForward::swiglu;
   forms[1].activation = Activation::silu;
@@ -154,6 +194,7 @@ TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   forms[4].positions = Positions::rotary;
   forms[4].kv_heads = 1;
   forms[4].pre_norm = false;
+  forms[5].qk_norm = QkNorm::head;
   for (const ModelConfig& form : forms) {
     EXPECT_EQ(model_config_from_json(to_json(form)), form);
     const auto model = make_model(*context, form, 5);
@@ -186,8 +227,7 @@ TEST(Llama, LearnsToCopy) {
   EXPECT_LT(epoch(), 0.5 * first);
 }
 
-TEST(Llama, AStoppedRunEndsWithTheSameBits) {
-  const ModelConfig config = tiny_llama(1);
+void expect_stopped_run_has_the_same_bits(const ModelConfig& config) {
   const TrainingData data = copy_data(Architecture::decoder_lm);
   TrainOptions options = quick_options();
   const Reference reference = uncut(data, options, 15, 1, config);
@@ -205,10 +245,15 @@ TEST(Llama, AStoppedRunEndsWithTheSameBits) {
   EXPECT_EQ(timeless(process.run->state()), reference.state);
 }
 
+TEST(Llama, AStoppedRunEndsWithTheSameBits) {
+  expect_stopped_run_has_the_same_bits(tiny_llama(1));
+  expect_stopped_run_has_the_same_bits(stretched(tiny_qwen3()));
+}
+
 TEST(Llama, PlannedStepsOnTheCpuAreTheSameBits) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
-    const ModelConfig config = tiny_llama(1);
+    const ModelConfig config = recompute == Recompute::none ? tiny_llama(1) : tiny_qwen3();
     const auto planned = make_model(*context, config, 5), plain = make_model(*context, config, 5);
     TrainOptions options = quick_options();
     options.recompute = recompute;
@@ -239,8 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(LlamaOnDevice, EqualsTheCpu) {
-  for (const int64_t kv_heads : {0, 1}) {
-    const ModelConfig config = tiny_llama(kv_heads);
+  for (const ModelConfig& config : {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3())}) {
     const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
     const auto there = make_model(*context_, config, 5);
     const auto here = make_model(*cpu, config, 5);
@@ -261,8 +305,8 @@ TEST_P(LlamaOnDevice, UpdatesInFlightAndCapturedAreTheSameBits) {
     if (dtype == DType::bf16 && !on_gpu) continue;  // the stand-in computes with the CPU's kernels
     const auto eager = GetParam().make();
     eager->set_graphs(false);
-    const auto once = make_model(*eager, tiny_llama(1), 5, dtype),
-               ahead = make_model(*context_, tiny_llama(1), 5, dtype);
+    const auto once = make_model(*eager, tiny_qwen3(), 5, dtype),
+               ahead = make_model(*context_, tiny_qwen3(), 5, dtype);
     Trainer a(*eager, *once, quick_options()), b(*context_, *ahead, quick_options());
     const auto data = batches(5);
     for (int round = 0; round < 4; ++round) {
@@ -281,10 +325,11 @@ TEST_P(LlamaOnDevice, RecomputingSavesMemoryAndChangesNoBit) {
 
 TEST_P(LlamaOnDevice, ThePlanIsWhatTrainingTakes) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const ModelConfig config = recompute == Recompute::full ? tiny_llama(1) : tiny_qwen3();
     const auto context = GetParam().make();
     TrainOptions options = quick_options();
     options.recompute = recompute;
-    const auto model = make_model(*context, tiny_llama(1), 5);
+    const auto model = make_model(*context, config, 5);
     Trainer trainer(*context, *model, options);
     PackedBatchHost batch;  // three sentences of 5, 6 and 6 tokens
     batch.target_cu_seqlens = {0, 5, 11, 17};
@@ -293,7 +338,7 @@ TEST_P(LlamaOnDevice, ThePlanIsWhatTrainingTakes) {
     batch.target_out = batch.target_in;
     trainer.step({&batch, 1});
     const MemoryPlan plan =
-        plan_training(context->device(), tiny_llama(1), DType::f32, options, {3, 0, 17});
+        plan_training(context->device(), config, DType::f32, options, {3, 0, 17});
     EXPECT_EQ(plan.activations, static_cast<int64_t>(context->backend().arena_bytes()));
   }
 }
@@ -306,7 +351,24 @@ TEST(Llama, ConfigurationsComeBack) {
     config.rope_theta = 5e5;
     EXPECT_EQ(model_config_from_json(to_json(config)), config);
     EXPECT_EQ(model_config_from_json(to_json(related(config))), related(config));
+    const ModelConfig further = stretched(tiny_qwen3(1, tied));
+    EXPECT_EQ(model_config_from_json(to_json(further)), further);
   }
+}
+
+// Files from before these settings, and of models without them, are the same.
+TEST(Llama, SettingsThatAModelDoesNotHaveAreInNoFile) {
+  const std::string text = to_json(tiny_llama(1));
+  for (const char* setting : {"qk_norm", "rope_scaling", "rope_magnitude"})
+    EXPECT_EQ(text.find(setting), std::string::npos) << setting;
+  std::string qwen3 = to_json(tiny_qwen3());
+  EXPECT_NE(qwen3.find("\"qk_norm\": \"head\""), std::string::npos) << qwen3;
+  EXPECT_EQ(qwen3.find("rope_magnitude"), std::string::npos) << qwen3;
+  qwen3.replace(qwen3.find("\"head\""), 6, "\"width\"");
+  EXPECT_TRUE(mentions(error_of([&] { model_config_from_json(qwen3); }), "unknown qk_norm width"));
+  std::string unknown = text;
+  unknown.replace(unknown.find("{") + 1, 0, "\"later\": 1,");
+  EXPECT_TRUE(mentions(error_of([&] { model_config_from_json(unknown); }), "this version knows"));
 }
 
 TEST(Llama, AnUnknownNormIsRefused) {
@@ -356,6 +418,18 @@ TEST(Llama, FormsThatCannotBeAreRefused) {
     c.positions = Positions::standard;
   });
   refused("must be below rope_high_turns", [](ModelConfig& c) { c.rope_low_turns = 4; });
+  refused("rope_scaling yarn needs rope_original_positions",
+          [](ModelConfig& c) { c.rope_scaling = RopeScaling::yarn; });
+  refused("rope_magnitude comes with rope_scaling yarn only",
+          [](ModelConfig& c) { c.rope_magnitude = 1.5; });
+  refused("rope_theta must be above 1 with rope_scaling yarn", [](ModelConfig& c) {
+    c = stretched(c);
+    c.rope_theta = 1;
+  });
+  refused("norms of queries and keys", [](ModelConfig& c) {
+    c = tiny_config(Architecture::encoder_decoder);
+    c.qk_norm = QkNorm::head;
+  });
   refused("rope_theta must be above 0", [](ModelConfig& c) { c.rope_theta = 0; });
   refused("norm must be 0 (layer) or 1 (rms)",
           [](ModelConfig& c) { c.norm = static_cast<Norm>(2); });

@@ -44,6 +44,8 @@ std::vector<FormWithParts> forms_with_parts() {
     c.qkv_biases = c.attention_output_bias = c.ffn_biases = true;
     c.head_width = 4;
   });
+  add("llama with norms of queries and keys", tied_form("llama"),
+      [](ModelConfig& c) { c.qk_norm = QkNorm::head; });
   return forms;
 }
 
@@ -52,6 +54,8 @@ const std::map<std::string, std::pair<Sublayer, std::vector<Role>>> kOfLayers = 
     {"cross_norm", {Sublayer::cross_attention, {Role::norm}}},
     {"ffn_norm", {Sublayer::feed_forward, {Role::norm}}},
     {"attention.qkv", {Sublayer::attention, {Role::query, Role::key, Role::value}}},
+    {"attention.query_norm", {Sublayer::attention, {Role::query_norm}}},
+    {"attention.key_norm", {Sublayer::attention, {Role::key_norm}}},
     {"attention.output", {Sublayer::attention, {Role::output}}},
     {"cross.query", {Sublayer::cross_attention, {Role::query}}},
     {"cross.output", {Sublayer::cross_attention, {Role::output}}},

@@ -64,6 +64,18 @@ TEST(ModelSpecTest, LlamaAndGpt2AreValues) {
   EXPECT_TRUE(llama.decoder.attention.qkv_bias);
   EXPECT_FALSE(llama.decoder.attention.output_bias || llama.decoder.feed_forward.bias ||
                llama.output.bias);
+  EXPECT_EQ(llama.decoder.attention.qk_norm, QkNorm::none);
+  EXPECT_EQ(llama.decoder.attention.rotary->magnitude, 1);
+  config = qwen3_of(ModelConfig{});
+  config.rope_scaling = RopeScaling::yarn;
+  config.rope_factor = 4;
+  config.rope_original_positions = 256;
+  EXPECT_EQ(spec_of(config).decoder.attention.qk_norm, QkNorm::head);
+  EXPECT_EQ(spec_of(config).decoder.attention.head_dim, config.width / config.heads + 4);
+  EXPECT_EQ(spec_of(config).decoder.attention.rotary->scaling, RopeScaling::yarn);
+  EXPECT_NEAR(spec_of(config).decoder.attention.rotary->magnitude, 1.138629436111989, 1e-15);
+  config.rope_magnitude = 0.5;
+  EXPECT_EQ(spec_of(config).decoder.attention.rotary->magnitude, 0.5);
   ModelConfig gpt2;
   gpt2.architecture = Architecture::decoder_lm;
   gpt2.pre_norm = false;

@@ -220,7 +220,7 @@ TEST_F(Modules, StackRunsItsBlocksUnderEveryRecomputePolicyWithTheSameBits) {
     inputs.dropout = {9, 4, true};
     std::vector<std::vector<double>> results;
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-      const RecomputeScope scope(*context_, recompute);
+      const StepScope scope(*context_, &StepContext::recompute, recompute);
       store.zero_grad();
       const Tensor y = stack.forward(*context_, random({kTokens, kWidth}, 1), inputs);
       results.push_back(context_->values<double>(y));
@@ -273,7 +273,7 @@ TEST_F(Modules, AStackWithSkippedBlocksIsTheStackOfTheOthers) {
         inputs.sequences.cu_seqlens = ints({0, 3, kTokens});
         const auto run = [&](const nn::TransformerStack& which, ParameterStore& parameters,
                              const DropoutPass& pass) {
-          const RecomputeScope scope(*context_, recompute);
+          const StepScope scope(*context_, &StepContext::recompute, recompute);
           inputs.dropout = pass;
           parameters.zero_grad();
           Tensor x = random({kTokens, kWidth}, 1);

@@ -70,7 +70,7 @@ class FeedForward : public ::testing::Test {
   }
   std::vector<std::vector<float>> gradients(Recompute recompute, Activation kind = Activation::gelu,
                                             const Dropout& dropout = {}) {
-    const RecomputeScope scope(context_, recompute);
+    const StepScope scope(context_, &StepContext::recompute, recompute);
     std::vector<Tensor> in = inputs(DType::f32);
     for (Tensor& tensor : in) set_requires_grad(tensor, true);
     const Tensor y = block(in, kind, dropout);

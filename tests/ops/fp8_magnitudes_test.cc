@@ -26,7 +26,7 @@ using ops::Fp8Magnitudes;
 
 TEST(Fp8Magnitudes, TheCpuLeavesNone) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  const Fp8Magnitudes magnitudes(*context, true);
+  Fp8Magnitudes magnitudes(*context, true);
   const Tensor x = context->zeros({4}, DType::bf16);
   EXPECT_EQ(Fp8Magnitudes::place(*context, x), nullptr);
   EXPECT_EQ(Fp8Magnitudes::find(*context, x), nullptr);
@@ -90,7 +90,7 @@ TEST_F(Fp8MagnitudesOnCuda, AreThoseOfWhatForwardWrote) {
             std::optional(std::numeric_limits<double>::quiet_NaN())}) {
         if (width > 2000 && rows > 3) continue;
         SCOPED_TRACE(concat(rows, " x ", width, ", ", odd.value_or(0)));
-        const Fp8Magnitudes magnitudes(*context_, true);
+        Fp8Magnitudes magnitudes(*context_, true);
         const Tensor x = values({rows, width}, 1, odd), residual = values({rows, width}, 2),
                      gamma = values({width}, 3), beta = values({width}, 4),
                      both = values({rows, 2 * width}, 5, odd);
@@ -115,9 +115,9 @@ TEST_F(Fp8MagnitudesOnCuda, AreThoseOfWhatForwardWrote) {
 
 // Norms and activations that selective recomputation repeats.
 TEST_F(Fp8MagnitudesOnCuda, AreThoseOfWhatIsRecomputed) {
-  const RecomputeScope scope(*context_, Recompute::selective);
+  const StepScope scope(*context_, &StepContext::recompute, Recompute::selective);
   for (const int64_t width : {33, 64, 1600}) {
-    const Fp8Magnitudes magnitudes(*context_, true);
+    Fp8Magnitudes magnitudes(*context_, true);
     Tensor x = values({37, width}, 1), both = values({37, 2 * width}, 2);
     set_requires_grad(x, true);
     set_requires_grad(both, true);
@@ -144,7 +144,7 @@ TEST_F(Fp8MagnitudesOnCuda, AreThoseOfWhatBackwardWrote) {
     for (const int64_t rows : {1, 130})
       for (const bool bad : {false, true}) {
         SCOPED_TRACE(concat(rows, " x ", width));
-        const Fp8Magnitudes magnitudes(*context_, true);
+        Fp8Magnitudes magnitudes(*context_, true);
         Context& c = *context_;
         int seen = 0;
         const auto see = [&](const Tensor& gradient) {
@@ -181,7 +181,7 @@ TEST_F(Fp8MagnitudesOnCuda, AreThoseOfWhatBackwardOfAResidualWrote) {
         for (const bool whole : {false, true})
           for (const bool has_bias : {false, true}) {
             SCOPED_TRACE(concat(rows, " x ", width, ", dropout ", p));
-            const Fp8Magnitudes magnitudes(*context_, true);
+            Fp8Magnitudes magnitudes(*context_, true);
             Context& c = *context_;
             int seen = 0;
             const auto see = [&](const Tensor& gradient) {
@@ -224,7 +224,7 @@ TEST_F(Fp8MagnitudesOnCuda, AreThoseOfTheGradientOfAttention) {
                         Case{300, 2, 128, false, 0, true}, Case{2100, 2, 64, true, 0, true},
                         Case{40, 2, 12, true, 0, false}, Case{100, 1, 200, true, 0, false}}) {
     SCOPED_TRACE(concat(s.longest, " x ", s.heads, " x ", s.head_dim));
-    const Fp8Magnitudes magnitudes(*context_, true);
+    Fp8Magnitudes magnitudes(*context_, true);
     Context& c = *context_;
     const int64_t width = s.heads * s.head_dim, rows = 2 * s.longest - 9;
     const std::vector<int32_t> begins{0, static_cast<int32_t>(s.longest),
@@ -252,7 +252,7 @@ TEST_F(Fp8MagnitudesOnCuda, AreThoseOfTheGradientOfAttention) {
 
 // A gradient to which another use adds is not what the first kernel wrote.
 TEST_F(Fp8MagnitudesOnCuda, AGradientOfTwoUsesHasNone) {
-  const Fp8Magnitudes magnitudes(*context_, true);
+  Fp8Magnitudes magnitudes(*context_, true);
   Context& c = *context_;
   Tensor x = values({40, 64}, 1);
   set_requires_grad(x, true);
@@ -272,7 +272,7 @@ TEST_F(Fp8MagnitudesOnCuda, GoWithTheElementsOfATensorAsTheyWereWritten) {
   Context& c = *context_;
   const Tensor x = values({24, 64}, 1), gamma = values({64}, 2);
   EXPECT_EQ(left(ops::rms_norm(c, x, gamma)), std::nullopt) << "nobody asked";
-  const Fp8Magnitudes magnitudes(c, true);
+  Fp8Magnitudes magnitudes(c, true);
   const Tensor y = ops::rms_norm(c, x, gamma);
   const auto expected = std::optional(largest(y));
   EXPECT_EQ(left(y), expected);
@@ -294,7 +294,7 @@ TEST_F(Fp8MagnitudesOnCuda, GoWithTheElementsOfATensorAsTheyWereWritten) {
 TEST_F(Fp8MagnitudesOnCuda, AreLookedForWherePlacesEnd) {
   Context& c = *context_;
   const Tensor x = values({24, 64}, 1), gamma = values({64}, 2);
-  const Fp8Magnitudes magnitudes(c, true);
+  Fp8Magnitudes magnitudes(c, true);
   const Tensor first = ops::rms_norm(c, x, gamma);
   Tensor last = first;
   int64_t count = 0;
@@ -316,7 +316,7 @@ TEST_F(Fp8MagnitudesOnCuda, ChangeNoBitOfACopy) {
         const Tensor x = values({300, width}, 1, odd);
         std::vector<int32_t> copies[2][2];
         for (const bool wanted : {false, true}) {
-          const Fp8Magnitudes magnitudes(c, wanted);
+          Fp8Magnitudes magnitudes(c, wanted);
           const Tensor y = ops::bias_act_dropout(c, x, {}, Activation::gelu, {});
           const ops::Fp8Matrix m = ops::to_fp8(c, "test", y, format, ops::Fp8Copies::both);
           EXPECT_EQ(magnitudes.found(), wanted);

@@ -369,7 +369,7 @@ TEST_F(CudaGemm, SumsOfLogitsInTheirGemm) {
       if (old != 0) keep_grad(in[i]);
     }
     std::optional<SideWork> work;
-    if (beside) work.emplace(context_->backend(), 1);
+    if (beside) work.emplace(*context_, 1);
     ops::LinearCrossEntropyOptions options;
     options.chunk_bytes = kChunk * kClasses * 2;
     options.gradients_at_once = true;
@@ -485,7 +485,7 @@ TEST_F(CudaGemm, FeedForward) {
     const Doubles upstream = random(s.m * s.k);
     // Output and gradients.
     const auto run = [&](DType dtype, Recompute recompute) {
-      const RecomputeScope scope(*context_, recompute);
+      const StepScope scope(*context_, &StepContext::recompute, recompute);
       std::vector<Tensor> in;
       for (size_t i = 0; i < 4; ++i) {
         Tensor tensor = upload(values[i], shapes[i]);

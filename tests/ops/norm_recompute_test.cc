@@ -55,7 +55,7 @@ class NormInputs {
 
 void expect_same_again(Context& context, DType dtype, int64_t rows, int64_t width) {
   SCOPED_TRACE(std::string(dtype_name(dtype)) + ", width " + std::to_string(width));
-  const RecomputeScope selective(context, Recompute::selective);
+  const StepScope selective(context, &StepContext::recompute, Recompute::selective);
   NormInputs data(context, dtype, rows, width);
   const auto check = [&](const Tensor& normed, const char* what) {
     ASSERT_TRUE(normed.variable() && normed.variable()->recompute) << what;
@@ -90,7 +90,7 @@ TEST(NormRecompute, OnlyWhereItIsWanted) {
   NormInputs data(*context, DType::f32, 4, 8);
   EXPECT_FALSE(ops::layer_norm(*context, data.in, data.gamma, data.beta).variable()->recompute !=
                nullptr);
-  const RecomputeScope selective(*context, Recompute::selective);
+  const StepScope selective(*context, &StepContext::recompute, Recompute::selective);
   set_requires_grad(data.in, false);
   EXPECT_EQ(ops::layer_norm(*context, data.in, data.gamma, data.beta).variable(), nullptr);
 }
@@ -99,7 +99,7 @@ TEST(NormRecompute, OnceForEveryProductAndTheSameGradients) {
   std::vector<std::vector<std::byte>> gradients[2];
   for (const Recompute recompute : {Recompute::none, Recompute::selective}) {
     const auto context = cpu_context();
-    const RecomputeScope scope(*context, recompute);
+    const StepScope scope(*context, &StepContext::recompute, recompute);
     NormInputs data(*context, DType::f32, 10, 24);
     std::vector<Tensor> weights;
     for (int i = 0; i < 2; ++i) {

@@ -50,7 +50,7 @@ Tensor strided_copy(const Context& context, const Tensor& source) {
 }
 
 // Largest difference relative to the largest element of `expected` (at least 1).
-double relative_error(const HostCopy& actual, const HostCopy& expected) {
+double error_of_copy(const HostCopy& actual, const HostCopy& expected) {
   const auto a = actual.doubles(), b = expected.doubles();
   double worst = 0, scale = 1;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -193,14 +193,14 @@ void expect_close(const CaseRun& actual, const CaseRun& expected, double toleran
   ASSERT_EQ(actual.outputs.size(), expected.outputs.size());
   for (size_t i = 0; i < actual.outputs.size(); ++i) {
     ASSERT_EQ(actual.outputs[i].shape, expected.outputs[i].shape) << what;
-    EXPECT_LE(relative_error(actual.outputs[i], expected.outputs[i]), tolerance)
+    EXPECT_LE(error_of_copy(actual.outputs[i], expected.outputs[i]), tolerance)
         << what << ", output " << i;
   }
   for (size_t i = 0; i < actual.grads.size(); ++i) {
     ASSERT_EQ(actual.grads[i].defined, expected.grads[i].defined)
         << what << ": gradient " << i << " is missing on one side";
     if (actual.grads[i].defined) {
-      EXPECT_LE(relative_error(actual.grads[i], expected.grads[i]), tolerance)
+      EXPECT_LE(error_of_copy(actual.grads[i], expected.grads[i]), tolerance)
           << what << ", gradient " << i;
     }
   }

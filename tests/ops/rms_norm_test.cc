@@ -53,7 +53,7 @@ struct Results {
 
 // Forward and backward of rows with a residual, and the norm computed once more.
 Results run(Context& context, DType dtype, int64_t rows, int64_t width, float p, bool residual) {
-  const RecomputeScope selective(context, Recompute::selective);
+  const StepScope selective(context, &StepContext::recompute, Recompute::selective);
   const int64_t count = rows * width;
   Tensor x = context.from_doubles(normal_values(count, 1), {rows, width}, dtype);
   Tensor side = context.from_doubles(normal_values(count, 2), {rows, width}, dtype);

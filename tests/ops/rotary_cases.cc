@@ -62,10 +62,17 @@ OpCases rotary_cases() {
   // positions, the slow ones.
   for (const RotaryAngles& angles :
        {RotaryAngles{.theta = 10000, .factor = 4},
-        RotaryAngles{.theta = 10000, .factor = 8, .original_positions = 400}}) {
-    OpCase stretched =
-        rotary_case(angles.original_positions > 0 ? "slow pairs stretched" : "all pairs stretched",
-                    5, 2, 1, 64);
+        RotaryAngles{.theta = 10000, .factor = 8, .original_positions = 400},
+        RotaryAngles{.theta = 10000,
+        .factor = 8,
+        .original_positions = 400,
+        .high_turns = 32,
+        .scaling = RopeScaling::yarn,
+        .magnitude = 1.2}}) {
+    OpCase stretched = rotary_case(angles.scaling == RopeScaling::yarn ? "stretched by YaRN"
+                                   : angles.original_positions > 0     ? "slow pairs stretched"
+                                                                       : "all pairs stretched",
+                                   5, 2, 1, 64);
     stretched.run = [angles](Context& context, const std::vector<Tensor>& in) {
       ops::RotaryOptions options;
       options.heads = 2;

@@ -80,6 +80,54 @@ TEST(Rotary, InPlaceGivesTheSame) {
   }
 }
 
+// Values of _compute_yarn_parameters of transformers 5.24, in float32.
+TEST(Rotary, AnglesOfYarn) {
+  RotaryAngles angles{.theta = 1e6,
+                      .factor = 4,
+                      .original_positions = 1024,
+                      .low_turns = kYarnSlow,
+                      .high_turns = kYarnFast,
+                      .scaling = RopeScaling::yarn};
+  const auto expect = [&](const std::vector<double>& expected) {
+    for (int64_t pair = 0; pair < std::ssize(expected); ++pair) {
+      const double wanted = expected[static_cast<size_t>(pair)];
+      EXPECT_NEAR(angles.of_pair(pair, 16), wanted, 2e-7 * wanted) << pair;
+    }
+  };
+  expect({1.0, 0.13337095, 0.015811389, 0.0014058533, 0.00025000001, 4.4456985e-05, 7.9056936e-06,
+          1.4058534e-06});
+  angles = {.theta = 1e4,
+            .factor = 8,
+            .original_positions = 64,
+            .low_turns = 0.5,
+            .high_turns = 4,
+            .scaling = RopeScaling::yarn};
+  expect({1.0, 0.22399466, 0.041666664, 0.0039528473, 0.00125, 0.00039528473, 0.00012500001,
+          3.9528473e-05});
+  EXPECT_NEAR(yarn_magnitude(4), 1.138629436111989, 1e-15);
+  EXPECT_NEAR(yarn_magnitude(8, 1.0) / yarn_magnitude(8, 0.5), 1.094179988101349, 1e-15);
+  // All turns in one pair: an end of the ramp is not the other.
+  angles.low_turns = 1e3;
+  angles.high_turns = 2e3;
+  for (int64_t pair = 0; pair < 8; ++pair) EXPECT_TRUE(std::isfinite(angles.of_pair(pair, 16)));
+}
+
+TEST(Rotary, AMagnitudeMultipliesWhatIsRotated) {
+  const auto context = cpu_context();
+  InputMaker make(*context, DType::f64, 6);
+  const Tensor x = make.uniform({2, 8 * 4});
+  ops::RotaryOptions options = options_of(2, 1, 8);
+  const Tensor positions = positions_of(*context, {5, 90});
+  const auto plain = doubles(ops::rotary(*context, x, positions, options));
+  options.angles.magnitude = 1.25;
+  const auto grown = doubles(ops::rotary(*context, x, positions, options));
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_NEAR(grown[i], (i % 32 < 24 ? 1.25 : 1) * plain[i], 1e-15) << i;
+  options.angles.magnitude = 0;
+  expect_error(ErrorCode::invalid_argument, "magnitude must be above 0",
+               [&] { ops::rotary(*context, x, positions, options); });
+}
+
 TEST(Rotary, NegativePositionsRotateBack) {
   const auto context = cpu_context();
   InputMaker make(*context, DType::f64, 6);

@@ -28,7 +28,7 @@ TEST(Swiglu, FarFromZeroNothingOverflows) {
 
 TEST(Swiglu, ComputedAgainItHasTheSameBits) {
   const auto context = cpu_context();
-  const RecomputeScope selective(*context, Recompute::selective);
+  const StepScope selective(*context, &StepContext::recompute, Recompute::selective);
   InputMaker make(*context, DType::f32, 3);
   Tensor x = make.uniform({7, 46}, -4, 4);
   set_requires_grad(x, true);

@@ -3,7 +3,7 @@
 
     python3 tests/parity/export_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
 
-Trains three small models (post-norm, pre-norm, decoder-only), exports them and compares with transformers and CTranslate2: token
+Trains small models (post-norm, pre-norm, and decoder-only in the forms of GPT-2, Llama and Qwen3), exports them and compares with transformers and CTranslate2: token
 log-probabilities to 1e-4, greedy translations (transformers: all the same; CTranslate2: at least 99 %). Then imports models that
 transformers wrote and models that were exported. --data: a folder with train.SRC.gz, train.TRG.gz and test_2016_flickr.SRC.gz
 of de and en; without it, a corpus of a made-up language. --imports N: instead, N configurations that import_cases.py draws.
@@ -271,8 +271,9 @@ def check_lm(checks, program, run, form, test, reference):
     """form: hf-gpt2 or hf-llama."""
     import sentencepiece
     import torch
-    from transformers import AutoTokenizer, GPT2LMHeadModel, LlamaForCausalLM
-    kind, what = (GPT2LMHeadModel, "transformers GPT-2") if form == "hf-gpt2" else (LlamaForCausalLM, f"transformers Llama ({run})")
+    from transformers import AutoTokenizer, GPT2LMHeadModel, LlamaForCausalLM, Qwen3ForCausalLM
+    kind = GPT2LMHeadModel if form == "hf-gpt2" else Qwen3ForCausalLM if run == "qwen3" else LlamaForCausalLM
+    what = f"transformers {kind.__name__} ({run})"
     folder = os.path.join(program.folder, run + "-" + form)
     program.run("export", "-m", run, "--to", form, "-o", folder, "--quiet")
     spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "tokenizer.model"))
@@ -469,6 +470,8 @@ def main():
         check_lm(checks, program, untied, "hf-llama", test, reference)
         check_ctranslate2(checks, program, untied, test)
         check_foreign_llama(checks, program, llama, test[:40], reference[:40])
+        qwen3 = program.train("qwen3", arguments.updates, "--task", "qwen3", "--transformer-kv-heads", "2")
+        check_lm(checks, program, qwen3, "hf-llama", test, reference)
         import_cases.check_imports(checks, program, train, test, reference, 10)
         finish(checks, began)
 

@@ -1,5 +1,6 @@
-// Our models against PyTorch's results in tests/parity/golden (made by make_golden.py): loss, every
-// gradient, ten AdamW steps.
+// Our models against PyTorch's results in tests/golden/parity (made by make_golden.py and, with the
+// classes of transformers, by make_transformers_golden.py): loss, every gradient, ten AdamW steps;
+// loss, gradients and rewards of DPO.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/objective/cross_entropy/cross_entropy.h"
+#include "engine/objective/dpo/dpo.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/optim/adamw.h"
@@ -19,34 +21,42 @@ constexpr double kTolerance = 1e-5;
 using Sentences = std::vector<std::vector<int32_t>>;
 const Sentences kSources = {{5, 6, 7, 2}, {4, 2}, {9, 8, 7, 6, 12, 11, 2}};
 const Sentences kTargets = {{8, 9, 2}, {10, 11, 12, 4, 2}, {5, 2}};
+const Sentences kRejected = {{9, 9, 8, 2}, {4, 2}, {6, 5, 2}};
+constexpr DpoOptions kDpo{0.5, 0.2};
+constexpr size_t kFirstOfReference = 40;  // number of its first parameter
 
 Tensor ints(Context& context, const std::vector<int32_t>& values) {
   return context.from_values<int32_t>(values, {static_cast<int64_t>(values.size())});
 }
 
-Batch make_batch(Context& context, Architecture architecture) {
+// Of the pairs of sources and targets.
+Batch make_batch(Context& context, Architecture architecture, const Sentences& sources,
+                 const Sentences& targets) {
   std::vector<int32_t> source, source_at, target_in, target_out, target_at, source_cu{0},
       target_cu{0};
   std::vector<float> weights;
   const bool lm = architecture == Architecture::decoder_lm;
-  for (size_t s = 0; s < kSources.size(); ++s) {
-    std::vector<int32_t> stream = lm ? kSources[s] : std::vector<int32_t>{1};
-    stream.insert(stream.end(), kTargets[s].begin(), kTargets[s].end());
+  std::vector<int32_t> sentence_of;
+  for (size_t s = 0; s < sources.size(); ++s) {
+    std::vector<int32_t> stream = lm ? sources[s] : std::vector<int32_t>{1};
+    stream.insert(stream.end(), targets[s].begin(), targets[s].end());
     for (size_t i = 0; i + 1 < stream.size(); ++i) {
       target_in.push_back(stream[i]);
       target_out.push_back(stream[i + 1]);
       target_at.push_back(static_cast<int32_t>(i));
-      weights.push_back(!lm || i + 1 >= kSources[s].size() ? 1.0f : 0.0f);
+      weights.push_back(!lm || i + 1 >= sources[s].size() ? 1.0f : 0.0f);
+      sentence_of.push_back(static_cast<int32_t>(s));
     }
     target_cu.push_back(static_cast<int32_t>(target_in.size()));
-    for (size_t i = 0; i < kSources[s].size(); ++i) {
-      source.push_back(kSources[s][i]);
+    for (size_t i = 0; i < sources[s].size(); ++i) {
+      source.push_back(sources[s][i]);
       source_at.push_back(static_cast<int32_t>(i));
     }
     source_cu.push_back(static_cast<int32_t>(source.size()));
   }
   Batch batch;
-  batch.sentences = static_cast<int64_t>(kSources.size());
+  batch.sentences = static_cast<int64_t>(sources.size());
+  batch.target_sentences = ints(context, sentence_of);
   batch.source_ids = ints(context, source);
   batch.source_positions = ints(context, source_at);
   batch.source_cu_seqlens = ints(context, source_cu);
@@ -68,6 +78,45 @@ class Golden : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(file.good()) << GetParam();
     golden_ = nlohmann::json::parse(file);
     context_ = make_context({DeviceKind::cpu, 0}, 2);
+    config_ = golden_.contains("model") ? model_config_from_json(golden_["model"].dump())
+                                        : plain_config();
+    model_ = model_of(0);
+    ASSERT_EQ(model_->parameters().count(), golden_["gradients"].size());
+    batch_ = make_batch(*context_, config_.architecture, kSources, kTargets);
+  }
+
+  // The number of its first parameter decides the weights.
+  std::unique_ptr<Model> model_of(size_t first) {
+    auto model = make_model(*context_, config_, 1);
+    ParameterStore& parameters = model->parameters();
+    for (size_t number = 0; number < parameters.count(); ++number) {
+      const auto id = static_cast<ParamId>(number);
+      std::vector<float> values(static_cast<size_t>(parameters.value(id).numel()));
+      const bool gamma = parameters.name(id).ends_with("norm.weight");
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>((gamma ? 1.0 : 0.0) +
+                                       0.3 * std::sin(1.0 + 0.37 * static_cast<double>(i) +
+                                                      0.11 * static_cast<double>(first + number)));
+      parameters.set_value(*context_, id, values.data(), values.size() * sizeof(float));
+    }
+    return model;
+  }
+
+  void expect_gradients(const nlohmann::json& golden, const std::string& how) {
+    const ParameterStore& parameters = model_->parameters();
+    for (size_t number = 0; number < parameters.count(); ++number) {
+      const auto id = static_cast<ParamId>(number);
+      const auto& expected = golden["gradients"].at(parameters.name(id));
+      const auto actual = context_->values<float>(parameters.grad(id));
+      ASSERT_EQ(actual.size(), expected.size()) << parameters.name(id);
+      for (size_t i = 0; i < actual.size(); ++i)
+        EXPECT_NEAR(actual[i], expected[i].get<double>(), kTolerance)
+            << parameters.name(id) << "[" << i << "], " << how;
+    }
+  }
+
+  // Of a file of make_golden.py.
+  ModelConfig plain_config() const {
     ModelConfig config;
     config.architecture = golden_["architecture"] == "decoder-lm" ? Architecture::decoder_lm
                                                                   : Architecture::encoder_decoder;
@@ -82,20 +131,7 @@ class Golden : public ::testing::TestWithParam<const char*> {
     config.activation = activation == "relu"   ? Activation::relu
                         : activation == "gelu" ? Activation::gelu
                                                : Activation::silu;
-    model_ = make_model(*context_, config, 1);
-    ParameterStore& parameters = model_->parameters();
-    ASSERT_EQ(parameters.count(), golden_["gradients"].size());
-    for (size_t number = 0; number < parameters.count(); ++number) {
-      const auto id = static_cast<ParamId>(number);
-      std::vector<float> values(static_cast<size_t>(parameters.value(id).numel()));
-      const bool gamma = parameters.name(id).ends_with("norm.weight");
-      for (size_t i = 0; i < values.size(); ++i)
-        values[i] = static_cast<float>((gamma ? 1.0 : 0.0) +
-                                       0.3 * std::sin(1.0 + 0.37 * static_cast<double>(i) +
-                                                      0.11 * static_cast<double>(number)));
-      parameters.set_value(*context_, id, values.data(), values.size() * sizeof(float));
-    }
-    batch_ = make_batch(*context_, config.architecture);
+    return config;
   }
 
   // Mean loss; leaves its gradients in the flat workspace.
@@ -110,6 +146,7 @@ class Golden : public ::testing::TestWithParam<const char*> {
   }
 
   nlohmann::json golden_;
+  ModelConfig config_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Model> model_;
   Batch batch_;
@@ -119,15 +156,37 @@ TEST_P(Golden, LossAndEveryGradient) {
   for (const bool fused : {true, false}) {
     context_->set_fused_kernels(fused);
     EXPECT_NEAR(forward_backward(), golden_["loss"].get<double>(), kTolerance);
-    const ParameterStore& parameters = model_->parameters();
-    for (size_t number = 0; number < parameters.count(); ++number) {
-      const auto id = static_cast<ParamId>(number);
-      const auto& expected = golden_["gradients"].at(parameters.name(id));
-      const auto actual = context_->values<float>(parameters.grad(id));
-      ASSERT_EQ(actual.size(), expected.size()) << parameters.name(id);
-      for (size_t i = 0; i < actual.size(); ++i)
-        EXPECT_NEAR(actual[i], expected[i].get<double>(), kTolerance)
-            << parameters.name(id) << "[" << i << "], fused " << fused;
+    expect_gradients(golden_, fused ? "fused" : "reference ops");
+  }
+}
+
+TEST_P(Golden, DpoOfAnotherReference) {
+  std::ifstream file(std::string(TRAFO_GOLDEN_DIR "/dpo-") + GetParam() + ".json");
+  ASSERT_TRUE(file.good());
+  const auto golden = nlohmann::json::parse(file);
+  Sentences sources, answers;  // the chosen and the rejected answer of each prompt
+  for (size_t i = 0; i < kSources.size(); ++i)
+    for (const Sentences* each : {&kTargets, &kRejected}) {
+      sources.push_back(kSources[i]);
+      answers.push_back((*each)[i]);
+    }
+  const Batch batch = make_batch(*context_, config_.architecture, sources, answers);
+  const Dpo dpo(kDpo, frozen_model(*context_, model_of(kFirstOfReference), FrozenRole::reference));
+  const double scale = 1 / dpo.units(batch.label_count, batch.sentences);
+  for (const bool fused : {true, false}) {
+    context_->set_fused_kernels(fused);
+    model_->parameters().zero_grad();
+    const ObjectiveOutput output = dpo.loss(*context_, *model_, batch, {}, scale);
+    context_->backward(output.loss);
+    model_->parameters().complete_grads(*context_);
+    EXPECT_NEAR(context_->item(output.loss), golden["loss"].get<double>(), kTolerance);
+    expect_gradients(golden, fused ? "fused" : "reference ops");
+    ASSERT_EQ(output.metrics.size(), golden["metrics"].size());
+    for (size_t i = 0; i < output.metrics.size(); ++i) {
+      const char* const name = dpo.metrics()[i];
+      EXPECT_NEAR(context_->item(output.metrics[i]), golden["metrics"][name].get<double>(),
+                  kTolerance)
+          << name;
     }
   }
 }
@@ -145,7 +204,8 @@ TEST_P(Golden, TenTrainingSteps) {
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                          ::testing::Values("encoder-decoder-pre", "encoder-decoder-post",
-                                           "decoder-lm-pre"),
+                                           "decoder-lm-pre", "qwen3", "qwen3-biases-yarn",
+                                           "qwen2-yarn"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '-', '_');

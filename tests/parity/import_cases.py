@@ -1,7 +1,7 @@
 """Directories of models that transformers made, with settings drawn at random: each is imported and does what transformers does,
 or is refused by the name of the key. export_parity.py runs a few of them, or as many as --imports says.
 
-A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2), a type of the weights, one file or several, a tokenizer as a
+A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2, Pegasus, Qwen3), a type of the weights, one file or several, a tokenizer as a
 SentencePiece model or as transformers saves it again, a vocabulary with or without rows that no token has, one or several ends,
 and settings of the family. Weights are random and large enough that a wrong one shows.
 """
@@ -12,7 +12,7 @@ import random
 import shutil
 import subprocess
 
-FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2", "pegasus"]
+FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2", "pegasus", "qwen3"]
 TRANSLATES = ["marian", "pegasus"]  # encoder-decoders: post-norm and pre-norm
 SENTENCES = 12
 LONGEST = 16  # tokens of a translation
@@ -101,32 +101,40 @@ class Case:
                           layer_norm_epsilon=choice([1e-5, 1e-6]), **options)
 
     def llama_form(self, common):
-        from transformers import LlamaConfig, MistralConfig, Qwen2Config
+        from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
         choice = self.random.choice
-        kind = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config}[self.family]
+        kind = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}[self.family]
         heads = choice([2, 4])
         options = dict(hidden_size=32, intermediate_size=choice([40, 72]), num_hidden_layers=2, num_attention_heads=heads,
                        num_key_value_heads=choice([1, 2, heads]), max_position_embeddings=160, rms_norm_eps=choice([1e-5, 1e-6]),
                        initializer_range=0.2, tie_word_embeddings=choice([True, False]))
-        if choice([True, False]):
+        if self.family == "qwen3" or choice([True, False]):
             options["head_dim"] = choice([4, 20, 32])
             self.about.append(f"head_dim {options['head_dim']}")
         rope = {"rope_type": "default", "rope_theta": choice([1e4, 5e5, 1e3])}
-        scaling = choice(["none", "none", "linear", "llama3"])
+        scaling = choice(["none", "none", "linear", "llama3", "yarn"])
         if scaling != "none":
             rope.update(rope_type=scaling, factor=choice([2.0, 4.0, 8.0]))
             self.about.append("rope " + scaling)
         if scaling == "llama3":
             rope.update(low_freq_factor=1.0, high_freq_factor=choice([4.0, 2.5]), original_max_position_embeddings=choice([40, 64]))
+        if scaling == "yarn":
+            rope.update(original_max_position_embeddings=choice([16, 40, 64]))
+            rope.update(choice([{}, dict(beta_fast=4.0, beta_slow=0.5), dict(attention_factor=1.4), dict(mscale=1.2, mscale_all_dim=0.6)]))
+            if self.refuse("truncate", 0.1):
+                rope["truncate"] = False
         if self.refuse("rope_type", 0.1):
-            rope = {"rope_type": choice(["dynamic", "yarn"]), "factor": 2.0, "rope_theta": 1e4}
+            rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
         options["rope_parameters"] = rope
         if self.family == "llama":
             options.update(attention_bias=choice([True, False]), mlp_bias=choice([True, False]))
             self.about.append(f"biases {options['attention_bias']} {options['mlp_bias']}")
         if self.family == "mistral":
             options["sliding_window"] = 48 if self.refuse("sliding_window", 0.15) else choice([None, 160, 4096])
-        if self.family == "qwen2" and self.refuse("sliding_window", 0.15):
+        if self.family == "qwen3":
+            options["attention_bias"] = choice([True, False])
+            self.about.append(f"biases {options['attention_bias']}")
+        if self.family in ("qwen2", "qwen3") and self.refuse("sliding_window", 0.15):
             options.update(use_sliding_window=True, sliding_window=48, max_window_layers=0)
         return kind(**common, **options)
 
@@ -134,7 +142,7 @@ class Case:
         import torch
         import transformers
         kind = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
-                "qwen2": "Qwen2ForCausalLM"}[self.family]
+                "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}[self.family]
         kind = getattr(transformers, kind)
         torch.manual_seed(self.number)
         model = kind(self.config(tokens)).eval()

@@ -3,7 +3,7 @@
 
     python3 tests/parity/peft_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
 
-For MarianMT, GPT-2 and Llama: trains a base and an adapter on it, loads the exported base and the adapter in PEFT, and compares the
+For MarianMT, Pegasus, GPT-2, Llama and Qwen3: trains a base and an adapter on it, loads the exported base and the adapter in PEFT, and compares the
 log-probabilities of tokens to 1e-4. Then PEFT makes adapters, which translate-train loads. The merged model must give the same.
 
 The environment and the exit codes are as in export_parity.py.
@@ -20,6 +20,7 @@ FORMS = {  # the flags of a base; the modules that PEFT's own adapters have
     "hf-pegasus": (["--enc-depth", "2"], ["k_proj", "out_proj", "fc1"]),
     "hf-gpt2": (["--arch", "decoder-lm"], ["c_attn", "mlp.c_proj"]),
     "hf-llama": (["--task", "llama", "--transformer-kv-heads", "2"], ["k_proj", "o_proj", "gate_proj"]),
+    "hf-llama of qwen3": (["--task", "qwen3", "--transformer-kv-heads", "2"], ["q_proj", "k_proj", "down_proj"]),
 }
 
 
@@ -32,8 +33,9 @@ def check_form(checks, program, form, updates, test, reference):
     import sentencepiece
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
-    from transformers import GPT2LMHeadModel, LlamaForCausalLM, MarianMTModel, PegasusForConditionalGeneration
-    kind = {"hf-marian": MarianMTModel, "hf-pegasus": PegasusForConditionalGeneration, "hf-gpt2": GPT2LMHeadModel, "hf-llama": LlamaForCausalLM}[form]
+    from transformers import GPT2LMHeadModel, LlamaForCausalLM, MarianMTModel, PegasusForConditionalGeneration, Qwen3ForCausalLM
+    kind = {"hf-marian": MarianMTModel, "hf-pegasus": PegasusForConditionalGeneration, "hf-gpt2": GPT2LMHeadModel,
+            "hf-llama": LlamaForCausalLM, "hf-llama of qwen3": Qwen3ForCausalLM}[form]
     flags, modules = FORMS[form]
     base = program.train(form + "-base", updates, *flags)
     run = form + "-lora"
@@ -41,7 +43,7 @@ def check_form(checks, program, form, updates, test, reference):
                 "--lora-alpha", "16", "--after", f"{updates}u", "--mini-batch-words", "1500", "--lr-warmup", "10", "--learn-rate",
                 "0.01", "--device", "cpu", "--cpu-threads", "1", "--quiet")
     exported = os.path.join(program.folder, form)
-    program.run("export", "-m", base, "--to", form, "-o", exported, "--quiet")
+    program.run("export", "-m", base, "--to", form.split()[0], "-o", exported, "--quiet")
     spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(program.folder, base, "vocab.spm"))
     source, target = parity.encode_all(spm, test), parity.encode_all(spm, reference)
     lengths = [len(ids) for ids in target]

@@ -3,7 +3,7 @@
 
     python3 tests/parity/weights_parity.py [--translate-train build/release/translate-train] [--data FOLDER]
 
-Trains an encoder-decoder and two small Llama models. CTranslate2: every type of weights of a Llama model is, byte for byte, what
+Trains an encoder-decoder and small models of the forms of Llama and Qwen3. CTranslate2: every type of weights of a Llama model is, byte for byte, what
 CTranslate2's own converter makes of the directory for transformers, and greedy translations are ours. GGUF: the gguf package reads
 every tensor, its own quantisation gives the same bytes, what it reads is within a block's rounding of the weights, and transformers
 (gguf_file) gives our log-probabilities and ids. llama.cpp (in the package xllamacpp) gives our ids and greedy translations.
@@ -113,20 +113,20 @@ def check_ctranslate2(checks, program, run, test):
 GGUF_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
               "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
               "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
-              "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+              "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 
 
 def gguf_name(name):
-    name = name.removesuffix(".weight")
+    name, kind = name.rsplit(".", 1)
     if not name.startswith("model.layers."):
-        return GGUF_NAMES[name] + ".weight"
+        return f"{GGUF_NAMES[name]}.{kind}"
     _, _, layer, part = name.split(".", 3)
-    return f"blk.{layer}.{GGUF_NAMES[part]}.weight"
+    return f"blk.{layer}.{GGUF_NAMES[part]}.{kind}"
 
 
 def reordered(name, values, config, back):
-    """Rows of queries and keys: in each head, rows of its two halves alternate; or back."""
-    if ".q_proj." not in name and ".k_proj." not in name:
+    """Rows of queries and keys of a llama: in each head, rows of its two halves alternate; or back."""
+    if config["model_type"] != "llama" or ".q_proj." not in name and ".k_proj." not in name:
         return values
     heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
     half = values.shape[0] // heads // 2
@@ -163,9 +163,10 @@ def check_gguf_tensors(checks, program, run, weights, folder):
     fields = {name: field.contents() for name, field in reader.fields.items()}
     import sentencepiece
     spm = sentencepiece.SentencePieceProcessor(model_file=os.path.join(program.folder, run + "-hf/tokenizer.model"))
-    good = (fields["general.architecture"] == "llama" and fields["llama.embedding_length"] == config["hidden_size"]
-            and fields["llama.attention.head_count_kv"] == config["num_key_value_heads"]
-            and fields["llama.context_length"] == config["max_position_embeddings"]
+    kind = config["model_type"]
+    good = (fields["general.architecture"] == kind and fields[kind + ".embedding_length"] == config["hidden_size"]
+            and fields[kind + ".attention.head_count_kv"] == config["num_key_value_heads"]
+            and fields[kind + ".context_length"] == config["max_position_embeddings"]
             and fields["tokenizer.ggml.tokens"] == [spm.id_to_piece(i) for i in range(len(spm))]
             and fields["tokenizer.ggml.eos_token_id"] == spm.eos_id() and fields["tokenizer.ggml.add_bos_token"] is False)
     checks.say(good, f"GGUF {weights} ({run}): metadata and vocabulary")
@@ -199,6 +200,38 @@ def check_gguf(checks, program, run, test, reference, types, translated):
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
     checks.say(tokenizer(test, add_special_tokens=False).input_ids == [spm.encode(line) for line in test],
                f"transformers, gguf_file ({run}): our ids")
+
+
+def relatives(program, updates):
+    """A trained Qwen3, the same stretched by YaRN, and a random Qwen2 with YaRN."""
+    import sentencepiece
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+    run = program.train("qwen3", 2 * updates, "--task", "qwen3", "--vocabs", "bpe.spm", "--transformer-kv-heads", "2")
+    folder = os.path.join(program.folder, "relative")
+    program.run("export", "-m", run, "--to", "hf-llama", "-o", folder, "--quiet")
+    yarn = dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=32)
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config | dict(rope_scaling=None, rope_parameters=yarn), file)
+    program.run("import", "--from", folder, "-o", "qwen3-yarn", "--quiet")
+    shutil.rmtree(folder)
+    os.makedirs(folder)
+    shutil.copy(os.path.join(program.folder, "bpe.spm"), os.path.join(folder, "tokenizer.model"))
+    tokens = len(sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "tokenizer.model")))
+    torch.manual_seed(8)
+    model = Qwen2ForCausalLM(Qwen2Config(
+        vocab_size=tokens, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=512, initializer_range=0.2, bos_token_id=1, eos_token_id=2, rope_parameters=yarn))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".bias"):
+                parameter.normal_(std=0.3)
+    model.save_pretrained(folder)
+    program.run("import", "--from", folder, "-o", "qwen2-yarn", "--quiet")
+    return [run, "qwen3-yarn", "qwen2-yarn"]
 
 
 def check_llama_cpp(checks, name, file, spm, test, reference, share):
@@ -254,6 +287,9 @@ def main():
             check_against_converter(checks, program, run)
         check_gguf(checks, program, shared, test, reference, GGUF_TYPES, GGUF_TYPES)
         check_gguf(checks, program, untied, test, reference, ["f32", "q4_0"], ["f32"])
+        for run in relatives(program, arguments.updates):
+            program.run("export", "-m", run, "--to", "hf-llama", "-o", run + "-hf", "--quiet")
+            check_gguf(checks, program, run, test, reference, ["f32"], ["f32"])
         check_ctranslate2(checks, program, shared, test)
         check_ctranslate2(checks, program, program.train("post", 2 * arguments.updates, "--enc-depth", "2"), test)
     export_parity.finish(checks, began)

@@ -28,7 +28,7 @@ allowed() {
     engine/dist) echo "$core $backend" ;;
     engine/objective) echo "$core $backend $runtime $model engine/data engine/io engine/text" ;;
     engine/train) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist" ;;
-    engine/compress) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist engine/train" ;;
+    engine/compress) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/dist engine/train" ;;
     engine/formats) echo "$core $backend $runtime $model $text engine/decode engine/io" ;;
     capi) echo "$core $backend $runtime $model $text engine/objective engine/decode engine/optim engine/io engine/dist engine/train engine/compress engine/formats" ;;
     apps | bindings) echo "capi/include" ;;

@@ -29,7 +29,7 @@ import relink  # noqa: E402
 ROOT = relink.ROOT
 WORK = ROOT / "build" / "coverage"
 COPIES = WORK / "copies"
-DOCUMENT = ROOT / "docs/design/reliability.md"
+DOCUMENT = ROOT / "docs/lab/reliability-notes.md"
 SKIPPED = 77
 GROUPS = {
     "checkpoint": r"engine/io/(atomic_file|checkpoint_directory|checksum|descriptor|file_lock|file_system|manifest|temporary_name)\.|"
@@ -64,7 +64,6 @@ WITH_LIBRARY = ["tests/misuse_suite", "tests/cli/cli_tests", "tests/capi/c_api_t
 # A function check(bool condition, why...), whose callers' conditions are wanted one by one.
 CHECKS = re.compile(r"(void check)(\(bool condition)|check = \[.*?\]\(bool condition")
 
-
 def build(jobs):
     """The objects with counters, and the programs made of them."""
     if not shutil.which("clang++") or not shutil.which("llvm-cov"):
@@ -95,7 +94,6 @@ def build(jobs):
     relink.relink(lambda source, _: source.startswith(("engine/", "capi/src/")), WORK, jobs, copies=COPIES, compile_flags=flags,
                   link_flags=["-fprofile-instr-generate"], kernel_flags=["-O1"], compiler="clang++", programs=SUITES)
 
-
 def run(commands, profile, jobs):
     """Runs the programs, with their counts added up in `profile`; whether one of them failed."""
     with tempfile.TemporaryDirectory(prefix="trafo-coverage-") as folder, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -114,7 +112,6 @@ def run(commands, profile, jobs):
         subprocess.run(["llvm-profdata", "merge", "-sparse", "-o", str(profile), *map(str, counts.glob("*.profraw"))], check=True)
     return failed
 
-
 def test_commands():
     quiet = {"tests/cli/cli_tests": ["--gtest_brief=1"]}
     return [*([str(relink.RELEASE / name), *quiet.get(name, [])] for name in WITH_LIBRARY),
@@ -123,11 +120,9 @@ def test_commands():
             [str(WORK / "tests/op_tests"), "--gtest_brief=1"],
             *corpus_commands()]
 
-
 def corpus_commands(targets=None):
     corpus = ROOT / "tests/fuzz/corpus"
     return [[str(WORK / FUZZ_REPLAY), target, str(corpus / target)] for target in targets or sorted(os.listdir(corpus))]
-
 
 class Counts:
     """Of a file: line -> times taken, and branch -> times taken, where a branch is (line, column, its number there, outcome)."""
@@ -136,7 +131,6 @@ class Counts:
         self.lines = collections.Counter()
         self.branches = collections.Counter()
 
-
 def name_of(path):
     path = os.path.normpath(path)
     for root in (COPIES, ROOT):
@@ -144,11 +138,9 @@ def name_of(path):
             return os.path.relpath(path, root)
     return None
 
-
 def exported(profile, form):
     command = ["llvm-cov", "export", f"-format={form}", f"-instr-profile={profile}", str(WORK / "libtrafo.so.0")]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
 
 class Source:
     """Lines of the sources, to tell a condition from a constant."""
@@ -163,7 +155,6 @@ class Source:
         if "= default" in line:  # a comparison that the compiler writes
             return True
         return line[:begin - 1].endswith("if constexpr (") or (begin_line == end_line and line[begin - 1:end - 1] in ("true", "false"))
-
 
 def add_branches(function, files, source):
     """llvm-cov's branches of one instance of a function; those inside a macro belong to the line that uses it."""
@@ -181,7 +172,6 @@ def add_branches(function, files, source):
         key = (*place, numbers[name, place])
         files[name].branches[(*key, True)] += taken
         files[name].branches[(*key, False)] += not_taken
-
 
 def read_counts(profile, without=None):
     """Of every file; `without`: a pattern of functions that are left out."""
@@ -206,12 +196,10 @@ def read_counts(profile, without=None):
                 files[name].lines.pop(line, None)
     return files
 
-
 def share(counters):
     total = sum(len(counter) for counter in counters)
     taken = sum(1 for counter in counters for count in counter.values() if count > 0)
     return taken, total, 100.0 * taken / max(1, total)
-
 
 def table(rows):
     """Prints rows of (part, what, (taken, of, share), target); the lines of the table and whether a target was missed."""
@@ -223,7 +211,6 @@ def table(rows):
     print("\n".join(lines), flush=True)
     return lines, missed
 
-
 def rows_of_tests(files):
     rows = [("engine and C ABI", "lines", share([counts.lines for counts in files.values()]), LINES_TARGET)]
     for name, pattern in GROUPS.items():
@@ -231,7 +218,6 @@ def rows_of_tests(files):
         rows.append((name, "lines", share([counts.lines for counts in group]), None))
         rows.append((name, "branches", share([counts.branches for counts in group]), BRANCHES_TARGET))
     return rows
-
 
 def write_gaps(path, files):
     with open(path, "w", encoding="utf-8") as out:
@@ -244,14 +230,12 @@ def write_gaps(path, files):
                                  for line, column, number, outcome in branches)
                 out.write(f"{name}: lines {share([counts.lines])[2]:.0f} % {lines}; branches {share([counts.branches])[2]:.0f} % {shown}\n")
 
-
 def update_document(which, lines):
     begin, end = (f"<!-- table of tests/tools/coverage.py, {which}: {word} -->" for word in ("begin", "end"))
     text = DOCUMENT.read_text(encoding="utf-8")
     before, rest = text.split(begin)
     after = rest.split(end)[1]
     DOCUMENT.write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
-
 
 def main():
     parser = argparse.ArgumentParser(description="Coverage of engine and C ABI.")
@@ -260,7 +244,7 @@ def main():
     parser.add_argument("--only-tests", action="store_true", help="only the tests")
     parser.add_argument("--no-run", action="store_true", help="take the counts that are there")
     parser.add_argument("--gaps", help="write what nothing took into this file; of the corpora into FILE.corpus")
-    parser.add_argument("--update-docs", action="store_true", help="write the tables into docs/design/reliability.md")
+    parser.add_argument("--update-docs", action="store_true", help="write the tables into docs/lab/reliability-notes.md")
     options = parser.parse_args()
     if not options.no_run:
         build(options.jobs)
@@ -293,7 +277,6 @@ def main():
     if failed:
         print("coverage.py: programs failed, see above; what they counted until then is in the table")
     sys.exit(1 if missed or failed else 0)
-
 
 if __name__ == "__main__":
     main()

@@ -34,9 +34,10 @@ ModelConfig form_of(const std::string& name) {
   config.encoder_layers = config.decoder_layers = 2;
   config.pre_norm = name != "encdec";  // as MarianMT and GPT-2 have it
   if (name == "gpt2") config.activation = Activation::gelu;
+  if (name == "qwen3") return qwen3_of(config, 1, false);
   return name == "llama" ? llama_of(config, 1, false) : config;
 }
-const char* const kForms[] = {"encdec", "gpt2", "llama"};
+const char* const kForms[] = {"encdec", "gpt2", "llama", "qwen3"};
 
 const AdapterConfig kAdapterOfRank3{.rank = 3, .alpha = 6};
 
@@ -145,12 +146,12 @@ TEST(Adapter, GradientsAreThoseOfCentralDifferences) {
     add_random_adapter(*context, *model, kAdapterOfRank3);
     ParameterStore& parameters = model->parameters();
     const LabelSmoothedCrossEntropy objective(0.1);
-    const LossSums sums(*context, DType::f64);
+    const StepSums sums(*context, DType::f64);
     const Batch batch =
         upload(*context, copy_batches(model->spec().architecture, 1)[0], model->spec(), DType::f64);
     const auto loss = [&](Recompute recompute = Recompute::none) {
       accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
-      return context->item(sums.loss);
+      return context->item(sums.loss());
     };
     loss();
     const Tensor gradients = parameters.flat_grad();

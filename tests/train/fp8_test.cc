@@ -122,26 +122,30 @@ TEST(Fp8Weights, AreThoseOfTheLastRefresh) {
     const auto id = static_cast<ParamId>(i);
     const bool linear = parameters.prunable(id) && parameters.shape(id)[0] >= width &&
                         parameters.shape(id)[1] >= width;
-    const ops::Fp8Matrix* copy = weights.find(id);
+    const ops::Fp8Matrix* copy = weights.find(parameters.weight(id));
     EXPECT_EQ(copy != nullptr, linear || id == output) << parameters.name(id);
     if (!copy) continue;
     ++copies;
     EXPECT_EQ(bytes_of_copies(*copy), expected(id)) << parameters.name(id);
   }
   EXPECT_GT(copies, 2u);
+  const Weight weight = parameters.weight(output);
   {
-    const Fp8Scope scope(parameters, &weights);
-    EXPECT_EQ(parameters.weight(output).fp8, weights.find(output));
+    const StepScope scope(*context, &StepContext::fp8_weights, &weights);
+    EXPECT_NE(fp8_copy(*context, weight), nullptr);
+    EXPECT_EQ(fp8_copy(*context, weight), weights.find(weight));
+    const auto other = make_model(*context, fp8_config(), 5);
+    EXPECT_EQ(fp8_copy(*context, other->output_projection().weight), nullptr) << "another model";
   }
-  EXPECT_EQ(parameters.weight(output).fp8, nullptr);
+  EXPECT_EQ(fp8_copy(*context, weight), nullptr);
 
-  const auto before = bytes_of_copies(*weights.find(output));
+  const auto before = bytes_of_copies(*weights.find(weight));
   const std::vector<float> doubled(static_cast<size_t>(parameters.value(output).numel()), 0.75f);
   parameters.set_value(*context, output, doubled.data(), doubled.size() * sizeof(float));
-  EXPECT_EQ(bytes_of_copies(*weights.find(output)), before);
+  EXPECT_EQ(bytes_of_copies(*weights.find(weight)), before);
   weights.refresh(*context);
-  EXPECT_EQ(bytes_of_copies(*weights.find(output)), expected(output));
-  EXPECT_NE(bytes_of_copies(*weights.find(output)), before);
+  EXPECT_EQ(bytes_of_copies(*weights.find(weight)), expected(output));
+  EXPECT_NE(bytes_of_copies(*weights.find(weight)), before);
 }
 
 TEST(Fp8Training, ARunKeepsIt) {
@@ -330,7 +334,7 @@ TEST_F(Fp8TrainingOnCuda, WhereLargestMagnitudesComeFromChangesNoBit) {
     Fp8Weights weights(*context_, parameters, model->output_projection().weight.parameter, 1);
     ASSERT_TRUE(weights.has_linear_layers());
     weights.refresh(*context_);
-    const Fp8Scope fp8(parameters, &weights);
+    const StepScope fp8(*context_, &StepContext::fp8_weights, &weights);
     const PackedBatchHost host = copy_batches(Architecture::decoder_lm, 1)[0];
     const Batch batch = upload(*context_, host, spec_of(config), DType::bf16);
     const LabelSmoothedCrossEntropy objective(0.1);
@@ -338,8 +342,8 @@ TEST_F(Fp8TrainingOnCuda, WhereLargestMagnitudesComeFromChangesNoBit) {
       std::vector<std::byte> gradients[2];
       for (const bool wanted : {false, true}) {
         const TapeScope tape(*context_);
-        const RecomputeScope scope(*context_, recompute);
-        const ops::Fp8Magnitudes magnitudes(*context_, wanted);
+        const StepScope scope(*context_, &StepContext::recompute, recompute);
+        ops::Fp8Magnitudes magnitudes(*context_, wanted);
         parameters.zero_grad();
         const auto output = objective.loss(*context_, *model, batch,
                                            training_pass(spec_of(config), fp8_options(), 3));

@@ -52,10 +52,10 @@ Pass pass_of(Context& context, const ModelConfig& config, const std::vector<std:
   ParameterStore& parameters = model->parameters();
   for (const std::string& pattern : frozen) parameters.set_trainable(context, pattern, false);
   const LabelSmoothedCrossEntropy objective(0.1);
-  const LossSums sums(context, parameters.dtype());
+  const StepSums sums(context, parameters.dtype());
   const Batch batch = upload(context, batches_of(config, 1)[0], spec_of(config), DType::f32);
   accumulate_gradients(context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
-  Pass pass{context.item(sums.loss), {}};
+  Pass pass{context.item(sums.loss()), {}};
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (parameters.trainable(id))
@@ -119,7 +119,7 @@ Cost cost_of(const ModelConfig& config, const std::vector<std::string>& frozen,
   for (const std::string& pattern : frozen)
     model->parameters().set_trainable(context, pattern, false);
   const LabelSmoothedCrossEntropy objective(0.1);
-  const LossSums sums(context, DType::f32);
+  const StepSums sums(context, DType::f32);
   const Batch batch = upload(context, batches_of(config, 1)[0], spec_of(config), DType::f32);
   context.one(DType::f32);
   device->launches = device->gemms = 0;

@@ -30,8 +30,8 @@ class SideWorkTest : public ::testing::Test {
 };
 
 TEST_F(SideWorkTest, TensorsAreHeldUntilTheWorkIsAwaited) {
-  SideWork work(*device_, 1);
-  EXPECT_EQ(SideWork::of(context_), &work);
+  SideWork work(context_, 1);
+  EXPECT_EQ(context_.step().side_work, &work);
   std::vector<Tensor> read, written;
   for (size_t i = 0; i < SideWork::kMost + 2; ++i) {
     read.push_back(context_.empty({4}, DType::f32));
@@ -82,7 +82,7 @@ struct SmallGemm {
 };
 
 TEST_F(SideWorkTest, GemmsAreCollectedUntilThereAreEnough) {
-  SideWork work(*device_, 1);
+  SideWork work(context_, 1);
   std::vector<SmallGemm> small;
   for (size_t i = 0; i < SideWork::kMostGemms; ++i) small.emplace_back(context_);
   int64_t rests = 0;
@@ -111,7 +111,7 @@ TEST_F(SideWorkTest, WhatNeedsACollectedGemmIssuesIt) {
   const SmallGemm g(context_), other(context_);
   const auto add = [&](SideWork& work) { work.add_gemm(g.params(), {g.a, g.b}, {g.c}, nullptr); };
   const auto issued_by = [&](const std::function<void(SideWork&)>& what) {
-    SideWork work(*device_, 1);
+    SideWork work(context_, 1);
     device_->gemms = 0;
     add(work);
     EXPECT_EQ(device_->gemms, 0);
@@ -133,7 +133,7 @@ TEST_F(SideWorkTest, WhatNeedsACollectedGemmIssuesIt) {
 }
 
 TEST_F(SideWorkTest, ToSpareMemoryNothingIsCollected) {
-  SideWork work(*device_, 1, true);
+  SideWork work(context_, 1, true);
   const SmallGemm first(context_), second(context_);
   int64_t gemms = 0;
   for (const SmallGemm* g : {&first, &second}) {
@@ -147,7 +147,7 @@ TEST_F(SideWorkTest, ToSpareMemoryNothingIsCollected) {
 TEST_F(SideWorkTest, ADestroyedOneDropsWhatItCollected) {
   const SmallGemm g(context_);
   {
-    SideWork work(*device_, 1);
+    SideWork work(context_, 1);
     work.add_gemm(g.params(), {g.a, g.b}, {g.c}, nullptr);
   }
   EXPECT_EQ(device_->gemms, 0);
@@ -156,29 +156,29 @@ TEST_F(SideWorkTest, ADestroyedOneDropsWhatItCollected) {
 
 TEST_F(SideWorkTest, AnErrorLeavesTheSecondStream) {
   {
-    SideWork work(*device_, 1);
+    SideWork work(context_, 1);
     EXPECT_THROW(work.run({}, {}, [] { fail(ErrorCode::internal, "test", "no"); }), Error);
     EXPECT_FALSE(device_->on_side);
   }
-  EXPECT_EQ(SideWork::of(context_), nullptr);
+  EXPECT_EQ(context_.step().side_work, nullptr);
 }
 
 TEST_F(SideWorkTest, ADeviceWithoutASecondStreamHasNone) {
   const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
-  SideWork work(cpu->backend(), 1);
-  EXPECT_EQ(SideWork::of(*cpu), nullptr);
+  SideWork work(*cpu, 1);
+  EXPECT_EQ(cpu->step().side_work, nullptr);
   work.wait_all();
 }
 
 // Decided by the size of the step alone, so that the dry run and the step agree.
 TEST_F(SideWorkTest, ALargeStepHasNone) {
   {
-    SideWork work(*device_, SideWork::kMostProducts * 1.01);
-    EXPECT_EQ(SideWork::of(context_), nullptr);
+    SideWork work(context_, SideWork::kMostProducts * 1.01);
+    EXPECT_EQ(context_.step().side_work, nullptr);
     work.wait_all();
   }
-  SideWork work(*device_, SideWork::kMostProducts);
-  EXPECT_EQ(SideWork::of(context_), &work);
+  SideWork work(context_, SideWork::kMostProducts);
+  EXPECT_EQ(context_.step().side_work, &work);
 }
 
 // A parameter that two products and an addition share: its gradient is written beside and then
@@ -194,7 +194,7 @@ TEST_F(SideWorkTest, AGradientIsCompleteBeforeTheMainOrderAddsToIt) {
     const Tensor gradient = context_.zeros({8, 8}, DType::f32);
     bind_grad(weight, gradient);
     std::optional<SideWork> work;
-    if (products != Products::in_main_order) work.emplace(*device_, 1);
+    if (products != Products::in_main_order) work.emplace(context_, 1);
     int early = 0, additions = 0;
     device_->on_launch = [&](OpKernel kernel, const void* params) {
       if (kernel != OpKernel::copy_strided ||
@@ -242,7 +242,7 @@ TEST_F(SideWorkTest, BiasesAreSummedInTheGemms) {
     };
     device_->sums_in_gemms = 0;
     for (int step = 0; step < 2; ++step) {
-      SideWork work(*device_, 1);
+      SideWork work(context_, 1);
       ops::LinearCrossEntropyOptions options;
       options.chunk_bytes = 4 * 5 * sizeof(float);
       options.gradients_at_once = true;

@@ -48,6 +48,19 @@ TEST(RunStateText, PositionsAreReadBackWhole) {
   EXPECT_EQ(read.position.drops.identical, state.position.drops.identical);
 }
 
+TEST(RunStateText, SumsOfTheLogAreReadBackWhole) {
+  RunState state;
+  state.log = {
+      .loss = 1.5, .nll = 2.5, .units = 3, .labels = 40, .metrics = {{"b", 0.1}, {"a", 7}}};
+  EXPECT_EQ(decode_state(encode_state(state, {1, "", "{}"}), "s").state.log, state.log);
+  // Checkpoints of objectives whose units are labels say no more than they always have.
+  state.log = {.loss = 1.5, .nll = 2.5, .units = 40, .labels = 40};
+  const std::string text = encode_state(state, {1, "", "{}"});
+  EXPECT_EQ(text.find("display_units"), std::string::npos);
+  EXPECT_EQ(text.find("display_metrics"), std::string::npos);
+  EXPECT_EQ(decode_state(text, "s").state.log, state.log);
+}
+
 TEST(RunStateText, OptionsThatDifferOrAreMissingAreNamed) {
   const std::string text =
       R"({"optimizer_states":"fp32","exponential_smoothing":0.0,"maxi_batch":0,)"
@@ -68,6 +81,37 @@ TEST(RunStateText, OptionsThatDifferOrAreMissingAreNamed) {
     refused(kOther, share, "0.5", concat(share, " was 0.0 and is 0.5 now"));
   refused(kOther, "batch_tokens", "50", "batch_tokens was 100 and is 50 now");
   refused(ErrorCode::corrupt_file, "of_tomorrow", "1", "a run: there is no of_tomorrow");
+}
+
+TEST(RunStateText, AnOptionThatACheckpointDoesNotNameHasItsDefault) {
+  const auto with = [](const std::string& objective) {
+    return RunIdentity{1, "", R"({"batch_tokens":100)" + objective + "}"};
+  };
+  const RunIdentity older = with("");
+  check_identity(older, with(R"(,"objective":"cross-entropy","dpo_beta":0.1)"), "a run");
+  expect_error(ErrorCode::invalid_argument, R"(objective was "cross-entropy" and is "dpo" now)",
+               [&] { check_identity(older, with(R"(,"objective":"dpo")"), "a run"); });
+  expect_error(ErrorCode::invalid_argument, "dpo_beta was 0.1 and is 0.5 now",
+               [&] { check_identity(older, with(R"(,"dpo_beta":0.5)"), "a run"); });
+}
+
+TEST(RunStateText, AReferenceBelongsToARun) {
+  const auto with = [](const std::string& reference) {
+    RunIdentity identity{1, "", "{}"};
+    identity.reference = reference;
+    return identity;
+  };
+  EXPECT_EQ(decode_state(encode_state({}, with("0badc0de")), "s").identity.reference, "0badc0de");
+  EXPECT_EQ(encode_state({}, with("")).find("reference"), std::string::npos);
+  const auto refused = [&](const std::string& saved, const std::string& given,
+                           const std::string& said) {
+    expect_error(ErrorCode::invalid_argument, said,
+                 [&] { check_identity(with(saved), with(given), "a run"); });
+  };
+  check_identity(with("1"), with("1"), "a run");
+  refused("", "1", "a run cannot be continued with a reference: the run has none");
+  refused("1", "", "a run cannot be continued without the reference of the run");
+  refused("1", "2", "with another reference: the checksum of its weights was 1 and is 2 now");
 }
 
 // ---- the mean of models ----

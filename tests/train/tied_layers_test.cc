@@ -66,7 +66,7 @@ TEST_P(TiedLayers, GradientsAreTheSumsOfThoseOfTheCopies) {
   const auto tied = model(DType::f64);
   const auto untied = untied_copy<double>(*context_, *tied);
   const LabelSmoothedCrossEntropy objective(0.1);
-  const LossSums sums(*context_, DType::f64);
+  const StepSums sums(*context_, DType::f64);
   const Batch batch =
       upload(*context_, copy_batches(config_.architecture, 1)[0], spec_of(config_), DType::f64);
   const std::vector<size_t> parts = cross_parts(config_);
@@ -76,7 +76,7 @@ TEST_P(TiedLayers, GradientsAreTheSumsOfThoseOfTheCopies) {
       const auto loss = [&](Model& which) {
         accumulate_gradients(*context_, which, {batch, {7, 3, true, skipped}}, objective, recompute,
                              sums);
-        return context_->item(sums.loss);
+        return context_->item(sums.loss());
       };
       EXPECT_EQ(loss(*tied), loss(*untied));
       std::map<std::string, std::vector<double>> expected;

@@ -16,6 +16,28 @@ class PerSentence final : public LabelSmoothedCrossEntropy {
   double units(double, int64_t sentences) const override { return static_cast<double>(sentences); }
 };
 
+// Reports twice its loss and its nll as metrics, means over sentences.
+class WithMetrics final : public LabelSmoothedCrossEntropy {
+ public:
+  // `computed`: how many of the two loss() returns.
+  explicit WithMetrics(size_t computed = 2) : LabelSmoothedCrossEntropy(0.1), computed_(computed) {}
+  double units(double, int64_t sentences) const override { return static_cast<double>(sentences); }
+  std::span<const char* const> metrics() const override {
+    static constexpr const char* kNames[] = {"twice", "likelihood"};
+    return kNames;
+  }
+  ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
+                       const DropoutPass& dropout, double scale) const override {
+    ObjectiveOutput output = LabelSmoothedCrossEntropy::loss(context, model, batch, dropout, scale);
+    output.metrics = {ops::add(context, output.loss.detach(), output.loss.detach()), output.nll};
+    output.metrics.resize(computed_);
+    return output;
+  }
+
+ private:
+  size_t computed_;
+};
+
 // The loss of several forward passes, without dropout.
 class Passes final : public Objective {
  public:
@@ -56,11 +78,12 @@ class WithAnother final : public LabelSmoothedCrossEntropy {
 class TrainerObjective : public ::testing::TestWithParam<TestDevice> {
  protected:
   // The results of three updates of two batches each.
-  std::vector<StepResult> results(std::unique_ptr<Objective> objective) const {
+  std::vector<StepResult> results(std::unique_ptr<Objective> objective, int64_t lanes = 1) const {
     const auto context = GetParam().make();
     const auto model = make_model(*context, tiny_config(), 5);
     TrainOptions options = quick_options();
     options.clip_norm = 0;
+    options.lanes = lanes;
     Trainer trainer(*context, *model, options, {}, std::move(objective));
     const auto data = copy_batches(Architecture::encoder_decoder, 6);
     std::vector<StepResult> all;
@@ -89,8 +112,31 @@ TEST_P(TrainerObjective, TheUpdateIsDividedByItsUnits) {
   const double factor = labels.labels / sentences.units;
   EXPECT_GT(factor, 1.5);
   EXPECT_NEAR(sentences.loss, factor * labels.loss, 1e-5 * sentences.loss);
-  EXPECT_NEAR(sentences.nll, factor * labels.nll, 1e-5 * sentences.nll);
+  EXPECT_NEAR(sentences.nll, labels.nll, 1e-5 * labels.nll);
   EXPECT_NEAR(sentences.grad_norm, factor * labels.grad_norm, 1e-4 * sentences.grad_norm);
+}
+
+// With one batch after the other, and with lanes that are added up.
+TEST_P(TrainerObjective, MetricsAreMeansPerUnit) {
+  for (const int64_t lanes : {1, 2}) {
+    const auto plain = results(std::make_unique<PerSentence>(), lanes);
+    const auto measured = results(std::make_unique<WithMetrics>(), lanes);
+    for (size_t i = 0; i < plain.size(); ++i) {
+      const StepResult& step = measured[i];
+      EXPECT_TRUE(plain[i].metrics.empty());
+      EXPECT_EQ(step.loss, plain[i].loss);  // metrics change nothing
+      EXPECT_EQ(step.nll, plain[i].nll);
+      EXPECT_EQ(step.grad_norm, plain[i].grad_norm);
+      ASSERT_EQ(step.metrics.size(), 2u);
+      EXPECT_EQ(step.metrics[0], 2 * step.loss) << lanes << " lanes, update " << i;
+      EXPECT_NEAR(step.metrics[1] * step.units, step.nll * step.labels, 1e-9 * step.labels);
+    }
+  }
+}
+
+TEST_P(TrainerObjective, AMissingMetricIsAnError) {
+  expect_error(ErrorCode::internal, "the objective has 2 metrics and has computed 1",
+               [&] { results(std::make_unique<WithMetrics>(1)); });
 }
 
 TEST_P(TrainerObjective, MayRunTheModelTwice) {
@@ -114,10 +160,8 @@ TEST_P(TrainerObjective, BatchesMustFitTheOtherModel) {
 // AdamW does not see the scale of the loss, so all updates go the same way.
 TEST_P(TrainerObjective, LaterUpdatesFollowTheMean) {
   const auto labels = results(nullptr), sentences = results(std::make_unique<PerSentence>());
-  for (size_t i = 0; i < labels.size(); ++i) {
-    const double factor = sentences[i].labels / sentences[i].units;
-    EXPECT_NEAR(sentences[i].nll, factor * labels[i].nll, 2e-2 * sentences[i].nll) << i;
-  }
+  for (size_t i = 0; i < labels.size(); ++i)
+    EXPECT_NEAR(sentences[i].nll, labels[i].nll, 2e-2 * labels[i].nll) << i;
 }
 
 }  // namespace

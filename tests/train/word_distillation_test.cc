@@ -51,7 +51,7 @@ std::filesystem::path write_teacher(const std::filesystem::path& path, const Mod
 struct TaughtProcess {
   std::unique_ptr<Context> context = make_context({DeviceKind::cpu, 0}, 1);
   std::unique_ptr<Model> model;
-  std::shared_ptr<const Teacher> teacher;
+  std::shared_ptr<const FrozenModel> teacher;
   std::unique_ptr<TrainingRun> run;
 
   TaughtProcess(TrainingData data, const TrainOptions& options,
@@ -59,8 +59,8 @@ struct TaughtProcess {
                 const std::optional<std::filesystem::path>& directory = std::nullopt,
                 const ModelConfig& config = tiny_config(), uint64_t model_seed = 5)
       : model(make_model(*context, config, model_seed)) {
-    if (!teacher_file.empty()) teacher = load_teacher(*context, *model, teacher_file);
-    data.teacher = teacher;
+    if (!teacher_file.empty()) teacher = load_frozen_model(*context, *model, teacher_file);
+    data.frozen = teacher;
     run = std::make_unique<TrainingRun>(*context, *model, data, options, directory);
   }
   std::vector<std::byte> weights() const { return weight_bytes(*context, *model); }
@@ -235,14 +235,14 @@ TEST_P(WordDistillation, GradientsInFloat64) {
   ParameterStore& parameters = model->parameters();
   const Distillation objective(
       0.1, {0.6, 2},
-      frozen_teacher(*context, make_model(*context, teacher_config(GetParam()), 77, DType::f64)));
-  const LossSums sums(*context, DType::f64);
+      frozen_model(*context, make_model(*context, teacher_config(GetParam()), 77, DType::f64)));
+  const StepSums sums(*context, DType::f64);
   const Batch batch =
       upload(*context, copy_batches(GetParam(), 1)[0], spec_of(config_), DType::f64);
   const auto loss = [&](Recompute recompute = Recompute::none, bool fused = true) {
     context->set_fused_kernels(fused);
     accumulate_gradients(*context, *model, {batch, {7, 3, true}}, objective, recompute, sums);
-    return context->item(sums.loss);
+    return context->item(sums.loss());
   };
   const double at_rest = loss();
   const auto gradients = context->values<double>(parameters.flat_grad());
@@ -323,7 +323,7 @@ TEST_P(WordDistillation, TeachersThatDoNotFitAreNamed) {
   using enum ErrorCode;
   const auto refused = [&](ErrorCode code, const std::string& text,
                            const std::filesystem::path& file) {
-    expect_error(code, text, [&] { load_teacher(*context, *model, file); });
+    expect_error(code, text, [&] { load_frozen_model(*context, *model, file); });
   };
   const bool lm = GetParam() == Architecture::decoder_lm;
   const auto path = folder_ / "strange.safetensors";
@@ -339,10 +339,11 @@ TEST_P(WordDistillation, TeachersThatDoNotFitAreNamed) {
   refused(invalid_argument,
           "another vocabulary (checksum 12345678) than the student's (checksum 0badc0de)",
           write_teacher(path, teacher_config(GetParam()), 77, "12345678"));
-  load_teacher(*context, *model, write_teacher(path, teacher_config(GetParam()), 77, "0badc0de"));
+  load_frozen_model(*context, *model,
+                    write_teacher(path, teacher_config(GetParam()), 77, "0badc0de"));
   const auto coded = folder_ / "int8.safetensors";
   save_model(coded, *context, *load_model(*context, teacher_, DType::f32, true));
-  expect_error(unsupported, "int8", [&] { load_teacher(*context, *model, coded); });
+  expect_error(unsupported, "int8", [&] { load_frozen_model(*context, *model, coded); });
   // Sentences that the teacher has no positions for.
   ModelConfig narrow = teacher_config(GetParam());
   narrow.max_positions = 31;
@@ -368,8 +369,8 @@ TEST_P(WordDistillation, ATeacherMayHaveAnAdapter) {
   const auto path = folder_ / "adapted.safetensors";
   save_model(path, *context, *adapted);
   const auto student = make_model(*context, config_, 5);
-  const auto taught_by = load_teacher(*context, *student, path);
-  EXPECT_NE(taught_by->checksum, load_teacher(*context, *student, teacher_)->checksum);
+  const auto taught_by = load_frozen_model(*context, *student, path);
+  EXPECT_NE(taught_by->checksum, load_frozen_model(*context, *student, teacher_)->checksum);
   const Model& teacher = *taught_by->model;
   EXPECT_FALSE(teacher.parameters().any_trainable());
   const Batch batch =
@@ -427,7 +428,7 @@ class WordDistillationOnDevice
     return make_model(context, tiny_config(architecture()), 5, dtype);
   }
   std::unique_ptr<Objective> objective(Context& context, const Model& student) const {
-    return make_objective(taught(), load_teacher(context, student, teacher_));
+    return make_objective(taught(), load_frozen_model(context, student, teacher_));
   }
 
   TemporaryDirectory folder_;

@@ -188,7 +188,7 @@ Action add_eval(CLI::App& app) {
   for (const SettingSpec& spec : eval_specs()) add_setting(app, spec, arguments->values);
   std::vector<std::string> others;  // trafo_evaluate computes BLEU and chrF
   for (const MetricSpec& metric : metric_specs())
-    if ((metric.bit & (TRAFO_METRIC_CE | TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF)) == 0)
+    if (metric.of_translations && (metric.bit & (TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF)) == 0)
       others.emplace_back(metric.name);
   app.add_option("--metrics", arguments->metrics,
                  fmt::format("further metrics, of {}", fmt::join(others, ", ")))

@@ -162,7 +162,7 @@ Action add_import(CLI::App& app) {
   auto arguments = std::make_shared<ImportArguments>();
   app.add_option(
          "--from", arguments->from,
-         "MarianMT, Pegasus, GPT-2 or Llama directory of transformers, with model.safetensors")
+         "directory of transformers with safetensors weights (docs/guide/import.md has the models)")
       ->required()
       ->type_name("DIR");
   app.add_option("-o,--output", arguments->output,

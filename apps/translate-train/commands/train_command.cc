@@ -128,6 +128,11 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   for (const Setting setting : {Setting::teacher_weight, Setting::teacher_temperature})
     if (line.has(setting) && !all.has(Setting::teacher))
       line.refuse(setting, "there is no --teacher");
+  for (const Setting setting :
+       {Setting::dpo_beta, Setting::dpo_label_smoothing, Setting::dpo_reference})
+    if (line.has(setting) && !has_preferences(all)) line.refuse(setting, "is for --objective dpo");
+  if (has_preferences(all) && all.has(Setting::teacher))
+    all.refuse(Setting::teacher, "is for --objective cross-entropy");
   return all;
 }
 
@@ -139,7 +144,7 @@ void make_absolute(Settings& settings) {
   ProgramSettings& p = settings.program;
   for (std::vector<std::string>* paths : {&p.train_sets, &p.tsv, &p.valid_sets, &p.vocabs})
     for (std::string& path : *paths) path = absolute_path(path);
-  for (std::string* path : {&p.pretrained_model, &p.teacher, &p.tempdir})
+  for (std::string* path : {&p.pretrained_model, &p.teacher, &p.dpo_reference, &p.tempdir})
     *path = absolute_path(*path);
   // Another folder than RUN/tensorboard.
   if (const std::string folder = tensorboard_folder(settings, ""); folder == p.tensorboard)
@@ -166,12 +171,16 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
   const bool tsv = settings.has(Setting::tsv);
   const std::span<const std::string> paths =
       tsv ? settings.program.tsv : settings.program.train_sets;
-  const size_t each = tsv || paths.size() == 1 ? 1 : 2;
+  const bool preferences = has_preferences(settings);
+  const size_t each = tsv ? 1 : preferences ? 3 : paths.size() == 1 ? 1 : 2;
   if (paths.size() % each != 0)
-    settings.refuse(Setting::train_sets,
-                    fmt::format("wants pairs of files, or one file of text for a decoder-lm, "
-                                "got {} files",
-                                paths.size()));
+    settings.refuse(
+        Setting::train_sets,
+        fmt::format("wants {}, got {} files",
+                    preferences ? "three files of each corpus (prompts, chosen and "
+                                  "rejected answers)"
+                                : "pairs of files, or one file of text for a decoder-lm",
+                    paths.size()));
   std::vector<double> weights(paths.size() / each, 1.0);
   if (settings.has(Setting::data_weights)) {
     weights = settings.program.data_weights;
@@ -197,6 +206,7 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
   if (settings.has(Setting::data_in_memory)) options.memory_bytes = given.data_in_memory;
   options.unpack_directory = view(settings.has(Setting::tempdir) ? given.tempdir : run);
   options.monolingual = is_monolingual(settings);
+  options.preferences = has_preferences(settings);
   Corpora corpora;
   corpora.train = open_training(settings, options);
   if (settings.has(Setting::valid_sets))
@@ -238,12 +248,14 @@ void report_memory(const trafo_trainer* trainer, const char* whose, Settings& se
     reporter.info(fmt::format("mini-batch-fit: {} words a batch", grouped(plan.batch_tokens)),
                   {{"batch_tokens", plan.batch_tokens}});
   }
-  const std::string teacher =
-      plan.teacher_bytes > 0 ? ", teacher " + mebibytes(plan.teacher_bytes) : "";
+  const std::string frozen = plan.teacher_bytes > 0
+                                 ? (has_preferences(settings) ? ", reference " : ", teacher ") +
+                                       mebibytes(plan.teacher_bytes)
+                                 : "";
   std::string line = fmt::format(
       "memory{}: planned peak {} (weights {}, gradients {}, optimizer {}{}, activations {})", whose,
       mebibytes(plan.total_bytes), mebibytes(plan.weights_bytes), mebibytes(plan.gradients_bytes),
-      mebibytes(plan.optimizer_bytes), teacher, mebibytes(plan.activations_bytes));
+      mebibytes(plan.optimizer_bytes), frozen, mebibytes(plan.activations_bytes));
   if (plan.device_bytes > 0)
     line += fmt::format(", device has {}, {} free", mebibytes(plan.device_bytes),
                         mebibytes(plan.free_bytes));
@@ -287,14 +299,27 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
   return Pretrained{paths.model, paths.vocabulary, config_of_file(paths.model)};
 }
 
-// The model of --teacher, with the vocabulary of the run if that is decided already.
-std::optional<ModelPaths> find_teacher(const Settings& settings, const std::string& run,
-                                       bool continuing, const Pretrained* pretrained) {
-  if (!settings.has(Setting::teacher)) return std::nullopt;
+// The setting that names the other model of the objective. No value: it has none.
+std::optional<Setting> frozen_setting(const Settings& settings) {
+  if (settings.has(Setting::teacher)) return Setting::teacher;
+  if (!has_preferences(settings)) return std::nullopt;
+  if (settings.has(Setting::dpo_reference)) return Setting::dpo_reference;
+  if (adapter_settings(settings)) return std::nullopt;
+  if (settings.has(Setting::pretrained_model)) return Setting::pretrained_model;
+  settings.refuse(Setting::objective,
+                  "dpo compares the model with a reference: give --pretrained-model, which is the "
+                  "reference too, or --dpo-reference");
+}
+
+// The other model of the objective, with the vocabulary of the run if that is decided already.
+std::optional<ModelPaths> find_frozen(const Settings& settings, const std::string& run,
+                                      bool continuing, const Pretrained* pretrained) {
+  const std::optional<Setting> setting = frozen_setting(settings);
+  if (!setting) return std::nullopt;
   ModelArguments arguments;
-  arguments.model = settings.program.teacher;
+  arguments.model = text_of(*setting, settings);
   if (!fs::exists(arguments.model))
-    settings.refuse(Setting::teacher, arguments.model + ": no such file or directory");
+    settings.refuse(*setting, arguments.model + ": no such file or directory");
   if (continuing)
     arguments.vocabulary = vocabulary_in(run);
   else if (pretrained)
@@ -307,12 +332,12 @@ std::optional<ModelPaths> find_teacher(const Settings& settings, const std::stri
 // The path to load the vocabulary from; empty: it is to be trained. A vocabulary in the run
 // directory that no run has written is used and stays as it is.
 std::string vocabulary_file(const Settings& settings, const std::string& run, bool continuing,
-                            const Pretrained* pretrained, const ModelPaths* teacher) {
+                            const Pretrained* pretrained, const ModelPaths* frozen) {
   if (continuing) return run;
   const std::string own = vocabulary_in(run);
   const std::string given = pretrained                      ? pretrained->vocabulary
                             : settings.has(Setting::vocabs) ? settings.program.vocabs.front()
-                            : teacher                       ? teacher->vocabulary
+                            : frozen                        ? frozen->vocabulary
                                                             : "";
   if (own.empty() || owns_vocabulary(run)) return given;
   if (!given.empty() && !same_content(given, own))
@@ -377,15 +402,15 @@ struct ModelStart {
   std::string like;        // file of a model with the same factors; empty: there are none
   std::optional<AdapterSettings> adapter;
   std::vector<std::string> frozen;
-  std::string teacher;  // file; empty: none
+  std::string frozen_model;  // file of the teacher or the reference; empty: none
 };
 
 // The files that a run begins with or continues from.
 struct RunFiles {
   bool continuing;
   std::optional<Pretrained> pretrained;
-  std::optional<ModelPaths> teacher;
-  std::string vocabulary;  // empty: it is to be trained
+  std::optional<ModelPaths> frozen;  // the teacher or the reference
+  std::string vocabulary;            // empty: it is to be trained
 };
 
 // The given settings with their defaults, and what they are for the library.
@@ -416,14 +441,19 @@ Model make_model(trafo_context* context, const TrainConfig& config, const Tokeni
   }
   for (const std::string& pattern : start.frozen)
     check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
-  if (!start.teacher.empty()) {
+  if (const std::string& frozen = start.frozen_model; !frozen.empty()) {
+    const bool is_reference = config.trainer.objective == TRAFO_OBJECTIVE_DPO;
     std::optional<Reporter::Phase> phase;
-    if (reporter) phase.emplace(*reporter, "loading the teacher");
-    check(trafo_model_load_teacher(model.get(), start.teacher.data(), start.teacher.size()));
     if (reporter)
-      reporter->info(fmt::format("teacher: {}, weight {:g}, temperature {:g}", start.teacher,
-                                 config.trainer.teacher_weight,
-                                 config.trainer.teacher_temperature));
+      phase.emplace(*reporter, is_reference ? "loading the reference" : "loading the teacher");
+    const auto load = is_reference ? trafo_model_load_reference : trafo_model_load_teacher;
+    check(load(model.get(), frozen.data(), frozen.size()));
+    if (reporter)
+      reporter->info(is_reference
+                         ? fmt::format("reference: {}, beta {:g}", frozen, config.trainer.dpo_beta)
+                         : fmt::format("teacher: {}, weight {:g}, temperature {:g}", frozen,
+                                       config.trainer.teacher_weight,
+                                       config.trainer.teacher_temperature));
   }
   return model;
 }
@@ -493,7 +523,7 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
       .like = pretrained ? pretrained->model : std::string(),
       .adapter = adapter_settings(settings),
       .frozen = settings.program.freeze,
-      .teacher = files.teacher ? files.teacher->model : std::string()};
+      .frozen_model = files.frozen ? files.frozen->model : std::string()};
   int result = kDone;
   const auto train_first = [&](trafo_group* group) {
     const Model model =
@@ -570,18 +600,17 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
     return dump_config(std::move(settings), run, pretrained ? &*pretrained : nullptr, reporter);
   if (job.rank == 0) check_run_directory(run);
   if (!continuing) refuse_to_overwrite(run);
-  const std::optional<ModelPaths> teacher =
-      find_teacher(settings, run, continuing, pretrained ? &*pretrained : nullptr);
-  const std::string vocabulary =
-      vocabulary_file(settings, run, continuing, pretrained ? &*pretrained : nullptr,
-                      teacher ? &*teacher : nullptr);
+  const std::optional<ModelPaths> frozen =
+      find_frozen(settings, run, continuing, pretrained ? &*pretrained : nullptr);
+  const std::string vocabulary = vocabulary_file(
+      settings, run, continuing, pretrained ? &*pretrained : nullptr, frozen ? &*frozen : nullptr);
   if (continuing)
     reporter.info(fmt::format("resuming {} at update {}", run, updates.back()));
   else if (is_monolingual(settings))
     reporter.info(fmt::format("{} has one side: training a language model, which continues text",
                               settings.program.train_sets[0]));
   return train_run(settings, resolved, run, job, reporter, profile,
-                   {continuing, pretrained, teacher, vocabulary});
+                   {continuing, pretrained, frozen, vocabulary});
 }
 
 }  // namespace

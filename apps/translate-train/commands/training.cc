@@ -88,12 +88,14 @@ class RunDisplay {
 
  private:
   void display(const trafo_event& e, const nlohmann::ordered_json& record) {
+    std::string objective;
+    for (const auto& [name, value] : objective_values_of(e))
+      objective += fmt::format(" {} {:.4g}", name, value);
     std::string line = fmt::format(
-        "Ep {} {:.0f}% | Up {} | loss {:.3f} ppl {:.2f} | gnorm {:.2f} | lr {:.2e} | {} trg tok/s "
-        "| "
-        "mem {:.2f}{} GB",
+        "Ep {} {:.0f}% | Up {} | loss {:.3f} ppl {:.2f}{} | gnorm {:.2f} | lr {:.2e} | {} trg "
+        "tok/s | mem {:.2f}{} GB",
         e.epoch, std::floor(100 * e.epoch_fraction), grouped(e.update), e.loss, std::exp(e.nll),
-        e.grad_norm, e.learning_rate, grouped(std::llround(e.target_tokens_per_second)),
+        objective, e.grad_norm, e.learning_rate, grouped(std::llround(e.target_tokens_per_second)),
         gigabytes(e.memory_bytes), of_device_);
     const std::string time = e.eta_seconds >= 0 ? "ETA " + clock_text(e.eta_seconds)
                                                 : "time " + clock_text(e.elapsed_seconds);

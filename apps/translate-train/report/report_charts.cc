@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
 
 #include "report/report_chart.h"
 #include "report/report_page.h"
@@ -15,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 struct Curve {
   const char* label;
-  double TrainPoint::*value;
+  std::function<double(const TrainPoint&)> value;
 };
 struct Measure {
   const char* label;
@@ -71,7 +73,7 @@ class Charts {
       };
       for (const Curve& curve : curves)
         take(make_series(runs_[r].train,
-                         [&](const TrainPoint& p) { return p.*curve.value / chart.unit_size; }),
+                         [&](const TrainPoint& p) { return curve.value(p) / chart.unit_size; }),
              curve.label);
       for (const Measure& measure : measures) {
         Series series = make_series(runs_[r].valid,
@@ -166,6 +168,22 @@ Json charts_data(const std::vector<RunLog>& runs) {
          true,
          {}},
         {}, {{metric.title, m}});
+  }
+  std::set<std::string> objective;
+  for (const RunLog& run : runs)
+    for (const TrainPoint& point : run.train)
+      for (const auto& [name, value] : point.objective) objective.insert(name);
+  for (const std::string& name : objective) {
+    const auto value = [&name](const TrainPoint& point) {
+      const auto found = point.objective.find(name);
+      return found == point.objective.end() ? NAN : found->second;
+    };
+    std::string title = name;
+    std::ranges::replace(title, '-', ' ');
+    const std::string id = "objective-" + name;
+    charts.add(
+        {id.c_str(), title.c_str(), "training, mean per unit of the objective", false, false, {}},
+        {{title.c_str(), value}}, {});
   }
   charts.add({"rate", "Learning rate", "per update", false, true, {}},
              {{"learning rate", &TrainPoint::learning_rate}}, {});

@@ -24,6 +24,7 @@ using ReportJson = nlohmann::json;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // Beyond these a number is not one that training wrote, and would ruin every scale.
 constexpr double kLargest = 1e18;
+constexpr size_t kMostObjectiveMetrics = 16;
 constexpr int64_t kLastUpdate = int64_t{1} << 50;
 
 double number(const ReportJson& record, const char* key) {
@@ -36,6 +37,13 @@ double number(const ReportJson& record, const char* key) {
 int64_t count(const ReportJson& record, const char* key) {
   const double value = number(record, key);
   return value >= 0 ? static_cast<int64_t>(value) : 0;
+}
+
+// Other names are of a file that training has not written: they would become parts of the page.
+bool is_metric_name(const std::string& name) {
+  return !name.empty() && name.size() <= 40 && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
 }
 
 std::string text(const ReportJson& record, const char* key) {
@@ -95,7 +103,11 @@ class LogReader {
     point.speed = number(record, "target_tokens_per_second");
     point.memory = number(record, "memory_bytes");
     point.peak_memory = number(record, "peak_memory_bytes");
-    add_point(log_.train, point);
+    if (const auto found = record.find("objective"); found != record.end() && found->is_object())
+      for (const auto& [name, value] : found->items())
+        if (is_metric_name(name) && point.objective.size() < kMostObjectiveMetrics)
+          point.objective[name] = number(*found, name.c_str());
+    add_point(log_.train, std::move(point));
     log_.epoch = count(record, "epoch");
     log_.skipped = count(record, "skipped_updates");
     const double eta = number(record, "eta_seconds");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,8 @@ struct TrainPoint {
   double tokens, seconds;  // of the run so far: target tokens, training time
   double loss, nll;        // with and without label smoothing
   double grad_norm, learning_rate, speed;
-  double memory, peak_memory;  // bytes
+  double memory, peak_memory;               // bytes
+  std::map<std::string, double> objective;  // metrics of the objective, by name
 };
 
 struct ValidPoint {

@@ -52,7 +52,7 @@ Json compared_words(const std::string& translation, const std::string& reference
 // "BLEU 31.2": the first metric of translations that was measured.
 std::string first_metric(const ValidPoint& point) {
   for (size_t m = 0; m < metric_specs().size(); ++m)
-    if (metric_specs()[m].bit != TRAFO_METRIC_CE && std::isfinite(point.metrics[m]))
+    if (metric_specs()[m].of_translations && std::isfinite(point.metrics[m]))
       return std::string(metric_specs()[m].title) + " " + fixed(point.metrics[m], 1);
   return "";
 }

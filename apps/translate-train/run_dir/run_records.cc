@@ -72,6 +72,15 @@ std::vector<std::pair<const MetricSpec*, double>> values_of(const trafo_event& e
   return values;
 }
 
+std::vector<std::pair<std::string, double>> objective_values_of(const trafo_event& e) {
+  std::vector<std::pair<std::string, double>> values;
+  for (int64_t i = 0; i < e.objective_metric_count; ++i) {
+    const trafo_objective_metric& metric = e.objective_metrics[i];
+    values.emplace_back(std::string(metric.name.data, metric.name.length), metric.value);
+  }
+  return values;
+}
+
 std::vector<SamplePair> pick_samples(const Corpus& valid) {
   trafo_corpus_info info{};
   check(trafo_corpus_get_info(valid.get(), &info));
@@ -177,18 +186,22 @@ Json RunRecords::train(const trafo_event& e) {
                  {"peak_memory_bytes", e.peak_memory_bytes},
                  {"skipped_updates", e.skipped_updates}});
   if (e.eta_seconds >= 0) record["eta_seconds"] = e.eta_seconds;
+  const auto objective = objective_values_of(e);
+  for (const auto& [name, value] : objective) record["objective"][name] = value;
   reporter_.metric(record);
   if (board_) {
-    board_->scalars(e.update, record["time"],
-                    {{"train/loss", e.loss},
-                     {"train/perplexity", std::exp(e.nll)},
-                     {"train/grad_norm", e.grad_norm},
-                     {"train/learning_rate", e.learning_rate},
-                     {"train/epoch", static_cast<double>(e.epoch - 1) + e.epoch_fraction},
-                     {"speed/target_tokens_per_second", e.target_tokens_per_second},
-                     {"speed/source_tokens_per_second", e.source_tokens_per_second},
-                     {"memory/in_use_gb", static_cast<double>(e.memory_bytes) / 1e9},
-                     {"memory/peak_gb", static_cast<double>(e.peak_memory_bytes) / 1e9}});
+    std::vector<Scalar> scalars = {
+        {"train/loss", e.loss},
+        {"train/perplexity", std::exp(e.nll)},
+        {"train/grad_norm", e.grad_norm},
+        {"train/learning_rate", e.learning_rate},
+        {"train/epoch", static_cast<double>(e.epoch - 1) + e.epoch_fraction},
+        {"speed/target_tokens_per_second", e.target_tokens_per_second},
+        {"speed/source_tokens_per_second", e.source_tokens_per_second},
+        {"memory/in_use_gb", static_cast<double>(e.memory_bytes) / 1e9},
+        {"memory/peak_gb", static_cast<double>(e.peak_memory_bytes) / 1e9}};
+    for (const auto& [name, value] : objective) scalars.push_back({"train/" + name, value});
+    board_->scalars(e.update, record["time"], scalars);
     check_board();
   }
   return record;

@@ -3,7 +3,7 @@
 // metrics.jsonl has one JSON object a line, each with "type", "update" and "time" (Unix seconds):
 //   run      at the start of every process: what it runs on
 //   samples  likewise: the validation sentences whose translations are kept
-//   train    every display
+//   train    every display; "objective": the metrics of the objective by name, if it has any
 //   skipped  an update that was left out because loss or gradient was not finite (then null)
 //   valid    every validation, and one before the first update of a run or phase that starts from a
 //            model ("start": true); "samples": translations of the sentences of the last samples
@@ -44,6 +44,9 @@ struct RunFacts {
 
 // The metrics of an event that are numbers, in the order in which metrics are listed.
 std::vector<std::pair<const MetricSpec*, double>> values_of(const trafo_event& event);
+
+// The metrics of the objective in an event, by name.
+std::vector<std::pair<std::string, double>> objective_values_of(const trafo_event& event);
 
 class RunRecords {
  public:

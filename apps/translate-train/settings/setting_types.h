@@ -27,6 +27,7 @@ struct MetricSpec {
   int32_t bit;             // TRAFO_METRIC_*
   int decimals;
   bool lower_is_better;
+  bool of_translations;
 
   bool is_better(double value, double than) const {
     return lower_is_better ? value < than : value > than;

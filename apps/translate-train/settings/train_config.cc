@@ -10,6 +10,9 @@
 namespace translate_train {
 namespace {
 
+// Higher rates leave the reference within a few updates.
+constexpr const char* kPreferenceRate = "1e-5";
+
 // The library's options of a task.
 Values preset(const std::string& task) {
   Values values;
@@ -77,8 +80,13 @@ bool has_encoder(const trafo_model_config& config) {
   return architectures()[static_cast<size_t>(config.architecture)].has_encoder;
 }
 
+bool has_preferences(const Settings& settings) {
+  return settings.has(Setting::objective) && settings.trainer.objective == TRAFO_OBJECTIVE_DPO;
+}
+
 bool is_monolingual(const Settings& settings) {
-  return settings.has(Setting::train_sets) && settings.program.train_sets.size() == 1;
+  return !has_preferences(settings) && settings.has(Setting::train_sets) &&
+         settings.program.train_sets.size() == 1;
 }
 
 const char* task_for(int64_t pairs, bool decoder_only) {
@@ -102,6 +110,17 @@ void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pai
   settings.take_default(Setting::dim_vocabs, defaults);
   if (is_monolingual(settings))  // there is nothing to translate
     settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
+  if (has_preferences(settings)) {
+    settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_REWARD_ACCURACY)->name,
+                                                  metric_of(TRAFO_METRIC_REWARD_MARGIN)->name,
+                                                  metric_of(TRAFO_METRIC_CE)->name});
+    settings.set_default(Setting::learn_rate, {kPreferenceRate});
+    // The reference has none: the rewards would be noise.
+    for (const Setting dropout :
+         {Setting::transformer_dropout, Setting::transformer_dropout_attention,
+          Setting::transformer_dropout_ffn})
+      settings.set_default(dropout, {"0"});
+  }
   for (const SettingSpec& spec : setting_specs()) {
     if (lm && setting_of(spec) == Setting::enc_depth) continue;
     if (spec.source != SettingSource::program)

@@ -24,6 +24,8 @@ struct TrainConfig {
 bool has_encoder(const trafo_model_config& config);
 // The task of a corpus of this many pairs.
 const char* task_for(int64_t pairs, bool decoder_only);
+// The training data are pairs of answers to a prompt.
+bool has_preferences(const Settings& settings);
 // Text without a source: --train-sets has one file.
 bool is_monolingual(const Settings& settings);
 // Sets everything that has not been set: by the pretrained model, if there is one (null: none), the

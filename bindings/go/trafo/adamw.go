@@ -8,39 +8,38 @@ import (
 	"slices"
 )
 
-// AdamWOptions are the constants of AdamW. In a literal, zero fields have their defaults; fields of
-// DefaultAdamWOptions are taken as they are, as for a Beta1 of 0.
+// AdamWOptions are the constants of AdamW. Fields that are left out or zero have their defaults.
 type AdamWOptions struct {
-	Beta1       float64 // default 0.9
-	Beta2       float64 // default 0.98
-	Epsilon     float64 // default 1e-9
-	WeightDecay float64 // default 0
-	ClipNorm    float64 // limit of the global gradient norm; default 0: off
-
-	explicit bool // made by the library: fields that are zero are meant
+	Beta1       Optional[float64] `json:"beta1,omitzero"`        // default 0.9
+	Beta2       Optional[float64] `json:"beta2,omitzero"`        // default 0.98
+	Epsilon     float64           `json:"epsilon,omitzero"`      // default 1e-9
+	WeightDecay float64           `json:"weight_decay,omitzero"` // default 0
+	ClipNorm    float64           `json:"clip_norm,omitzero"`    // limit of the global gradient norm; default 0: off
 }
 
 // DefaultAdamWOptions gives the defaults.
 func DefaultAdamWOptions() AdamWOptions {
 	var o C.trafo_adamw_options
 	mustInit(C.trafo_adamw_options_init(&o, C.sizeof_trafo_adamw_options))
-	return AdamWOptions{float64(o.beta1), float64(o.beta2), float64(o.epsilon), float64(o.weight_decay), float64(o.clip_norm), true}
+	return AdamWOptions{Some(float64(o.beta1)), Some(float64(o.beta2)), float64(o.epsilon), float64(o.weight_decay), float64(o.clip_norm)}
 }
 
-// filled gives the options with the defaults that a literal leaves out.
-func (o *AdamWOptions) filled() AdamWOptions {
-	result := DefaultAdamWOptions()
+// c gives the options with the defaults where fields are zero; o may be nil.
+func (o *AdamWOptions) c() *C.trafo_adamw_options {
+	c := new(C.trafo_adamw_options)
+	mustInit(C.trafo_adamw_options_init(c, C.sizeof_trafo_adamw_options))
 	if o == nil {
-		return result
+		return c
 	}
-	if o.explicit {
-		return *o
+	if beta, given := o.Beta1.Get(); given {
+		c.beta1 = C.double(beta)
 	}
-	setUnlessZero(&result.Beta1, o.Beta1)
-	setUnlessZero(&result.Beta2, o.Beta2)
-	setUnlessZero(&result.Epsilon, o.Epsilon)
-	result.WeightDecay, result.ClipNorm = o.WeightDecay, o.ClipNorm
-	return result
+	if beta, given := o.Beta2.Get(); given {
+		c.beta2 = C.double(beta)
+	}
+	setUnlessZero(&c.epsilon, C.double(o.Epsilon))
+	c.weight_decay, c.clip_norm = C.double(o.WeightDecay), C.double(o.ClipNorm)
+	return c
 }
 
 // setUnlessZero overwrites a default with what a literal gives.
@@ -71,18 +70,11 @@ func (c *Context) NewAdamW(options *AdamWOptions, parameters ...*Tensor) (*AdamW
 	if slices.Contains(parameters, nil) {
 		return nil, closed(origin, "a parameter")
 	}
-	o := options.filled()
 	var a *AdamW
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
-		var filled C.trafo_adamw_options
-		if e := C.trafo_adamw_options_init(&filled, C.sizeof_trafo_adamw_options); e != nil {
-			return e
-		}
-		filled.beta1, filled.beta2, filled.epsilon = C.double(o.Beta1), C.double(o.Beta2), C.double(o.Epsilon)
-		filled.weight_decay, filled.clip_norm = C.double(o.WeightDecay), C.double(o.ClipNorm)
 		handles := handlesOf(parameters)
 		var out *C.trafo_adamw
-		if e := C.trafo_adamw_new(ptr, first(handles), C.size_t(len(handles)), &filled, &out); e != nil {
+		if e := C.trafo_adamw_new(ptr, first(handles), C.size_t(len(handles)), options.c(), &out); e != nil {
 			return e
 		}
 		a = &AdamW{c: c, ptr: out}
@@ -125,7 +117,10 @@ func (a *AdamW) in(origin string, call func() *C.trafo_error) error {
 	if a == nil || a.c == nil {
 		return closed(origin, "the optimizer")
 	}
-	nested := a.c.core.enter()
+	nested, err := a.c.core.enter(origin)
+	if err != nil {
+		return err
+	}
 	defer a.c.core.leave(nested)
 	if a.ptr == nil {
 		return closed(origin, "the optimizer")
@@ -139,7 +134,10 @@ func (a *AdamW) Close() error {
 	if a == nil || a.c == nil {
 		return nil
 	}
-	nested := a.c.core.enter()
+	nested, err := a.c.core.enter("AdamW.Close")
+	if err != nil {
+		return err
+	}
 	defer a.c.core.leave(nested)
 	if a.ptr != nil {
 		a.cleanup.Stop()

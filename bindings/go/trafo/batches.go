@@ -73,7 +73,7 @@ func trafoGoBatch(handle C.uintptr_t, index C.int64_t, out *C.trafo_batch) C.int
 	b := cgo.Handle(handle).Value().(*batchBody)
 	var batch Batch
 	var met pending
-	if !attempt(&met, func() (err error) {
+	if !attempt(b.core, &met, func() (err error) {
 		batch, err = b.function(int64(index))
 		if batch.Source == nil {
 			batch.Source = make([][]int32, len(batch.Target))

@@ -37,7 +37,7 @@ func TestBatchesOfAFunction(t *testing.T) {
 	}))
 	wantValues(t, "losses", losses(t, trainer, 4), want)
 
-	step := func() error { _, err := trainer.Step(); return err }
+	step := func() error { _, err := trainer.Step(t.Context()); return err }
 	none := errors.New("none")
 	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) { return trafo.Batch{}, none }))
 	wantError(t, step(), none)

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
+	"weak"
 )
 
 // Context is a device with its memory, its threads and the tape of recorded ops. Everything made
@@ -30,9 +32,15 @@ type core struct {
 	// The thread that holds the token and is in a callback from C: calls from it are nested. The
 	// runtime keeps a goroutine on its thread while a callback runs, so a thread names a goroutine.
 	callback atomic.Uintptr
+	// The thread that holds the token and is in a function that gives C something: calls from it would wait for
+	// their own end.
+	supplier atomic.Uintptr
+	// When a function of the program that holds the token began, or last left the engine; 0: none is running.
+	outside atomic.Int64
 
 	ptr     *C.trafo_context // nil once closed
 	pending pending          // error of a callback for the call that it interrupted
+	tensors tensors          // guarded by the token
 
 	abandonedLock sync.Mutex
 	abandoned     []func() // frees of unreachable objects, to be run by who holds the token
@@ -93,14 +101,14 @@ func NewContext(options ...Option) (*Context, error) {
 	if err := check(C.trafo_context_new(&s.c, &ptr)); err != nil {
 		return nil, err
 	}
-	c := &Context{core: &core{ptr: ptr, token: make(chan struct{}, 1)}}
+	c := &Context{core: &core{ptr: ptr, token: make(chan struct{}, 1), tensors: tensors{open: map[*C.trafo_tensor]weak.Pointer[Tensor]{}}}}
 	runtime.AddCleanup(c, (*core).close, c.core)
 	return c, nil
 }
 
-// Close ends the context: ops and everything else that is called on it give ErrClosed. Models and
-// trainers made from it go on to work, tensors are still read, and its memory is free when they are
-// closed too. It may be called more than once; not from a callback.
+// Close ends the context and closes its tensors: what is called on them gives ErrClosed. Models, trainers and
+// optimizers made from it go on to work, and the rest of its memory is free when they are closed too. It may be
+// called more than once; not from a callback.
 func (c *Context) Close() error {
 	if c == nil || c.core == nil {
 		return nil
@@ -108,26 +116,32 @@ func (c *Context) Close() error {
 	if c.core.inCallback() {
 		return refuse("Context.Close", "a callback cannot close the context that is calling it")
 	}
-	c.core.close()
+	nested, err := c.core.enter("Context.Close")
+	if err != nil {
+		return err
+	}
+	defer c.core.leave(nested)
+	c.core.tensors.closeAll()
+	c.core.free()
 	return nil
 }
 
-func (k *core) close() {
-	k.enter()
-	defer k.leave(false)
+// close is what a context that was forgotten needs; its tensors are forgotten as well.
+func (k *core) close() { k.abandon(k.free) }
+
+func (k *core) free() {
 	C.trafo_context_free(k.ptr)
 	k.ptr = nil
 }
 
-// enter waits for the engine; nested is for leave.
-func (k *core) enter() (nested bool) {
-	if k.inCallback() {
-		return true
-	}
-	k.token <- struct{}{}
-	k.drain()
-	return false
+// enter waits for the engine; nested is for leave. A call that would wait for ever is refused.
+func (k *core) enter(origin string) (nested bool, err error) {
+	return k.enterWith(context.Background(), origin)
 }
+
+// patience is how long a call waits while a function of the program, which the engine has called, does something
+// else than to use the engine: it may be waiting for the goroutine of that call.
+var patience = 10 * time.Second
 
 // enterWith is enter, given up when the context ends.
 func (k *core) enterWith(ctx context.Context, origin string) (nested bool, err error) {
@@ -135,26 +149,67 @@ func (k *core) enterWith(ctx context.Context, origin string) (nested bool, err e
 		return false, cancelled(ctx, origin)
 	}
 	if k.inCallback() {
+		k.outside.Store(0)
+		k.drain()
 		return true, nil
 	}
 	select {
 	case k.token <- struct{}{}:
 		k.drain()
 		return false, nil
-	case <-ctx.Done():
-		return false, cancelled(ctx, origin)
+	default:
+	}
+	if k.supplier.Load() == thread() {
+		return false, refuse(origin, "a function that gives the engine batches, rates or bytes cannot use the context that waits for it")
+	}
+	look := time.NewTicker(patience / 4)
+	defer look.Stop()
+	for {
+		select {
+		case k.token <- struct{}{}:
+			k.drain()
+			return false, nil
+		case <-ctx.Done():
+			return false, cancelled(ctx, origin)
+		case <-look.C:
+			if since := k.outside.Load(); since != 0 && time.Since(time.Unix(0, since)) > patience {
+				return false, refuse(origin, "the context is in a call of another goroutine, whose callback has not returned for %v: "+
+					"a callback cannot wait for a goroutine that uses the same context", patience)
+			}
+		}
 	}
 }
 
+// wait is enter for what cannot fail.
+func (k *core) wait() (nested bool) {
+	if nested = k.inCallback(); nested {
+		k.outside.Store(0)
+	} else {
+		k.token <- struct{}{}
+	}
+	k.drain()
+	return nested
+}
+
 func (k *core) leave(nested bool) {
-	if !nested {
+	if nested {
+		k.outside.Store(time.Now().UnixNano())
+	} else {
 		<-k.token
 	}
 }
 
+// leaveFor notes that the holder of the token runs the program's own code until back is called.
+func (k *core) leaveFor() (back func()) {
+	before := k.outside.Swap(time.Now().UnixNano())
+	return func() { k.outside.Store(before) }
+}
+
+func thread() uintptr { return uintptr(C.trafo_go_thread()) }
+
 func (k *core) inCallback() bool {
-	thread := k.callback.Load()
-	return thread != 0 && thread == uintptr(C.trafo_go_thread())
+	holder := k.callback.Load()
+	return holder != 0 && holder == thread()
 }
 
 // abandon frees an object whose owner is gone, at once or when the engine is next free: cleanups of
@@ -185,8 +240,9 @@ func (k *core) drain() {
 // must not cross C: they wait in pending.
 func (k *core) runCallback(f func() error) (result C.int32_t) {
 	result = 1
-	previous := k.callback.Swap(uintptr(C.trafo_go_thread()))
+	previous, back := k.callback.Swap(thread()), k.leaveFor()
 	defer func() {
+		back()
 		k.callback.Store(previous)
 		if value := recover(); value != nil {
 			k.pending = pending{panicked: true, value: value}
@@ -222,7 +278,10 @@ func (c *Context) call(origin string, f func(ptr *C.trafo_context) *C.trafo_erro
 	if c == nil || c.core == nil {
 		return closed(origin, "the context")
 	}
-	nested := c.core.enter()
+	nested, err := c.core.enter(origin)
+	if err != nil {
+		return err
+	}
 	defer c.core.leave(nested)
 	if c.core.ptr == nil {
 		return closed(origin, "the context")
@@ -308,7 +367,9 @@ func (c *Context) Scope(f func() error) error {
 	if c == nil || c.core == nil {
 		return closed("Context.Scope", "the context")
 	}
-	c.openScope()
+	if err := c.openScope(); err != nil {
+		return err
+	}
 	defer c.closeScope()
 	return f()
 }
@@ -318,8 +379,7 @@ func (c *Context) Keep(tensors ...*Tensor) {
 	if c == nil || c.core == nil {
 		return
 	}
-	nested := c.core.enter()
-	defer c.core.leave(nested)
+	defer c.core.leave(c.core.wait())
 	for _, tensor := range tensors {
 		for i := range c.scopes {
 			for j, scoped := range c.scopes[i] {
@@ -332,15 +392,18 @@ func (c *Context) Keep(tensors ...*Tensor) {
 	}
 }
 
-func (c *Context) openScope() {
-	nested := c.core.enter()
+func (c *Context) openScope() error {
+	nested, err := c.core.enter("Context.Scope")
+	if err != nil {
+		return err
+	}
 	defer c.core.leave(nested)
 	c.scopes = append(c.scopes, nil)
+	return nil
 }
 
 func (c *Context) closeScope() {
-	nested := c.core.enter()
-	defer c.core.leave(nested)
+	defer c.core.leave(c.core.wait())
 	last := len(c.scopes) - 1
 	tensors := c.scopes[last]
 	c.scopes[last] = nil

@@ -35,6 +35,24 @@ func NewCorpus(source, target []string) (*Corpus, error) {
 	return newCorpus(out, e)
 }
 
+// NewPreferenceCorpus makes preference pairs, for ObjectiveDPO: answers chosen[i] and rejected[i] to prompts[i].
+// The lines are checked like lines of files.
+func NewPreferenceCorpus(prompts, chosen, rejected []string) (*Corpus, error) {
+	if len(prompts) != len(chosen) || len(prompts) != len(rejected) {
+		return nil, refuse("NewPreferenceCorpus", "%d prompts, %d chosen answers, %d rejected ones: a prompt has one of each",
+			len(prompts), len(chosen), len(rejected))
+	}
+	p, freePrompts := views(prompts)
+	defer freePrompts()
+	c, freeChosen := views(chosen)
+	defer freeChosen()
+	r, freeRejected := views(rejected)
+	defer freeRejected()
+	var out *C.trafo_corpus
+	e := C.trafo_corpus_new_preferences(p, c, r, C.size_t(len(prompts)), &out)
+	return newCorpus(out, e)
+}
+
 // LoadCorpus reads two files of equal line count, plain or gzip. Errors name file, line and reason.
 func LoadCorpus(sourcePath, targetPath string) (*Corpus, error) {
 	source, sourceLength := chars(sourcePath)
@@ -95,6 +113,20 @@ func (c *Corpus) Pair(index int64) (source, target string, err error) {
 		return nil
 	})
 	return source, target, err
+}
+
+// Rejected gives the rejected answer of a preference pair, whose prompt and chosen answer Pair gives.
+// ErrInvalidArgument: the corpus has no preference pairs.
+func (c *Corpus) Rejected(index int64) (rejected string, err error) {
+	err = c.in("Corpus.Rejected", func(ptr *C.trafo_corpus) *C.trafo_error {
+		var view C.trafo_string_view
+		if e := C.trafo_corpus_get_rejected(ptr, C.int64_t(index), &view); e != nil {
+			return e
+		}
+		rejected = viewed(view)
+		return nil
+	})
+	return rejected, err
 }
 
 // Line gives the line of a pair in its file, counted from 0, through all files one after the other where the

@@ -51,7 +51,7 @@ func TestCancellationAtRandomMoments(t *testing.T) {
 			t.Fatalf("run %d returned %v after it was cancelled, an update takes %v at most", i, late, step)
 		}
 		// The engine is usable: one more update counts on, and it translates.
-		next := must[trafo.StepResult](t)(trainer.Step())
+		next := must[trafo.StepResult](t)(trainer.Step(t.Context()))
 		if next.Update <= reached || next.Skipped || !(next.Loss > 0) {
 			t.Fatalf("run %d: %+v after update %d", i, next, reached)
 		}
@@ -112,9 +112,9 @@ func TestCyclesDoNotLeak(t *testing.T) {
 		config.EncoderLayers, config.DecoderLayers, config.Width, config.FFNWidth, config.Heads = 1, 1, 16, 32, 2
 		model := must[*trafo.Model](t)(c.NewModel(config, 1))
 		defer model.Close()
-		trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, nil))
+		trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, nil))
 		defer trainer.Close()
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 		options := trafo.DefaultTranslateOptions()
 		options.MaxLength = 5
 		must[*trafo.Translations](t)(model.Translate(t.Context(), tokenizer, source[:2], &options))

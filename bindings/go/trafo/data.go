@@ -3,44 +3,44 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// CorpusOptions says how OpenCorpus reads files. In a literal, zero fields have their defaults; fields
-// of DefaultCorpusOptions are taken as they are: with a MemoryBytes of 0, every file stays on disk.
+// CorpusOptions says how OpenCorpus reads files. Fields that are left out or zero have their defaults.
 type CorpusOptions struct {
 	// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is
-	// trained. Default 256 MiB.
-	MemoryBytes int64
+	// trained. 0: every file stays on disk. Default 256 MiB.
+	MemoryBytes Optional[int64] `json:"memory_bytes,omitzero"`
 	// Where gzip files and standard input that stay on disk are unpacked; default "", the system's
 	// directory for temporary files.
-	UnpackDirectory string
-	Monolingual     bool // one file of text without a source, for a decoder-lm; default false
-
-	explicit bool // made by the library: fields that are zero are meant
+	UnpackDirectory string `json:"unpack_directory,omitzero"`
+	Monolingual     bool   `json:"monolingual,omitzero"` // one file of text without a source, for a decoder-lm; default false
+	// Preference pairs, for ObjectiveDPO: three files of prompts, chosen and rejected answers, or one TSV
+	// file of three columns; default false.
+	Preferences bool `json:"preferences,omitzero"`
 }
 
 // DefaultCorpusOptions gives the defaults.
 func DefaultCorpusOptions() CorpusOptions {
 	var o C.trafo_corpus_options
 	mustInit(C.trafo_corpus_options_init(&o, C.sizeof_trafo_corpus_options))
-	return CorpusOptions{MemoryBytes: int64(o.memory_bytes), explicit: true}
+	return CorpusOptions{MemoryBytes: Some(int64(o.memory_bytes))}
 }
 
 // OpenCorpus reads two files of equal line count; or one TSV file, or one of text if the options say
 // so. Files that stay on disk must not change while they are trained on. options may be nil.
 func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
-	o := DefaultCorpusOptions()
-	if options != nil && options.explicit {
+	var o CorpusOptions
+	if options != nil {
 		o = *options
-	} else if options != nil {
-		setUnlessZero(&o.MemoryBytes, options.MemoryBytes)
-		o.UnpackDirectory, o.Monolingual = options.UnpackDirectory, options.Monolingual
 	}
 	// The directory goes with the paths, because all of them have to lie in C memory.
 	all, free := views(append(append([]string{}, paths...), o.UnpackDirectory))
 	defer free()
 	var c C.trafo_corpus_options
 	mustInit(C.trafo_corpus_options_init(&c, C.sizeof_trafo_corpus_options))
-	c.memory_bytes = C.int64_t(o.MemoryBytes)
+	if bytes, given := o.MemoryBytes.Get(); given {
+		c.memory_bytes = C.int64_t(bytes)
+	}
 	c.monolingual = cBool(o.Monolingual)
+	c.preferences = cBool(o.Preferences)
 	c.unpack_directory = viewAt(all, len(paths))
 	var out *C.trafo_corpus
 	e := C.trafo_corpus_open(all, C.size_t(len(paths)), &c, &out)

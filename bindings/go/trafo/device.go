@@ -19,18 +19,16 @@ const (
 	Auto Device = C.TRAFO_DEVICE_AUTO
 )
 
-// String is the device's name, as "cuda".
-func (d Device) String() string {
-	switch d {
-	case CPU:
-		return "cpu"
-	case CUDA:
-		return "cuda"
-	case Auto:
-		return "auto"
-	}
-	return "unknown"
-}
+var wordsOfDevice = words[Device]{{CPU, []string{"cpu"}}, {CUDA, []string{"cuda"}}, {Auto, []string{"auto"}}}
+
+// String gives the device's name, as "cuda".
+func (d Device) String() string { return wordsOfDevice.name(d) }
+
+// MarshalText gives the name.
+func (d Device) MarshalText() ([]byte, error) { return wordsOfDevice.marshal(d) }
+
+// UnmarshalText reads a name.
+func (d *Device) UnmarshalText(text []byte) error { return wordsOfDevice.unmarshal(d, text) }
 
 // ParseDevice reads "auto", "cpu", "cuda" or "cuda:1", for WithDevice.
 func ParseDevice(text string) (device Device, index int, err error) {

@@ -20,15 +20,22 @@
 //
 // A value with a Close method holds memory that the garbage collector does not see: close it.
 // Closing twice is fine; using it afterwards gives an error with [ErrClosed] in its chain. Objects
-// that are forgotten are freed some time after they became unreachable. [Context.Scope] closes the
-// intermediate tensors of a piece of work.
+// that are forgotten are freed some time after they became unreachable: the bytes of tensors make the collector
+// run. [Context.Scope] closes the intermediate tensors of a piece of work, [Context.Close] all of its tensors.
 //
 // # Options
 //
-// Options are structs. In a literal, a field that is left out or zero has its default:
-// &TranslateOptions{Beam: 2} is a beam of 2 and defaults beside it. Where a zero or false is meant and is not
-// the default, begin with the function that gives the defaults, as [DefaultTranslateOptions]: its fields and
-// the fields of presets are taken as they are.
+// Options are structs. A field that is left out has its default: &TranslateOptions{Beam: 2} is a beam of 2 with
+// defaults beside it. Where zero or false is another choice than the default, a field is [Optional], and [Some] gives
+// it a value: TrainerOptions{LabelSmoothing: Some(0.0)} trains without smoothing, KeepBest: Some(false) keeps no
+// best checkpoint. The zero of any other field is the default or no value at all, so nothing hides in a struct: it
+// means the same in a literal, after a copy and after JSON. The functions that give defaults, as
+// [DefaultTrainerOptions], and presets fill every field.
+//
+// In JSON, options have the names of the C ABI (docs/reference/generated/options.md), as "label_smoothing", and
+// enums, metrics and periods are text: {"schedule": "inv-sqrt", "valid_freq": "500u", "label_smoothing": 0}. What
+// has its default may be missing. Events, metrics and results are encoded like that, too; what is not known is
+// missing.
 //
 // # Errors
 //
@@ -38,13 +45,14 @@
 // # Goroutines
 //
 // Any object may be used by any goroutine. Everything made from one Context runs one call at a time:
-// a goroutine waits while another trains, and for good if a callback waits for it. The settings of a
+// a goroutine waits while another trains. It is refused with [ErrInvalidArgument] when a callback has not returned
+// or used the engine for ten seconds, because a callback that waits for that goroutine never would. The settings of a
 // Context (recording, scopes) belong to all who share it, so give each goroutine that builds networks
 // a separate Context. The engine has its own threads, as many as GOMAXPROCS unless [WithThreads] says
 // otherwise; results do not depend on their number. Tokenizers and corpora are read by any number of
 // goroutines at once.
 //
-// A context.Context ends [Trainer.Run] and [Model.Translate] between two batches; the error then is
+// A context.Context ends [Trainer.Run] between two updates and [Model.Translate] between two batches; the error then is
 // [ErrCancelled] and context.Canceled or context.DeadlineExceeded, and the trainer can go on.
 //
 // Callbacks run on the goroutine that made the call, but for functions of pairs, which run on threads

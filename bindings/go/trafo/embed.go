@@ -61,13 +61,19 @@ import (
 
 // stream is a reader or writer for the length of one call, and what it has met.
 type stream struct {
-	w   io.Writer
-	r   io.Reader
-	met pending
+	w    io.Writer
+	r    io.Reader
+	met  pending
+	core *core // that the call is in; nil: none
 }
 
-// attempt runs the program's own code, whose errors and panics must not cross C. False: met has one.
-func attempt(met *pending, f func() error) (done bool) {
+// attempt runs the program's own code, whose errors and panics must not cross C. k is what the call is in, which
+// waits for it; it may be nil. False: met has an error.
+func attempt(k *core, met *pending, f func() error) (done bool) {
+	if k != nil {
+		defer k.leaveFor()()
+		defer k.supplier.Store(k.supplier.Swap(thread()))
+	}
 	defer func() {
 		if value := recover(); value != nil {
 			*met = pending{panicked: true, value: value}
@@ -115,7 +121,7 @@ func (s *stream) during(origin string, call func(handle C.uintptr_t) error) erro
 //export trafoGoWrite
 func trafoGoWrite(handle C.uintptr_t, data *C.uint8_t, bytes C.size_t) C.int32_t {
 	s := cgo.Handle(handle).Value().(*stream)
-	if !attempt(&s.met, func() error { return s.write(unsafe.Slice((*byte)(data), bytes)) }) {
+	if !attempt(s.core, &s.met, func() error { return s.write(unsafe.Slice((*byte)(data), bytes)) }) {
 		return 1
 	}
 	return 0
@@ -124,7 +130,7 @@ func trafoGoWrite(handle C.uintptr_t, data *C.uint8_t, bytes C.size_t) C.int32_t
 //export trafoGoRead
 func trafoGoRead(handle C.uintptr_t, data *C.uint8_t, capacity C.size_t, count *C.size_t) C.int32_t {
 	s := cgo.Handle(handle).Value().(*stream)
-	if !attempt(&s.met, func() error {
+	if !attempt(s.core, &s.met, func() error {
 		n, err := s.read(unsafe.Slice((*byte)(data), capacity))
 		*count = C.size_t(n)
 		return err
@@ -137,8 +143,12 @@ func trafoGoRead(handle C.uintptr_t, data *C.uint8_t, capacity C.size_t, count *
 // WriteModel writes the bytes of [Model.Save].
 func (m *Model) WriteModel(w io.Writer) error {
 	const origin = "Model.WriteModel"
-	return (&stream{w: w}).during(origin, func(handle C.uintptr_t) error {
-		return m.in(origin, func() *C.trafo_error { return C.trafo_go_model_write(m.ptr, handle) })
+	s := &stream{w: w}
+	return s.during(origin, func(handle C.uintptr_t) error {
+		return m.in(origin, func() *C.trafo_error {
+			s.core = m.c.core
+			return C.trafo_go_model_write(m.ptr, handle)
+		})
 	})
 }
 
@@ -148,8 +158,10 @@ func (c *Context) ReadModel(r io.Reader) (*Model, error) { return c.ReadModelAs(
 // ReadModelAs is ReadModel for a model that computes in precision: Float32 or, on CUDA, BFloat16.
 func (c *Context) ReadModelAs(r io.Reader, precision DType) (m *Model, err error) {
 	const origin = "Context.ReadModelAs"
-	err = (&stream{r: r}).during(origin, func(handle C.uintptr_t) error {
+	s := &stream{r: r}
+	err = s.during(origin, func(handle C.uintptr_t) error {
 		m, err = c.model(origin, func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
+			s.core = c.core
 			return C.trafo_go_model_read(ptr, handle, C.int32_t(precision), out)
 		})
 		return err
@@ -161,8 +173,12 @@ func (c *Context) ReadModelAs(r io.Reader, precision DType) (m *Model, err error
 // data, counters.
 func (t *Trainer) WriteState(w io.Writer) error {
 	const origin = "Trainer.WriteState"
-	return (&stream{w: w}).during(origin, func(handle C.uintptr_t) error {
-		return t.in(origin, func() *C.trafo_error { return C.trafo_go_trainer_write(t.ptr, handle) })
+	s := &stream{w: w}
+	return s.during(origin, func(handle C.uintptr_t) error {
+		return t.in(origin, func() *C.trafo_error {
+			s.core = t.c.core
+			return C.trafo_go_trainer_write(t.ptr, handle)
+		})
 	})
 }
 
@@ -170,8 +186,12 @@ func (t *Trainer) WriteState(w io.Writer) error {
 // wrote them would have. Model, tokenizer, corpus and options must be the ones of that trainer.
 func (t *Trainer) ReadState(r io.Reader) error {
 	const origin = "Trainer.ReadState"
-	return (&stream{r: r}).during(origin, func(handle C.uintptr_t) error {
-		return t.in(origin, func() *C.trafo_error { return C.trafo_go_trainer_read(t.ptr, handle) })
+	s := &stream{r: r}
+	return s.during(origin, func(handle C.uintptr_t) error {
+		return t.in(origin, func() *C.trafo_error {
+			s.core = t.c.core
+			return C.trafo_go_trainer_read(t.ptr, handle)
+		})
 	})
 }
 
@@ -186,7 +206,7 @@ func trafoGoRate(handle C.uintptr_t, update C.int64_t, scheduled C.double) C.dou
 	b := cgo.Handle(handle).Value().(*rateBody)
 	rate := math.NaN() // refused by the engine
 	var met pending
-	if !attempt(&met, func() error {
+	if !attempt(b.core, &met, func() error {
 		rate = b.rate(int64(update), float64(scheduled))
 		return nil
 	}) {
@@ -267,7 +287,7 @@ func trafoGoPair(handle C.uintptr_t, index C.int64_t, source, target *C.trafo_st
 	p := cgo.Handle(handle).Value().(*pairBody)
 	var s, t string
 	var met pending
-	if !attempt(&met, func() (err error) {
+	if !attempt(nil, &met, func() (err error) {
 		s, t, err = p.function(int64(index))
 		return err
 	}) {

@@ -13,7 +13,7 @@ import (
 func losses(t *testing.T, trainer *trafo.Trainer, count int) (all []float64) {
 	t.Helper()
 	for range count {
-		all = append(all, must[trafo.StepResult](t)(trainer.Step()).Loss)
+		all = append(all, must[trafo.StepResult](t)(trainer.Step(t.Context())).Loss)
 	}
 	return all
 }
@@ -21,16 +21,16 @@ func losses(t *testing.T, trainer *trafo.Trainer, count int) (all []float64) {
 func TestRateOfAFunction(t *testing.T) {
 	trainer := newLesson(t).trainer(t)
 	ok(t, trainer.SetRate(func(update int64, scheduled float64) float64 { return float64(update) + scheduled }))
-	if rate := must[trafo.StepResult](t)(trainer.Step()).LearningRate; rate <= 1 || rate > 1.1 {
+	if rate := must[trafo.StepResult](t)(trainer.Step(t.Context())).LearningRate; rate <= 1 || rate > 1.1 {
 		t.Errorf("rate %v", rate)
 	}
 	ok(t, trainer.SetRate(func(int64, float64) float64 { return -1 }))
-	_, err := trainer.Step()
+	_, err := trainer.Step(t.Context())
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ok(t, trainer.SetRate(func(int64, float64) float64 { panic("in a function") }))
-	wantPanicOf(t, "in a function", func() { trainer.Step() })
+	wantPanicOf(t, "in a function", func() { trainer.Step(t.Context()) })
 	ok(t, trainer.SetRate(nil))
-	if rate := must[trafo.StepResult](t)(trainer.Step()).LearningRate; rate <= 0 || rate > 1e-3 {
+	if rate := must[trafo.StepResult](t)(trainer.Step(t.Context())).LearningRate; rate <= 0 || rate > 1e-3 {
 		t.Errorf("rate %v", rate)
 	}
 }
@@ -92,7 +92,7 @@ func TestFailuresOfPairs(t *testing.T) {
 	mixed := must[*trafo.Corpus](t)(trafo.MixCorpora([]trafo.WeightedCorpus{{pairs, 1}, {pairs, 2}}))
 	defer mixed.Close()
 	fail = broken
-	_, err = l.model.NewTrainer(l.tokenizer, mixed, mixed, &l.options)
+	_, err = l.model.NewTrainer(t.Context(), l.tokenizer, mixed, mixed, &l.options)
 	wantError(t, err, trafo.ErrIO, errNoPair)
 
 	// In the midst of a run, which says so, and not that it was stopped; it goes on when it can.
@@ -115,7 +115,7 @@ func TestFailuresOfPairs(t *testing.T) {
 		t.Errorf("stop: %v", stop)
 	}
 	until.Store(math.MaxInt64)
-	must[trafo.StepResult](t)(trainer.Step())
+	must[trafo.StepResult](t)(trainer.Step(t.Context()))
 }
 
 // Closed by its own function, while it is read: what is being done is done, and nothing waits.

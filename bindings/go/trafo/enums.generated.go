@@ -15,9 +15,20 @@ const (
 	MetricTER Metric = C.TRAFO_METRIC_TER
 	// Cross-entropy for each label.
 	MetricCE Metric = C.TRAFO_METRIC_CE
+	// Of DPO: share of the pairs whose chosen answer has the higher reward.
+	MetricRewardAccuracy Metric = C.TRAFO_METRIC_REWARD_ACCURACY
+	// Of DPO: mean difference between the rewards of chosen and rejected answers.
+	MetricRewardMargin Metric = C.TRAFO_METRIC_REWARD_MARGIN
 )
 
-var metricNames = map[Metric]string{MetricBLEU: "bleu", MetricChrF: "chrf", MetricTER: "ter", MetricCE: "ce-mean-words"}
+var wordsOfMetric = words[Metric]{
+	{MetricBLEU, []string{"bleu"}},
+	{MetricChrF, []string{"chrf"}},
+	{MetricTER, []string{"ter"}},
+	{MetricCE, []string{"ce-mean-words"}},
+	{MetricRewardAccuracy, []string{"reward-accuracy"}},
+	{MetricRewardMargin, []string{"reward-margin"}},
+}
 
 // Architecture: kinds of models.
 type Architecture int32
@@ -29,6 +40,26 @@ const (
 	DecoderLM Architecture = C.TRAFO_DECODER_LM
 )
 
+var wordsOfArchitecture = words[Architecture]{
+	{EncoderDecoder, []string{"encoder-decoder", "encoder_decoder"}},
+	{DecoderLM, []string{"decoder-lm", "decoder_lm"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Architecture) String() string {
+	return wordsOfArchitecture.name(value)
+}
+
+// MarshalText gives the name.
+func (value Architecture) MarshalText() ([]byte, error) {
+	return wordsOfArchitecture.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Architecture) UnmarshalText(text []byte) error {
+	return wordsOfArchitecture.unmarshal(value, text)
+}
+
 // Norm: the norm of a decoder-lm.
 type Norm int32
 
@@ -38,6 +69,26 @@ const (
 	// RMS norm, without biases. A decoder-lm only.
 	NormRMS Norm = C.TRAFO_NORM_RMS
 )
+
+var wordsOfNorm = words[Norm]{
+	{NormLayer, []string{"layer"}},
+	{NormRMS, []string{"rms"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Norm) String() string {
+	return wordsOfNorm.name(value)
+}
+
+// MarshalText gives the name.
+func (value Norm) MarshalText() ([]byte, error) {
+	return wordsOfNorm.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Norm) UnmarshalText(text []byte) error {
+	return wordsOfNorm.unmarshal(value, text)
+}
 
 // Positions: how a model knows the position of a token.
 type Positions int32
@@ -49,6 +100,87 @@ const (
 	RotaryPositions Positions = C.TRAFO_POSITIONS_ROTARY
 )
 
+var wordsOfPositions = words[Positions]{
+	{StandardPositions, []string{"standard"}},
+	{RotaryPositions, []string{"rotary"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Positions) String() string {
+	return wordsOfPositions.name(value)
+}
+
+// MarshalText gives the name.
+func (value Positions) MarshalText() ([]byte, error) {
+	return wordsOfPositions.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Positions) UnmarshalText(text []byte) error {
+	return wordsOfPositions.unmarshal(value, text)
+}
+
+// QKNorm: the norm of queries and keys of self-attention.
+type QKNorm int32
+
+const (
+	// There is none.
+	QKNormNone QKNorm = C.TRAFO_QK_NORM_NONE
+	// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for
+	// keys, as in Qwen3. A decoder-lm only.
+	QKNormHead QKNorm = C.TRAFO_QK_NORM_HEAD
+)
+
+var wordsOfQKNorm = words[QKNorm]{
+	{QKNormNone, []string{"none"}},
+	{QKNormHead, []string{"head"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value QKNorm) String() string {
+	return wordsOfQKNorm.name(value)
+}
+
+// MarshalText gives the name.
+func (value QKNorm) MarshalText() ([]byte, error) {
+	return wordsOfQKNorm.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *QKNorm) UnmarshalText(text []byte) error {
+	return wordsOfQKNorm.unmarshal(value, text)
+}
+
+// RopeScaling: how rotary positions are stretched from a number of original positions.
+type RopeScaling int32
+
+const (
+	// By the turns of a pair in the original positions, as in Llama 3.1.
+	RopeScalingLlama3 RopeScaling = C.TRAFO_ROPE_SCALING_LLAMA3
+	// By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071).
+	RopeScalingYaRN RopeScaling = C.TRAFO_ROPE_SCALING_YARN
+)
+
+var wordsOfRopeScaling = words[RopeScaling]{
+	{RopeScalingLlama3, []string{"llama3"}},
+	{RopeScalingYaRN, []string{"yarn"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value RopeScaling) String() string {
+	return wordsOfRopeScaling.name(value)
+}
+
+// MarshalText gives the name.
+func (value RopeScaling) MarshalText() ([]byte, error) {
+	return wordsOfRopeScaling.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *RopeScaling) UnmarshalText(text []byte) error {
+	return wordsOfRopeScaling.unmarshal(value, text)
+}
+
 // FeedForward: the feed-forward blocks of a decoder-lm.
 type FeedForward int32
 
@@ -59,21 +191,65 @@ const (
 	SwiGLUFFN FeedForward = C.TRAFO_FFN_SWIGLU
 )
 
+var wordsOfFeedForward = words[FeedForward]{
+	{PlainFFN, []string{"plain"}},
+	{SwiGLUFFN, []string{"swiglu"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value FeedForward) String() string {
+	return wordsOfFeedForward.name(value)
+}
+
+// MarshalText gives the name.
+func (value FeedForward) MarshalText() ([]byte, error) {
+	return wordsOfFeedForward.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *FeedForward) UnmarshalText(text []byte) error {
+	return wordsOfFeedForward.unmarshal(value, text)
+}
+
 // Schedule: how the learning rate goes after the warm-up.
 type Schedule int32
 
 const (
 	// It stays at its peak.
 	ScheduleConstant Schedule = C.TRAFO_SCHEDULE_CONSTANT + 1
-	// It falls to final_rate on a line; needs schedule_updates.
+	// It falls on a line from its peak to 0 at update schedule_updates, which must be set.
 	ScheduleLinear Schedule = C.TRAFO_SCHEDULE_LINEAR + 1
-	// It falls to final_rate on half a cosine; needs schedule_updates.
+	// It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set.
 	ScheduleCosine Schedule = C.TRAFO_SCHEDULE_COSINE + 1
 	// It falls with the square root of the update.
 	ScheduleInverseSqrt Schedule = C.TRAFO_SCHEDULE_INVERSE_SQRT + 1
 	// The schedule of the first transformer.
 	ScheduleNoam Schedule = C.TRAFO_SCHEDULE_NOAM + 1
 )
+
+var wordsOfSchedule = words[Schedule]{
+	{0, []string{""}},
+	{ScheduleConstant, []string{"constant", "fixed"}},
+	{ScheduleLinear, []string{"linear"}},
+	{ScheduleCosine, []string{"cosine"}},
+	{ScheduleInverseSqrt, []string{"inv-sqrt", "inverse_sqrt"}},
+	{ScheduleNoam, []string{"noam"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Schedule) String() string {
+	return wordsOfSchedule.name(value)
+}
+
+// MarshalText gives the name.
+func (value Schedule) MarshalText() ([]byte, error) {
+	return wordsOfSchedule.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Schedule) UnmarshalText(text []byte) error {
+	return wordsOfSchedule.unmarshal(value, text)
+}
 
 // OptimizerKind: how the weights follow their gradients.
 type OptimizerKind int32
@@ -87,6 +263,57 @@ const (
 	OptimizerMuon OptimizerKind = C.TRAFO_OPTIMIZER_MUON
 )
 
+var wordsOfOptimizerKind = words[OptimizerKind]{
+	{OptimizerAdamW, []string{"adamw", "adam"}},
+	{OptimizerSGD, []string{"sgd"}},
+	{OptimizerMuon, []string{"muon"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value OptimizerKind) String() string {
+	return wordsOfOptimizerKind.name(value)
+}
+
+// MarshalText gives the name.
+func (value OptimizerKind) MarshalText() ([]byte, error) {
+	return wordsOfOptimizerKind.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *OptimizerKind) UnmarshalText(text []byte) error {
+	return wordsOfOptimizerKind.unmarshal(value, text)
+}
+
+// Objective: the function that training minimises.
+type Objective int32
+
+const (
+	// Cross-entropy of the labels; of a model with a teacher, word-level distillation.
+	ObjectiveCrossEntropy Objective = C.TRAFO_OBJECTIVE_CROSS_ENTROPY
+	// Direct Preference Optimization, on preference pairs.
+	ObjectiveDPO Objective = C.TRAFO_OBJECTIVE_DPO
+)
+
+var wordsOfObjective = words[Objective]{
+	{ObjectiveCrossEntropy, []string{"cross-entropy", "cross_entropy"}},
+	{ObjectiveDPO, []string{"dpo"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Objective) String() string {
+	return wordsOfObjective.name(value)
+}
+
+// MarshalText gives the name.
+func (value Objective) MarshalText() ([]byte, error) {
+	return wordsOfObjective.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Objective) UnmarshalText(text []byte) error {
+	return wordsOfObjective.unmarshal(value, text)
+}
+
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.
 type OptimizerStates int32
 
@@ -96,6 +323,26 @@ const (
 	// Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter.
 	States8Bit OptimizerStates = C.TRAFO_OPTIMIZER_STATES_8BIT
 )
+
+var wordsOfOptimizerStates = words[OptimizerStates]{
+	{StatesFloat32, []string{"fp32", "float32"}},
+	{States8Bit, []string{"8bit", "eight_bit"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value OptimizerStates) String() string {
+	return wordsOfOptimizerStates.name(value)
+}
+
+// MarshalText gives the name.
+func (value OptimizerStates) MarshalText() ([]byte, error) {
+	return wordsOfOptimizerStates.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *OptimizerStates) UnmarshalText(text []byte) error {
+	return wordsOfOptimizerStates.unmarshal(value, text)
+}
 
 // CommunicationDType: type in which ranks send each other the gradient of a lane. Sums are float32 under
 // each.
@@ -107,6 +354,26 @@ const (
 	// bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added.
 	CommunicateBFloat16 CommunicationDType = C.TRAFO_COMMUNICATION_BFLOAT16
 )
+
+var wordsOfCommunicationDType = words[CommunicationDType]{
+	{CommunicateFloat32, []string{"fp32", "float32"}},
+	{CommunicateBFloat16, []string{"bf16", "bfloat16"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value CommunicationDType) String() string {
+	return wordsOfCommunicationDType.name(value)
+}
+
+// MarshalText gives the name.
+func (value CommunicationDType) MarshalText() ([]byte, error) {
+	return wordsOfCommunicationDType.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *CommunicationDType) UnmarshalText(text []byte) error {
+	return wordsOfCommunicationDType.unmarshal(value, text)
+}
 
 // Recompute: activations that backward recomputes instead of keeping them (gradient checkpointing). Results
 // are the same bits under each.
@@ -121,6 +388,27 @@ const (
 	RecomputeFull Recompute = C.TRAFO_RECOMPUTE_FULL
 )
 
+var wordsOfRecompute = words[Recompute]{
+	{RecomputeNone, []string{"none"}},
+	{RecomputeSelective, []string{"selective"}},
+	{RecomputeFull, []string{"full"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Recompute) String() string {
+	return wordsOfRecompute.name(value)
+}
+
+// MarshalText gives the name.
+func (value Recompute) MarshalText() ([]byte, error) {
+	return wordsOfRecompute.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Recompute) UnmarshalText(text []byte) error {
+	return wordsOfRecompute.unmarshal(value, text)
+}
+
 // StoppingMetrics: the metrics that early stopping looks at.
 type StoppingMetrics int32
 
@@ -132,6 +420,27 @@ const (
 	// Stops when all metrics have stalled for so long.
 	StoppingAll StoppingMetrics = C.TRAFO_STOPPING_ALL
 )
+
+var wordsOfStoppingMetrics = words[StoppingMetrics]{
+	{StoppingFirst, []string{"first"}},
+	{StoppingAny, []string{"any"}},
+	{StoppingAll, []string{"all"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value StoppingMetrics) String() string {
+	return wordsOfStoppingMetrics.name(value)
+}
+
+// MarshalText gives the name.
+func (value StoppingMetrics) MarshalText() ([]byte, error) {
+	return wordsOfStoppingMetrics.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *StoppingMetrics) UnmarshalText(text []byte) error {
+	return wordsOfStoppingMetrics.unmarshal(value, text)
+}
 
 // RunModel: which model of a run directory is loaded.
 type RunModel int32
@@ -145,25 +454,71 @@ const (
 	RunModelAveraged RunModel = C.TRAFO_RUN_AVERAGED
 )
 
-// BleuTokenizer: how BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers.
-type BleuTokenizer int32
+var wordsOfRunModel = words[RunModel]{
+	{RunModelBest, []string{"best"}},
+	{RunModelLast, []string{"last"}},
+	{RunModelAveraged, []string{"averaged"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value RunModel) String() string {
+	return wordsOfRunModel.name(value)
+}
+
+// MarshalText gives the name.
+func (value RunModel) MarshalText() ([]byte, error) {
+	return wordsOfRunModel.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *RunModel) UnmarshalText(text []byte) error {
+	return wordsOfRunModel.unmarshal(value, text)
+}
+
+// BLEUTokenizer: how BLEU cuts a line into words: tokenizers of sacreBLEU, with the same numbers.
+type BLEUTokenizer int32
 
 const (
 	// That of mteval-v13a: ASCII punctuation is set apart. For languages with spaces.
-	Tokenize13a BleuTokenizer = C.TRAFO_TOKENIZE_13A
+	Tokenize13a BLEUTokenizer = C.TRAFO_TOKENIZE_13A
 	// Words are separated by white space.
-	TokenizeNone BleuTokenizer = C.TRAFO_TOKENIZE_NONE
+	TokenizeNone BLEUTokenizer = C.TRAFO_TOKENIZE_NONE
 	// Every Chinese character is a word, the rest as in 13a. For Chinese.
-	TokenizeZh BleuTokenizer = C.TRAFO_TOKENIZE_ZH
+	TokenizeZh BLEUTokenizer = C.TRAFO_TOKENIZE_ZH
 	// That of mteval-v14: punctuation and symbols of every script are set apart.
-	TokenizeIntl BleuTokenizer = C.TRAFO_TOKENIZE_INTL
+	TokenizeIntl BLEUTokenizer = C.TRAFO_TOKENIZE_INTL
 	// Every code point is a word. For Japanese, Thai and others without spaces.
-	TokenizeChar BleuTokenizer = C.TRAFO_TOKENIZE_CHAR
+	TokenizeChar BLEUTokenizer = C.TRAFO_TOKENIZE_CHAR
 	// Subwords of a SentencePiece model that the user gives, usually the FLORES-200 model (spBLEU).
-	TokenizeFlores200 BleuTokenizer = C.TRAFO_TOKENIZE_FLORES200
+	TokenizeFlores200 BLEUTokenizer = C.TRAFO_TOKENIZE_FLORES200
 	// Japanese words as MeCab finds them with IPADIC. Both have to be installed.
-	TokenizeJaMecab BleuTokenizer = C.TRAFO_TOKENIZE_JA_MECAB
+	TokenizeJaMecab BLEUTokenizer = C.TRAFO_TOKENIZE_JA_MECAB
 )
+
+var wordsOfBLEUTokenizer = words[BLEUTokenizer]{
+	{Tokenize13a, []string{"13a", "mteval_13a"}},
+	{TokenizeNone, []string{"none"}},
+	{TokenizeZh, []string{"zh"}},
+	{TokenizeIntl, []string{"intl"}},
+	{TokenizeChar, []string{"char", "character"}},
+	{TokenizeFlores200, []string{"flores200"}},
+	{TokenizeJaMecab, []string{"ja-mecab", "ja_mecab"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value BLEUTokenizer) String() string {
+	return wordsOfBLEUTokenizer.name(value)
+}
+
+// MarshalText gives the name.
+func (value BLEUTokenizer) MarshalText() ([]byte, error) {
+	return wordsOfBLEUTokenizer.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *BLEUTokenizer) UnmarshalText(text []byte) error {
+	return wordsOfBLEUTokenizer.unmarshal(value, text)
+}
 
 // ExportFormat: models of other programs that can be written.
 type ExportFormat int32
@@ -186,6 +541,32 @@ const (
 	// PegasusForConditionalGeneration of transformers: a pre-norm encoder-decoder with tied embeddings.
 	HFPegasus ExportFormat = C.TRAFO_EXPORT_HF_PEGASUS
 )
+
+var wordsOfExportFormat = words[ExportFormat]{
+	{HFMarian, []string{"hf_marian"}},
+	{HFGPT2, []string{"hf_gpt2"}},
+	{CTranslate2, []string{"ctranslate2"}},
+	{HFLlama, []string{"hf_llama"}},
+	{ONNX, []string{"onnx"}},
+	{GGUF, []string{"gguf"}},
+	{HFCompressed, []string{"hf_compressed"}},
+	{HFPegasus, []string{"hf_pegasus"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value ExportFormat) String() string {
+	return wordsOfExportFormat.name(value)
+}
+
+// MarshalText gives the name.
+func (value ExportFormat) MarshalText() ([]byte, error) {
+	return wordsOfExportFormat.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *ExportFormat) UnmarshalText(text []byte) error {
+	return wordsOfExportFormat.unmarshal(value, text)
+}
 
 // ExportWeights: how an export stores matrices.
 type ExportWeights int32
@@ -211,6 +592,33 @@ const (
 	WeightsInt4 ExportWeights = C.TRAFO_EXPORT_WEIGHTS_INT4
 )
 
+var wordsOfExportWeights = words[ExportWeights]{
+	{WeightsByFormat, []string{"by_format"}},
+	{WeightsFloat32, []string{"float32"}},
+	{WeightsFloat16, []string{"float16"}},
+	{WeightsBFloat16, []string{"bfloat16"}},
+	{WeightsInt16, []string{"int16"}},
+	{WeightsInt8, []string{"int8"}},
+	{WeightsQ8_0, []string{"q8_0"}},
+	{WeightsQ4_0, []string{"q4_0"}},
+	{WeightsInt4, []string{"int4"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value ExportWeights) String() string {
+	return wordsOfExportWeights.name(value)
+}
+
+// MarshalText gives the name.
+func (value ExportWeights) MarshalText() ([]byte, error) {
+	return wordsOfExportWeights.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *ExportWeights) UnmarshalText(text []byte) error {
+	return wordsOfExportWeights.unmarshal(value, text)
+}
+
 // Normalization: the normal form of text, by the names of SentencePiece. NMT: white space of all kinds
 // becomes a space, control characters vanish, and U+200C becomes a space unless the text writes words with
 // it, as Persian and Telugu do. CF: letters are folded to lower case.
@@ -218,16 +626,39 @@ type Normalization int32
 
 const (
 	// NMT's NFKC. The default.
-	NormalizationNmtNFKC Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC
+	NormalizationNMTNFKC Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC
 	// NFKC.
 	NormalizationNFKC Normalization = C.TRAFO_NORMALIZATION_NFKC
 	// NMT's NFKC, with letters folded to lower case.
-	NormalizationNmtNFKCCF Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC_CF
+	NormalizationNMTNFKCCF Normalization = C.TRAFO_NORMALIZATION_NMT_NFKC_CF
 	// NFKC, with letters folded to lower case.
 	NormalizationNFKCCF Normalization = C.TRAFO_NORMALIZATION_NFKC_CF
 	// Text stays as it is.
 	NormalizationIdentity Normalization = C.TRAFO_NORMALIZATION_IDENTITY
 )
+
+var wordsOfNormalization = words[Normalization]{
+	{NormalizationNMTNFKC, []string{"nmt_nfkc"}},
+	{NormalizationNFKC, []string{"nfkc"}},
+	{NormalizationNMTNFKCCF, []string{"nmt_nfkc_cf"}},
+	{NormalizationNFKCCF, []string{"nfkc_cf"}},
+	{NormalizationIdentity, []string{"identity"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Normalization) String() string {
+	return wordsOfNormalization.name(value)
+}
+
+// MarshalText gives the name.
+func (value Normalization) MarshalText() ([]byte, error) {
+	return wordsOfNormalization.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Normalization) UnmarshalText(text []byte) error {
+	return wordsOfNormalization.unmarshal(value, text)
+}
 
 // Transport: how the ranks of a group exchange bytes. Later versions may add transports.
 type Transport int
@@ -243,17 +674,95 @@ const (
 	TransportTCP Transport = C.TRAFO_TRANSPORT_TCP
 )
 
+var wordsOfTransport = words[Transport]{
+	{TransportLocal, []string{"local"}},
+	{TransportMPI, []string{"mpi"}},
+	{TransportNCCL, []string{"nccl"}},
+	{TransportTCP, []string{"tcp"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Transport) String() string {
+	return wordsOfTransport.name(value)
+}
+
+// MarshalText gives the name.
+func (value Transport) MarshalText() ([]byte, error) {
+	return wordsOfTransport.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Transport) UnmarshalText(text []byte) error {
+	return wordsOfTransport.unmarshal(value, text)
+}
+
 // Unit: the unit of a period.
 type Unit int32
 
 const (
 	// Updates.
-	Updates Unit = C.TRAFO_UNIT_UPDATES
+	Updates Unit = C.TRAFO_UNIT_UPDATES + 1
 	// Target tokens.
-	Tokens Unit = C.TRAFO_UNIT_TOKENS
+	Tokens Unit = C.TRAFO_UNIT_TOKENS + 1
 	// Epochs.
-	Epochs Unit = C.TRAFO_UNIT_EPOCHS
+	Epochs Unit = C.TRAFO_UNIT_EPOCHS + 1
 )
+
+var wordsOfUnit = words[Unit]{
+	{0, []string{""}},
+	{Updates, []string{"updates"}},
+	{Tokens, []string{"tokens"}},
+	{Epochs, []string{"epochs"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Unit) String() string {
+	return wordsOfUnit.name(value)
+}
+
+// MarshalText gives the name.
+func (value Unit) MarshalText() ([]byte, error) {
+	return wordsOfUnit.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Unit) UnmarshalText(text []byte) error {
+	return wordsOfUnit.unmarshal(value, text)
+}
+
+// FinishReason: why a hypothesis ends.
+type FinishReason int32
+
+const (
+	// An end token. So ends the translation of an empty line as well.
+	FinishEnd FinishReason = C.TRAFO_FINISH_END
+	// The longest length: max_length, or the positions that the model has. A text that is scored without its end
+	// has this, too.
+	FinishLength FinishReason = C.TRAFO_FINISH_LENGTH
+	// No token was allowed to follow, by no_repeat_ngram_size or min_length.
+	FinishBlocked FinishReason = C.TRAFO_FINISH_BLOCKED
+)
+
+var wordsOfFinishReason = words[FinishReason]{
+	{FinishEnd, []string{"end"}},
+	{FinishLength, []string{"length"}},
+	{FinishBlocked, []string{"blocked"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value FinishReason) String() string {
+	return wordsOfFinishReason.name(value)
+}
+
+// MarshalText gives the name.
+func (value FinishReason) MarshalText() ([]byte, error) {
+	return wordsOfFinishReason.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *FinishReason) UnmarshalText(text []byte) error {
+	return wordsOfFinishReason.unmarshal(value, text)
+}
 
 // EventKind: the events of a training run.
 type EventKind int32
@@ -286,19 +795,41 @@ const (
 	EventAveraged EventKind = C.TRAFO_EVENT_AVERAGED
 	// Of autotune_gemm. Message: how many GEMMs were timed, how long that took, where the other kernels come
 	// from.
-	EventGemmAutotuned EventKind = C.TRAFO_EVENT_GEMM_AUTOTUNED
+	EventGEMMAutotuned EventKind = C.TRAFO_EVENT_GEMM_AUTOTUNED
 	// Something cannot be used, and the run continues without it; message: what and why.
 	EventWarning EventKind = C.TRAFO_EVENT_WARNING
 )
 
-var eventKindNames = map[EventKind]string{EventStarted: "started", EventResumed: "resumed", EventCheckpointRefused: "checkpoint refused", EventLog: "log", EventSkipped: "skipped", EventEpoch: "epoch", EventValidated: "validated", EventSaved: "saved", EventFinished: "finished", EventStopped: "stopped", EventValidating: "validating", EventAveraged: "averaged", EventGemmAutotuned: "GEMM autotuned", EventWarning: "warning"}
+var wordsOfEventKind = words[EventKind]{
+	{EventStarted, []string{"started"}},
+	{EventResumed, []string{"resumed"}},
+	{EventCheckpointRefused, []string{"checkpoint_refused"}},
+	{EventLog, []string{"log"}},
+	{EventSkipped, []string{"skipped"}},
+	{EventEpoch, []string{"epoch"}},
+	{EventValidated, []string{"validated"}},
+	{EventSaved, []string{"saved"}},
+	{EventFinished, []string{"finished"}},
+	{EventStopped, []string{"stopped"}},
+	{EventValidating, []string{"validating"}},
+	{EventAveraged, []string{"averaged"}},
+	{EventGEMMAutotuned, []string{"gemm_autotuned"}},
+	{EventWarning, []string{"warning"}},
+}
 
-// String is the name; "unknown" of other numbers.
+// String gives the name; "unknown" of other numbers.
 func (value EventKind) String() string {
-	if name, ok := eventKindNames[value]; ok {
-		return name
-	}
-	return "unknown"
+	return wordsOfEventKind.name(value)
+}
+
+// MarshalText gives the name.
+func (value EventKind) MarshalText() ([]byte, error) {
+	return wordsOfEventKind.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *EventKind) UnmarshalText(text []byte) error {
+	return wordsOfEventKind.unmarshal(value, text)
 }
 
 // StopReason: why training ended.
@@ -319,12 +850,26 @@ const (
 	StopPaused StopReason = C.TRAFO_STOP_PAUSED
 )
 
-var stopReasonNames = map[StopReason]string{StopNone: "none", StopLimit: "limit", StopEarly: "early stopping", StopCallback: "callback", StopCancelled: "cancelled", StopPaused: "paused"}
+var wordsOfStopReason = words[StopReason]{
+	{StopNone, []string{"none"}},
+	{StopLimit, []string{"limit"}},
+	{StopEarly, []string{"early_stopping"}},
+	{StopCallback, []string{"callback"}},
+	{StopCancelled, []string{"cancelled"}},
+	{StopPaused, []string{"paused"}},
+}
 
-// String is the name; "unknown" of other numbers.
+// String gives the name; "unknown" of other numbers.
 func (value StopReason) String() string {
-	if name, ok := stopReasonNames[value]; ok {
-		return name
-	}
-	return "unknown"
+	return wordsOfStopReason.name(value)
+}
+
+// MarshalText gives the name.
+func (value StopReason) MarshalText() ([]byte, error) {
+	return wordsOfStopReason.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *StopReason) UnmarshalText(text []byte) error {
+	return wordsOfStopReason.unmarshal(value, text)
 }

@@ -5,54 +5,50 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// EvaluationOptions say how translations are measured. In a literal, zero fields have their defaults; those
-// of DefaultEvaluationOptions are taken as they are.
+// EvaluationOptions say how translations are measured. Fields that are left out or zero have their defaults.
 type EvaluationOptions struct {
 	// How BLEU cuts lines into words. Scores are comparable only where it is the same. Default Tokenize13a.
-	Tokenize BleuTokenizer
+	Tokenize BLEUTokenizer `json:"tokenize,omitzero"`
 	// Whether BLEU is computed without case. chrF keeps it. Default false.
-	Lowercase bool
+	Lowercase bool `json:"lowercase,omitzero"`
 	// Whether lines are resampled for the mean and the 95 % interval of both scores. With a baseline they always
 	// are. Default false.
-	Confidence bool
+	Confidence bool `json:"confidence,omitzero"`
 	// Number of bootstrap samples. Each sample draws as many lines as the corpus has, with replacement. Default
 	// 1000.
-	Resamples int64
+	Resamples int `json:"resamples,omitzero"`
 	// Seed of the resampling. The same seed draws the same lines for every system and both scores. Default
 	// 12345.
-	Seed uint64
+	Seed Optional[uint64] `json:"seed,omitzero"`
 
 	// Tokenizer is the SentencePiece model of TokenizeFlores200, which needs one.
-	Tokenizer *Tokenizer
+	Tokenizer *Tokenizer `json:"-"`
 	// Baseline: other translations of the same lines, which the hypotheses are compared with. Default nil: none.
-	Baseline []string
-
-	explicit bool // made by the library: fields that are zero are meant
+	Baseline []string `json:"baseline,omitzero"`
 }
 
 func (o *EvaluationOptions) fromC(c *C.trafo_evaluation_options) {
-	o.explicit = true
-	o.Tokenize = BleuTokenizer(c.tokenize)
+	o.Tokenize = BLEUTokenizer(c.tokenize)
 	o.Lowercase = c.lowercase != 0
 	o.Confidence = c.confidence != 0
-	o.Resamples = int64(c.resamples)
-	o.Seed = uint64(c.seed)
+	o.Resamples = int(c.resamples)
+	o.Seed = Some(uint64(c.seed))
 }
 
 func (o *EvaluationOptions) toC(c *C.trafo_evaluation_options) {
-	if o.explicit || o.Tokenize != 0 {
+	if o.Tokenize != 0 {
 		c.tokenize = C.int32_t(o.Tokenize)
 	}
-	if o.explicit || o.Lowercase {
+	if o.Lowercase {
 		c.lowercase = cBool(o.Lowercase)
 	}
-	if o.explicit || o.Confidence {
+	if o.Confidence {
 		c.confidence = cBool(o.Confidence)
 	}
-	if o.explicit || o.Resamples != 0 {
+	if o.Resamples != 0 {
 		c.resamples = C.int64_t(o.Resamples)
 	}
-	if o.explicit || o.Seed != 0 {
-		c.seed = C.uint64_t(o.Seed)
+	if value, given := o.Seed.Get(); given {
+		c.seed = C.uint64_t(value)
 	}
 }

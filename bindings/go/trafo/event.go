@@ -10,43 +10,58 @@ import (
 
 // Event is a report of a training run.
 type Event struct {
-	Kind EventKind
-	Stop StopReason // EventFinished and EventStopped only
+	Kind EventKind  `json:"kind"`
+	Stop StopReason `json:"stop,omitzero"` // EventFinished and EventStopped only
 
-	Update        int64
-	Epoch         int64   // the current one, from 1; EventEpoch: the completed one
-	EpochFraction float64 // of the current epoch, 0 to 1
+	Update        int64   `json:"update"`
+	Epoch         int64   `json:"epoch"`          // the current one, from 1; EventEpoch: the completed one
+	EpochFraction float64 `json:"epoch_fraction"` // of the current epoch, 0 to 1
 
-	Loss         float64 // mean for each label since the last log event, smoothing included
-	NLL          float64 // the same without smoothing; its exponential is the perplexity
-	GradNorm     float64
-	LearningRate float64
+	Loss         float64 `json:"loss"` // mean for each label since the last log event, smoothing included; of DPO for each pair
+	NLL          float64 `json:"nll"`  // for each label since then, without smoothing; its exponential is the perplexity
+	GradNorm     float64 `json:"grad_norm"`
+	LearningRate float64 `json:"learning_rate"`
 
-	TargetTokens          int64 // of the run so far
-	SourceTokens          int64
-	TargetTokensPerSecond float64 // since the last log event
-	SourceTokensPerSecond float64
-	Elapsed               time.Duration // training time of the run, earlier processes included
-	ETA                   time.Duration // to the nearest limit; negative: unknown
-	Memory                int64         // bytes in use
-	PeakMemory            int64
+	TargetTokens          int64         `json:"target_tokens"` // of the run so far
+	SourceTokens          int64         `json:"source_tokens"`
+	TargetTokensPerSecond float64       `json:"target_tokens_per_second"` // since the last log event
+	SourceTokensPerSecond float64       `json:"source_tokens_per_second"`
+	Elapsed               time.Duration `json:"elapsed_ns"`   // training time of the run, earlier processes included
+	ETA                   time.Duration `json:"eta_ns"`       // to the nearest limit; negative: unknown
+	Memory                int64         `json:"memory_bytes"` // bytes in use
+	PeakMemory            int64         `json:"peak_memory_bytes"`
 
-	SkippedUpdates int64
-	Stalled        int64 // validations in a row without improvement
+	SkippedUpdates int64 `json:"skipped_updates"`
+	Stalled        int64 `json:"stalled"` // validations in a row without improvement
 
-	Metrics    Metrics // EventValidated, EventAveraged: those that were asked for
-	BestMetric float64 // best value of the deciding metric so far, and its update
-	BestUpdate int64
-	Improved   bool // the deciding metric improved
+	// ObjectiveMetrics are metrics of the objective by name: means for each unit of the objective since the last
+	// log event; nil if it has none.
+	ObjectiveMetrics map[string]float64 `json:"objective_metrics,omitempty"`
+
+	Metrics    Metrics `json:"metrics,omitempty"` // EventValidated, EventAveraged: those that were asked for
+	BestMetric float64 `json:"best_metric"`       // best value of the deciding metric so far, and its update
+	BestUpdate int64   `json:"best_update,omitzero"`
+	Improved   bool    `json:"improved,omitzero"` // the deciding metric improved
 
 	// DecidingMetric: chrF or cross-entropy instead of a metric of words for scripts without spaces.
-	DecidingMetric Metric
+	DecidingMetric Metric `json:"deciding_metric,omitzero"`
 
-	Message string
-	Path    string
+	Message string `json:"message,omitzero"`
+	Path    string `json:"path,omitzero"`
 }
 
 func seconds(s C.double) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+func newObjectiveMetrics(values []C.trafo_objective_metric) map[string]float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	metrics := make(map[string]float64, len(values))
+	for i := range values {
+		metrics[viewed(values[i].name)] = float64(values[i].value)
+	}
+	return metrics
+}
 
 func newEvent(e *C.trafo_event) Event {
 	return Event{
@@ -60,8 +75,9 @@ func newEvent(e *C.trafo_event) Event {
 		Elapsed:               seconds(e.elapsed_seconds), ETA: seconds(e.eta_seconds),
 		Memory: int64(e.memory_bytes), PeakMemory: int64(e.peak_memory_bytes),
 		SkippedUpdates: int64(e.skipped_updates), Stalled: int64(e.stalled),
-		Metrics:    newMetrics(unsafe.Slice(e.metrics, e.metric_count)),
-		BestMetric: float64(e.best_metric), BestUpdate: int64(e.best_update), Improved: e.improved != 0,
+		ObjectiveMetrics: newObjectiveMetrics(unsafe.Slice(e.objective_metrics, e.objective_metric_count)),
+		Metrics:          newMetrics(unsafe.Slice(e.metrics, e.metric_count)),
+		BestMetric:       float64(e.best_metric), BestUpdate: int64(e.best_update), Improved: e.improved != 0,
 		DecidingMetric: Metric(e.deciding_metric),
 		Message:        viewed(e.message), Path: viewed(e.path),
 	}

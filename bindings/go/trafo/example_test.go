@@ -117,7 +117,7 @@ func ExampleTrainer_Run() {
 		log.Fatal(err)
 	}
 	defer model.Close()
-	trainer, err := model.NewTrainer(tokenizer, corpus, nil, nil)
+	trainer, err := model.NewTrainer(context.Background(), tokenizer, corpus, nil, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func openSchool() (*school, error) {
 
 func schoolOptions() *trafo.TrainerOptions {
 	options := trafo.DefaultTrainerOptions()
-	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, 20, 128
+	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, trafo.Some(20), 128
 	return &options
 }
 
@@ -74,7 +74,7 @@ func Example_trainAndTranslate() {
 	defer s.Close()
 	options := schoolOptions()
 	options.AfterUpdates, options.LogFreq = 150, trafo.Every(75, trafo.Updates)
-	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options)
+	trainer, err := s.model.NewTrainer(context.Background(), s.tokenizer, s.corpus, nil, options)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -210,14 +210,14 @@ func ExampleTrainerOptions_resume() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(run)
-	for _, updates := range []int64{20, 30} { // the second is another day
+	for _, updates := range []int{20, 30} { // the second is another day
 		s, err := openSchool()
 		if err != nil {
 			log.Fatal(err)
 		}
 		options := schoolOptions()
 		options.RunDirectory, options.AfterUpdates = run, updates
-		trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options)
+		trainer, err := s.model.NewTrainer(context.Background(), s.tokenizer, s.corpus, nil, options)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func ExampleTrainer_Run_cancel() {
 	defer s.Close()
 	options := schoolOptions()
 	options.LogFreq = trafo.Every(1, trafo.Updates)
-	trainer, err := s.model.NewTrainer(s.tokenizer, s.corpus, nil, options) // has no limit
+	trainer, err := s.model.NewTrainer(context.Background(), s.tokenizer, s.corpus, nil, options) // has no limit
 	if err != nil {
 		log.Fatal(err)
 	}

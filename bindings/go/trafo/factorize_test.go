@@ -69,7 +69,7 @@ func TestFactorize(t *testing.T) {
 	defer like.Close()
 	ok(t, like.LoadWeights(u.tokenizer, path))
 	training := trafo.DefaultTrainerOptions()
-	trainer := must[*trafo.Trainer](t)(like.NewTrainer(u.tokenizer, u.corpus, nil, &training))
+	trainer := must[*trafo.Trainer](t)(like.NewTrainer(t.Context(), u.tokenizer, u.corpus, nil, &training))
 	defer trainer.Close()
-	must[trafo.StepResult](t)(trainer.Step())
+	must[trafo.StepResult](t)(trainer.Step(t.Context()))
 }

@@ -41,9 +41,9 @@ func inGroup(t *testing.T, size int, body func(l *lesson, group *trafo.Group) er
 func TestTwoRanksTrainLikeOne(t *testing.T) {
 	train := func(size int, directory string, communication trafo.CommunicationDType) {
 		errors := inGroup(t, size, func(l *lesson, group *trafo.Group) error {
-			l.options.CommunicationDtype = communication
+			l.options.CommunicationDType = communication
 			l.options.Lanes, l.options.AfterUpdates, l.options.RunDirectory, l.options.Group = 2, 12, directory, group
-			trainer, err := l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options)
+			trainer, err := l.model.NewTrainer(t.Context(), l.tokenizer, l.train, l.valid, &l.options)
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func TestARankThatLeavesEndsTheOthers(t *testing.T) {
 			return group.Abort("the test says so")
 		}
 		l.options.Group = group
-		_, err = l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options)
+		_, err = l.model.NewTrainer(t.Context(), l.tokenizer, l.train, l.valid, &l.options)
 		return err
 	})
 	ok(t, errors[0])

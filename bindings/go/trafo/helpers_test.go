@@ -166,7 +166,7 @@ func newLesson(t testing.TB, options ...trafo.Option) *lesson {
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
 	l.tokenizer = must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(&tokenizerOptions))
 	l.newModel(t)
-	l.options.LearningRate, l.options.Warmup, l.options.BatchTokens = 5e-3, 20, 256
+	l.options.LearningRate, l.options.Warmup, l.options.BatchTokens = 5e-3, trafo.Some(20), 256
 	l.options.ValidFreq, l.options.SaveFreq = trafo.Period{}, trafo.Period{}
 	t.Cleanup(func() { l.model.Close(); l.train.Close(); l.valid.Close(); l.tokenizer.Close() })
 	return l
@@ -182,7 +182,7 @@ func (l *lesson) newModel(t testing.TB) {
 
 func (l *lesson) trainer(t testing.TB) *trafo.Trainer {
 	t.Helper()
-	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options))
+	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(t.Context(), l.tokenizer, l.train, l.valid, &l.options))
 	t.Cleanup(func() { trainer.Close() })
 	return trainer
 }

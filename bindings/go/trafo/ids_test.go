@@ -102,10 +102,10 @@ func TestTrainingNeedsNoText(t *testing.T) {
 			tokenizer, corpus = nil, must[*trafo.Corpus](t)(trafo.NewCorpusOfIDs(sources, targets))
 			defer corpus.Close()
 		}
-		trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(tokenizer, corpus, nil, &l.options))
+		trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(t.Context(), tokenizer, corpus, nil, &l.options))
 		var losses []float64
 		for range 3 {
-			losses = append(losses, must[trafo.StepResult](t)(trainer.Step()).Loss)
+			losses = append(losses, must[trafo.StepResult](t)(trainer.Step(t.Context())).Loss)
 		}
 		ok(t, trainer.Close())
 		if !ids {
@@ -117,17 +117,17 @@ func TestTrainingNeedsNoText(t *testing.T) {
 
 	// Batches need no corpus at all.
 	l.newModel(t)
-	_, err := l.model.NewTrainer(nil, nil, nil, &l.options)
+	_, err := l.model.NewTrainer(t.Context(), nil, nil, nil, &l.options)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ok(t, l.model.SetSpecialTokens(special))
-	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(nil, nil, nil, &l.options))
+	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(t.Context(), nil, nil, nil, &l.options))
 	defer trainer.Close()
-	_, err = trainer.Step()
+	_, err = trainer.Step(t.Context())
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) {
 		return trafo.Batch{Source: sources[:4], Target: targets[:4]}, nil
 	}))
-	if loss := must[trafo.StepResult](t)(trainer.Step()).Loss; !(loss > 0) {
+	if loss := must[trafo.StepResult](t)(trainer.Step(t.Context())).Loss; !(loss > 0) {
 		t.Errorf("the loss is %v", loss)
 	}
 	_, err = trafo.NewCorpusOfIDs([][]int32{{5, -1}}, [][]int32{{5, 2}})
@@ -154,9 +154,9 @@ func TestTargetsWithoutSources(t *testing.T) {
 			t.Errorf("line %d: %v and %v", i, scores.Lines[i][0].Score, ids.Lines[i][0].Score)
 		}
 	}
-	trainer := must[*trafo.Trainer](t)(model.NewTrainer(nil, nil, nil, &l.options))
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), nil, nil, nil, &l.options))
 	ok(t, trainer.SetBatches(func(int64) (trafo.Batch, error) { return trafo.Batch{Target: targets}, nil }))
-	must[trafo.StepResult](t)(trainer.Step())
+	must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	ok(t, trainer.Close())
 
 	path := filepath.Join(t.TempDir(), "model.safetensors")

@@ -28,11 +28,12 @@ func (m *Model) Export(tokenizer *Tokenizer, format ExportFormat, weights Export
 // Imported is what ImportModel found.
 type Imported struct {
 	Model     *Model     // float32; it knows the special tokens of the directory
-	Tokenizer *Tokenizer // nil if the directory has no SentencePiece model
+	Tokenizer *Tokenizer // nil if the directory has no tokenizer that can be imported
 	Note      string     // what the user should know; may be empty
 }
 
-// ImportModel reads a MarianMT, Pegasus, GPT-2 or Llama directory of transformers, with model.safetensors.
+// ImportModel reads a directory of transformers with safetensors weights: MarianMT, Pegasus, GPT-2, Llama,
+// Mistral or Qwen2.
 func (c *Context) ImportModel(directory string) (imported Imported, err error) {
 	var tokenizer *C.trafo_tokenizer
 	var note *C.char

@@ -2,6 +2,7 @@ package trafo_test
 
 import (
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -31,11 +32,11 @@ func TestExportAndImport(t *testing.T) {
 	again := must[trafo.Imported](t)(c.ImportModel(pegasus))
 	defer again.Model.Close()
 	defer again.Tokenizer.Close()
-	if !must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm || again.Note != "" {
+	if must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm != trafo.Some(true) || again.Note != "" {
 		t.Error(again.Note)
 	}
 
-	config.PreNorm = false
+	config.PreNorm = trafo.Some(false)
 	post := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer post.Close()
 	if difference := must[float64](t)(post.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)); difference != 0 {
@@ -91,12 +92,12 @@ func TestTeacher(t *testing.T) {
 	check(newModel(strange).Save(other))
 
 	training := trafo.DefaultTrainerOptions()
-	training.BatchTokens, training.Warmup = 256, 1
+	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
 	losses := func(model *trafo.Model) (loss float64) {
-		trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+		trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &training))
 		defer trainer.Close()
 		for range 3 {
-			loss = must[trafo.StepResult](t)(trainer.Step()).Loss
+			loss = must[trafo.StepResult](t)(trainer.Step(t.Context())).Loss
 		}
 		return loss
 	}
@@ -114,6 +115,63 @@ func TestTeacher(t *testing.T) {
 	if losses(removed) != without {
 		t.Error("a teacher that was removed changed the loss")
 	}
+}
+
+func TestPreferences(t *testing.T) {
+	c := newContext(t)
+	source, target := sentences()
+	options := trafo.DefaultTokenizerOptions()
+	options.Vocabulary, options.SoftLimit = 200, true
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	defer tokenizer.Close()
+	rejected := append(append([]string{}, target[1:]...), target[0])
+	pairs := must[*trafo.Corpus](t)(trafo.NewPreferenceCorpus(source, target, rejected))
+	defer pairs.Close()
+	if answer := must[string](t)(pairs.Rejected(0)); answer != target[1] {
+		t.Error(answer)
+	}
+	_, err := trafo.NewPreferenceCorpus(source, target, rejected[1:])
+	wantError(t, err, trafo.ErrInvalidArgument)
+	ordinary := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
+	defer ordinary.Close()
+	_, err = ordinary.Rejected(0)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	folder := t.TempDir()
+	file := filepath.Join(folder, "pairs.tsv")
+	ok(t, os.WriteFile(file, []byte(source[0]+"\t"+target[0]+"\t"+rejected[0]+"\n"), 0o600))
+	read := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{file}, &trafo.CorpusOptions{Preferences: true}))
+	defer read.Close()
+	if answer := must[string](t)(read.Rejected(0)); answer != rejected[0] {
+		t.Error(answer)
+	}
+
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = 1, 1
+	model := must[*trafo.Model](t)(c.NewModel(config, 3))
+	defer model.Close()
+	training := trafo.DefaultTrainerOptions()
+	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, 1
+	training.AfterUpdates, training.LogFreq = 10, trafo.Every(2, trafo.Updates)
+	_, err = model.NewTrainer(tokenizer, pairs, nil, &training)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	base := filepath.Join(folder, "base.safetensors")
+	ok(t, model.Save(base))
+	ok(t, model.LoadReference(base))
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, pairs, nil, &training))
+	defer trainer.Close()
+	var last trafo.Event
+	_, err = trainer.Run(t.Context(), 0, func(event trafo.Event) error {
+		if event.Kind == trafo.EventLog {
+			last = event
+		}
+		return nil
+	})
+	ok(t, err)
+	if len(last.ObjectiveMetrics) != 4 || !(last.ObjectiveMetrics["reward-margin"] > 0) {
+		t.Error(last.ObjectiveMetrics)
+	}
+	wantError(t, model.RemoveTeacher(), trafo.ErrInvalidArgument)
 }
 
 func TestAdapters(t *testing.T) {
@@ -134,7 +192,7 @@ func TestAdapters(t *testing.T) {
 		return model
 	}
 	score := func(m *trafo.Model) float64 {
-		return must[[]trafo.Score](t)(m.Score(tokenizer, source[:1], target[:1]))[0].LogProbability
+		return must[[]trafo.Score](t)(m.Score(t.Context(), tokenizer, source[:1], target[:1]))[0].LogProbability
 	}
 	check := func(err error) {
 		t.Helper()
@@ -150,10 +208,10 @@ func TestAdapters(t *testing.T) {
 		t.Error("an adapter that is new changed the model")
 	}
 	training := trafo.DefaultTrainerOptions()
-	training.BatchTokens, training.Warmup = 256, 1
-	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, corpus, nil, &training))
+	training.BatchTokens, training.Warmup = 256, trafo.Some(1)
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &training))
 	for range 4 {
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	}
 	trainer.Close()
 	trained := score(model)

@@ -8,7 +8,7 @@ import "C"
 type MemoryPlan struct {
 	Weights     int64 // with the float32 masters of a bfloat16 model
 	Gradients   int64
-	Optimizer   int64 // the moments, and the mean of the weights under EmaAlpha
+	Optimizer   int64 // the moments, and the mean of the weights under EMAAlpha
 	Teacher     int64 // its weights; 0 without one
 	Activations int64 // what forward and backward keep and use
 	Total       int64 // the peak: all of these, the batch and small change

@@ -127,28 +127,29 @@ func TestZeroOptionsAreTheDefaults(t *testing.T) {
 	if *evaluation != *evaluationDefaults() || *tokenizerC != *tokenizerDefaultsC {
 		t.Errorf("%+v\n%+v", *evaluation, *tokenizerC)
 	}
-	if adamw := (&AdamWOptions{}); adamw.filled() != DefaultAdamWOptions() {
-		t.Errorf("%+v", adamw.filled())
+	adamwDefaults := DefaultAdamWOptions()
+	if none, zero, all := *(*AdamWOptions)(nil).c(), *(&AdamWOptions{}).c(), *adamwDefaults.c(); none != zero || none != all {
+		t.Errorf("%+v\n%+v\n%+v", none, zero, all)
 	}
-	if loss := (&CrossEntropyOptions{}).filled(); loss.IgnoreLabel != -100 || loss.Reduction != ReduceMean {
+	if loss := (&CrossEntropyOptions{}).filled(); loss.IgnoreLabel != Some(-100) || loss.Reduction != ReduceMean {
 		t.Errorf("%+v", loss)
 	}
 }
 
-// A literal changes what it names; options from the library are taken as they are, zeros included.
+// A literal changes what it names, zeros included.
 func TestOptionsAreTakenAsTheyAreMeant(t *testing.T) {
-	given := TrainerOptions{Schedule: ScheduleConstant, LogFreq: Every(0, Updates), LabelSmoothing: 0.3}
+	given := TrainerOptions{Schedule: ScheduleConstant, LogFreq: Every(0, Updates), LabelSmoothing: Some(0.3)}
 	defaults := DefaultTrainerOptions()
 	if c, d := given.c(), defaults.c(); c.schedule != 0 || c.log_freq.value != 0 || c.label_smoothing != 0.3 ||
 		c.valid_freq != d.valid_freq || c.keep_best != 1 || d.schedule == 0 {
 		t.Errorf("%+v", *c)
 	}
-	defaults.KeepBest, defaults.LogFreq = false, Period{}
+	defaults.KeepBest, defaults.LogFreq = Some(false), Every(0, Epochs)
 	if c := defaults.c(); c.keep_best != 0 || c.log_freq.value != 0 {
 		t.Errorf("%+v", *c)
 	}
 	search := DefaultTranslateOptions()
-	search.LengthPenalty, search.Truncate = 0, false
+	search.LengthPenalty, search.Truncate = Some(0.0), Some(false)
 	if c := search.c(); c.length_penalty != 0 || c.truncate != 0 || c.beam != 5 {
 		t.Errorf("%+v", *c)
 	}
@@ -156,21 +157,19 @@ func TestOptionsAreTakenAsTheyAreMeant(t *testing.T) {
 		c.sampling != 1 || c.top_k != 7 || c.temperature != 1 {
 		t.Errorf("%+v", *c)
 	}
-	loss := DefaultCrossEntropyOptions()
-	loss.IgnoreLabel = 0
-	adamw := DefaultAdamWOptions()
-	adamw.Beta1 = 0
-	if loss.filled().IgnoreLabel != 0 || adamw.filled().Beta1 != 0 || (&AdamWOptions{Beta2: 0.9}).filled().Beta1 != 0.9 {
-		t.Errorf("%+v %+v", loss.filled(), adamw.filled())
+	loss := CrossEntropyOptions{IgnoreLabel: Some(0)}
+	adamw := (&AdamWOptions{Beta1: Some(0.0)}).c()
+	if loss.filled().IgnoreLabel != Some(0) || adamw.beta1 != 0 || adamw.beta2 != 0.98 {
+		t.Errorf("%+v %+v", loss.filled(), adamw)
 	}
 }
 
 func TestSwitchesOfTrainerOptionsReachTheEngine(t *testing.T) {
 	options := DefaultTrainerOptions()
-	if !options.AutotuneGemm || options.c().autotune_gemm != 1 {
+	if options.AutotuneGEMM != Some(true) || options.c().autotune_gemm != 1 {
 		t.Error("GEMMs are not tuned by default")
 	}
-	options.AutotuneGemm = false
+	options.AutotuneGEMM = Some(false)
 	if c := options.c(); c.autotune_gemm != 0 || c.batch_fit != 0 {
 		t.Errorf("%+v", *c)
 	}

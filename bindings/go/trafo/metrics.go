@@ -32,10 +32,10 @@ func DefaultEvaluationOptions() EvaluationOptions {
 
 // ResampledScore is a corpus score, 0 to 100. The other fields are NaN where nothing was resampled.
 type ResampledScore struct {
-	Score     float64
-	Mean      float64 // of the resamples
-	HalfWidth float64 // of the interval that has 95 % of the resamples
-	PValue    float64 // how probable so large a difference from the baseline would be if both were equal
+	Score     float64 `json:"score"`
+	Mean      float64 `json:"mean"`       // of the resamples
+	HalfWidth float64 `json:"half_width"` // of the interval that has 95 % of the resamples
+	PValue    float64 `json:"p_value"`    // how probable so large a difference from the baseline would be if both were equal
 }
 
 func newResampledScore(c C.trafo_resampled_score) ResampledScore {
@@ -44,20 +44,25 @@ func newResampledScore(c C.trafo_resampled_score) ResampledScore {
 
 // Evaluation is what Evaluate measures.
 type Evaluation struct {
-	BLEU, ChrF                 ResampledScore
-	BaselineBLEU, BaselineChrF ResampledScore // NaN without a baseline
+	BLEU ResampledScore `json:"bleu"`
+	ChrF ResampledScore `json:"chrf"`
+	// Without a baseline both are NaN.
+	BaselineBLEU ResampledScore `json:"baseline_bleu,omitzero"`
+	BaselineChrF ResampledScore `json:"baseline_chrf,omitzero"`
 
-	Precisions       [4]float64 // BLEU's, of n-grams of 1 to 4 tokens, per cent, smoothed
-	BrevityPenalty   float64
-	Matches          [4]int64 // n-grams that a reference has
-	Totals           [4]int64 // n-grams of the hypotheses
-	HypothesisTokens int64
-	ReferenceTokens  int64 // with several references, of the one that is nearest in length
+	Precisions       [4]float64 `json:"precisions"` // BLEU's, of n-grams of 1 to 4 tokens, per cent, smoothed
+	BrevityPenalty   float64    `json:"brevity_penalty"`
+	Matches          [4]int64   `json:"matches"` // n-grams that a reference has
+	Totals           [4]int64   `json:"totals"`  // n-grams of the hypotheses
+	HypothesisTokens int64      `json:"hypothesis_tokens"`
+	ReferenceTokens  int64      `json:"reference_tokens"` // with several references, of the one that is nearest in length
 
 	// UnspacedReferences are in scripts without spaces: Tokenize13a, TokenizeIntl and TokenizeNone take
 	// their phrases for words.
-	UnspacedReferences           int64
-	BLEUSignature, ChrFSignature string // only scores with equal signatures are comparable
+	UnspacedReferences int64 `json:"unspaced_references"`
+	// Only scores with equal signatures are comparable.
+	BLEUSignature string `json:"bleu_signature"`
+	ChrFSignature string `json:"chrf_signature"`
 }
 
 // hold makes the C struct; release after the call. o may be nil.
@@ -164,8 +169,8 @@ func Version() string { return C.GoString(C.trafo_version()) }
 
 // SentenceScore is what one translation scores by itself, 0 to 100.
 type SentenceScore struct {
-	BLEU float64 // orders longer than the translation are left out
-	ChrF float64
+	BLEU float64 `json:"bleu"` // orders longer than the translation are left out
+	ChrF float64 `json:"chrf"`
 }
 
 // SentenceScores computes BLEU and chrF2 of every translation by itself against its one reference, as sacreBLEU's sentence scores.

@@ -83,7 +83,7 @@ func TestSentenceScores(t *testing.T) {
 func TestEvaluateResamplesAndCompares(t *testing.T) {
 	references := [][]string{referenceLines}
 	options := trafo.DefaultEvaluationOptions()
-	options.Resamples, options.Seed, options.Baseline = 200, 7, hypothesisLines
+	options.Resamples, options.Seed, options.Baseline = 200, trafo.Some(uint64(7)), hypothesisLines
 	compared := evaluated(t, referenceLines, references, &options)
 	wantValues(t, "BLEU", []float64{compared.BLEU.Score, compared.BLEU.Mean, compared.BLEU.HalfWidth}, []float64{100, 100, 0})
 	if p := compared.BLEU.PValue; !(p > 0 && p < 1) {
@@ -102,7 +102,7 @@ func TestEvaluateResamplesAndCompares(t *testing.T) {
 	if numbers(alone.BLEU) != numbers(compared.BaselineBLEU) || numbers(alone.ChrF) != numbers(compared.BaselineChrF) {
 		t.Errorf("%+v and %+v", alone, compared)
 	}
-	options.Seed = 8
+	options.Seed = trafo.Some(uint64(8))
 	if other := evaluated(t, hypothesisLines, references, &options); other.BLEU.Mean == alone.BLEU.Mean {
 		t.Errorf("%+v", other)
 	}
@@ -112,7 +112,7 @@ func TestEvaluateWithEveryTokenizer(t *testing.T) {
 	hypotheses, references := []string{"今天天气很好，我们去公园。"}, [][]string{{"今天天气不错，我们去公园。"}}
 	options := trafo.DefaultEvaluationOptions()
 	for _, c := range []struct {
-		tokenizer trafo.BleuTokenizer
+		tokenizer trafo.BLEUTokenizer
 		name      string
 		tokens    int64
 	}{
@@ -170,7 +170,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		"no references":     {hypothesisLines, nil, nil, trafo.ErrInvalidArgument},
 		"fewer references":  {hypothesisLines, [][]string{referenceLines, referenceLines[1:]}, nil, trafo.ErrInvalidArgument},
 		"shorter baseline":  {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Baseline = slices.Clone(referenceLines[1:]) }, trafo.ErrInvalidArgument},
-		"no resamples":      {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Resamples = 0 }, trafo.ErrInvalidArgument},
+		"fewer than none":   {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Resamples = -1 }, trafo.ErrInvalidArgument},
 		"no model":          {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenize = trafo.TokenizeFlores200 }, trafo.ErrInvalidArgument},
 		"unused model":      {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenizer = tokenizer }, trafo.ErrInvalidArgument},
 		"closed model":      {hypothesisLines, [][]string{referenceLines}, func(o *trafo.EvaluationOptions) { o.Tokenizer = closedTokenizer }, trafo.ErrClosed},

@@ -180,8 +180,9 @@ func ListCheckpoints(runDirectory string) ([]int64, error) {
 }
 
 // LoadRun loads a model of a run directory: of the best checkpoint by the first metric of validation, of
-// the newest checkpoint, or the average. LoadTokenizer takes the directory as well. The model computes in
-// precision: Float32 or, on CUDA, BFloat16. ErrNotFound says why the run has no such model.
+// the newest checkpoint, or the average. The model computes in precision: Float32 or, on CUDA, BFloat16.
+// ErrNotFound says why the run has no such model. LoadTokenizer takes the directory of a run of
+// translate-train; a run of a program has no vocabulary there, unless the program saved it.
 func (c *Context) LoadRun(directory string, which RunModel, precision DType) (*Model, error) {
 	return c.model("Context.LoadRun", func(ptr *C.trafo_context, out **C.trafo_model) *C.trafo_error {
 		data, length := chars(directory)
@@ -310,17 +311,19 @@ func (m *Model) Parameters() (parameters []Parameter, err error) {
 
 // ParameterInfo says how a parameter is trained.
 type ParameterInfo struct {
-	Name     string
-	Group    string // "matrices", "norms_and_biases", or a group that the model has declared
-	Elements int64
-	DType    DType // of the values
-	Frozen   bool
+	Name     string `json:"name"`
+	Group    string `json:"group"` // "matrices", "norms_and_biases", or a group that the model has declared
+	Elements int64  `json:"elements"`
+	DType    DType  `json:"dtype"` // of the values
+	Frozen   bool   `json:"frozen"`
 	// Factors of the learning rate and the weight decay.
-	LearningRateFactor, WeightDecayFactor float64
-	Rows, Columns                         int64 // a vector has one row
-	Bits                                  int64 // of an element in files: 4 of an int4 matrix, whose DType is Int8
+	LearningRateFactor float64 `json:"learning_rate_factor"`
+	WeightDecayFactor  float64 `json:"weight_decay_factor"`
+	Rows               int64   `json:"rows"`
+	Columns            int64   `json:"columns"` // a vector has one row
+	Bits               int64   `json:"bits"`    // of an element in files: 4 of an int4 matrix, whose DType is Int8
 	// Signal-to-noise ratio of a matrix after Model.Quantize, in dB; NaN: not known.
-	SignalToNoise float64
+	SignalToNoise float64 `json:"signal_to_noise"`
 }
 
 // ParameterInfos lists how the parameters are trained, in the order of the file.
@@ -395,7 +398,10 @@ func (m *Model) Close() error {
 	if m == nil || m.c == nil {
 		return nil
 	}
-	nested := m.c.core.enter()
+	nested, err := m.c.core.enter("Model.Close")
+	if err != nil {
+		return err
+	}
 	defer m.c.core.leave(nested)
 	if m.ptr != nil {
 		m.cleanup.Stop()

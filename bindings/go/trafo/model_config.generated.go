@@ -5,101 +5,107 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// ModelConfig is the shape of a model. Vocabulary must be set. In a literal, zero fields have their defaults;
-// what DefaultModelConfig, Preset and Model.Config give is taken as it is.
+// ModelConfig is the shape of a model. Vocabulary must be set. Fields that are left out or zero have their
+// defaults; DefaultModelConfig, Preset and Model.Config fill all of them.
 type ModelConfig struct {
 	// Kind of model. Default EncoderDecoder.
-	Architecture Architecture
+	Architecture Architecture `json:"architecture,omitzero"`
 	// Activation of the feed-forward layers. Default ReLU.
-	Activation Activation
+	Activation Activation `json:"activation,omitzero"`
 	// Tokens of the vocabulary. It must be set.
-	Vocabulary int
+	Vocabulary int `json:"vocabulary,omitzero"`
 	// Layers of the encoder. A decoder-lm has none and ignores it. Default 6.
-	EncoderLayers int
+	EncoderLayers int `json:"encoder_layers,omitzero"`
 	// Layers of the decoder. Default 6.
-	DecoderLayers int
+	DecoderLayers int `json:"decoder_layers,omitzero"`
 	// Width of the residual stream: an even multiple of Heads. Default 512.
-	Width int
+	Width int `json:"width,omitzero"`
 	// Width inside the feed-forward layers. Default 2048.
-	FFNWidth int
+	FFNWidth int `json:"ffn_width,omitzero"`
 	// Attention heads. Default 8.
-	Heads int
+	Heads int `json:"heads,omitzero"`
 	// Longest sequence that either side may have, in tokens. Default 1024.
-	MaxPositions int
+	MaxPositions int `json:"max_positions,omitzero"`
 	// Whether the norm precedes each block instead of following it. Default true.
-	PreNorm bool
+	PreNorm Optional[bool] `json:"pre_norm,omitzero"`
 	// Whether source, target and output share one embedding matrix. Otherwise there are three, two in a
 	// decoder-lm. Default true.
-	TiedEmbeddings bool
+	TiedEmbeddings Optional[bool] `json:"tied_embeddings,omitzero"`
 	// Dropout of the embeddings and of the output of every block. Default 0.1.
-	Dropout float64
+	Dropout Optional[float64] `json:"dropout,omitzero"`
 	// Dropout of attention probabilities. Default 0.
-	AttentionDropout float64
+	AttentionDropout float64 `json:"attention_dropout,omitzero"`
 	// Dropout after the activation of the feed-forward layers. Default 0.
-	FFNDropout float64
+	FFNDropout float64 `json:"ffn_dropout,omitzero"`
 	// Epsilon of the norms. Default 1e-5.
-	NormEpsilon float64
+	NormEpsilon float64 `json:"norm_epsilon,omitzero"`
 	// Norm of a decoder-lm; an encoder-decoder has layer norm. Default NormLayer.
-	Norm Norm
+	Norm Norm `json:"norm,omitzero"`
 	// Positions of a decoder-lm. Default StandardPositions.
-	Positions Positions
+	Positions Positions `json:"positions,omitzero"`
 	// Feed-forward blocks of a decoder-lm. Default PlainFFN.
-	FFN FeedForward
-	// Whether all linear layers have biases. A model with RMS norm may have QkvBiases, AttentionOutputBias and
+	FFN FeedForward `json:"ffn,omitzero"`
+	// Whether all linear layers have biases. A model with RMS norm may have QKVBiases, AttentionOutputBias and
 	// FFNBiases instead. Default true.
-	Biases bool
+	Biases Optional[bool] `json:"biases,omitzero"`
 	// Heads of keys and values (grouped-query attention), with rotary positions. Default 0: as many as heads.
-	KVHeads int
+	KVHeads int `json:"kv_heads,omitzero"`
 	// Base of the angles of rotary positions. Default 10000.
-	RopeTheta float64
+	RopeTheta float64 `json:"rope_theta,omitzero"`
 	// Whether the initial weights of layer l are divided by the root of l (Zhang et al., arXiv 1908.11365). Deep
 	// models begin better. Default false.
-	DepthScaledInit bool
+	DepthScaledInit bool `json:"depth_scaled_init,omitzero"`
 	// Whether the output layer has a bias, in a model with biases. GPT-2 has none. Default true.
-	OutputBias bool
+	OutputBias Optional[bool] `json:"output_bias,omitzero"`
 	// Width of an attention head. A model whose heads were pruned has it, and one with rotary positions may.
 	// Default 0: width / heads.
-	HeadWidth int
+	HeadWidth int `json:"head_width,omitzero"`
 	// Whether queries, keys and values have biases in a model that has no others (Biases is 0), as in Qwen2.
 	// Default false.
-	QkvBiases bool
+	QKVBiases bool `json:"qkv_biases,omitzero"`
 	// Whether the output of an attention has a bias in a model without Biases. Default false.
-	AttentionOutputBias bool
+	AttentionOutputBias bool `json:"attention_output_bias,omitzero"`
 	// Whether the feed-forward layers have biases in a model without Biases. Default false.
-	FFNBiases bool
+	FFNBiases bool `json:"ffn_biases,omitzero"`
 	// The angles of rotary positions are divided by it, all of them or, with RopeOriginalPositions, the slow
 	// ones. Default 1.
-	RopeFactor float64
+	RopeFactor float64 `json:"rope_factor,omitzero"`
 	// Positions that a model was trained with before RopeFactor (Llama 3.1): the factor divides the angles of
 	// pairs that turn fewer than RopeLowTurns times in them. It divides the angles of pairs of more turns less
 	// and less. Default 0: RopeFactor divides all angles.
-	RopeOriginalPositions int
+	RopeOriginalPositions int `json:"rope_original_positions,omitzero"`
 	// Turns in RopeOriginalPositions positions up to which RopeFactor divides an angle whole. Default 1.
-	RopeLowTurns float64
+	RopeLowTurns float64 `json:"rope_low_turns,omitzero"`
 	// Turns in RopeOriginalPositions positions from which on RopeFactor does not change an angle; above
 	// RopeLowTurns. Default 4.
-	RopeHighTurns float64
+	RopeHighTurns float64 `json:"rope_high_turns,omitzero"`
 	// Width inside the feed-forward layers of the encoder, where pruning left it another one than the decoder
 	// has. Default 0: FFNWidth.
-	EncoderFFNWidth int
+	EncoderFFNWidth int `json:"encoder_ffn_width,omitzero"`
 	// Attention heads of the encoder, where pruning left it another number than the decoder has. With HeadWidth.
 	// Default 0: Heads.
-	EncoderHeads int
+	EncoderHeads int `json:"encoder_heads,omitzero"`
 	// Which layers of the decoder share their parameters: a number from 1 to DecoderLayers for each layer, and
 	// layers with the same number share. For up to 32 layers. Default: none are shared.
-	DecoderTiedLayers [TiedLayers]uint8
+	DecoderTiedLayers [TiedLayers]uint8 `json:"decoder_tied_layers,omitzero"`
 	// The same for the layers of the encoder and EncoderLayers. Default: none are shared.
-	EncoderTiedLayers [TiedLayers]uint8
+	EncoderTiedLayers [TiedLayers]uint8 `json:"encoder_tied_layers,omitzero"`
+	// Norm of queries and keys in a decoder-lm. Default QKNormNone.
+	QkNorm QKNorm `json:"qk_norm,omitzero"`
+	// How RopeFactor divides the angles of a model with RopeOriginalPositions. With yarn, the first pair whose
+	// angle it divides is the one of RopeHighTurns turns (usual: 32), and from the pair of RopeLowTurns turns on
+	// it divides them whole. Default RopeScalingLlama3.
+	RopeScaling RopeScaling `json:"rope_scaling,omitzero"`
+	// Factor of rotated queries and keys with the RopeScaling yarn; other models have none. Default 0: 0.1
+	// ln(RopeFactor) + 1.
+	RopeMagnitude float64 `json:"rope_magnitude,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
-	Precision DType
-
-	explicit bool // made by the library: fields that are zero are meant
+	Precision DType `json:"precision,omitzero"`
 }
 
 func (o *ModelConfig) fromC(c *C.trafo_model_config) {
-	o.explicit = true
 	o.Architecture = Architecture(c.architecture)
 	o.Activation = Activation(c.activation)
 	o.Vocabulary = int(c.vocabulary)
@@ -109,22 +115,22 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.FFNWidth = int(c.ffn_width)
 	o.Heads = int(c.heads)
 	o.MaxPositions = int(c.max_positions)
-	o.PreNorm = c.pre_norm != 0
-	o.TiedEmbeddings = c.tied_embeddings != 0
-	o.Dropout = float64(c.dropout)
+	o.PreNorm = Some(c.pre_norm != 0)
+	o.TiedEmbeddings = Some(c.tied_embeddings != 0)
+	o.Dropout = Some(float64(c.dropout))
 	o.AttentionDropout = float64(c.attention_dropout)
 	o.FFNDropout = float64(c.ffn_dropout)
 	o.NormEpsilon = float64(c.norm_epsilon)
 	o.Norm = Norm(c.norm)
 	o.Positions = Positions(c.positions)
 	o.FFN = FeedForward(c.ffn)
-	o.Biases = c.biases != 0
+	o.Biases = Some(c.biases != 0)
 	o.KVHeads = int(c.kv_heads)
 	o.RopeTheta = float64(c.rope_theta)
 	o.DepthScaledInit = c.depth_scaled_init != 0
-	o.OutputBias = c.output_bias != 0
+	o.OutputBias = Some(c.output_bias != 0)
 	o.HeadWidth = int(c.head_width)
-	o.QkvBiases = c.qkv_biases != 0
+	o.QKVBiases = c.qkv_biases != 0
 	o.AttentionOutputBias = c.attention_output_bias != 0
 	o.FFNBiases = c.ffn_biases != 0
 	o.RopeFactor = float64(c.rope_factor)
@@ -135,116 +141,128 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.EncoderHeads = int(c.encoder_heads)
 	o.DecoderTiedLayers = layersFromC(&c.decoder_tied_layers)
 	o.EncoderTiedLayers = layersFromC(&c.encoder_tied_layers)
+	o.QkNorm = QKNorm(c.qk_norm)
+	o.RopeScaling = RopeScaling(c.rope_scaling)
+	o.RopeMagnitude = float64(c.rope_magnitude)
 	o.Precision = DType(c.precision)
 }
 
 func (o *ModelConfig) toC(c *C.trafo_model_config) {
-	if o.explicit || o.Architecture != 0 {
+	if o.Architecture != 0 {
 		c.architecture = C.int32_t(o.Architecture)
 	}
-	if o.explicit || o.Activation != 0 {
+	if o.Activation != 0 {
 		c.activation = C.int32_t(o.Activation)
 	}
-	if o.explicit || o.Vocabulary != 0 {
+	if o.Vocabulary != 0 {
 		c.vocabulary = C.int64_t(o.Vocabulary)
 	}
-	if o.explicit || o.EncoderLayers != 0 {
+	if o.EncoderLayers != 0 {
 		c.encoder_layers = C.int64_t(o.EncoderLayers)
 	}
-	if o.explicit || o.DecoderLayers != 0 {
+	if o.DecoderLayers != 0 {
 		c.decoder_layers = C.int64_t(o.DecoderLayers)
 	}
-	if o.explicit || o.Width != 0 {
+	if o.Width != 0 {
 		c.width = C.int64_t(o.Width)
 	}
-	if o.explicit || o.FFNWidth != 0 {
+	if o.FFNWidth != 0 {
 		c.ffn_width = C.int64_t(o.FFNWidth)
 	}
-	if o.explicit || o.Heads != 0 {
+	if o.Heads != 0 {
 		c.heads = C.int64_t(o.Heads)
 	}
-	if o.explicit || o.MaxPositions != 0 {
+	if o.MaxPositions != 0 {
 		c.max_positions = C.int64_t(o.MaxPositions)
 	}
-	if o.explicit || o.PreNorm {
-		c.pre_norm = cBool(o.PreNorm)
+	if value, given := o.PreNorm.Get(); given {
+		c.pre_norm = cBool(value)
 	}
-	if o.explicit || o.TiedEmbeddings {
-		c.tied_embeddings = cBool(o.TiedEmbeddings)
+	if value, given := o.TiedEmbeddings.Get(); given {
+		c.tied_embeddings = cBool(value)
 	}
-	if o.explicit || o.Dropout != 0 {
-		c.dropout = C.double(o.Dropout)
+	if value, given := o.Dropout.Get(); given {
+		c.dropout = C.double(value)
 	}
-	if o.explicit || o.AttentionDropout != 0 {
+	if o.AttentionDropout != 0 {
 		c.attention_dropout = C.double(o.AttentionDropout)
 	}
-	if o.explicit || o.FFNDropout != 0 {
+	if o.FFNDropout != 0 {
 		c.ffn_dropout = C.double(o.FFNDropout)
 	}
-	if o.explicit || o.NormEpsilon != 0 {
+	if o.NormEpsilon != 0 {
 		c.norm_epsilon = C.double(o.NormEpsilon)
 	}
-	if o.explicit || o.Norm != 0 {
+	if o.Norm != 0 {
 		c.norm = C.int32_t(o.Norm)
 	}
-	if o.explicit || o.Positions != 0 {
+	if o.Positions != 0 {
 		c.positions = C.int32_t(o.Positions)
 	}
-	if o.explicit || o.FFN != 0 {
+	if o.FFN != 0 {
 		c.ffn = C.int32_t(o.FFN)
 	}
-	if o.explicit || o.Biases {
-		c.biases = cBool(o.Biases)
+	if value, given := o.Biases.Get(); given {
+		c.biases = cBool(value)
 	}
-	if o.explicit || o.KVHeads != 0 {
+	if o.KVHeads != 0 {
 		c.kv_heads = C.int64_t(o.KVHeads)
 	}
-	if o.explicit || o.RopeTheta != 0 {
+	if o.RopeTheta != 0 {
 		c.rope_theta = C.double(o.RopeTheta)
 	}
-	if o.explicit || o.DepthScaledInit {
+	if o.DepthScaledInit {
 		c.depth_scaled_init = cBool(o.DepthScaledInit)
 	}
-	if o.explicit || o.OutputBias {
-		c.output_bias = cBool(o.OutputBias)
+	if value, given := o.OutputBias.Get(); given {
+		c.output_bias = cBool(value)
 	}
-	if o.explicit || o.HeadWidth != 0 {
+	if o.HeadWidth != 0 {
 		c.head_width = C.int64_t(o.HeadWidth)
 	}
-	if o.explicit || o.QkvBiases {
-		c.qkv_biases = cBool(o.QkvBiases)
+	if o.QKVBiases {
+		c.qkv_biases = cBool(o.QKVBiases)
 	}
-	if o.explicit || o.AttentionOutputBias {
+	if o.AttentionOutputBias {
 		c.attention_output_bias = cBool(o.AttentionOutputBias)
 	}
-	if o.explicit || o.FFNBiases {
+	if o.FFNBiases {
 		c.ffn_biases = cBool(o.FFNBiases)
 	}
-	if o.explicit || o.RopeFactor != 0 {
+	if o.RopeFactor != 0 {
 		c.rope_factor = C.double(o.RopeFactor)
 	}
-	if o.explicit || o.RopeOriginalPositions != 0 {
+	if o.RopeOriginalPositions != 0 {
 		c.rope_original_positions = C.int64_t(o.RopeOriginalPositions)
 	}
-	if o.explicit || o.RopeLowTurns != 0 {
+	if o.RopeLowTurns != 0 {
 		c.rope_low_turns = C.double(o.RopeLowTurns)
 	}
-	if o.explicit || o.RopeHighTurns != 0 {
+	if o.RopeHighTurns != 0 {
 		c.rope_high_turns = C.double(o.RopeHighTurns)
 	}
-	if o.explicit || o.EncoderFFNWidth != 0 {
+	if o.EncoderFFNWidth != 0 {
 		c.encoder_ffn_width = C.int64_t(o.EncoderFFNWidth)
 	}
-	if o.explicit || o.EncoderHeads != 0 {
+	if o.EncoderHeads != 0 {
 		c.encoder_heads = C.int64_t(o.EncoderHeads)
 	}
-	if o.explicit || o.DecoderTiedLayers != [TiedLayers]uint8{} {
+	if o.DecoderTiedLayers != [TiedLayers]uint8{} {
 		c.decoder_tied_layers = layersToC(&o.DecoderTiedLayers)
 	}
-	if o.explicit || o.EncoderTiedLayers != [TiedLayers]uint8{} {
+	if o.EncoderTiedLayers != [TiedLayers]uint8{} {
 		c.encoder_tied_layers = layersToC(&o.EncoderTiedLayers)
 	}
-	if o.explicit || o.Precision != 0 {
+	if o.QkNorm != 0 {
+		c.qk_norm = C.int32_t(o.QkNorm)
+	}
+	if o.RopeScaling != 0 {
+		c.rope_scaling = C.int32_t(o.RopeScaling)
+	}
+	if o.RopeMagnitude != 0 {
+		c.rope_magnitude = C.double(o.RopeMagnitude)
+	}
+	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)
 	}
 }

@@ -21,11 +21,11 @@ func TestSamplesAreTheSameOfTheSameSeed(t *testing.T) {
 	}
 	_, err := l.model.Parameters()
 	wantError(t, err, trafo.ErrInvalidArgument)
-	draw := func(lines []string, seed uint64, firstLine int64) [][]trafo.Hypothesis {
+	draw := func(lines []string, seed uint64, firstLine int) [][]trafo.Hypothesis {
 		options := trafo.DefaultTranslateOptions()
 		sampling := trafo.DefaultSampling()
 		sampling.Temperature, sampling.TopK, sampling.TopP = 0.9, 20, 0.95
-		sampling.Seed, sampling.FirstLine = seed, firstLine
+		sampling.Seed, sampling.FirstLine = trafo.Some(seed), firstLine
 		options.Sampling, options.NBest, options.MinLength, options.MaxLength = &sampling, 3, 2, 6
 		return must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, lines, &options)).Lines
 	}
@@ -48,7 +48,7 @@ func TestAShortlistRestrictsTranslations(t *testing.T) {
 	}
 	options := trafo.DefaultTranslateOptions()
 	options.Shortlist = must[*trafo.Shortlist](t)(trafo.LoadShortlist(l.tokenizer, path))
-	options.ShortlistFirst = 0
+	options.ShortlistFirst = trafo.Some(0)
 	loaded := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
 	options.Shortlist = learnt
 	again := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source[:3], &options))
@@ -82,7 +82,7 @@ func TestLlamaPreset(t *testing.T) {
 	defer c.Close()
 	config := must[trafo.ModelConfig](t)(trafo.Preset("llama"))
 	if config.Norm != trafo.NormRMS || config.Positions != trafo.RotaryPositions || config.FFN != trafo.SwiGLUFFN ||
-		config.Biases || config.RopeTheta != 10000 {
+		config.Biases != trafo.Some(false) || config.RopeTheta != 10000 {
 		t.Fatalf("preset llama is %+v", config)
 	}
 	config.Vocabulary, config.DecoderLayers, config.KVHeads = 40, 1, 2
@@ -143,8 +143,8 @@ func TestModelParameters(t *testing.T) {
 	want := trafo.DefaultModelConfig()
 	want.Activation, want.Vocabulary, want.EncoderLayers, want.DecoderLayers = trafo.SiLU, 11, 2, 1
 	want.Width, want.FFNWidth, want.Heads, want.MaxPositions = 12, 20, 3, 33
-	want.PreNorm, want.TiedEmbeddings = false, false
-	want.Dropout, want.AttentionDropout, want.FFNDropout, want.NormEpsilon = 0.11, 0.12, 0.13, 1e-4
+	want.PreNorm, want.TiedEmbeddings = trafo.Some(false), trafo.Some(false)
+	want.Dropout, want.AttentionDropout, want.FFNDropout, want.NormEpsilon = trafo.Some(0.11), 0.12, 0.13, 1e-4
 	if got := must[trafo.ModelConfig](t)(must[*trafo.Model](t)(l.context.NewModel(want, 1)).Config()); got != want {
 		t.Errorf("%+v became %+v", want, got)
 	}
@@ -167,9 +167,9 @@ func TestModelParameters(t *testing.T) {
 	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer([]string{"a b c", "c b a", "abc cab"}, &trafo.TokenizerOptions{Vocabulary: 12, CharacterCoverage: 1, SoftLimit: true}))
 	_, err = l.model.Translate(t.Context(), other, []string{"a"}, nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
-	_, err = l.model.Score(l.tokenizer, []string{"eins"}, nil)
+	_, err = l.model.Score(t.Context(), l.tokenizer, []string{"eins"}, nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
-	if math.IsNaN(trafo.DefaultTranslateOptions().LengthPenalty) || trafo.DefaultTranslateOptions().Beam != 5 {
+	if trafo.DefaultTranslateOptions().LengthPenalty != trafo.Some(1.0) || trafo.DefaultTranslateOptions().Beam != 5 {
 		t.Error("translation defaults")
 	}
 }
@@ -200,7 +200,7 @@ func TestFrozenParametersDoNotChange(t *testing.T) {
 	_, err = l.model.Unfreeze("encoder.*")
 	wantError(t, err, trafo.ErrInvalidArgument)
 	for range 3 {
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	}
 	ok(t, trainer.Close())
 	after := values()
@@ -226,8 +226,9 @@ func TestWordScoresAndAlignments(t *testing.T) {
 	found := must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, source, &options))
 	for i, line := range found.Lines {
 		for _, h := range line {
-			if n := len(h.WordScores) - len(h.Tokens); n != 0 && n != 1 {
-				t.Errorf("%d tokens have %d scores", len(h.Tokens), len(h.WordScores))
+			ends := map[trafo.FinishReason]int{trafo.FinishEnd: 1, trafo.FinishLength: 0}
+			if n, known := ends[h.Finish]; !known || len(h.WordScores) != len(h.Tokens)+n || (n == 0 && len(h.Tokens) != 9) {
+				t.Errorf("%d tokens have %d scores and finish by %v", len(h.Tokens), len(h.WordScores), h.Finish)
 			}
 			sum := 0.
 			for _, score := range h.WordScores {
@@ -253,7 +254,7 @@ func TestWordScoresAndAlignments(t *testing.T) {
 			}
 		}
 	}
-	scores := must[[]trafo.Score](t)(l.model.Score(l.tokenizer, source, target))
+	scores := must[[]trafo.Score](t)(l.model.Score(t.Context(), l.tokenizer, source, target))
 	given := must[*trafo.Translations](t)(l.model.ForceDecode(t.Context(), l.tokenizer, source, target, &options))
 	for i, line := range given.Lines {
 		h := line[0]

@@ -26,7 +26,7 @@ func trainInGroup(t *testing.T, directory string, id trafo.GroupID, options traf
 	group := must[*trafo.Group](t)(trafo.JoinGroup(l.context, id, options))
 	defer group.Close()
 	l.options.Lanes, l.options.AfterUpdates, l.options.RunDirectory, l.options.Group = 2, 12, directory, group
-	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options))
+	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(t.Context(), l.tokenizer, l.train, l.valid, &l.options))
 	defer trainer.Close()
 	_, err := trainer.Run(t.Context(), 0, nil)
 	ok(t, err)

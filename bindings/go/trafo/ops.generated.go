@@ -19,6 +19,28 @@ const (
 	GELUErf Activation = C.TRAFO_GELU_ERF
 )
 
+var wordsOfActivation = words[Activation]{
+	{ReLU, []string{"relu"}},
+	{GELU, []string{"gelu"}},
+	{SiLU, []string{"silu", "swish"}},
+	{GELUErf, []string{"gelu_erf", "gelu-erf"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Activation) String() string {
+	return wordsOfActivation.name(value)
+}
+
+// MarshalText gives the name.
+func (value Activation) MarshalText() ([]byte, error) {
+	return wordsOfActivation.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Activation) UnmarshalText(text []byte) error {
+	return wordsOfActivation.unmarshal(value, text)
+}
+
 // Comparison: how two elements are compared.
 type Comparison int32
 
@@ -37,6 +59,30 @@ const (
 	GreaterEqual Comparison = C.TRAFO_GREATER_EQUAL
 )
 
+var wordsOfComparison = words[Comparison]{
+	{Equal, []string{"equal"}},
+	{NotEqual, []string{"not_equal"}},
+	{Less, []string{"less"}},
+	{LessEqual, []string{"less_equal"}},
+	{Greater, []string{"greater"}},
+	{GreaterEqual, []string{"greater_equal"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Comparison) String() string {
+	return wordsOfComparison.name(value)
+}
+
+// MarshalText gives the name.
+func (value Comparison) MarshalText() ([]byte, error) {
+	return wordsOfComparison.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Comparison) UnmarshalText(text []byte) error {
+	return wordsOfComparison.unmarshal(value, text)
+}
+
 // Reduction: how the losses of rows become one.
 type Reduction int32
 
@@ -48,6 +94,28 @@ const (
 	// Their sum over the sum of the weights that are not ignored.
 	ReduceMean Reduction = C.TRAFO_REDUCE_MEAN + 1
 )
+
+var wordsOfReduction = words[Reduction]{
+	{0, []string{""}},
+	{ReduceNone, []string{"none"}},
+	{ReduceSum, []string{"sum"}},
+	{ReduceMean, []string{"mean"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Reduction) String() string {
+	return wordsOfReduction.name(value)
+}
+
+// MarshalText gives the name.
+func (value Reduction) MarshalText() ([]byte, error) {
+	return wordsOfReduction.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Reduction) UnmarshalText(text []byte) error {
+	return wordsOfReduction.unmarshal(value, text)
+}
 
 // Add: a + b, with NumPy broadcasting.
 func (c *Context) Add(a, b *Tensor) (*Tensor, error) {
@@ -256,9 +324,9 @@ func (c *Context) Dropout(x *Tensor, dropout Dropout) (*Tensor, error) {
 
 // Cast: between float32, float64, bfloat16 and int32. To int32 it rounds towards zero; a value outside
 // becomes the nearest int32, NaN becomes 0; it has no gradient.
-func (c *Context) Cast(x *Tensor, dtype DType) (*Tensor, error) {
+func (c *Context) Cast(x *Tensor, dType DType) (*Tensor, error) {
 	return c.op1("Context.Cast", func(ptr *C.trafo_context, out **C.trafo_tensor) *C.trafo_error {
-		return C.trafo_op_cast(ptr, x.handle(), C.int32_t(dtype), out)
+		return C.trafo_op_cast(ptr, x.handle(), C.int32_t(dType), out)
 	}, x)
 }
 

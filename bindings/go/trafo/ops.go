@@ -48,9 +48,9 @@ func (d *Dropout) c() *C.trafo_dropout {
 
 // EmbeddingOptions are the parts of Embedding that may be left out.
 type EmbeddingOptions struct {
-	Scale         float64 // 0: 1
-	PaddingID     *int    // tokens with this id give the table no gradient; nil: none
-	Positions     *Tensor // [T] Int32, together with PositionTable [P,C]
+	Scale         float64       // 0: 1
+	PaddingID     Optional[int] // tokens with this id give the table no gradient; default: none
+	Positions     *Tensor       // [T] Int32, together with PositionTable [P,C]
 	PositionTable *Tensor
 	Dropout       *Dropout
 }
@@ -71,8 +71,8 @@ func (o *EmbeddingOptions) fill(c *C.trafo_embedding_options) *C.trafo_error {
 		return e
 	}
 	c.scale, c.positions, c.position_table = C.double(o.Scale), o.Positions.handle(), o.PositionTable.handle()
-	if o.PaddingID != nil {
-		c.padding_id = C.int64_t(*o.PaddingID)
+	if id, given := o.PaddingID.Get(); given {
+		c.padding_id = C.int64_t(id)
 	}
 	if o.Dropout != nil {
 		c.dropout = *o.Dropout.c()
@@ -146,24 +146,21 @@ func (o AttentionOptions) fill(c *C.trafo_attention_options) *C.trafo_error {
 	return nil
 }
 
-// CrossEntropyOptions refine the loss. In a literal, zero fields have their defaults; to ignore the label
-// 0, begin with DefaultCrossEntropyOptions, whose fields are taken as they are.
+// CrossEntropyOptions refine the loss. Fields that are left out or zero have their defaults.
 type CrossEntropyOptions struct {
-	LabelSmoothing float64   // mass spread over all classes; default 0
-	IgnoreLabel    int32     // default -100
-	Reduction      Reduction // default ReduceMean
-	Weights        *Tensor   // [T], one for each label, or nil: all 1. No gradient
+	LabelSmoothing float64       // mass spread over all classes; default 0
+	IgnoreLabel    Optional[int] // default -100
+	Reduction      Reduction     // default ReduceMean
+	Weights        *Tensor       // [T], one for each label, or nil: all 1. No gradient
 	// [V], or nil: all 1. The term of class v in a row's loss is multiplied by the weight of v, and a row
 	// counts with the weight of its label. No gradient. LinearCrossEntropy takes them without smoothing only.
 	ClassWeights *Tensor
 	ChunkBytes   int64 // logits that LinearCrossEntropy holds at a time; default 0: it chooses
-
-	explicit bool // made by the library: fields that are zero are meant
 }
 
 // DefaultCrossEntropyOptions gives the defaults.
 func DefaultCrossEntropyOptions() CrossEntropyOptions {
-	return CrossEntropyOptions{IgnoreLabel: -100, Reduction: ReduceMean, explicit: true}
+	return CrossEntropyOptions{IgnoreLabel: Some(-100), Reduction: ReduceMean}
 }
 
 // filled gives the options with the defaults that a literal leaves out.
@@ -173,9 +170,7 @@ func (o *CrossEntropyOptions) filled() CrossEntropyOptions {
 	}
 	result := *o
 	setDefault(&result.Reduction, ReduceMean)
-	if !o.explicit {
-		setDefault(&result.IgnoreLabel, -100)
-	}
+	result.IgnoreLabel = Some(o.IgnoreLabel.Or(-100))
 	return result
 }
 
@@ -185,7 +180,7 @@ func (o *CrossEntropyOptions) fill(c *C.trafo_cross_entropy_options) *C.trafo_er
 	if e := C.trafo_cross_entropy_options_init(c, C.sizeof_trafo_cross_entropy_options); e != nil {
 		return e
 	}
-	c.label_smoothing, c.ignore_label = C.double(o.LabelSmoothing), C.int32_t(o.IgnoreLabel)
+	c.label_smoothing, c.ignore_label = C.double(o.LabelSmoothing), cInt(o.IgnoreLabel.value)
 	c.reduction, c.weights = C.int32_t(o.Reduction-1), o.Weights.handle()
 	c.class_weights = o.ClassWeights.handle()
 	return nil

@@ -55,7 +55,9 @@ func (b *regionBody) run(inputs, outputs []*C.trafo_tensor) C.int32_t {
 				tensor.release()
 			}
 		}()
-		b.c.openScope()
+		if err := b.c.openScope(); err != nil {
+			return err
+		}
 		defer b.c.closeScope()
 		results, err := b.region(borrowed)
 		if err != nil {
@@ -121,8 +123,8 @@ func (c *Context) Checkpoint(outputs int, region Region, inputs ...*Tensor) ([]*
 type GradcheckOptions struct {
 	Outputs int     // of the region; default 1
 	Eps     float64 // step of the central difference; default 1e-6
-	ATol    float64 // |analytic - numeric| <= ATol + RTol |numeric|; default 1e-5
-	RTol    float64 // default 1e-3
+	// |analytic - numeric| <= ATol + RTol |numeric|; default 1e-5 and 1e-3.
+	ATol, RTol Optional[float64]
 }
 
 // GradcheckResult is what Gradcheck measured.
@@ -147,8 +149,6 @@ func (c *Context) Gradcheck(region Region, options *GradcheckOptions, inputs ...
 	}
 	setDefault(&o.Outputs, 1)
 	setDefault(&o.Eps, 1e-6)
-	setDefault(&o.ATol, 1e-5)
-	setDefault(&o.RTol, 1e-3)
 	if o.Outputs < 0 || region == nil || slices.Contains(inputs, nil) {
 		return GradcheckResult{}, refuse(origin, "the region, its inputs and the number of outputs must be given")
 	}
@@ -160,7 +160,7 @@ func (c *Context) Gradcheck(region Region, options *GradcheckOptions, inputs ...
 		defer body.Delete()
 		var text *C.char
 		e := C.trafo_go_gradcheck(ptr, C.uintptr_t(body), first(handles), C.size_t(len(handles)), C.size_t(o.Outputs),
-			C.double(o.Eps), C.double(o.ATol), C.double(o.RTol), &out, &text)
+			C.double(o.Eps), C.double(o.ATol.Or(1e-5)), C.double(o.RTol.Or(1e-3)), &out, &text)
 		message = takeCString(text)
 		return e
 	}, inputs...)

@@ -7,8 +7,8 @@ import "context"
 
 // SparsifyOptions say which weights Model.Sparsify sets to zero.
 type SparsifyOptions struct {
-	// Share of the weights of each linear layer that becomes zero, below 1. Default 0: 0.5.
-	Sparsity float64
+	// Share of the weights of each linear layer that becomes zero, at least 0 and below 1. Default 0.5.
+	Sparsity Optional[float64]
 	// Whether the score of a weight is |weight| times the norm of its input, compared with the weights of its
 	// row (Wanda, arXiv 2306.11695); it needs Calibration. Otherwise it is |weight|, compared with all weights of
 	// the matrix. Those with the lowest score become zero.
@@ -29,7 +29,9 @@ type SparsifyOptions struct {
 func (m *Model) Sparsify(ctx context.Context, options SparsifyOptions) (*Model, error) {
 	c := new(C.trafo_sparsify_options)
 	mustInit(C.trafo_sparsify_options_init(c, C.sizeof_trafo_sparsify_options))
-	setUnlessZero(&c.sparsity, C.double(options.Sparsity))
+	if share, given := options.Sparsity.Get(); given {
+		c.sparsity = C.double(share)
+	}
 	if options.Wanda {
 		c.score = C.TRAFO_PRUNE_WANDA
 	}

@@ -21,19 +21,19 @@ func TestSparsify(t *testing.T) {
 	}
 	const matrix = "encoder.0.ffn.up.weight"
 
-	_, err := u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 1})
+	_, err := u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: trafo.Some(1.0)})
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, err = u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Wanda: true})
 	wantError(t, err, trafo.ErrInvalidArgument)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = u.model.Sparsify(ended, trafo.SparsifyOptions{Sparsity: 0.8})
+	_, err = u.model.Sparsify(ended, trafo.SparsifyOptions{Sparsity: trafo.Some(0.8)})
 	wantError(t, err, trafo.ErrCancelled, context.Canceled)
 	if _, err = u.model.Zeros(-1); err == nil {
 		t.Error("there is no parameter -1")
 	}
 
-	plain := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: 0.75}))
+	plain := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{Sparsity: trafo.Some(0.75)}))
 	defer plain.Close()
 	wanda := must[*trafo.Model](t)(u.model.Sparsify(context.Background(), trafo.SparsifyOptions{
 		Wanda: true, TwoOfFour: true, Calibration: u.corpus, Tokenizer: u.tokenizer}))
@@ -48,10 +48,10 @@ func TestSparsify(t *testing.T) {
 	// Gradually in training, and kept.
 	training := trafo.DefaultTrainerOptions()
 	training.PruneSparsity, training.PruneStart, training.PruneEnd, training.PruneEvery = 0.8, 1, 3, 1
-	trainer := must[*trafo.Trainer](t)(wanda.NewTrainer(u.tokenizer, u.corpus, nil, &training))
+	trainer := must[*trafo.Trainer](t)(wanda.NewTrainer(t.Context(), u.tokenizer, u.corpus, nil, &training))
 	defer trainer.Close()
 	for range 4 {
-		must[trafo.StepResult](t)(trainer.Step())
+		must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	}
 	if share := zeros(wanda, matrix); share < 0.79 || share > 0.81 {
 		t.Error(share)

@@ -24,7 +24,7 @@ func TestGradientsOfLogitsAreSlopesOfTheLoss(t *testing.T) {
 	source, target := sentences()
 	source, target = source[:3], target[:3]
 	wanted := 0.0
-	for _, score := range must[[]trafo.Score](t)(l.model.Score(l.tokenizer, source, target)) {
+	for _, score := range must[[]trafo.Score](t)(l.model.Score(t.Context(), l.tokenizer, source, target)) {
 		wanted -= score.LogProbability
 	}
 	loss := lossOf(t, l, source, target)

@@ -20,3 +20,20 @@ func (m *Model) RemoveTeacher() error {
 		return C.trafo_model_remove_teacher(m.ptr)
 	})
 }
+
+// LoadReference gives the model the reference that ObjectiveDPO compares it with, usually the file that its
+// weights come from, in place of a teacher or an earlier reference. A model with an adapter needs none: without
+// its adapter it is its own reference. Otherwise as LoadTeacher.
+func (m *Model) LoadReference(path string) error {
+	return m.in("Model.LoadReference", func() *C.trafo_error {
+		data, length := chars(path)
+		return C.trafo_model_load_reference(m.ptr, data, length)
+	})
+}
+
+// RemoveReference frees the reference. ErrInvalidArgument: the model has no reference.
+func (m *Model) RemoveReference() error {
+	return m.in("Model.RemoveReference", func() *C.trafo_error {
+		return C.trafo_model_remove_reference(m.ptr)
+	})
+}

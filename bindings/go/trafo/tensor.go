@@ -33,22 +33,19 @@ const (
 	Int8     DType = C.TRAFO_INT8 // of int8 weights (ParameterInfo.DType); no tensor has it
 )
 
-// String is the type's name, as "float32".
-func (d DType) String() string {
-	switch d {
-	case Float32:
-		return "float32"
-	case Float64:
-		return "float64"
-	case BFloat16:
-		return "bfloat16"
-	case Int32:
-		return "int32"
-	case Int8:
-		return "int8"
-	}
-	return "unknown"
+var wordsOfDType = words[DType]{
+	{Float32, []string{"float32"}}, {Float64, []string{"float64"}}, {BFloat16, []string{"bfloat16"}},
+	{Int32, []string{"int32"}}, {Int8, []string{"int8"}},
 }
+
+// String gives the type's name, as "float32".
+func (d DType) String() string { return wordsOfDType.name(d) }
+
+// MarshalText gives the name.
+func (d DType) MarshalText() ([]byte, error) { return wordsOfDType.marshal(d) }
+
+// UnmarshalText reads a name.
+func (d *DType) UnmarshalText(text []byte) error { return wordsOfDType.unmarshal(d, text) }
 
 // Element is a Go type that tensors are made of and read as.
 type Element interface{ float32 | float64 | int32 }
@@ -75,8 +72,12 @@ func (a abandoned) run() { a.core.abandon(a.free) }
 func (c *Context) adopt(ptr *C.trafo_tensor) *Tensor {
 	t := c.borrow(ptr)
 	t.borrowed = false
-	t.cleanup = runtime.AddCleanup(t, abandoned.run,
-		abandoned{c.core, func() { C.trafo_tensor_free(ptr) }})
+	bytes, core := t.bytes(), c.core
+	t.cleanup = runtime.AddCleanup(t, abandoned.run, abandoned{core, func() {
+		core.tensors.collected(ptr, bytes)
+		C.trafo_tensor_free(ptr)
+	}})
+	core.tensors.add(t)
 	if last := len(c.scopes) - 1; last >= 0 {
 		c.scopes[last] = append(c.scopes[last], t)
 	}
@@ -98,8 +99,7 @@ func (c *Context) borrow(ptr *C.trafo_tensor) *Tensor {
 // release frees the handle; the caller is in the engine.
 func (t *Tensor) release() {
 	if t.ptr != nil && !t.borrowed {
-		t.cleanup.Stop()
-		C.trafo_tensor_free(t.ptr)
+		C.trafo_tensor_free(t.take())
 	}
 	t.ptr = nil
 }
@@ -108,6 +108,7 @@ func (t *Tensor) release() {
 func (t *Tensor) take() *C.trafo_tensor {
 	ptr := t.ptr
 	t.cleanup.Stop()
+	t.c.core.tensors.closed(ptr, t.bytes())
 	t.ptr = nil
 	return ptr
 }
@@ -174,6 +175,20 @@ func dtypeOf[T Element]() DType {
 	return Int32
 }
 
+// bytes is the memory of the elements.
+func (t *Tensor) bytes() int {
+	size := 4
+	switch t.dtype {
+	case Float64:
+		size = 8
+	case BFloat16:
+		size = 2
+	case Int8:
+		size = 1
+	}
+	return size * t.Len()
+}
+
 func sizeOf[T Element]() int { return int(unsafe.Sizeof(*new(T))) }
 
 func toDims(shape []int) []C.int64_t {
@@ -189,7 +204,10 @@ func (t *Tensor) Close() error {
 	if t == nil || t.c == nil {
 		return nil
 	}
-	nested := t.c.core.enter()
+	nested, err := t.c.core.enter("Tensor.Close")
+	if err != nil {
+		return err
+	}
 	defer t.c.core.leave(nested)
 	t.release()
 	return nil
@@ -215,7 +233,10 @@ func (t *Tensor) in(origin string, f func() *C.trafo_error) error {
 	if t == nil || t.c == nil {
 		return closed(origin, "the tensor")
 	}
-	nested := t.c.core.enter()
+	nested, err := t.c.core.enter(origin)
+	if err != nil {
+		return err
+	}
 	defer t.c.core.leave(nested)
 	if t.ptr == nil {
 		return closed(origin, "the tensor")

@@ -305,7 +305,7 @@ func TestClassWeightsAndProbabilities(t *testing.T) {
 func TestPaddingGivesTheTableNoGradient(t *testing.T) {
 	c := newContext(t)
 	table, padding := leaf(t, c, []float32{1, 2, 3}, 3, 1), 0
-	y := must[*trafo.Tensor](t)(c.Embedding(tensor(t, c, []int32{2, 0, 2}, 3), table, &trafo.EmbeddingOptions{PaddingID: &padding}))
+	y := must[*trafo.Tensor](t)(c.Embedding(tensor(t, c, []int32{2, 0, 2}, 3), table, &trafo.EmbeddingOptions{PaddingID: trafo.Some(padding)}))
 	wantValues(t, "embedding", values(t, y), []float64{3, 1, 3})
 	ok(t, must[*trafo.Tensor](t)(c.Sum(y)).Backward())
 	wantValues(t, "gradient", grad(t, table), []float64{0, 0, 2})

@@ -193,10 +193,10 @@ func TestCorporaOnDisk(t *testing.T) {
 	}
 	source, target := write("a.de", "Haus"), write("a.en", "house")
 	options := trafo.DefaultCorpusOptions()
-	if options.MemoryBytes != 256<<20 {
+	if options.MemoryBytes != trafo.Some(int64(256<<20)) {
 		t.Error(options)
 	}
-	options.MemoryBytes = 0
+	options.MemoryBytes = trafo.Some(int64(0))
 	options.UnpackDirectory = filepath.Join(directory, "unpacked")
 	corpus := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{source, target}, &options))
 	if s, e, err := corpus.Pair(39); err != nil || s != "Haus 39" || e != "house 39" {

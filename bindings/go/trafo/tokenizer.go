@@ -20,15 +20,15 @@ const (
 type TokenizerOptions struct {
 	// Kind is the name of a kind (docs/guide/vocabularies.md); default "sentencepiece". "byte" has a token for each byte of
 	// UTF-8, with the ids of ByT5. It learns nothing from a text, and the other fields keep their defaults.
-	Kind              string
-	Vocabulary        int     // subwords; default 8000
-	CharacterCoverage float64 // default 1
-	BPE               bool    // byte-pair encoding; default: a unigram model
-	ByteFallback      bool    // unknown characters become bytes; default: <unk>
-	SoftLimit         bool    // fewer subwords are accepted when the text has no more
-	Normalization     Normalization
+	Kind              string        `json:"kind,omitzero"`
+	Vocabulary        int           `json:"vocabulary,omitzero"`         // subwords; default 8000
+	CharacterCoverage float64       `json:"character_coverage,omitzero"` // default 1
+	BPE               bool          `json:"bpe,omitzero"`                // byte-pair encoding; default: a unigram model
+	ByteFallback      bool          `json:"byte_fallback,omitzero"`      // unknown characters become bytes; default: <unk>
+	SoftLimit         bool          `json:"soft_limit,omitzero"`         // fewer subwords are accepted when the text has no more
+	Normalization     Normalization `json:"normalization,omitzero"`
 	// UserSymbols are texts without white space that are one token each, wherever they stand, and not normalised.
-	UserSymbols []string
+	UserSymbols []string `json:"user_symbols,omitzero"`
 }
 
 // SpecialTokens are the ids of a vocabulary's special tokens; -1 where it has none. The decoder of an encoder-decoder

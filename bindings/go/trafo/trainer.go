@@ -19,24 +19,103 @@ import (
 	"context"
 	"runtime"
 	"runtime/cgo"
+	"strconv"
+	"strings"
 )
 
-// Period is how often something happens, as Every(500, Updates); Every(0, Updates) is never. In a literal
-// of options, the zero Period is the default; in options from DefaultTrainerOptions, it is never.
+// Period is how often something happens, as Every(500, Updates); Every(0, Updates) is never. In options, the
+// zero Period is the default. Its text is that of the command line: "500u", "20000t" or "2e", and "0u" for never.
 type Period struct {
 	Value int64
 	Unit  Unit
-	given bool // by Every
 }
 
 // Every makes a Period.
-func Every(value int64, unit Unit) Period { return Period{value, unit, true} }
+func Every(value int64, unit Unit) Period { return Period{value, unit} }
+
+var wordsOfPeriodUnit = words[Unit]{{Updates, []string{"u", ""}}, {Tokens, []string{"t"}}, {Epochs, []string{"e"}}}
+
+// MarshalText gives the number and the first letter of the unit; nothing for the zero Period.
+func (p Period) MarshalText() ([]byte, error) {
+	if p == (Period{}) {
+		return nil, nil
+	}
+	unit, err := wordsOfPeriodUnit.marshal(p.Unit)
+	return append(strconv.AppendInt(nil, p.Value, 10), unit...), err
+}
+
+// UnmarshalText reads such a text. A number alone counts updates.
+func (p *Period) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*p = Period{}
+		return nil
+	}
+	digits := strings.TrimRight(string(text), "ute")
+	value, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return refuse("Period.UnmarshalText", "%q is no period such as 500u, 20000t or 2e", text)
+	}
+	p.Value = value
+	return wordsOfPeriodUnit.unmarshal(&p.Unit, text[len(digits):])
+}
 
 // Metric is a measure of validation, or several ones or-ed.
 type Metric int32
 
-// String is the metric's name in options and files, as "bleu"; empty: it is not one metric.
-func (m Metric) String() string { return metricNames[m] }
+// all gives the metrics of m, in the order of the constants.
+func (m Metric) all() (metrics []Metric) {
+	for _, each := range wordsOfMetric {
+		if m&each.value != 0 {
+			metrics = append(metrics, each.value)
+		}
+	}
+	return metrics
+}
+
+// first gives the metric of m that decides where the options name none.
+func (m Metric) first() Metric {
+	if metrics := m.all(); len(metrics) > 0 {
+		return metrics[0]
+	}
+	return 0
+}
+
+// String gives the metric's name in options and files, as "bleu"; of several, the names with commas between them.
+func (m Metric) String() string {
+	var names []string
+	for _, each := range m.all() {
+		names = append(names, wordsOfMetric.name(each))
+	}
+	return strings.Join(names, ",")
+}
+
+// MarshalText gives the text of String.
+func (m Metric) MarshalText() ([]byte, error) {
+	var known Metric
+	for _, each := range m.all() {
+		known |= each
+	}
+	if known != m {
+		return nil, refuse("Metric.MarshalText", "%d has bits that are no metric", int32(m))
+	}
+	return []byte(m.String()), nil
+}
+
+// UnmarshalText reads such a text.
+func (m *Metric) UnmarshalText(text []byte) error {
+	var read Metric
+	if len(text) > 0 {
+		for name := range strings.SplitSeq(string(text), ",") {
+			var each Metric
+			if err := wordsOfMetric.unmarshal(&each, []byte(name)); err != nil {
+				return err
+			}
+			read |= each
+		}
+	}
+	*m = read
+	return nil
+}
 
 // DefaultTrainerOptions gives the defaults.
 func DefaultTrainerOptions() TrainerOptions {
@@ -80,15 +159,16 @@ type Trainer struct {
 // changes the model. valid and options may be nil; without valid nothing is validated. tokenizer may be nil
 // where the corpora have token ids (NewCorpusOfIDs): the special tokens are then those that the model knows
 // (SetSpecialTokens). train may be nil: the program gives batches (SetBatches) before the trainer trains, and the
-// memory is planned for batches of BatchTokens in rows of MaxLength.
-func (m *Model) NewTrainer(tokenizer *Tokenizer, train, valid *Corpus, options *TrainerOptions) (*Trainer, error) {
+// memory is planned for batches of BatchTokens in rows of MaxLength. When ctx ends while another
+// goroutine is in the engine, the error is ErrCancelled and the error of ctx; what has begun is completed.
+func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, valid *Corpus, options *TrainerOptions) (*Trainer, error) {
 	const origin = "Model.NewTrainer"
 	o := DefaultTrainerOptions()
 	if options != nil {
 		o = *options
 	}
 	var t *Trainer
-	err := m.within(context.Background(), origin, func() error {
+	err := m.within(ctx, origin, func() error {
 		handle, release, err := tokenizer.holdOptional(origin)
 		if err != nil {
 			return err
@@ -208,7 +288,12 @@ func (t *Trainer) usable(origin string) error {
 }
 
 func (t *Trainer) in(origin string, f func() *C.trafo_error) error {
-	nested, err := t.enter(context.Background(), origin)
+	return t.inWith(context.Background(), origin, f)
+}
+
+// inWith is in, given up when ctx ends before the engine is free.
+func (t *Trainer) inWith(ctx context.Context, origin string, f func() *C.trafo_error) error {
+	nested, err := t.enter(ctx, origin)
 	if err != nil {
 		return err
 	}
@@ -222,19 +307,20 @@ func (t *Trainer) in(origin string, f func() *C.trafo_error) error {
 
 // StepResult is what one update did.
 type StepResult struct {
-	Update       int64
-	Loss         float64 // mean for each label, smoothing included
-	NLL          float64
-	GradNorm     float64
-	LearningRate float64
-	Labels       int64
-	Skipped      bool // NaN or Inf: nothing was changed
+	Update       int64   `json:"update"`
+	Loss         float64 `json:"loss"` // mean for each label, smoothing included
+	NLL          float64 `json:"nll"`
+	GradNorm     float64 `json:"grad_norm"`
+	LearningRate float64 `json:"learning_rate"`
+	Labels       int64   `json:"labels"`
+	Skipped      bool    `json:"skipped"` // NaN or Inf: nothing was changed
 }
 
-// Step does one update; it validates and saves like Run.
-func (t *Trainer) Step() (StepResult, error) {
+// Step does one update; it validates and saves like Run. When ctx ends while another goroutine is in the engine,
+// the error is ErrCancelled and the error of ctx; an update that has begun is completed.
+func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
 	var r C.trafo_step_result
-	err := t.in("Trainer.Step", func() *C.trafo_error { return C.trafo_trainer_step(t.ptr, &r) })
+	err := t.inWith(ctx, "Trainer.Step", func() *C.trafo_error { return C.trafo_trainer_step(t.ptr, &r) })
 	return StepResult{int64(r.update), float64(r.loss), float64(r.nll), float64(r.grad_norm),
 		float64(r.learning_rate), int64(r.labels), r.skipped != 0}, err
 }
@@ -250,11 +336,11 @@ func newMetrics(values []C.trafo_metric_value) Metrics {
 	return metrics
 }
 
-// Validate measures now.
-func (t *Trainer) Validate() (Metrics, error) {
+// Validate measures now. ctx as in Step.
+func (t *Trainer) Validate(ctx context.Context) (Metrics, error) {
 	var values [C.TRAFO_METRIC_COUNT]C.trafo_metric_value
 	var count C.int64_t
-	err := t.in("Trainer.Validate", func() *C.trafo_error {
+	err := t.inWith(ctx, "Trainer.Validate", func() *C.trafo_error {
 		return C.trafo_trainer_validate(t.ptr, &values[0], C.TRAFO_METRIC_COUNT, &count)
 	})
 	return newMetrics(values[:count]), err
@@ -286,7 +372,10 @@ func (t *Trainer) Close() error {
 	if t == nil || t.c == nil {
 		return nil
 	}
-	nested := t.c.core.enter()
+	nested, err := t.c.core.enter("Trainer.Close")
+	if err != nil {
+		return err
+	}
 	defer t.c.core.leave(nested)
 	if t.ptr == nil {
 		return nil

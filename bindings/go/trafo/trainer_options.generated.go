@@ -5,137 +5,146 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// TrainerOptions say how a model is trained. In a literal, zero fields have their defaults; to turn off what
-// is on by default, begin with DefaultTrainerOptions, whose fields are taken as they are.
+// TrainerOptions say how a model is trained. Fields that are left out or zero have their defaults.
 type TrainerOptions struct {
 	// RunDirectory holds checkpoints and logs; empty: nothing is written. If it holds a checkpoint, training
 	// resumes from the newest whole one, bit for bit.
-	RunDirectory string
+	RunDirectory string `json:"run_directory,omitzero"`
 	// Group is the rank that trains; nil: the model is trained alone. All ranks give the same options, and the
 	// same run directory, which rank 0 alone reads and writes.
-	Group *Group
+	Group *Group `json:"-"`
 
 	// The step. A run cannot be resumed with other values.
 
 	// Peak of the learning rate. Default 0.002.
-	LearningRate float64
+	LearningRate float64 `json:"learning_rate,omitzero"`
 	// How the learning rate goes after the warm-up. Default ScheduleInverseSqrt.
-	Schedule Schedule
+	Schedule Schedule `json:"schedule,omitzero"`
 	// Updates in which the rate rises to its peak on a line. Default 1000.
-	Warmup int64
+	Warmup Optional[int] `json:"warmup,omitzero"`
 	// The update at which cosine and linear schedules reach their end. It must be set for them. Default 0.
-	ScheduleUpdates int64
+	ScheduleUpdates int `json:"schedule_updates,omitzero"`
 	// Share of the target probability that is spread over the other tokens. Default 0.1.
-	LabelSmoothing float64
+	LabelSmoothing Optional[float64] `json:"label_smoothing,omitzero"`
 	// Largest global norm of the mean gradient. 0: no clipping. Default 1.
-	ClipNorm float64
+	ClipNorm Optional[float64] `json:"clip_norm,omitzero"`
 	// Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0.
-	WeightDecay float64
+	WeightDecay float64 `json:"weight_decay,omitzero"`
 	// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
-	DecayNormsAndBiases bool
+	DecayNormsAndBiases Optional[bool] `json:"decay_norms_and_biases,omitzero"`
 	// How the weights follow their gradients. Default OptimizerAdamW.
-	Optimizer OptimizerKind
+	Optimizer OptimizerKind `json:"optimizer,omitzero"`
 	// Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95.
-	Momentum float64
+	Momentum Optional[float64] `json:"momentum,omitzero"`
 	// Whether the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default
 	// true.
-	Nesterov bool
+	Nesterov Optional[bool] `json:"nesterov,omitzero"`
 	// Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9.
-	Beta1 float64
+	Beta1 Optional[float64] `json:"beta1,omitzero"`
 	// Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98.
-	Beta2 float64
+	Beta2 Optional[float64] `json:"beta2,omitzero"`
 	// AdamW's epsilon. Default 1e-9.
-	Epsilon float64
+	Epsilon float64 `json:"epsilon,omitzero"`
 	// Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another optimizer.
 	// float64 models have float32. Default StatesFloat32.
-	OptimizerStates OptimizerStates
+	OptimizerStates OptimizerStates `json:"optimizer_states,omitzero"`
 	// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
 	// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.
-	Tf32 bool
+	TF32 bool `json:"tf32,omitzero"`
 	// Whether a bfloat16 model is trained with FP8 GEMMs on CUDA (compute capability 8.9 or newer): GEMMs of
 	// linear layers with at least 3 x 2^20 weights (1024 x 3072), and of the output projection except for the
 	// gradient of its weight. Scales are powers of two for each tensor, from its values at that moment. Weights,
 	// activations and files stay as in bfloat16 training; validation and inference compute in bfloat16.
 	// UNSUPPORTED on the CPU and on older cards. Default false.
-	Fp8 bool
+	FP8 bool `json:"fp8,omitzero"`
 	// Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or
 	// of 4 in groups of 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged
 	// (straight-through), and the optimizer works on exact weights, which files hold. 8 or 4. Default 0: no
 	// quantization.
-	QuantizeBits int64
+	QuantizeBits int `json:"quantize_bits,omitzero"`
 	// LayerDrop: the probability with which a batch of training skips a layer of the encoder or of the decoder
 	// (Fan et al., arXiv 1909.11556). Each layer is drawn by itself, from the seed and the number of the batch.
 	// Validation and decoding run all layers. Default 0: none is skipped.
-	LayerDrop float64
+	LayerDrop float64 `json:"layer_drop,omitzero"`
 	// Unstructured pruning: the share of the weights of each trainable linear layer that is zero after PruneEnd.
 	// It rises from zero at PruneStart by a cubic schedule (Zhu & Gupta, arXiv 1710.01878). The weights of the
 	// least magnitude of a matrix are pruned, and stay zero. Embeddings, the output projection, biases and norms
 	// are not pruned. Default 0: no weight is pruned.
-	PruneSparsity float64
+	PruneSparsity float64 `json:"prune_sparsity,omitzero"`
 	// The update, counted from 1, before which pruning to PruneSparsity begins. Default 1.
-	PruneStart int64
+	PruneStart int `json:"prune_start,omitzero"`
 	// The update before which PruneSparsity is reached. Default 0: PruneStart, all at once.
-	PruneEnd int64
+	PruneEnd int `json:"prune_end,omitzero"`
 	// Updates from one pruning to the next, between PruneStart and PruneEnd. Default 100.
-	PruneEvery int64
+	PruneEvery int `json:"prune_every,omitzero"`
 	// Whether weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is
 	// fine-tuned. A PruneSparsity above 0 does the same. Default false.
-	KeepZeros bool
+	KeepZeros bool `json:"keep_zeros,omitzero"`
 	// Share of the teacher in the loss of a model that has one: (1 - W) times the cross-entropy of the labels
 	// plus W T^2 times the divergence from the teacher at TeacherTemperature T. 0 does not run the teacher.
 	// Default 0.5.
-	TeacherWeight float64
+	TeacherWeight Optional[float64] `json:"teacher_weight,omitzero"`
 	// The temperature that the logits of the teacher and of the student are divided by for the divergence.
 	// Default 1.
-	TeacherTemperature float64
+	TeacherTemperature float64 `json:"teacher_temperature,omitzero"`
+	// The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
+	// each label, without LabelSmoothing. Default ObjectiveCrossEntropy.
+	Objective Objective `json:"objective,omitzero"`
+	// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference.
+	// The higher, the closer the model stays to the reference. Default 0.1.
+	DpoBeta float64 `json:"dpo_beta,omitzero"`
+	// Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO).
+	// Default 0.
+	DpoLabelSmoothing float64 `json:"dpo_label_smoothing,omitzero"`
 	// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
 	// validated and saved as model.safetensors. Training continues from the weights themselves, which the model
 	// keeps and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
-	EmaAlpha float64
+	EMAAlpha float64 `json:"ema_alpha,omitzero"`
 	// Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default
 	// 1.
-	GradientAccumulation int64
+	GradientAccumulation int `json:"gradient_accumulation,omitzero"`
 	// Number of parts of an update. Each part has GradientAccumulation batches. The ranks share the parts, at
 	// least one each. The number decides every bit of a run, the number of ranks none. 1: one for each rank; a
 	// run that resumes keeps its own. Default 1.
-	Lanes int64
+	Lanes int `json:"lanes,omitzero"`
 	// Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane is
 	// rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for
 	// float64 models. Default CommunicateFloat32.
-	CommunicationDtype CommunicationDType
+	CommunicationDType CommunicationDType `json:"communication_dtype,omitzero"`
 	// Seed of dropout and of the data order. Default 1.
-	Seed uint64
+	Seed Optional[uint64] `json:"seed,omitzero"`
 
 	// Data, used where text becomes a corpus. Fixed as well.
 
 	// Target tokens of a batch. Default 4096.
-	BatchTokens int64
-	// Tokens a side. Longer pairs are dropped and counted. Default 256.
-	MaxLength int64
+	BatchTokens int `json:"batch_tokens,omitzero"`
+	// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default
+	// 256.
+	MaxLength int `json:"max_length,omitzero"`
 	// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
-	MaxiBatch int64
+	MaxiBatch int `json:"maxi_batch,omitzero"`
 	// Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any.
-	MaxLengthRatio float64
+	MaxLengthRatio float64 `json:"max_length_ratio,omitzero"`
 	// Whether pairs with the same text on both sides are dropped and counted. Default false.
-	DropIdentical bool
+	DropIdentical bool `json:"drop_identical,omitzero"`
 	// Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by
 	// probability^alpha, of a BPE vocabulary with every merge left out with probability alpha. Default 0: the
 	// best segmentation.
-	SourceAlpha float64
+	SourceAlpha float64 `json:"source_alpha,omitzero"`
 	// The same for the target text. Default 0: the best segmentation.
-	TargetAlpha float64
+	TargetAlpha float64 `json:"target_alpha,omitzero"`
 	// Whether BatchTokens is chosen: the largest that the memory has room for. Default false.
-	BatchFit bool
+	BatchFit bool `json:"batch_fit,omitzero"`
 	// Activations that backward recomputes instead of keeping them: less memory for more time. It never changes
 	// a bit. Default RecomputeNone.
-	Recompute Recompute
+	Recompute Recompute `json:"recompute,omitzero"`
 	// Whether CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps
 	// those that are at least 5 % faster than the library's first proposal. Checkpoints hold the choices, so
 	// that a resumed run computes the same bits. A cache file of the user holds them for later runs. Nothing on
 	// the CPU and with several lanes. Default true.
-	AutotuneGemm bool
+	AutotuneGEMM Optional[bool] `json:"autotune_gemm,omitzero"`
 	// Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free.
-	MemoryLimit int64
+	MemoryLimit int64 `json:"memory_limit,omitzero"`
 
 	// Phases.
 
@@ -143,306 +152,319 @@ type TrainerOptions struct {
 	// moments stay; data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best
 	// scores and patience start anew. Limits count from there. A checkpoint of the same phase resumes it.
 	// Default 1.
-	Phase int64
+	Phase int `json:"phase,omitzero"`
 	// Whether a resumed run may validate on other text, or with another beam, than before: best scores and
 	// patience start anew then. Otherwise it is refused. Default false.
-	RestartValidation bool
+	RestartValidation bool `json:"restart_validation,omitzero"`
 
 	// The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is
 	// stopped.
 
 	// Training is done after this many updates. Default 0: never.
-	AfterUpdates int64
+	AfterUpdates int `json:"after_updates,omitzero"`
 	// Training is done after this many epochs. Default 0: never.
-	AfterEpochs int64
+	AfterEpochs int `json:"after_epochs,omitzero"`
 	// Training is done after this many target tokens. Default 0: never.
-	AfterTokens int64
+	AfterTokens int `json:"after_tokens,omitzero"`
 	// Training is done after this many validations in a row without a better metric (see EarlyStoppingOn).
 	// Default 0: never.
-	EarlyStopping int64
+	EarlyStopping int `json:"early_stopping,omitzero"`
 	// The metrics that EarlyStopping looks at. Default StoppingFirst.
-	EarlyStoppingOn StoppingMetrics
+	EarlyStoppingOn StoppingMetrics `json:"early_stopping_on,omitzero"`
 	// Updates in a row with a loss or gradient that is not finite, or a loss above 2 ln V + 20 a token, before
 	// the error NON_FINITE. Default 10.
-	MaxNonFiniteSteps int64
+	MaxNonFiniteSteps int `json:"max_non_finite_steps,omitzero"`
 
 	// On the way.
 
 	// How often it validates, besides at the end. Nothing is validated without validation data. Default 1000
 	// updates.
-	ValidFreq Period
+	ValidFreq Period `json:"valid_freq,omitzero"`
 	// How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates.
-	SaveFreq Period
+	SaveFreq Period `json:"save_freq,omitzero"`
 	// How often it logs (the event LOG). Default 20 updates.
-	LogFreq Period
+	LogFreq Period `json:"log_freq,omitzero"`
 	// This many updates at the start are logged as well. Default 0.
-	LogFirst int64
+	LogFirst int `json:"log_first,omitzero"`
 	// Metrics that validation measures. Default MetricBLEU | MetricChrF | MetricCE.
-	ValidMetrics Metric
+	ValidMetrics Metric `json:"valid_metrics,omitzero"`
 	// The one of ValidMetrics that decides which checkpoint is best. Default MetricBLEU.
-	FirstMetric Metric
+	FirstMetric Metric `json:"first_metric,omitzero"`
 	// Beam of validation. 1 is greedy search. Default 1.
-	ValidBeam int64
+	ValidBeam int `json:"valid_beam,omitzero"`
 	// Length normalisation of that beam: score = log-probability / length^valid_normalize. Default 1.
-	ValidNormalize float64
+	ValidNormalize Optional[float64] `json:"valid_normalize,omitzero"`
 	// Whether the best checkpoint of every metric is kept as well. Default true.
-	KeepBest bool
+	KeepBest Optional[bool] `json:"keep_best,omitzero"`
 	// Newest checkpoints that are kept. Default 3.
-	KeepLast int64
+	KeepLast int `json:"keep_last,omitzero"`
 	// At the end the mean of this many of the newest checkpoints, which are kept for it, is written to
 	// ckpt/averaged/model.safetensors and measured. It needs a run directory. Default 0: no average.
-	AverageLast int64
-
-	explicit bool // made by the library: fields that are zero are meant
+	AverageLast int `json:"average_last,omitzero"`
 }
 
 func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
-	o.explicit = true
 	o.LearningRate = float64(c.learning_rate)
 	o.Schedule = Schedule(c.schedule) + 1
-	o.Warmup = int64(c.warmup)
-	o.ScheduleUpdates = int64(c.schedule_updates)
-	o.LabelSmoothing = float64(c.label_smoothing)
-	o.ClipNorm = float64(c.clip_norm)
+	o.Warmup = Some(int(c.warmup))
+	o.ScheduleUpdates = int(c.schedule_updates)
+	o.LabelSmoothing = Some(float64(c.label_smoothing))
+	o.ClipNorm = Some(float64(c.clip_norm))
 	o.WeightDecay = float64(c.weight_decay)
-	o.DecayNormsAndBiases = c.decay_norms_and_biases != 0
+	o.DecayNormsAndBiases = Some(c.decay_norms_and_biases != 0)
 	o.Optimizer = OptimizerKind(c.optimizer)
-	o.Momentum = float64(c.momentum)
-	o.Nesterov = c.nesterov != 0
-	o.Beta1 = float64(c.beta1)
-	o.Beta2 = float64(c.beta2)
+	o.Momentum = Some(float64(c.momentum))
+	o.Nesterov = Some(c.nesterov != 0)
+	o.Beta1 = Some(float64(c.beta1))
+	o.Beta2 = Some(float64(c.beta2))
 	o.Epsilon = float64(c.epsilon)
 	o.OptimizerStates = OptimizerStates(c.optimizer_states)
-	o.Tf32 = c.tf32 != 0
-	o.Fp8 = c.fp8 != 0
-	o.QuantizeBits = int64(c.quantize_bits)
+	o.TF32 = c.tf32 != 0
+	o.FP8 = c.fp8 != 0
+	o.QuantizeBits = int(c.quantize_bits)
 	o.LayerDrop = float64(c.layer_drop)
 	o.PruneSparsity = float64(c.prune_sparsity)
-	o.PruneStart = int64(c.prune_start)
-	o.PruneEnd = int64(c.prune_end)
-	o.PruneEvery = int64(c.prune_every)
+	o.PruneStart = int(c.prune_start)
+	o.PruneEnd = int(c.prune_end)
+	o.PruneEvery = int(c.prune_every)
 	o.KeepZeros = c.keep_zeros != 0
-	o.TeacherWeight = float64(c.teacher_weight)
+	o.TeacherWeight = Some(float64(c.teacher_weight))
 	o.TeacherTemperature = float64(c.teacher_temperature)
-	o.EmaAlpha = float64(c.ema_alpha)
-	o.GradientAccumulation = int64(c.gradient_accumulation)
-	o.Lanes = int64(c.lanes)
-	o.CommunicationDtype = CommunicationDType(c.communication_dtype)
-	o.Seed = uint64(c.seed)
-	o.BatchTokens = int64(c.batch_tokens)
-	o.MaxLength = int64(c.max_length)
-	o.MaxiBatch = int64(c.maxi_batch)
+	o.Objective = Objective(c.objective)
+	o.DpoBeta = float64(c.dpo_beta)
+	o.DpoLabelSmoothing = float64(c.dpo_label_smoothing)
+	o.EMAAlpha = float64(c.ema_alpha)
+	o.GradientAccumulation = int(c.gradient_accumulation)
+	o.Lanes = int(c.lanes)
+	o.CommunicationDType = CommunicationDType(c.communication_dtype)
+	o.Seed = Some(uint64(c.seed))
+	o.BatchTokens = int(c.batch_tokens)
+	o.MaxLength = int(c.max_length)
+	o.MaxiBatch = int(c.maxi_batch)
 	o.MaxLengthRatio = float64(c.max_length_ratio)
 	o.DropIdentical = c.drop_identical != 0
 	o.SourceAlpha = float64(c.source_alpha)
 	o.TargetAlpha = float64(c.target_alpha)
 	o.BatchFit = c.batch_fit != 0
 	o.Recompute = Recompute(c.recompute)
-	o.AutotuneGemm = c.autotune_gemm != 0
+	o.AutotuneGEMM = Some(c.autotune_gemm != 0)
 	o.MemoryLimit = int64(c.memory_limit)
-	o.Phase = int64(c.phase)
+	o.Phase = int(c.phase)
 	o.RestartValidation = c.restart_validation != 0
-	o.AfterUpdates = int64(c.after_updates)
-	o.AfterEpochs = int64(c.after_epochs)
-	o.AfterTokens = int64(c.after_tokens)
-	o.EarlyStopping = int64(c.early_stopping)
+	o.AfterUpdates = int(c.after_updates)
+	o.AfterEpochs = int(c.after_epochs)
+	o.AfterTokens = int(c.after_tokens)
+	o.EarlyStopping = int(c.early_stopping)
 	o.EarlyStoppingOn = StoppingMetrics(c.early_stopping_on)
-	o.MaxNonFiniteSteps = int64(c.max_non_finite_steps)
-	o.ValidFreq = Every(int64(c.valid_freq.value), Unit(c.valid_freq.unit))
-	o.SaveFreq = Every(int64(c.save_freq.value), Unit(c.save_freq.unit))
-	o.LogFreq = Every(int64(c.log_freq.value), Unit(c.log_freq.unit))
-	o.LogFirst = int64(c.log_first)
+	o.MaxNonFiniteSteps = int(c.max_non_finite_steps)
+	o.ValidFreq = Every(int64(c.valid_freq.value), Unit(c.valid_freq.unit)+1)
+	o.SaveFreq = Every(int64(c.save_freq.value), Unit(c.save_freq.unit)+1)
+	o.LogFreq = Every(int64(c.log_freq.value), Unit(c.log_freq.unit)+1)
+	o.LogFirst = int(c.log_first)
 	o.ValidMetrics = Metric(c.valid_metrics)
-	o.FirstMetric = Metric(c.first_metric)
-	o.ValidBeam = int64(c.valid_beam)
-	o.ValidNormalize = float64(c.valid_normalize)
-	o.KeepBest = c.keep_best != 0
-	o.KeepLast = int64(c.keep_last)
-	o.AverageLast = int64(c.average_last)
+	if first := Metric(c.first_metric); first != o.ValidMetrics.first() {
+		o.FirstMetric = first
+	}
+	o.ValidBeam = int(c.valid_beam)
+	o.ValidNormalize = Some(float64(c.valid_normalize))
+	o.KeepBest = Some(c.keep_best != 0)
+	o.KeepLast = int(c.keep_last)
+	o.AverageLast = int(c.average_last)
 }
 
 func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
-	if o.explicit || o.LearningRate != 0 {
+	if o.LearningRate != 0 {
 		c.learning_rate = C.double(o.LearningRate)
 	}
-	if o.explicit || o.Schedule != 0 {
+	if o.Schedule != 0 {
 		c.schedule = C.int32_t(o.Schedule - 1)
 	}
-	if o.explicit || o.Warmup != 0 {
-		c.warmup = C.int64_t(o.Warmup)
+	if value, given := o.Warmup.Get(); given {
+		c.warmup = C.int64_t(value)
 	}
-	if o.explicit || o.ScheduleUpdates != 0 {
+	if o.ScheduleUpdates != 0 {
 		c.schedule_updates = C.int64_t(o.ScheduleUpdates)
 	}
-	if o.explicit || o.LabelSmoothing != 0 {
-		c.label_smoothing = C.double(o.LabelSmoothing)
+	if value, given := o.LabelSmoothing.Get(); given {
+		c.label_smoothing = C.double(value)
 	}
-	if o.explicit || o.ClipNorm != 0 {
-		c.clip_norm = C.double(o.ClipNorm)
+	if value, given := o.ClipNorm.Get(); given {
+		c.clip_norm = C.double(value)
 	}
-	if o.explicit || o.WeightDecay != 0 {
+	if o.WeightDecay != 0 {
 		c.weight_decay = C.double(o.WeightDecay)
 	}
-	if o.explicit || o.DecayNormsAndBiases {
-		c.decay_norms_and_biases = cBool(o.DecayNormsAndBiases)
+	if value, given := o.DecayNormsAndBiases.Get(); given {
+		c.decay_norms_and_biases = cBool(value)
 	}
-	if o.explicit || o.Optimizer != 0 {
+	if o.Optimizer != 0 {
 		c.optimizer = C.int32_t(o.Optimizer)
 	}
-	if o.explicit || o.Momentum != 0 {
-		c.momentum = C.double(o.Momentum)
+	if value, given := o.Momentum.Get(); given {
+		c.momentum = C.double(value)
 	}
-	if o.explicit || o.Nesterov {
-		c.nesterov = cBool(o.Nesterov)
+	if value, given := o.Nesterov.Get(); given {
+		c.nesterov = cBool(value)
 	}
-	if o.explicit || o.Beta1 != 0 {
-		c.beta1 = C.double(o.Beta1)
+	if value, given := o.Beta1.Get(); given {
+		c.beta1 = C.double(value)
 	}
-	if o.explicit || o.Beta2 != 0 {
-		c.beta2 = C.double(o.Beta2)
+	if value, given := o.Beta2.Get(); given {
+		c.beta2 = C.double(value)
 	}
-	if o.explicit || o.Epsilon != 0 {
+	if o.Epsilon != 0 {
 		c.epsilon = C.double(o.Epsilon)
 	}
-	if o.explicit || o.OptimizerStates != 0 {
+	if o.OptimizerStates != 0 {
 		c.optimizer_states = C.int32_t(o.OptimizerStates)
 	}
-	if o.explicit || o.Tf32 {
-		c.tf32 = cBool(o.Tf32)
+	if o.TF32 {
+		c.tf32 = cBool(o.TF32)
 	}
-	if o.explicit || o.Fp8 {
-		c.fp8 = cBool(o.Fp8)
+	if o.FP8 {
+		c.fp8 = cBool(o.FP8)
 	}
-	if o.explicit || o.QuantizeBits != 0 {
+	if o.QuantizeBits != 0 {
 		c.quantize_bits = C.int64_t(o.QuantizeBits)
 	}
-	if o.explicit || o.LayerDrop != 0 {
+	if o.LayerDrop != 0 {
 		c.layer_drop = C.double(o.LayerDrop)
 	}
-	if o.explicit || o.PruneSparsity != 0 {
+	if o.PruneSparsity != 0 {
 		c.prune_sparsity = C.double(o.PruneSparsity)
 	}
-	if o.explicit || o.PruneStart != 0 {
+	if o.PruneStart != 0 {
 		c.prune_start = C.int64_t(o.PruneStart)
 	}
-	if o.explicit || o.PruneEnd != 0 {
+	if o.PruneEnd != 0 {
 		c.prune_end = C.int64_t(o.PruneEnd)
 	}
-	if o.explicit || o.PruneEvery != 0 {
+	if o.PruneEvery != 0 {
 		c.prune_every = C.int64_t(o.PruneEvery)
 	}
-	if o.explicit || o.KeepZeros {
+	if o.KeepZeros {
 		c.keep_zeros = cBool(o.KeepZeros)
 	}
-	if o.explicit || o.TeacherWeight != 0 {
-		c.teacher_weight = C.double(o.TeacherWeight)
+	if value, given := o.TeacherWeight.Get(); given {
+		c.teacher_weight = C.double(value)
 	}
-	if o.explicit || o.TeacherTemperature != 0 {
+	if o.TeacherTemperature != 0 {
 		c.teacher_temperature = C.double(o.TeacherTemperature)
 	}
-	if o.explicit || o.EmaAlpha != 0 {
-		c.ema_alpha = C.double(o.EmaAlpha)
+	if o.Objective != 0 {
+		c.objective = C.int32_t(o.Objective)
 	}
-	if o.explicit || o.GradientAccumulation != 0 {
+	if o.DpoBeta != 0 {
+		c.dpo_beta = C.double(o.DpoBeta)
+	}
+	if o.DpoLabelSmoothing != 0 {
+		c.dpo_label_smoothing = C.double(o.DpoLabelSmoothing)
+	}
+	if o.EMAAlpha != 0 {
+		c.ema_alpha = C.double(o.EMAAlpha)
+	}
+	if o.GradientAccumulation != 0 {
 		c.gradient_accumulation = C.int64_t(o.GradientAccumulation)
 	}
-	if o.explicit || o.Lanes != 0 {
+	if o.Lanes != 0 {
 		c.lanes = C.int64_t(o.Lanes)
 	}
-	if o.explicit || o.CommunicationDtype != 0 {
-		c.communication_dtype = C.int32_t(o.CommunicationDtype)
+	if o.CommunicationDType != 0 {
+		c.communication_dtype = C.int32_t(o.CommunicationDType)
 	}
-	if o.explicit || o.Seed != 0 {
-		c.seed = C.uint64_t(o.Seed)
+	if value, given := o.Seed.Get(); given {
+		c.seed = C.uint64_t(value)
 	}
-	if o.explicit || o.BatchTokens != 0 {
+	if o.BatchTokens != 0 {
 		c.batch_tokens = C.int64_t(o.BatchTokens)
 	}
-	if o.explicit || o.MaxLength != 0 {
+	if o.MaxLength != 0 {
 		c.max_length = C.int64_t(o.MaxLength)
 	}
-	if o.explicit || o.MaxiBatch != 0 {
+	if o.MaxiBatch != 0 {
 		c.maxi_batch = C.int64_t(o.MaxiBatch)
 	}
-	if o.explicit || o.MaxLengthRatio != 0 {
+	if o.MaxLengthRatio != 0 {
 		c.max_length_ratio = C.double(o.MaxLengthRatio)
 	}
-	if o.explicit || o.DropIdentical {
+	if o.DropIdentical {
 		c.drop_identical = cBool(o.DropIdentical)
 	}
-	if o.explicit || o.SourceAlpha != 0 {
+	if o.SourceAlpha != 0 {
 		c.source_alpha = C.double(o.SourceAlpha)
 	}
-	if o.explicit || o.TargetAlpha != 0 {
+	if o.TargetAlpha != 0 {
 		c.target_alpha = C.double(o.TargetAlpha)
 	}
-	if o.explicit || o.BatchFit {
+	if o.BatchFit {
 		c.batch_fit = cBool(o.BatchFit)
 	}
-	if o.explicit || o.Recompute != 0 {
+	if o.Recompute != 0 {
 		c.recompute = C.int32_t(o.Recompute)
 	}
-	if o.explicit || o.AutotuneGemm {
-		c.autotune_gemm = cBool(o.AutotuneGemm)
+	if value, given := o.AutotuneGEMM.Get(); given {
+		c.autotune_gemm = cBool(value)
 	}
-	if o.explicit || o.MemoryLimit != 0 {
+	if o.MemoryLimit != 0 {
 		c.memory_limit = C.int64_t(o.MemoryLimit)
 	}
-	if o.explicit || o.Phase != 0 {
+	if o.Phase != 0 {
 		c.phase = C.int64_t(o.Phase)
 	}
-	if o.explicit || o.RestartValidation {
+	if o.RestartValidation {
 		c.restart_validation = cBool(o.RestartValidation)
 	}
-	if o.explicit || o.AfterUpdates != 0 {
+	if o.AfterUpdates != 0 {
 		c.after_updates = C.int64_t(o.AfterUpdates)
 	}
-	if o.explicit || o.AfterEpochs != 0 {
+	if o.AfterEpochs != 0 {
 		c.after_epochs = C.int64_t(o.AfterEpochs)
 	}
-	if o.explicit || o.AfterTokens != 0 {
+	if o.AfterTokens != 0 {
 		c.after_tokens = C.int64_t(o.AfterTokens)
 	}
-	if o.explicit || o.EarlyStopping != 0 {
+	if o.EarlyStopping != 0 {
 		c.early_stopping = C.int64_t(o.EarlyStopping)
 	}
-	if o.explicit || o.EarlyStoppingOn != 0 {
+	if o.EarlyStoppingOn != 0 {
 		c.early_stopping_on = C.int32_t(o.EarlyStoppingOn)
 	}
-	if o.explicit || o.MaxNonFiniteSteps != 0 {
+	if o.MaxNonFiniteSteps != 0 {
 		c.max_non_finite_steps = C.int64_t(o.MaxNonFiniteSteps)
 	}
-	if o.explicit || o.ValidFreq != (Period{}) {
-		c.valid_freq = C.trafo_period{value: C.int64_t(o.ValidFreq.Value), unit: C.int32_t(o.ValidFreq.Unit)}
+	if o.ValidFreq != (Period{}) {
+		c.valid_freq = C.trafo_period{value: C.int64_t(o.ValidFreq.Value), unit: C.int32_t(o.ValidFreq.Unit) - 1}
 	}
-	if o.explicit || o.SaveFreq != (Period{}) {
-		c.save_freq = C.trafo_period{value: C.int64_t(o.SaveFreq.Value), unit: C.int32_t(o.SaveFreq.Unit)}
+	if o.SaveFreq != (Period{}) {
+		c.save_freq = C.trafo_period{value: C.int64_t(o.SaveFreq.Value), unit: C.int32_t(o.SaveFreq.Unit) - 1}
 	}
-	if o.explicit || o.LogFreq != (Period{}) {
-		c.log_freq = C.trafo_period{value: C.int64_t(o.LogFreq.Value), unit: C.int32_t(o.LogFreq.Unit)}
+	if o.LogFreq != (Period{}) {
+		c.log_freq = C.trafo_period{value: C.int64_t(o.LogFreq.Value), unit: C.int32_t(o.LogFreq.Unit) - 1}
 	}
-	if o.explicit || o.LogFirst != 0 {
+	if o.LogFirst != 0 {
 		c.log_first = C.int64_t(o.LogFirst)
 	}
-	if o.explicit || o.ValidMetrics != 0 {
+	if o.ValidMetrics != 0 {
 		c.valid_metrics = C.int32_t(o.ValidMetrics)
 	}
-	if o.explicit || o.FirstMetric != 0 {
+	if o.FirstMetric != 0 {
 		c.first_metric = C.int32_t(o.FirstMetric)
+	} else if o.ValidMetrics != 0 {
+		c.first_metric = C.int32_t(o.ValidMetrics.first())
 	}
-	if o.explicit || o.ValidBeam != 0 {
+	if o.ValidBeam != 0 {
 		c.valid_beam = C.int64_t(o.ValidBeam)
 	}
-	if o.explicit || o.ValidNormalize != 0 {
-		c.valid_normalize = C.double(o.ValidNormalize)
+	if value, given := o.ValidNormalize.Get(); given {
+		c.valid_normalize = C.double(value)
 	}
-	if o.explicit || o.KeepBest {
-		c.keep_best = cBool(o.KeepBest)
+	if value, given := o.KeepBest.Get(); given {
+		c.keep_best = cBool(value)
 	}
-	if o.explicit || o.KeepLast != 0 {
+	if o.KeepLast != 0 {
 		c.keep_last = C.int64_t(o.KeepLast)
 	}
-	if o.explicit || o.AverageLast != 0 {
+	if o.AverageLast != 0 {
 		c.average_last = C.int64_t(o.AverageLast)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 func TestTrainingTranslates(t *testing.T) {
 	l := newLesson(t)
-	l.options.Warmup = 100
+	l.options.Warmup = trafo.Some(100)
 	l.options.AfterUpdates, l.options.ValidFreq, l.options.LogFreq = 500, trafo.Every(100, trafo.Updates), trafo.Every(10, trafo.Updates)
 	trainer := l.trainer(t)
 	var logs []trafo.Event
@@ -48,7 +48,7 @@ func TestTrainingTranslates(t *testing.T) {
 		!(validated.Metrics[trafo.MetricCE] > 0) || len(validated.Metrics) != 3 || validated.BestUpdate == 0 {
 		t.Errorf("%+v", validated)
 	}
-	now := must[trafo.Metrics](t)(trainer.Validate())
+	now := must[trafo.Metrics](t)(trainer.Validate(t.Context()))
 	if !maps.Equal(now, validated.Metrics) {
 		t.Errorf("%+v, the last event had %v", now, validated.Metrics)
 	}
@@ -75,7 +75,7 @@ func TestTrainingTranslates(t *testing.T) {
 	if n := translations.Lines[0]; len(n) != 3 || n[0].Score < n[1].Score || n[0].Score > 0 {
 		t.Errorf("%+v", n)
 	}
-	scores := must[[]trafo.Score](t)(l.model.Score(l.tokenizer, []string{source[38], source[38]}, []string{target[38], target[99]}))
+	scores := must[[]trafo.Score](t)(l.model.Score(t.Context(), l.tokenizer, []string{source[38], source[38]}, []string{target[38], target[99]}))
 	if len(scores) != 2 || scores[0].LogProbability < scores[1].LogProbability+1 || scores[0].Tokens < 2 {
 		t.Errorf("%+v", scores)
 	}
@@ -155,7 +155,7 @@ func TestRunsContinueBitForBit(t *testing.T) {
 	if reason != trafo.StopCancelled {
 		t.Error(reason)
 	}
-	step := must[trafo.StepResult](t)(trainer.Step())
+	step := must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	if step.Update < 8 || step.Labels == 0 || step.Skipped || !(step.Loss > 0) {
 		t.Errorf("%+v", step)
 	}
@@ -226,11 +226,11 @@ func TestCancellingFromAnotherGoroutine(t *testing.T) {
 	stillWorks(t, l.context)
 }
 
-func TestAutotuneGemmChangesNothingOnTheCPU(t *testing.T) {
+func TestAutotuneGEMMChangesNothingOnTheCPU(t *testing.T) {
 	var models [2][]byte
 	for i, tune := range []bool{false, true} {
 		l := newLesson(t)
-		l.options.AfterUpdates, l.options.AutotuneGemm, l.options.RunDirectory = 6, tune, t.TempDir()
+		l.options.AfterUpdates, l.options.AutotuneGEMM, l.options.RunDirectory = 6, trafo.Some(tune), t.TempDir()
 		reason, err := l.trainer(t).Run(t.Context(), 0, nil)
 		ok(t, err)
 		if reason != trafo.StopLimit {
@@ -308,7 +308,7 @@ func TestARunDirectoryGivesItsModels(t *testing.T) {
 
 func TestEMAIsKeptBesideTheWeights(t *testing.T) {
 	l := newLesson(t)
-	l.options.AfterUpdates, l.options.EmaAlpha, l.options.RunDirectory = 12, 0.05, t.TempDir()
+	l.options.AfterUpdates, l.options.EMAAlpha, l.options.RunDirectory = 12, 0.05, t.TempDir()
 	reason, err := l.trainer(t).Run(t.Context(), 0, nil)
 	ok(t, err)
 	if reason != trafo.StopLimit {
@@ -469,7 +469,7 @@ func TestOnEventMayUseTheContextButNotItsTrainer(t *testing.T) {
 		}
 		_, err := trainer.Run(t.Context(), 1, nil)
 		wantError(t, err, trafo.ErrInvalidArgument)
-		_, err = trainer.Step()
+		_, err = trainer.Step(t.Context())
 		wantError(t, err, trafo.ErrInvalidArgument)
 		wantError(t, trainer.Close(), trafo.ErrInvalidArgument)
 		wantError(t, l.context.Close(), trafo.ErrInvalidArgument)
@@ -502,14 +502,14 @@ func TestTrainersOutliveWhatTheyWereMadeFrom(t *testing.T) {
 func TestRefusedTraining(t *testing.T) {
 	l := newLesson(t)
 	l.options.LearningRate = -1
-	_, err := l.model.NewTrainer(l.tokenizer, l.train, nil, &l.options)
+	_, err := l.model.NewTrainer(t.Context(), l.tokenizer, l.train, nil, &l.options)
 	wantError(t, err, trafo.ErrInvalidArgument)
-	_, err = l.model.NewTrainer(nil, l.train, nil, nil)
+	_, err = l.model.NewTrainer(t.Context(), nil, l.train, nil, nil)
 	wantError(t, err, trafo.ErrClosed)
-	_, err = l.model.NewTrainer(l.tokenizer, nil, nil, nil)
+	_, err = l.model.NewTrainer(t.Context(), l.tokenizer, nil, nil, nil)
 	wantError(t, err, trafo.ErrClosed)
-	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(l.tokenizer, l.train, nil, nil))
-	_, err = trainer.Validate()
+	trainer := must[*trafo.Trainer](t)(l.model.NewTrainer(t.Context(), l.tokenizer, l.train, nil, nil))
+	_, err = trainer.Validate(t.Context())
 	wantError(t, err, trafo.ErrInvalidArgument)
 	wantError(t, trainer.Save())
 	_, err = trainer.Run(t.Context(), -1, nil)
@@ -519,13 +519,13 @@ func TestRefusedTraining(t *testing.T) {
 	l.options = trafo.DefaultTrainerOptions()
 	l.options.RunDirectory, l.options.BatchTokens = t.TempDir(), 256
 	trainer = l.trainer(t)
-	must[trafo.StepResult](t)(trainer.Step())
+	must[trafo.StepResult](t)(trainer.Step(t.Context()))
 	ok(t, trainer.Save())
 	ok(t, trainer.Close())
 	config := must[trafo.ModelConfig](t)(l.model.Config())
 	config.Width *= 2
 	other := must[*trafo.Model](t)(l.context.NewModel(config, 1))
-	_, err = other.NewTrainer(l.tokenizer, l.train, l.valid, &l.options)
+	_, err = other.NewTrainer(t.Context(), l.tokenizer, l.train, l.valid, &l.options)
 	wantError(t, err)
 	files := must[[]string](t)(filepath.Glob(filepath.Join(l.options.RunDirectory, "*", "model.safetensors")))
 	nested := must[[]string](t)(filepath.Glob(filepath.Join(l.options.RunDirectory, "*", "*", "model.safetensors")))
@@ -535,7 +535,7 @@ func TestRefusedTraining(t *testing.T) {
 	for _, file := range files {
 		ok(t, os.Truncate(file, 100))
 	}
-	_, err = l.model.NewTrainer(l.tokenizer, l.train, l.valid, &l.options)
+	_, err = l.model.NewTrainer(t.Context(), l.tokenizer, l.train, l.valid, &l.options)
 	wantError(t, err)
 	_, err = l.context.LoadModel(files[0])
 	wantError(t, err, trafo.ErrCorruptFile)

@@ -52,7 +52,7 @@ func (m *ownTransformer) start(side ownSide, first string) ownRows {
 		return m.c.Embedding(side.ids, m.weights["embedding.weight"], &trafo.EmbeddingOptions{
 			Scale: math.Sqrt(float64(m.config.Width)), Positions: side.positions, PositionTable: table})
 	})
-	if m.config.PreNorm {
+	if m.config.PreNorm.Or(true) {
 		return ownRows{x, m.norm(x, first)}
 	}
 	return ownRows{x, x}
@@ -63,7 +63,7 @@ func (m *ownTransformer) addNorm(output *trafo.Tensor, rows ownRows, following, 
 	sum := m.try(func() (*trafo.Tensor, error) {
 		return m.c.Add(rows.hidden, output)
 	})
-	if m.config.PreNorm {
+	if m.config.PreNorm.Or(true) {
 		return ownRows{sum, m.norm(sum, following)}
 	}
 	normed := m.norm(sum, own)
@@ -139,15 +139,15 @@ func TestAnOwnTransformerHasTheGradientsOfTheModel(t *testing.T) {
 		t.Run(fmt.Sprint("preNorm=", preNorm), func(t *testing.T) {
 			l := newLesson(t)
 			config := must[trafo.ModelConfig](t)(l.model.Config())
-			config.EncoderLayers, config.DecoderLayers, config.PreNorm = 2, 2, preNorm
-			config.Dropout, config.AttentionDropout, config.FFNDropout = 0, 0, 0
+			config.EncoderLayers, config.DecoderLayers, config.PreNorm = 2, 2, trafo.Some(preNorm)
+			config.Dropout, config.AttentionDropout, config.FFNDropout = trafo.Some(0.0), 0, 0
 			model := must[*trafo.Model](t)(l.context.NewModel(config, 5))
 			defer model.Close()
 
 			const rate, epsilon = 1000, 0.5
 			options := trafo.DefaultTrainerOptions()
-			options.LearningRate, options.Warmup, options.Schedule = rate, 0, trafo.ScheduleConstant
-			options.Epsilon, options.ClipNorm, options.BatchTokens = epsilon, 0, 100_000 // all in one batch
+			options.LearningRate, options.Warmup, options.Schedule = rate, trafo.Some(0), trafo.ScheduleConstant
+			options.Epsilon, options.ClipNorm, options.BatchTokens = epsilon, trafo.Some(0.0), 100_000 // all in one batch
 			c := newContext(t)
 			own := &ownTransformer{c: c, config: config, weights: map[string]*trafo.Tensor{}}
 			parameters := must[[]trafo.Parameter](t)(model.Parameters())
@@ -156,9 +156,9 @@ func TestAnOwnTransformerHasTheGradientsOfTheModel(t *testing.T) {
 				before[p.Name] = must[[]float32](t)(p.Tensor.Float32s())
 				own.weights[p.Name] = leaf(t, c, before[p.Name], p.Tensor.Shape()...)
 			}
-			trainer := must[*trafo.Trainer](t)(model.NewTrainer(l.tokenizer, l.train, nil, &options))
+			trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), l.tokenizer, l.train, nil, &options))
 			defer trainer.Close()
-			step := must[trafo.StepResult](t)(trainer.Step())
+			step := must[trafo.StepResult](t)(trainer.Step(t.Context()))
 
 			var source, target, out []int32
 			var sourcePositions, targetPositions []int32
@@ -186,7 +186,7 @@ func TestAnOwnTransformerHasTheGradientsOfTheModel(t *testing.T) {
 			loss := must[*trafo.Tensor](t)(own.loss(
 				ownSide{column(source), column(sourcePositions), column(sourceEnds)},
 				ownSide{column(target), column(targetPositions), column(targetEnds)},
-				column(out), options.LabelSmoothing))
+				column(out), options.LabelSmoothing.Or(0.1)))
 			if got := must[float64](t)(loss.Item()); math.Abs(got-step.Loss) > 1e-5*step.Loss {
 				t.Errorf("loss %v, of the model %v", got, step.Loss)
 			}

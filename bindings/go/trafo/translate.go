@@ -43,16 +43,17 @@ func (o *TranslateOptions) c() *C.trafo_translate_options {
 
 // Hypothesis is a translation and its score.
 type Hypothesis struct {
-	Text   string
-	Score  float64
-	Tokens []int32 // ids of the vocabulary, without the end
+	Text   string       `json:"text"`
+	Score  float64      `json:"score"`
+	Finish FinishReason `json:"finish"`
+	Tokens []int32      `json:"tokens"` // ids of the vocabulary, without the end
 	// WordScores: with the option WordScores, the natural log-probability of each token, then of the end.
 	// They sum to the log-probability. A hypothesis that was cut off at its longest length has none of an
 	// end.
-	WordScores []float64
+	WordScores []float64 `json:"word_scores,omitempty"`
 	// Alignment: with the option Alignment, a row for each token that has a word score: its weights over the
 	// source tokens that were translated, the end included. A row sums to 1. An empty line has no rows.
-	Alignment [][]float32
+	Alignment [][]float32 `json:"alignment,omitempty"`
 }
 
 // HardAlignment gives the source token of the largest weight, for each row of the alignment.
@@ -70,15 +71,15 @@ func (h *Hypothesis) HardAlignment() []int {
 
 // Source is a line as the model read it, in tokens, its end included.
 type Source struct {
-	Tokens int64 // of the line; of a pair of ForceDecode, of both sides
-	Used   int64 // of them, those that were used: fewer where it was cut
+	Tokens int64 `json:"tokens"` // of the line; of a pair of ForceDecode, of both sides
+	Used   int64 `json:"used"`   // of them, those that were used: fewer where it was cut
 }
 
 // Translations are the hypotheses of every line, in the order of the lines.
 type Translations struct {
-	Lines     [][]Hypothesis // best first
-	Sources   []Source
-	Truncated int // sources that were cut
+	Lines     [][]Hypothesis `json:"lines"` // best first
+	Sources   []Source       `json:"sources"`
+	Truncated int            `json:"truncated"` // sources that were cut
 }
 
 // Best gives the best translation of every line.
@@ -187,7 +188,11 @@ func newHypothesis(out *C.trafo_translations, index, rank C.size_t) (Hypothesis,
 	if err := check(C.trafo_translations_get(out, index, rank, &text, &score)); err != nil {
 		return Hypothesis{}, err
 	}
-	h := Hypothesis{Text: viewed(text), Score: float64(score)}
+	var finish C.int32_t
+	if err := check(C.trafo_translations_get_finish(out, index, rank, &finish)); err != nil {
+		return Hypothesis{}, err
+	}
+	h := Hypothesis{Text: viewed(text), Score: float64(score), Finish: FinishReason(finish)}
 	var count, targets, sources C.size_t
 	var tokens *C.int32_t
 	if err := check(C.trafo_translations_get_tokens(out, index, rank, &tokens, &count)); err != nil {
@@ -220,35 +225,21 @@ func newHypothesis(out *C.trafo_translations, index, rank C.size_t) (Hypothesis,
 
 // Score is how probable a target is, given its source.
 type Score struct {
-	LogProbability float64 // natural
-	Tokens         int64   // of the target, its end included
+	LogProbability float64 `json:"log_probability"` // natural
+	Tokens         int64   `json:"tokens"`          // of the target, its end included
 }
 
-// Score rates given translations.
-func (m *Model) Score(tokenizer *Tokenizer, source, target []string) ([]Score, error) {
-	const origin = "Model.Score"
-	if len(source) != len(target) {
-		return nil, refuse(origin, "%d source lines, %d target lines: pairs are scored", len(source), len(target))
-	}
-	sources, freeSources := views(source)
-	defer freeSources()
-	targets, freeTargets := views(target)
-	defer freeTargets()
-	logs, tokens := make([]C.double, len(source)), make([]C.int64_t, len(source))
-	err := m.within(context.Background(), origin, func() error {
-		handle, err := tokenizer.hold(origin)
-		if err != nil {
-			return err
-		}
-		defer tokenizer.shared.release()
-		return m.c.core.finish(C.trafo_score(m.ptr, handle, sources, targets, C.size_t(len(source)), first(logs), first(tokens)))
-	})
+// Score rates given translations; a pair that is too long is ErrInvalidArgument. When ctx ends the error is
+// ErrCancelled and the error of ctx.
+func (m *Model) Score(ctx context.Context, tokenizer *Tokenizer, source, target []string) ([]Score, error) {
+	options := TranslateOptions{LengthPenalty: Some(0.0), Truncate: Some(false)} // scores are log-probabilities then
+	given, err := m.forceDecode(ctx, "Model.Score", tokenizer, source, target, &options)
 	if err != nil {
 		return nil, err
 	}
 	scores := make([]Score, len(source))
-	for i := range scores {
-		scores[i] = Score{float64(logs[i]), int64(tokens[i])}
+	for i, line := range given.Lines {
+		scores[i] = Score{line[0].Score, int64(len(line[0].Tokens)) + 1}
 	}
 	return scores, nil
 }
@@ -258,9 +249,12 @@ func (m *Model) Score(tokenizer *Tokenizer, source, target []string) ([]Score, e
 // used as well: with Truncate, a pair that is too long is cut, and Sources, which counts both sides here,
 // tells it. options may be nil. When ctx ends the error is ErrCancelled and the error of ctx.
 func (m *Model) ForceDecode(ctx context.Context, tokenizer *Tokenizer, source, target []string, options *TranslateOptions) (*Translations, error) {
-	const origin = "Model.ForceDecode"
+	return m.forceDecode(ctx, "Model.ForceDecode", tokenizer, source, target, options)
+}
+
+func (m *Model) forceDecode(ctx context.Context, origin string, tokenizer *Tokenizer, source, target []string, options *TranslateOptions) (*Translations, error) {
 	if len(source) != len(target) {
-		return nil, refuse(origin, "%d source lines, %d target lines: pairs are decoded", len(source), len(target))
+		return nil, refuse(origin, "%d source lines, %d target lines: pairs are scored", len(source), len(target))
 	}
 	sources, freeSources := views(source)
 	defer freeSources()

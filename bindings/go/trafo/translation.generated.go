@@ -5,180 +5,172 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// TranslateOptions say how to search. In a literal, zero fields have their defaults; to set LengthPenalty to
-// 0 or Truncate to false, begin with DefaultTranslateOptions, whose fields are taken as they are.
+// TranslateOptions say how to search. Fields that are left out or zero have their defaults.
 type TranslateOptions struct {
 	// Hypotheses kept of each sentence. 1 is greedy search. Default 5.
-	Beam int64
+	Beam int `json:"beam,omitzero"`
 	// Hypotheses returned of each sentence, at most Beam. With Sampling: translations drawn of each sentence.
 	// Default 1.
-	NBest int64
+	NBest int `json:"n_best,omitzero"`
 	// The score of a hypothesis is log-probability / tokens^length_penalty, its end counted (Marian's
 	// --normalize). 0: no normalisation. Default 1.
-	LengthPenalty float64
+	LengthPenalty Optional[float64] `json:"length_penalty,omitzero"`
 	// Longest translation in tokens, its end counted and a given beginning not. Default 0: twice the source plus
 	// 10, at most 200.
-	MaxLength int64
+	MaxLength int `json:"max_length,omitzero"`
 	// Tokens before a translation may end; a given beginning is not counted. Default 0.
-	MinLength int64
+	MinLength int `json:"min_length,omitzero"`
 	// Source tokens times Beam of the sentences that are decoded together. Default 4096.
-	BatchTokens int64
+	BatchTokens int `json:"batch_tokens,omitzero"`
 	// The logit of each token that the translation already has is divided by it if it is positive, and
 	// multiplied otherwise (Keskar et al., arXiv 1909.05858). 1: no penalty. Where a decoder-lm continues a text
 	// (no EndSource), tokens of that text count as well. Default 1.
-	RepetitionPenalty float64
+	RepetitionPenalty float64 `json:"repetition_penalty,omitzero"`
 	// No token completes an n-gram of this many tokens that the translation already has. Where a decoder-lm
 	// continues a text (no EndSource), n-grams of that text count as well. Default 0: any may repeat.
-	NoRepeatNgramSize int64
+	NoRepeatNgramSize int `json:"no_repeat_ngram_size,omitzero"`
 	// Whether every hypothesis has the log-probability of each of its tokens. Default false.
-	WordScores bool
+	WordScores bool `json:"word_scores,omitzero"`
 	// Whether every hypothesis has an alignment: for each of its tokens, the cross-attention to the source
 	// tokens. A decoder-lm has none: UNSUPPORTED. Default false.
-	Alignment bool
+	Alignment bool `json:"alignment,omitzero"`
 	// Decoder layer whose cross-attention, the mean over its heads, is the Alignment; counted from 1. Default 0:
 	// the last but one.
-	AlignmentLayer int64
+	AlignmentLayer int `json:"alignment_layer,omitzero"`
 	// Whether equal texts of a line are returned once, with the best score. A line then has fewer than NBest
 	// hypotheses if the search or the samples have no more texts. Default false.
-	Distinct bool
+	Distinct bool `json:"distinct,omitzero"`
 	// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
-	Truncate bool
+	Truncate Optional[bool] `json:"truncate,omitzero"`
 	// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
-	ShortlistFirst int64
+	ShortlistFirst Optional[int] `json:"shortlist_first,omitzero"`
 	// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
-	ShortlistBest int64
+	ShortlistBest Optional[int] `json:"shortlist_best,omitzero"`
 	// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over
 	// the model's limit then loses its beginning. Default true.
-	EndSource bool
+	EndSource Optional[bool] `json:"end_source,omitzero"`
 	// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this
 	// program were not. Default false.
-	BeginSource bool
+	BeginSource bool `json:"begin_source,omitzero"`
 
 	// Sampling draws every token instead of searching. Default nil: beam search.
-	Sampling *Sampling
+	Sampling *Sampling `json:"sampling,omitzero"`
 	// Shortlist: only tokens of the list are chosen among. Default nil: the whole vocabulary.
-	Shortlist *Shortlist
-
-	explicit bool // made by the library: fields that are zero are meant
+	Shortlist *Shortlist `json:"-"`
 }
 
 func (o *TranslateOptions) fromC(c *C.trafo_translate_options) {
-	o.explicit = true
-	o.Beam = int64(c.beam)
-	o.NBest = int64(c.n_best)
-	o.LengthPenalty = float64(c.length_penalty)
-	o.MaxLength = int64(c.max_length)
-	o.MinLength = int64(c.min_length)
-	o.BatchTokens = int64(c.batch_tokens)
+	o.Beam = int(c.beam)
+	o.NBest = int(c.n_best)
+	o.LengthPenalty = Some(float64(c.length_penalty))
+	o.MaxLength = int(c.max_length)
+	o.MinLength = int(c.min_length)
+	o.BatchTokens = int(c.batch_tokens)
 	o.RepetitionPenalty = float64(c.repetition_penalty)
-	o.NoRepeatNgramSize = int64(c.no_repeat_ngram_size)
+	o.NoRepeatNgramSize = int(c.no_repeat_ngram_size)
 	o.WordScores = c.word_scores != 0
 	o.Alignment = c.alignment != 0
-	o.AlignmentLayer = int64(c.alignment_layer)
+	o.AlignmentLayer = int(c.alignment_layer)
 	o.Distinct = c.distinct != 0
-	o.Truncate = c.truncate != 0
-	o.ShortlistFirst = int64(c.shortlist_first)
-	o.ShortlistBest = int64(c.shortlist_best)
-	o.EndSource = c.end_source != 0
+	o.Truncate = Some(c.truncate != 0)
+	o.ShortlistFirst = Some(int(c.shortlist_first))
+	o.ShortlistBest = Some(int(c.shortlist_best))
+	o.EndSource = Some(c.end_source != 0)
 	o.BeginSource = c.begin_source != 0
 }
 
 func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
-	if o.explicit || o.Beam != 0 {
+	if o.Beam != 0 {
 		c.beam = C.int64_t(o.Beam)
 	}
-	if o.explicit || o.NBest != 0 {
+	if o.NBest != 0 {
 		c.n_best = C.int64_t(o.NBest)
 	}
-	if o.explicit || o.LengthPenalty != 0 {
-		c.length_penalty = C.double(o.LengthPenalty)
+	if value, given := o.LengthPenalty.Get(); given {
+		c.length_penalty = C.double(value)
 	}
-	if o.explicit || o.MaxLength != 0 {
+	if o.MaxLength != 0 {
 		c.max_length = C.int64_t(o.MaxLength)
 	}
-	if o.explicit || o.MinLength != 0 {
+	if o.MinLength != 0 {
 		c.min_length = C.int64_t(o.MinLength)
 	}
-	if o.explicit || o.BatchTokens != 0 {
+	if o.BatchTokens != 0 {
 		c.batch_tokens = C.int64_t(o.BatchTokens)
 	}
-	if o.explicit || o.RepetitionPenalty != 0 {
+	if o.RepetitionPenalty != 0 {
 		c.repetition_penalty = C.double(o.RepetitionPenalty)
 	}
-	if o.explicit || o.NoRepeatNgramSize != 0 {
+	if o.NoRepeatNgramSize != 0 {
 		c.no_repeat_ngram_size = C.int64_t(o.NoRepeatNgramSize)
 	}
-	if o.explicit || o.WordScores {
+	if o.WordScores {
 		c.word_scores = cBool(o.WordScores)
 	}
-	if o.explicit || o.Alignment {
+	if o.Alignment {
 		c.alignment = cBool(o.Alignment)
 	}
-	if o.explicit || o.AlignmentLayer != 0 {
+	if o.AlignmentLayer != 0 {
 		c.alignment_layer = C.int64_t(o.AlignmentLayer)
 	}
-	if o.explicit || o.Distinct {
+	if o.Distinct {
 		c.distinct = cBool(o.Distinct)
 	}
-	if o.explicit || o.Truncate {
-		c.truncate = cBool(o.Truncate)
+	if value, given := o.Truncate.Get(); given {
+		c.truncate = cBool(value)
 	}
-	if o.explicit || o.ShortlistFirst != 0 {
-		c.shortlist_first = C.int64_t(o.ShortlistFirst)
+	if value, given := o.ShortlistFirst.Get(); given {
+		c.shortlist_first = C.int64_t(value)
 	}
-	if o.explicit || o.ShortlistBest != 0 {
-		c.shortlist_best = C.int64_t(o.ShortlistBest)
+	if value, given := o.ShortlistBest.Get(); given {
+		c.shortlist_best = C.int64_t(value)
 	}
-	if o.explicit || o.EndSource {
-		c.end_source = cBool(o.EndSource)
+	if value, given := o.EndSource.Get(); given {
+		c.end_source = cBool(value)
 	}
-	if o.explicit || o.BeginSource {
+	if o.BeginSource {
 		c.begin_source = cBool(o.BeginSource)
 	}
 }
 
 // Sampling draws every token instead of searching. The drawn tokens depend only on the seed, the number of
-// the line and the place in it. In a literal, zero fields have their defaults; the zeros of DefaultSampling
-// are taken as they are.
+// the line and the place in it. Fields that are left out or zero have their defaults.
 type Sampling struct {
 	// Logits are divided by it. Default 1.
-	Temperature float64
+	Temperature float64 `json:"temperature,omitzero"`
 	// Only this many of the most probable tokens. Default 0: all.
-	TopK int64
+	TopK int `json:"top_k,omitzero"`
 	// Only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv
 	// 1904.09751). Default 1.
-	TopP float64
+	TopP float64 `json:"top_p,omitzero"`
 	// Seed of the draws. Default 1.
-	Seed uint64
+	Seed Optional[uint64] `json:"seed,omitzero"`
 	// Number of the first line, so that a text in several calls is drawn as in one. Default 0.
-	FirstLine int64
-
-	explicit bool // made by the library: fields that are zero are meant
+	FirstLine int `json:"first_line,omitzero"`
 }
 
 func (o *Sampling) fromC(c *C.trafo_translate_options) {
-	o.explicit = true
 	o.Temperature = float64(c.temperature)
-	o.TopK = int64(c.top_k)
+	o.TopK = int(c.top_k)
 	o.TopP = float64(c.top_p)
-	o.Seed = uint64(c.seed)
-	o.FirstLine = int64(c.first_line)
+	o.Seed = Some(uint64(c.seed))
+	o.FirstLine = int(c.first_line)
 }
 
 func (o *Sampling) toC(c *C.trafo_translate_options) {
-	if o.explicit || o.Temperature != 0 {
+	if o.Temperature != 0 {
 		c.temperature = C.double(o.Temperature)
 	}
-	if o.explicit || o.TopK != 0 {
+	if o.TopK != 0 {
 		c.top_k = C.int64_t(o.TopK)
 	}
-	if o.explicit || o.TopP != 0 {
+	if o.TopP != 0 {
 		c.top_p = C.double(o.TopP)
 	}
-	if o.explicit || o.Seed != 0 {
-		c.seed = C.uint64_t(o.Seed)
+	if value, given := o.Seed.Get(); given {
+		c.seed = C.uint64_t(value)
 	}
-	if o.explicit || o.FirstLine != 0 {
+	if o.FirstLine != 0 {
 		c.first_line = C.int64_t(o.FirstLine)
 	}
 }

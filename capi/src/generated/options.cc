@@ -5,10 +5,11 @@
 #include "capi/src/option_types.h"
 #include "engine/compress/quantize.h"
 #include "engine/compress/sparsify.h"
+#include "engine/decode/hypothesis.h"
 #include "engine/formats/interop.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
-#include "engine/text/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/train_options.h"
 #include "engine/train/run/event.h"
 #include "engine/train/run/period.h"
 
@@ -34,6 +35,10 @@ static_assert(static_cast<int32_t>(Norm::layer) == TRAFO_NORM_LAYER);
 static_assert(static_cast<int32_t>(Norm::rms) == TRAFO_NORM_RMS);
 static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STANDARD);
 static_assert(static_cast<int32_t>(Positions::rotary) == TRAFO_POSITIONS_ROTARY);
+static_assert(static_cast<int32_t>(QkNorm::none) == TRAFO_QK_NORM_NONE);
+static_assert(static_cast<int32_t>(QkNorm::head) == TRAFO_QK_NORM_HEAD);
+static_assert(static_cast<int32_t>(RopeScaling::llama3) == TRAFO_ROPE_SCALING_LLAMA3);
+static_assert(static_cast<int32_t>(RopeScaling::yarn) == TRAFO_ROPE_SCALING_YARN);
 static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);
 static_assert(static_cast<int32_t>(FeedForward::swiglu) == TRAFO_FFN_SWIGLU);
 static_assert(static_cast<int32_t>(ScheduleKind::constant) == TRAFO_SCHEDULE_CONSTANT);
@@ -44,6 +49,8 @@ static_assert(static_cast<int32_t>(ScheduleKind::noam) == TRAFO_SCHEDULE_NOAM);
 static_assert(static_cast<int32_t>(OptimizerKind::adamw) == TRAFO_OPTIMIZER_ADAMW);
 static_assert(static_cast<int32_t>(OptimizerKind::sgd) == TRAFO_OPTIMIZER_SGD);
 static_assert(static_cast<int32_t>(OptimizerKind::muon) == TRAFO_OPTIMIZER_MUON);
+static_assert(static_cast<int32_t>(ObjectiveKind::cross_entropy) == TRAFO_OBJECTIVE_CROSS_ENTROPY);
+static_assert(static_cast<int32_t>(ObjectiveKind::dpo) == TRAFO_OBJECTIVE_DPO);
 static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
 static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
 static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
@@ -95,6 +102,9 @@ static_assert(static_cast<int32_t>(Normalization::identity) == TRAFO_NORMALIZATI
 static_assert(static_cast<int32_t>(PeriodUnit::updates) == TRAFO_UNIT_UPDATES);
 static_assert(static_cast<int32_t>(PeriodUnit::tokens) == TRAFO_UNIT_TOKENS);
 static_assert(static_cast<int32_t>(PeriodUnit::epochs) == TRAFO_UNIT_EPOCHS);
+static_assert(static_cast<int32_t>(FinishReason::end) == TRAFO_FINISH_END);
+static_assert(static_cast<int32_t>(FinishReason::length) == TRAFO_FINISH_LENGTH);
+static_assert(static_cast<int32_t>(FinishReason::blocked) == TRAFO_FINISH_BLOCKED);
 static_assert(static_cast<int32_t>(TrainEventKind::started) == TRAFO_EVENT_STARTED);
 static_assert(static_cast<int32_t>(TrainEventKind::resumed) == TRAFO_EVENT_RESUMED);
 static_assert(static_cast<int32_t>(TrainEventKind::checkpoint_refused) == TRAFO_EVENT_CHECKPOINT_REFUSED);
@@ -154,6 +164,9 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.encoder_heads = o.encoder_heads;
   layers_to_c(o.decoder_tied_layers, c.decoder_tied_layers);
   layers_to_c(o.encoder_tied_layers, c.encoder_tied_layers);
+  c.qk_norm = static_cast<int32_t>(o.qk_norm);
+  c.rope_scaling = static_cast<int32_t>(o.rope_scaling);
+  c.rope_magnitude = o.rope_magnitude;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
@@ -195,6 +208,9 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.encoder_heads = c.encoder_heads;
   o.decoder_tied_layers = to_layers(call, c.decoder_tied_layers, "decoder_tied_layers");
   o.encoder_tied_layers = to_layers(call, c.encoder_tied_layers, "encoder_tied_layers");
+  o.qk_norm = static_cast<QkNorm>(c.qk_norm);
+  o.rope_scaling = static_cast<RopeScaling>(c.rope_scaling);
+  o.rope_magnitude = c.rope_magnitude;
   return o;
 }
 
@@ -227,6 +243,9 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.keep_zeros = o.keep_zeros ? 1 : 0;
   c.teacher_weight = o.teacher_weight;
   c.teacher_temperature = o.teacher_temperature;
+  c.objective = static_cast<int32_t>(o.objective);
+  c.dpo_beta = o.dpo_beta;
+  c.dpo_label_smoothing = o.dpo_label_smoothing;
   c.ema_alpha = o.ema_alpha;
   c.gradient_accumulation = o.gradient_accumulation;
   c.lanes = o.lanes;
@@ -269,7 +288,6 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   call.reserved(c.reserved, "reserved");
   call.reserved(c.reserved2, "reserved2");
   call.reserved(c.reserved3, "reserved3");
-  call.reserved(c.reserved4, "reserved4");
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -297,6 +315,9 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.keep_zeros = call.flag(c.keep_zeros, "keep_zeros");
   o.teacher_weight = c.teacher_weight;
   o.teacher_temperature = c.teacher_temperature;
+  o.objective = static_cast<ObjectiveKind>(c.objective);
+  o.dpo_beta = c.dpo_beta;
+  o.dpo_label_smoothing = c.dpo_label_smoothing;
   o.ema_alpha = c.ema_alpha;
   o.gradient_accumulation = c.gradient_accumulation;
   o.lanes = c.lanes;
@@ -563,6 +584,28 @@ constexpr Preset kPresets[] = {
      c.positions = TRAFO_POSITIONS_ROTARY;
      c.ffn = TRAFO_FFN_SWIGLU;
      c.biases = 0;
+     c.decoder_layers = 4;
+     c.width = 256;
+     c.ffn_width = 768;
+     c.heads = 8;
+     c.dropout = 0.2;
+   },
+   [](trafo_trainer_options& c) {
+     c.early_stopping = 10;
+     c.log_first = 5;
+     c.learning_rate = 0.001;
+     c.warmup = 1000;
+   }},
+  {"qwen3",
+   [](trafo_model_config& c) {
+     c.vocabulary = 8000;
+     c.architecture = TRAFO_DECODER_LM;
+     c.activation = TRAFO_SILU;
+     c.norm = TRAFO_NORM_RMS;
+     c.positions = TRAFO_POSITIONS_ROTARY;
+     c.ffn = TRAFO_FFN_SWIGLU;
+     c.biases = 0;
+     c.qk_norm = TRAFO_QK_NORM_HEAD;
      c.decoder_layers = 4;
      c.width = 256;
      c.ffn_width = 768;

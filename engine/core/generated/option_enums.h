@@ -58,6 +58,32 @@ struct EnumNames<Positions> {
   static constexpr std::array<const char*, 2> names{"standard", "rotary"};
 };
 
+// The norm of queries and keys of self-attention. Values are part of the C ABI.
+enum class QkNorm : int32_t {
+  // There is none.
+  none = 0,
+  // RMS norm of each head before the rotary positions, with one vector of weights for queries and
+  // one for keys, as in Qwen3. A decoder-lm only.
+  head = 1,
+};
+template <>
+struct EnumNames<QkNorm> {
+  static constexpr std::array<const char*, 2> names{"none", "head"};
+};
+
+// How rotary positions are stretched from a number of original positions. Values are part of the
+// C ABI.
+enum class RopeScaling : int32_t {
+  // By the turns of a pair in the original positions, as in Llama 3.1.
+  llama3 = 0,
+  // By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071).
+  yarn = 1,
+};
+template <>
+struct EnumNames<RopeScaling> {
+  static constexpr std::array<const char*, 2> names{"llama3", "yarn"};
+};
+
 // The feed-forward blocks of a decoder-lm. Values are part of the C ABI.
 enum class FeedForward : int32_t {
   // Two linear layers with an activation between them.
@@ -74,9 +100,9 @@ struct EnumNames<FeedForward> {
 enum class ScheduleKind : int32_t {
   // It stays at its peak.
   constant = 0,
-  // It falls to final_rate on a line; needs schedule_updates.
+  // It falls on a line from its peak to 0 at update schedule_updates, which must be set.
   linear = 1,
-  // It falls to final_rate on half a cosine; needs schedule_updates.
+  // It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set.
   cosine = 2,
   // It falls with the square root of the update.
   inverse_sqrt = 3,
@@ -100,6 +126,18 @@ enum class OptimizerKind : int32_t {
 template <>
 struct EnumNames<OptimizerKind> {
   static constexpr std::array<const char*, 3> names{"adamw", "sgd", "muon"};
+};
+
+// The function that training minimises. Values are part of the C ABI.
+enum class ObjectiveKind : int32_t {
+  // Cross-entropy of the labels; of a model with a teacher, word-level distillation.
+  cross_entropy = 0,
+  // Direct Preference Optimization, on preference pairs.
+  dpo = 1,
+};
+template <>
+struct EnumNames<ObjectiveKind> {
+  static constexpr std::array<const char*, 2> names{"cross-entropy", "dpo"};
 };
 
 // Storage type of the optimizer's two moments of every parameter. Values are part of the C ABI.

@@ -434,10 +434,10 @@ ModelConfig Described::config(const fs::path& directory, int64_t rotary_position
 
 const Expressible& ctranslate2_expressible() {
   static const Expressible expressible{"CTranslate2",
-                                       {{{"architecture", "*"},
+                                       {{{"architecture", "encoder-decoder decoder-lm"},
                                          {"positions", "sinusoidal learned"},
                                          {"embedding_scale", "1 sqrt(width)"},
-                                         {"norm placement", "*"},
+                                         {"norm placement", "before after"},
                                          {"activation", "*"},
                                          {"norm_epsilon", "*"},
                                          {"embeddings", "*"},

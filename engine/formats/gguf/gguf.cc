@@ -1,9 +1,10 @@
-// The GGUF file of a Llama model, as llama.cpp reads it: architecture "llama", tokenizer "llama"
-// (SentencePiece BPE with byte tokens).
+// The GGUF file of a model of Llama's form, as llama.cpp reads it: its architecture "llama",
+// "qwen2" (biases of queries, keys and values) or "qwen3" (norms of queries and keys), tokenizer
+// "llama" (SentencePiece BPE with byte tokens).
 //
-// llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle, models here the columns
-// (i, i + width / 2). The rows of the projections of queries and keys are therefore stored in
-// another order.
+// In a "llama", llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle, models
+// here the columns (i, i + width / 2), as llama.cpp's other architectures. The rows of the
+// projections of queries and keys of a "llama" are therefore stored in another order.
 //
 // Norms are float32. In Q4_0 files the output matrix, which may be the embeddings as well, is Q8_0:
 // every logit depends on it.
@@ -24,6 +25,20 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGgufFormat = "GGUF";
 constexpr const char* kFile = "model.gguf";
+
+// In the order of the forms of gguf_expressible().
+struct GgufArchitecture {
+  const char* name;
+  bool neighbours_turn;
+  const char *biases, *qk_norm, *head_width;
+};
+constexpr GgufArchitecture kArchitectures[] = {{"llama", true, "none", "none", "width/heads"},
+                                               {"qwen2", false, "qkv", "none", "width/heads"},
+                                               {"qwen3", false, "none", "head", "*"}};
+
+const GgufArchitecture& architecture_of(const ModelSpec& spec) {
+  return kArchitectures[std::max(0, match(spec, gguf_expressible()).form)];
+}
 
 // general.file_type: what most matrices are.
 struct Stored {
@@ -73,8 +88,13 @@ std::string name_of(const std::string& name) {
       {"lm_head.weight", "output.weight"},
       {"input_layernorm.weight", "attn_norm.weight"},
       {"self_attn.q_proj.weight", "attn_q.weight"},
+      {"self_attn.q_proj.bias", "attn_q.bias"},
+      {"self_attn.q_norm.weight", "attn_q_norm.weight"},
       {"self_attn.k_proj.weight", "attn_k.weight"},
+      {"self_attn.k_proj.bias", "attn_k.bias"},
+      {"self_attn.k_norm.weight", "attn_k_norm.weight"},
       {"self_attn.v_proj.weight", "attn_v.weight"},
+      {"self_attn.v_proj.bias", "attn_v.bias"},
       {"self_attn.o_proj.weight", "attn_output.weight"},
       {"post_attention_layernorm.weight", "ffn_norm.weight"},
       {"mlp.gate_proj.weight", "ffn_gate.weight"},
@@ -91,13 +111,15 @@ std::string name_of(const std::string& name) {
 std::vector<Placed> tensors_of(const HostModel& host, ExportWeights weights) {
   const ModelSpec& spec = host.spec();
   const GgufType matrices = stored_as(weights).type;
+  const bool reordered = architecture_of(spec).neighbours_turn;
   const char* output = spec.output.tied ? "token_embd.weight" : "output.weight";
   std::vector<Placed> placed;
   for (MappedTensor& tensor : llama_tensors(host.config())) {
     const std::string name = name_of(tensor.name);
     GgufType type = tensor.shape.size() == 1 ? GgufType::f32 : matrices;
     if (type == GgufType::q4_0 && name == output) type = GgufType::q8_0;
-    const bool turned = name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight");
+    const bool turned =
+        reordered && (name.ends_with(".attn_q.weight") || name.ends_with(".attn_k.weight"));
     placed.push_back({{name, tensor.shape, type},
                       std::move(tensor),
                       turned ? spec.decoder.attention.head_dim : 0});
@@ -162,6 +184,7 @@ void check_widths(const StackSpec& decoder, ExportWeights weights) {
   };
   check("--dim-emb", decoder.width);
   check("--transformer-dim-ffn", decoder.feed_forward.width);
+  check("heads times head_width", decoder.attention.query_width());
 }
 
 void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
@@ -189,26 +212,34 @@ GgufPairs pairs_of(const ModelSpec& spec, const Tokenizer& tokenizer, const SpmM
                    ExportWeights weights) {
   const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
   const AttentionSpec& attention = spec.decoder.attention;
+  const std::string name = architecture_of(spec).name;
+  const RotaryAngles& angles = *attention.rotary;
   GgufPairs pairs = {
-      {"general.architecture", "llama"},
+      {"general.architecture", name},
       {"general.name", "Trafo decoder-lm"},
       {"general.file_type", stored_as(weights).file_type},
       {"general.quantization_version", number(2)},
-      {"llama.vocab_size", number(spec.vocabulary)},
-      {"llama.context_length", number(spec.max_positions)},
-      {"llama.embedding_length", number(spec.width())},
-      {"llama.block_count", number(spec.decoder.layers())},
-      {"llama.feed_forward_length", number(spec.decoder.feed_forward.width)},
-      {"llama.attention.head_count", number(attention.heads)},
-      {"llama.attention.head_count_kv", number(attention.key_heads)},
-      {"llama.attention.key_length", number(attention.head_dim)},
-      {"llama.attention.value_length", number(attention.head_dim)},
-      {"llama.attention.layer_norm_rms_epsilon", static_cast<float>(spec.decoder.norm.epsilon)},
-      {"llama.rope.dimension_count", number(attention.head_dim)},
-      {"llama.rope.freq_base", static_cast<float>(attention.rotary->theta)},
-      {"tokenizer.ggml.model", "llama"},
-      {"tokenizer.ggml.pre", "default"},
+      {name + ".vocab_size", number(spec.vocabulary)},
+      {name + ".context_length", number(spec.max_positions)},
+      {name + ".embedding_length", number(spec.width())},
+      {name + ".block_count", number(spec.decoder.layers())},
+      {name + ".feed_forward_length", number(spec.decoder.feed_forward.width)},
+      {name + ".attention.head_count", number(attention.heads)},
+      {name + ".attention.head_count_kv", number(attention.key_heads)},
+      {name + ".attention.key_length", number(attention.head_dim)},
+      {name + ".attention.value_length", number(attention.head_dim)},
+      {name + ".attention.layer_norm_rms_epsilon", static_cast<float>(spec.decoder.norm.epsilon)},
+      {name + ".rope.dimension_count", number(attention.head_dim)},
+      {name + ".rope.freq_base", static_cast<float>(angles.theta)},
   };
+  if (angles.scaling == RopeScaling::yarn) {
+    pairs.emplace_back(name + ".rope.scaling.type", "yarn");
+    pairs.emplace_back(name + ".rope.scaling.factor", static_cast<float>(angles.factor));
+    pairs.emplace_back(name + ".rope.scaling.original_context_length",
+                       number(angles.original_positions));
+  }
+  pairs.emplace_back("tokenizer.ggml.model", "llama");
+  pairs.emplace_back("tokenizer.ggml.pre", "default");
   std::vector<std::string> subwords;
   std::vector<float> scores;
   std::vector<int32_t> types;  // with the numbers of SentencePiece
@@ -235,12 +266,24 @@ GgufPairs pairs_of(const ModelSpec& spec, const Tokenizer& tokenizer, const SpmM
 
 // The model that the metadata and the tensors describe, by the keys that llama.cpp reads.
 ModelConfig described_by(const GgufReader& in) {
-  const auto at = [&]<class T>(const char* key, T) {
+  const auto find = [&]<class T>(const std::string& key, T) -> const T* {
     for (const auto& [name, value] : in.pairs())
-      if (name == key && std::holds_alternative<T>(value)) return std::get<T>(value);
-    fail(ErrorCode::corrupt_file, kOrigin, in.label(), " has no ", key);
+      if (name == key) return std::get_if<T>(&value);
+    return nullptr;
   };
-  const auto count = [&](const char* key) { return static_cast<int64_t>(at(key, uint32_t{})); };
+  const auto at = [&]<class T>(const std::string& key, T kind) {
+    const T* value = find(key, kind);
+    require(value != nullptr, ErrorCode::corrupt_file, kOrigin, in.label(), " has no ", key);
+    return *value;
+  };
+  const std::string name = at("general.architecture", std::string());
+  const auto of_name = [&](const GgufArchitecture& each) { return name == each.name; };
+  require(std::any_of(std::begin(kArchitectures), std::end(kArchitectures), of_name),
+          ErrorCode::corrupt_file, kOrigin, in.label(), ": general.architecture is ", name);
+  const auto key_of = [&](const char* key) { return concat(name, ".", key); };
+  const auto count = [&](const char* key) {
+    return static_cast<int64_t>(at(key_of(key), uint32_t{}));
+  };
   ModelConfig config;
   config.architecture = Architecture::decoder_lm;
   config.norm = Norm::rms;
@@ -248,26 +291,45 @@ ModelConfig described_by(const GgufReader& in) {
   config.ffn = FeedForward::swiglu;
   config.activation = Activation::silu;
   config.biases = false;
-  config.vocabulary = count("llama.vocab_size");
-  config.max_positions = count("llama.context_length");
-  config.width = count("llama.embedding_length");
-  config.decoder_layers = count("llama.block_count");
-  config.ffn_width = count("llama.feed_forward_length");
-  config.heads = count("llama.attention.head_count");
-  config.kv_heads = count("llama.attention.head_count_kv");
-  config.head_width = count("llama.attention.key_length");
-  config.norm_epsilon = at("llama.attention.layer_norm_rms_epsilon", float{});
-  config.rope_theta = at("llama.rope.freq_base", float{});
-  config.tied_embeddings =
-      std::none_of(in.tensors().begin(), in.tensors().end(),
-                   [](const GgufTensor& tensor) { return tensor.name == "output.weight"; });
+  const auto has = [&](const char* tensor) {
+    return std::any_of(in.tensors().begin(), in.tensors().end(),
+                       [&](const GgufTensor& each) { return each.name == tensor; });
+  };
+  config.qkv_biases = has("blk.0.attn_q.bias");
+  if (has("blk.0.attn_q_norm.weight")) config.qk_norm = QkNorm::head;
+  config.vocabulary = count("vocab_size");
+  config.max_positions = count("context_length");
+  config.width = count("embedding_length");
+  config.decoder_layers = count("block_count");
+  config.ffn_width = count("feed_forward_length");
+  config.heads = count("attention.head_count");
+  config.kv_heads = count("attention.head_count_kv");
+  config.head_width = count("attention.key_length");
+  config.norm_epsilon = at(key_of("attention.layer_norm_rms_epsilon"), float{});
+  config.rope_theta = at(key_of("rope.freq_base"), float{});
+  if (find(key_of("rope.scaling.type"), std::string()) != nullptr) {
+    config.rope_scaling = RopeScaling::yarn;
+    config.rope_factor = at(key_of("rope.scaling.factor"), float{});
+    config.rope_original_positions = count("rope.scaling.original_context_length");
+    config.rope_low_turns = kYarnSlow;
+    config.rope_high_turns = kYarnFast;
+  }
+  config.tied_embeddings = !has("output.weight");
   return config;
 }
 
 }  // namespace
 
 const Expressible& gguf_expressible() {
-  static const Expressible expressible{kGgufFormat, {llama_form({})}};
+  static const Expressible expressible = [] {
+    Expressible all{kGgufFormat, {}};
+    for (const GgufArchitecture& each : kArchitectures)
+      all.forms.push_back(llama_form({{"biases", each.biases},
+                                      {"qk_norm", each.qk_norm},
+                                      {"head_width", each.head_width},
+                                      {"rope_scaling", "none yarn"}}));
+    return all;
+  }();
   return expressible;
 }
 

@@ -113,6 +113,18 @@ std::vector<int64_t> ConfigReader::integers(const char* field, int64_t low, int6
   return numbers;
 }
 
+std::vector<std::string> ConfigReader::texts(const char* field) const {
+  const auto* list = at(field).as<Json::List>();
+  std::vector<std::string> texts;
+  for (const Json& item : list != nullptr ? *list : Json::List{nullptr}) {
+    const auto* text = item.as<std::string>();
+    require(text != nullptr, ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+            " must be a list of texts");
+    texts.push_back(*text);
+  }
+  return texts;
+}
+
 double ConfigReader::number(const char* field) const {
   const Json& value = at(field);
   require(value.is_number(), ErrorCode::corrupt_file, kOrigin, label_, ": ", field,

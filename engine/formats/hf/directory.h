@@ -38,6 +38,7 @@ class ConfigReader {
   double number(const char* field, double otherwise) const;
   bool flag(const char* field, bool otherwise) const;
   std::string text(const char* field) const;
+  std::vector<std::string> texts(const char* field) const;  // a list of them
   // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`.
   void demand(const char* field, bool wanted, bool otherwise) const;
   // UNSUPPORTED if `field` is there.

@@ -1,6 +1,7 @@
 // Directories of transformers for LlamaForCausalLM and the models of its form: pre-norm, RMS norm,
 // rotary positions over the halves of a head, SwiGLU, grouped-query attention. Mistral differs in
-// names and in a window of its attention, Qwen2 in biases of queries, keys and values.
+// names and in a window of its attention, Qwen2 in biases of queries, keys and values, Qwen3 in
+// norms of queries and keys.
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
@@ -10,27 +11,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A class of transformers, which has biases in these matrices.
+// A class of transformers: the matrices in which it has biases, and its norm of queries and keys.
 struct LlamaClass {
   const char* architecture;
   const char* model_type;
   const char* biases;
+  const char* qk_norm;
 };
-constexpr LlamaClass kClasses[] = {{"LlamaForCausalLM", "llama", "none ffn qkv+output all"},
-                                   {"Qwen2ForCausalLM", "qwen2", "qkv"}};
+constexpr LlamaClass kClasses[] = {{"LlamaForCausalLM", "llama", "none ffn qkv+output all", "none"},
+                                   {"Qwen2ForCausalLM", "qwen2", "qkv", "none"},
+                                   {"Qwen3ForCausalLM", "qwen3", "none qkv+output", "head"}};
+
+constexpr const char* kOriginal = "original_max_position_embeddings";
 
 Json rope_json(const RotaryAngles& angles) {
-  if (angles.factor == 1) return nullptr;
+  const bool yarn = angles.scaling == RopeScaling::yarn;
+  if (angles.factor == 1 && !yarn) return nullptr;
   Json json;
   json["factor"] = angles.factor;
   if (angles.original_positions == 0) {
     json["rope_type"] = "linear";
     return json;
   }
+  json[kOriginal] = angles.original_positions;
+  if (yarn) {
+    json["rope_type"] = "yarn";
+    json["beta_slow"] = angles.low_turns;
+    json["beta_fast"] = angles.high_turns;
+    json["attention_factor"] = angles.magnitude;
+    return json;
+  }
   json["rope_type"] = "llama3";
   json["low_freq_factor"] = angles.low_turns;
   json["high_freq_factor"] = angles.high_turns;
-  json["original_max_position_embeddings"] = angles.original_positions;
   return json;
 }
 
@@ -56,12 +69,13 @@ Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   json["rope_theta"] = angles.theta;
   json["rope_scaling"] = rope_json(angles);
   json["attention_dropout"] = attention.dropout;
-  if (its_class.model_type == std::string_view("qwen2")) {
-    json["use_sliding_window"] = false;
-  } else {
-    json["attention_bias"] = attention.qkv_bias;
+  const std::string_view type = its_class.model_type;
+  if (type != "qwen2") json["attention_bias"] = attention.qkv_bias;
+  if (type == "llama") {
     json["mlp_bias"] = decoder.feed_forward.bias;
     json["pretraining_tp"] = 1;
+  } else {
+    json["use_sliding_window"] = false;
   }
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
@@ -74,6 +88,33 @@ void demand_whole_heads(const ConfigReader& reader) {
   const double share = reader.number("partial_rotary_factor", 1);
   require(share == 1, ErrorCode::unsupported, kOrigin, reader.label(),
           ": partial_rotary_factor is ", share, ", rotary positions here turn whole heads");
+}
+
+// YaRN as _compute_yarn_parameters of transformers 5.24 (modeling_rope_utils.py) reads it, with its
+// defaults.
+void read_yarn(const ConfigReader& rope, ModelConfig& config) {
+  const auto or_usual = [&](const char* key, double usual) {
+    const double value = rope.number(key, usual);
+    return value == 0 ? usual : value;
+  };
+  config.rope_scaling = RopeScaling::yarn;
+  config.rope_low_turns = or_usual("beta_slow", kYarnSlow);
+  config.rope_high_turns = or_usual("beta_fast", kYarnFast);
+  require(config.rope_low_turns > 0 && config.rope_low_turns < config.rope_high_turns,
+          ErrorCode::corrupt_file, kOrigin, rope.label(),
+          ": beta_slow must be above 0 and below beta_fast");
+  rope.demand("truncate", true, true);
+  const double mscale = rope.number("mscale", 0), of_all = rope.number("mscale_all_dim", 0);
+  constexpr const char* kFactor = "attention_factor";
+  if (rope.has(kFactor))
+    config.rope_magnitude = rope.number(kFactor);
+  else if (mscale != 0 && of_all != 0)
+    config.rope_magnitude =
+        yarn_magnitude(config.rope_factor, mscale) / yarn_magnitude(config.rope_factor, of_all);
+  else
+    return;
+  require(config.rope_magnitude > 0, ErrorCode::corrupt_file, kOrigin, rope.label(), ": ",
+          rope.has(kFactor) ? kFactor : "mscale", " must be above 0");
 }
 
 // The scaling that `rope` describes. The keys of its type are allowed and no others.
@@ -90,16 +131,25 @@ void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const
     rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
     return;
   }
+  const bool yarn = type == "yarn";
+  if (yarn && !json.has(kOriginal) && !rope.has(kOriginal))
+    config.rope_original_positions = config.max_positions;
+  else
+    config.rope_original_positions =
+        (json.has(kOriginal) ? json : rope).integer(kOriginal, 1, limits::kModelDimension);
+  if (yarn) {
+    rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", kOriginal,
+                "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
+                "truncate"});
+    return read_yarn(rope, config);
+  }
   rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
-              "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+              "low_freq_factor", "high_freq_factor", kOriginal});
   config.rope_low_turns = rope.number("low_freq_factor");
   config.rope_high_turns = rope.number("high_freq_factor");
   require(config.rope_low_turns > 0 && config.rope_low_turns < config.rope_high_turns,
           ErrorCode::corrupt_file, kOrigin, rope.label(),
           ": low_freq_factor must be above 0 and below high_freq_factor");
-  constexpr const char* kOriginal = "original_max_position_embeddings";
-  config.rope_original_positions =
-      (rope.has(kOriginal) ? rope : json).integer(kOriginal, 1, limits::kModelDimension);
 }
 
 // Newer files have an object `rope_parameters`, older ones `rope_theta` and perhaps `rope_scaling`.
@@ -113,9 +163,9 @@ void read_rope(const ConfigReader& json, ModelConfig& config) {
     for (const char* field : {"type", "rope_type"}) {
       if (!rope.has(field)) continue;
       type = rope.text(field);
-      require(type == "default" || type == "linear" || type == "llama3", ErrorCode::unsupported,
-              kOrigin, rope.label(), ": ", field, " is ", type.substr(0, 64),
-              "; there are default, linear and llama3");
+      require(type == "default" || type == "linear" || type == "llama3" || type == "yarn",
+              ErrorCode::unsupported, kOrigin, rope.label(), ": ", field, " is ",
+              type.substr(0, 64), "; there are default, linear, llama3 and yarn");
     }
     demand_whole_heads(rope);
     read_rope_scaling(json, rope, type, config);
@@ -125,9 +175,15 @@ void read_rope(const ConfigReader& json, ModelConfig& config) {
 
 // An attention whose window has all positions is the plain one.
 void check_window(const ConfigReader& json, const std::string& type, int64_t positions) {
-  const bool is_used =
-      type == "mistral" || (type == "qwen2" && json.flag("use_sliding_window", false));
-  if (!is_used || !json.has("sliding_window")) return;
+  const bool qwen = type == "qwen2" || type == "qwen3";
+  const bool is_used = type == "mistral" || (qwen && json.flag("use_sliding_window", false));
+  const bool has_window = is_used && json.has("sliding_window");
+  if (qwen && json.has("layer_types"))
+    for (const std::string& layer : json.texts("layer_types"))
+      require(layer == "full_attention" || (layer == "sliding_attention" && has_window),
+              ErrorCode::unsupported, kOrigin, json.label(), ": layer_types has ",
+              layer.substr(0, 64), "; there is full_attention");
+  if (!has_window) return;
   const int64_t window = json.integer("sliding_window", 1, int64_t{1} << 40);
   require(window >= positions, ErrorCode::unsupported, kOrigin, json.label(),
           ": sliding_window is ", window, ", below max_position_embeddings (", positions,
@@ -148,14 +204,16 @@ ModelConfig read_config(const ConfigReader& json, const std::string& type) {
   config.positions = Positions::rotary;
   config.ffn = FeedForward::swiglu;
   config.biases = false;
+  config.qk_norm = type == "qwen3" ? QkNorm::head : QkNorm::none;
   config.qkv_biases = type == "qwen2";
-  if (type == "llama") {
+  if (type == "llama" || type == "qwen3")
     config.qkv_biases = config.attention_output_bias = json.flag("attention_bias", false);
-    config.ffn_biases = json.flag("mlp_bias", false);
-  } else {
+  else
     json.demand("attention_bias", false, false);
+  if (type == "llama")
+    config.ffn_biases = json.flag("mlp_bias", false);
+  else
     json.demand("mlp_bias", false, false);
-  }
   config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
   check_window(json, type, config.max_positions);
   config.width = json.integer("hidden_size", 2, limits::kModelDimension);
@@ -166,10 +224,12 @@ ModelConfig read_config(const ConfigReader& json, const std::string& type) {
     config.kv_heads = json.integer("num_key_value_heads", 1, config.heads);
     if (config.kv_heads == config.heads) config.kv_heads = 0;
   }
-  if (json.has("head_dim")) {
+  constexpr int64_t kQwen3Width = 128;  // of a head, where the file has none
+  if (json.has("head_dim"))
     config.head_width = json.integer("head_dim", 1, limits::kModelDimension);
-    if (config.head_width * config.heads == config.width) config.head_width = 0;
-  }
+  else if (type == "qwen3")
+    config.head_width = kQwen3Width;
+  if (config.head_width * config.heads == config.width) config.head_width = 0;
   config.ffn_width = json.integer("intermediate_size", 1, limits::kModelDimension);
   config.activation = activation_from_name(json, "hidden_act");
   config.norm_epsilon = json.number("rms_norm_eps", 1e-6);
@@ -186,8 +246,10 @@ const Expressible& hf_llama_expressible() {
   static const Expressible expressible = [] {
     Expressible all{"Llama", {}};
     for (const LlamaClass& each : kClasses)
-      all.forms.push_back(
-          llama_form({{"biases", each.biases}, {"head_width", "*"}, {"rope_scaling", "*"}}));
+      all.forms.push_back(llama_form({{"biases", each.biases},
+                                      {"qk_norm", each.qk_norm},
+                                      {"head_width", "*"},
+                                      {"rope_scaling", "*"}}));
     return all;
   }();
   return expressible;

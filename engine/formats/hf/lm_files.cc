@@ -106,8 +106,8 @@ std::optional<VocabularyTokens> read_tokens(const fs::path& directory, const Con
                                             const ModelSpec& spec) {
   SpecialIds ids = read_special_ids(directory, config);
   if (spec.has_encoder())  // what the decoder starts with
-    ids.bos = static_cast<int32_t>(
-        config.integer("decoder_start_token_id", 0, spec.vocabulary - 1));
+    ids.bos =
+        static_cast<int32_t>(config.integer("decoder_start_token_id", 0, spec.vocabulary - 1));
   const auto known = [&](int32_t id) { return id >= 0 && id < spec.vocabulary; };
   if (ids.eos.empty()) return std::nullopt;
   for (const int32_t end : ids.eos)

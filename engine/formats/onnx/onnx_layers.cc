@@ -65,18 +65,23 @@ OnnxValue OnnxLayers::product_int8(OnnxValue x, OnnxValue codes, const std::stri
 
 OnnxValue OnnxLayers::norm(OnnxValue x, const std::string& name) {
   graph_.set_scope(name);
-  const OnnxValue gamma = graph_.parameter(name + ".weight");
   if (stack_.norm.kind == Norm::layer)
     return graph_.node(
-        "LayerNormalization", {x, gamma, graph_.parameter(name + ".bias")},
+        "LayerNormalization",
+        {x, graph_.parameter(name + ".weight"), graph_.parameter(name + ".bias")},
         {{"axis", int64_t{-1}}, {"epsilon", static_cast<float>(stack_.norm.epsilon)}});
-  // x / sqrt(mean(x^2) + epsilon) * gamma, in the order of nodes that ONNX Runtime fuses.
+  return rms_norm(x, name + ".weight");
+}
+
+// In the order of nodes that ONNX Runtime fuses; opset 17 has no RMS norm.
+OnnxValue OnnxLayers::rms_norm(OnnxValue x, const std::string& gamma) {
+  const OnnxValue weight = graph_.parameter(gamma);
   const OnnxValue square = graph_.node("Pow", {x, graph_.scalar(2)});
   const OnnxValue mean = graph_.node(
       "ReduceMean", {square}, {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}});
   const OnnxValue shifted = graph_.node("Add", {mean, graph_.scalar(stack_.norm.epsilon)});
   const OnnxValue scaled = graph_.node("Div", {x, graph_.node("Sqrt", {shifted})});
-  return graph_.node("Mul", {scaled, gamma});
+  return graph_.node("Mul", {scaled, weight});
 }
 
 OnnxValue OnnxLayers::embed(OnnxValue ids, const std::string& name, double scale) {
@@ -172,8 +177,9 @@ OnnxValue OnnxLayers::self_attention(OnnxValue x, const std::string& name, OnnxV
   const int64_t heads = stack_.attention.heads, key_heads = stack_.attention.key_heads;
   const OnnxValue qkv = linear(x, name + ".qkv", stack_.attention.qkv_bias);
   graph_.set_scope(name);
-  OnnxValue queries, values;
-  if (angles.cosines.defined()) {
+  const bool rotary = angles.cosines.defined();
+  OnnxValue queries, keys, values;
+  if (rotary && stack_.attention.qk_norm == QkNorm::none) {
     // Queries and keys are rotated together.
     const std::vector<int64_t> rows = graph_.part_rows(name + ".qkv.weight");
     const std::vector<OnnxValue> parts = split(qkv, {rows[0] + rows[1], rows[2]});
@@ -181,14 +187,23 @@ OnnxValue OnnxLayers::self_attention(OnnxValue x, const std::string& name, OnnxV
     const std::vector<OnnxValue> both = graph_.node_with_outputs(
         "Split", {rotated, graph_.integers({heads, key_heads})}, 2, axis(2));
     queries = both[0];
-    present.keys = graph_.node("Transpose", {both[1]}, permutation({0, 2, 1, 3}));
+    keys = both[1];
     values = parts[1];
   } else {
     const std::vector<OnnxValue> parts = split_parts(qkv, name + ".qkv");
     queries = split_heads(parts[0], heads);
-    present.keys = heads_first(parts[1], key_heads);
+    keys = split_heads(parts[1], key_heads);
     values = parts[2];
+    if (stack_.attention.qk_norm == QkNorm::head) {
+      queries = rms_norm(queries, name + ".query_norm.weight");
+      keys = rms_norm(keys, name + ".key_norm.weight");
+    }
+    if (rotary) {
+      queries = rotate(queries, angles);
+      keys = rotate(keys, angles);
+    }
   }
+  present.keys = graph_.node("Transpose", {keys}, permutation({0, 2, 1, 3}));
   present.values = heads_first(values, key_heads);
   if (past.keys.defined()) {
     present.keys = graph_.node("Concat", {past.keys, present.keys}, axis(2));

@@ -29,7 +29,7 @@ class OnnxLayers {
   OnnxValue linear(OnnxValue x, const std::string& name, bool bias);
   // The columns of x, each part of the parameter `matrix`.weight alone.
   std::vector<OnnxValue> split_parts(OnnxValue x, const std::string& matrix);
-  // The norm `name`; RMS norm is composed, opset 17 has none.
+  // The norm `name`.
   OnnxValue norm(OnnxValue x, const std::string& name);
   // The rows of the embedding `name` for ids [batch, length], times `scale`.
   OnnxValue embed(OnnxValue ids, const std::string& name, double scale);
@@ -67,6 +67,8 @@ class OnnxLayers {
   OnnxAngles rotary_angles(OnnxValue position_ids);
 
  private:
+  // x / sqrt(mean(x^2) + epsilon) times the parameter `gamma`, over the last dimension.
+  OnnxValue rms_norm(OnnxValue x, const std::string& gamma);
   // x times codes [in, out] with the scales of the parameter `matrix`.
   OnnxValue product_int8(OnnxValue x, OnnxValue codes, const std::string& matrix);
   OnnxValue to_float(OnnxValue codes);

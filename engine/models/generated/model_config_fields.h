@@ -45,6 +45,9 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "encoder_heads", .fixed = true, .low = 0, .high = 16777216, .zero = "heads"}, o.encoder_heads);
   visit(OptionField{.name = "decoder_tied_layers", .fixed = true}, o.decoder_tied_layers);
   visit(OptionField{.name = "encoder_tied_layers", .fixed = true}, o.encoder_tied_layers);
+  visit(OptionField{.name = "qk_norm", .fixed = true, .unless_default = true}, o.qk_norm);
+  visit(OptionField{.name = "rope_scaling", .unless_default = true}, o.rope_scaling);
+  visit(OptionField{.name = "rope_magnitude", .unless_default = true, .low = 0, .high = 1000, .low_inside = false, .zero = "0.1 ln(rope_factor) + 1"}, o.rope_magnitude);
 }
 
 }  // namespace trafo

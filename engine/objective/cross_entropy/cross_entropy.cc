@@ -1,5 +1,7 @@
 #include "engine/objective/cross_entropy/cross_entropy.h"
 
+#include "engine/nn/fp8_weights.h"
+
 namespace trafo {
 
 ObjectiveOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& model,
@@ -17,7 +19,7 @@ ObjectiveOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& m
   const Tensor hidden = model.hidden(context, batch, dropout);
   const OutputProjection output = model.output_projection();
   options.gradients_at_once = dropout.training;
-  options.fp8_weight = output.weight.fp8;
+  options.fp8_weight = fp8_copy(context, output.weight);
   options.loss.label_smoothing = label_smoothing_;
   options.loss.weights = batch.target_weights;
   options.loss.reduction = Reduction::sum;

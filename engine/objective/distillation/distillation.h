@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/objective/cross_entropy/cross_entropy.h"
-#include "engine/objective/distillation/teacher.h"
+#include "engine/objective/frozen_model.h"
 
 namespace trafo {
 
@@ -20,7 +20,7 @@ struct DistillationOptions {
 class Distillation final : public LabelSmoothedCrossEntropy {
  public:
   Distillation(double label_smoothing, const DistillationOptions& options,
-               std::shared_ptr<const Teacher> teacher)
+               std::shared_ptr<const FrozenModel> teacher)
       : LabelSmoothedCrossEntropy(label_smoothing),
         options_(options),
         teacher_(std::move(teacher)) {}
@@ -31,7 +31,7 @@ class Distillation final : public LabelSmoothedCrossEntropy {
 
  private:
   DistillationOptions options_;
-  std::shared_ptr<const Teacher> teacher_;
+  std::shared_ptr<const FrozenModel> teacher_;
 };
 
 }  // namespace trafo

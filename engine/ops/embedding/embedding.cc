@@ -56,7 +56,7 @@ struct SortedTokens {
     const SortTokensParams params{tokens, entries, static_cast<const int32_t*>(indices.raw()),
                                   entry(), token()};
     const auto issue = [&] { launch(context, OpKernel::sort_tokens, kEmbeddingOp, params); };
-    if (SideWork* side = SideWork::of(context))
+    if (SideWork* side = context.step().side_work)
       side->run({indices}, {order}, issue);
     else
       issue();

@@ -1,32 +1,16 @@
 #include "engine/ops/fp8/fp8_magnitudes.h"
 
 namespace trafo::ops {
-namespace {
-
-thread_local Fp8Magnitudes* active_magnitudes = nullptr;
-
-}  // namespace
-
-Fp8Magnitudes::Fp8Magnitudes(const Context& context, bool wanted) {
+Fp8Magnitudes::Fp8Magnitudes(Context& context, bool wanted) {
   if (!wanted || context.device().kind == DeviceKind::cpu) return;
-  require(active_magnitudes == nullptr, ErrorCode::internal, "fp8",
-          "this thread keeps largest magnitudes already");
+  require(context.step().magnitudes == nullptr, ErrorCode::internal, "fp8",
+          "this context keeps largest magnitudes already");
   places_ = context.zeros({kPlaces}, DType::i32);
-  backend_ = &context.backend();
-  active_magnitudes = this;
-}
-
-Fp8Magnitudes::~Fp8Magnitudes() {
-  if (backend_) active_magnitudes = nullptr;
-}
-
-Fp8Magnitudes* Fp8Magnitudes::of(const Context& context) {
-  Fp8Magnitudes* const active = active_magnitudes;
-  return active && active->backend_ == &context.backend() ? active : nullptr;
+  in_use_.emplace(context, &StepContext::magnitudes, this);
 }
 
 uint32_t* Fp8Magnitudes::place(const Context& context, const Tensor& tensor) {
-  Fp8Magnitudes* const active = of(context);
+  Fp8Magnitudes* const active = context.step().magnitudes;
   if (!active || tensor.dtype() != DType::bf16 || !tensor.is_contiguous()) return nullptr;
   if (active->used_ == kPlaces) return nullptr;
   uint32_t* const place = static_cast<uint32_t*>(active->places_.raw()) + active->used_++;
@@ -42,11 +26,12 @@ uint32_t* Fp8Magnitudes::place(const Context& context, const GradTarget& target)
 }
 
 void Fp8Magnitudes::forget(const Context& context, const Tensor& tensor) {
-  if (Fp8Magnitudes* const active = of(context)) active->entries_.erase(tensor.storage().get());
+  if (Fp8Magnitudes* const active = context.step().magnitudes)
+    active->entries_.erase(tensor.storage().get());
 }
 
 const uint32_t* Fp8Magnitudes::find(const Context& context, const Tensor& x) {
-  Fp8Magnitudes* const active = of(context);
+  Fp8Magnitudes* const active = context.step().magnitudes;
   if (!active || x.dtype() != DType::bf16 || !x.is_contiguous()) return nullptr;
   const auto found = active->entries_.find(x.storage().get());
   if (found == active->entries_.end()) return nullptr;

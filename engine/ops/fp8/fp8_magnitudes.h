@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "engine/runtime/context.h"
@@ -11,13 +12,10 @@ namespace trafo::ops {
 
 class Fp8Magnitudes {
  public:
-  // Until it is destroyed, ops on this context and thread record largest magnitudes. Does nothing
-  // unless they are `wanted`, and on the CPU, whose kernels leave none. It takes memory of the
-  // context, and one thread has one at a time.
-  Fp8Magnitudes(const Context& context, bool wanted);
-  ~Fp8Magnitudes();
-  Fp8Magnitudes(const Fp8Magnitudes&) = delete;
-  Fp8Magnitudes& operator=(const Fp8Magnitudes&) = delete;
+  // Until it is destroyed, ops on this context record largest magnitudes. Does nothing unless they
+  // are `wanted`, and on the CPU, whose kernels leave none. It takes memory of the context, which
+  // has one at a time.
+  Fp8Magnitudes(Context& context, bool wanted);
 
   // For the kernel that is about to write every element of `tensor`, as it is stored: raise what is
   // here to the bits of its largest magnitude as a float32. Null: nobody wants it.
@@ -44,12 +42,10 @@ class Fp8Magnitudes {
   // One for each tensor of a step. Behind the last one the largest is looked for as without.
   static constexpr int64_t kPlaces = 2048;
 
-  static Fp8Magnitudes* of(const Context& context);
-
-  const Backend* backend_ = nullptr;  // null: not wanted
-  Tensor places_;                     // int32 [kPlaces], zeros at the beginning
+  Tensor places_;  // int32 [kPlaces], zeros at the beginning; undefined: not wanted
   int64_t used_ = 0, found_ = 0;
   std::unordered_map<const Storage*, Entry> entries_;
+  std::optional<StepScope<Fp8Magnitudes*>> in_use_;
 };
 
 }  // namespace trafo::ops

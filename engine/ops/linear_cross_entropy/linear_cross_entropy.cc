@@ -249,7 +249,7 @@ struct Work {
 
   // Those of weight and bias run beside the product for dx. The next chunk overwrites the logits.
   void chunk_gradients(int64_t begin, int64_t rows) const {
-    SideWork* side = dx.defined() ? SideWork::of(context) : nullptr;
+    SideWork* side = dx.defined() ? context.step().side_work : nullptr;
     int64_t number = -1;
     if (side)
       number = side->run({}, {}, [&] { chunk_parameter_gradients(begin, rows, true); });

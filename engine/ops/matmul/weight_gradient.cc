@@ -35,7 +35,7 @@ Targets targets_of(Backward& backward, size_t weight, std::optional<size_t> bias
     to.weight = backward.target(weight, backward.grad_dtype(weight));
     beside = beside && is_bound_gradient(backward, weight, to.weight);
   }
-  if (beside) to.side = SideWork::of(backward.context());
+  if (beside) to.side = backward.context().step().side_work;
   return to;
 }
 

@@ -5,9 +5,7 @@
 
 #include "hwy/foreach_target.h"
 
-#include <cmath>
-
-#include "engine/ops/row_kernels-inl.h"
+#include "engine/ops/rms_norm/rms_norm-inl.h"
 
 #include "engine/ops/rms_norm/rms_norm.h"
 
@@ -15,18 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-// x rstd gamma, rounded twice everywhere: what is computed again must have the same bits.
-template <class T>
-HWY_INLINE void normalize(const T* x, const T* gamma, T rstd, int64_t width, T* y) {
-  const auto factor = hn::Set(hn::ScalableTag<T>(), rstd);
-  for_columns<T>(width, [&](const auto& columns, auto) TRAFO_INLINE_LAMBDA {
-    columns.store(hn::Mul(hn::Mul(columns.load(x), factor), columns.load(gamma)), y);
-  });
-}
-
 template <class T>
 void forward(ThreadPool& pool, const RmsNormForwardParams& p) {
-  const hn::ScalableTag<T> d;
   const T* gamma = static_cast<const T*>(p.gamma);
   T* all_rstd = static_cast<T*>(p.rstd);
   parallel_for_range(pool, p.rows, rows_per_block(p.width), [&](int64_t begin, int64_t end) {
@@ -38,26 +26,23 @@ void forward(ThreadPool& pool, const RmsNormForwardParams& p) {
         normalize(x, gamma, all_rstd[row], p.width, y);
         continue;
       }
-      VectorOf<T> squares[2] = {hn::Zero(d), hn::Zero(d)};
       const T* in = x;
+      T rstd;
       if (p.residual) {
         const T* residual = static_cast<const T*>(p.residual) + row * p.width;
         T* sum = static_cast<T*>(p.sum) + row * p.width;
         const T* factor = factors.rows(row, 1);
+        SumOfSquares<T> squares;
         for_columns<T>(p.width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
           const auto v = hn::MulAdd(columns.load(x), columns.load(factor), columns.load(residual));
           columns.store(v, sum);
-          squares[k] = hn::MulAdd(v, v, squares[k]);
+          squares.add(v, k);
         });
         in = sum;
+        rstd = squares.rstd(p.width, p.epsilon);
       } else {
-        for_columns<T>(p.width, [&](const auto& columns, auto k) TRAFO_INLINE_LAMBDA {
-          const auto v = columns.load(x);
-          squares[k] = hn::MulAdd(v, v, squares[k]);
-        });
+        rstd = rms_rstd(x, p.width, p.epsilon);
       }
-      const T mean = reduce_sum(d, hn::Add(squares[0], squares[1])) / static_cast<T>(p.width);
-      const T rstd = 1 / std::sqrt(mean + static_cast<T>(p.epsilon));
       if (all_rstd) all_rstd[row] = rstd;
       normalize(in, gamma, rstd, p.width, y);
     }

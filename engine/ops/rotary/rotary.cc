@@ -39,6 +39,8 @@ void check(const Context& context, const Tensor& x, const Tensor& positions,
   require(a.low_turns >= 0 && a.low_turns < a.high_turns && std::isfinite(a.high_turns),
           ErrorCode::invalid_argument, kRotaryOp, "low_turns must be 0 to below high_turns, got ",
           a.low_turns, " and ", a.high_turns);
+  require_argument(std::isfinite(a.magnitude) && a.magnitude > 0, kRotaryOp, "magnitude",
+                   " must be above 0, got ", a.magnitude);
   const int64_t columns =
       checked_mul(checked_add(o.heads, checked_mul(int64_t{2}, o.kv_heads, kRotaryOp), kRotaryOp),
                   o.head_dim, kRotaryOp);
@@ -77,8 +79,8 @@ Tensor rotary_reference(Context& context, const Tensor& x, const Tensor& positio
     const auto pair = static_cast<int64_t>(i % static_cast<size_t>(half));
     const double angle =
         at[i / static_cast<size_t>(half)] * options.angles.of_pair(pair, options.head_dim);
-    cosines[i] = std::cos(angle);
-    sines[i] = std::sin(angle);
+    cosines[i] = options.angles.magnitude * std::cos(angle);
+    sines[i] = options.angles.magnitude * std::sin(angle);
   }
   const Tensor cosine = context.from_doubles(cosines, {rows, 1, half}, x.dtype());
   const Tensor sine = context.from_doubles(sines, {rows, 1, half}, x.dtype());
@@ -105,6 +107,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
   RotaryForwardParams p{};
   p.dtype = x.dtype();
   p.angles = options.angles;
+  p.ramp = ramp_of(options.angles, options.head_dim);
   p.rows = x.dim(0);
   p.head_dim = options.head_dim;
   p.heads = options.heads;
@@ -124,6 +127,7 @@ Tensor rotary(Context& context, const Tensor& x, const Tensor& positions,
                    RotaryBackwardParams q{};
                    q.dtype = dy.dtype();
                    q.angles = options.angles;
+                   q.ramp = ramp_of(options.angles, options.head_dim);
                    q.rows = dy.dim(0);
                    q.head_dim = options.head_dim;
                    q.heads = options.heads;
@@ -145,9 +149,30 @@ double RotaryAngles::of_pair(int64_t pair, int64_t head_dim) const {
   const double angle =
       std::pow(theta, -2 * static_cast<double>(pair) / static_cast<double>(head_dim));
   if (factor == 1) return angle;
-  const double turns = static_cast<double>(original_positions) * angle / (2 * std::numbers::pi);
-  const double kept = std::clamp((turns - low_turns) / (high_turns - low_turns), 0.0, 1.0);
+  const RotaryRamp ramp = ramp_of(*this, head_dim);
+  const double at = ramp.by_pair
+                        ? -static_cast<double>(pair)
+                        : static_cast<double>(original_positions) * angle / (2 * std::numbers::pi);
+  const double kept = std::clamp((at - ramp.low) / (ramp.high - ramp.low), 0.0, 1.0);
   return angle * ((1 - kept) / factor + kept);
+}
+
+RotaryRamp ramp_of(const RotaryAngles& angles, int64_t head_dim) {
+  if (angles.scaling != RopeScaling::yarn || angles.original_positions == 0)
+    return {angles.low_turns, angles.high_turns, false};
+  const auto pair_of = [&](double turns) {
+    const auto positions = static_cast<double>(angles.original_positions);
+    return static_cast<double>(head_dim) * std::log(positions / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(angles.theta));
+  };
+  const double first = std::max(std::floor(pair_of(angles.high_turns)), 0.0);
+  double last = std::min(std::ceil(pair_of(angles.low_turns)), static_cast<double>(head_dim - 1));
+  if (first == last) last += 0.001;
+  return {-last, -first, true};
+}
+
+double yarn_magnitude(double factor, double mscale) {
+  return 0.1 * mscale * std::log(factor) + 1;
 }
 
 }  // namespace trafo

@@ -17,14 +17,14 @@ HWY_BEFORE_NAMESPACE();
 namespace trafo::HWY_NAMESPACE {
 namespace {
 
-// Cosines and then sines of a position's angles, [head_dim].
+// Cosines and then sines of a position's angles times their magnitude, [head_dim].
 template <class T>
 void angles(int64_t position, const RotaryAngles& of, int64_t head_dim, T* out) {
   const int64_t half = head_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
     const double angle = static_cast<double>(position) * of.of_pair(i, head_dim);
-    out[i] = static_cast<T>(std::cos(angle));
-    out[half + i] = static_cast<T>(std::sin(angle));
+    out[i] = static_cast<T>(of.magnitude * std::cos(angle));
+    out[half + i] = static_cast<T>(of.magnitude * std::sin(angle));
   }
 }
 

@@ -17,6 +17,7 @@ struct RotaryArgs {
   int64_t from_stride, to_stride, rows;
   double step;  // log2 of the ratio of neighbouring pairs' frequencies
   RotaryAngles angles;
+  RotaryRamp ramp;
   int heads, rotated_heads, half;  // of a row
   int block_rows;
   bool accumulate;
@@ -49,8 +50,10 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
     constexpr double kTurn = 0.15915494309189533577;  // 1 / (2 pi)
     double of_position = exp2(pair * a.step) * kTurn;
     if (a.angles.factor != 1) {  // as RotaryAngles::of_pair does
-      const double turns = static_cast<double>(a.angles.original_positions) * of_position;
-      const double kept = (turns - a.angles.low_turns) / (a.angles.high_turns - a.angles.low_turns);
+      const double at = a.ramp.by_pair
+                            ? -static_cast<double>(pair)
+                            : static_cast<double>(a.angles.original_positions) * of_position;
+      const double kept = (at - a.ramp.low) / (a.ramp.high - a.ramp.low);
       const double share = fmin(fmax(kept, 0.0), 1.0);
       of_position *= (1 - share) / a.angles.factor + share;
     }
@@ -58,7 +61,8 @@ __global__ void __launch_bounds__(kRotaryThreads) rotary_kernel(RotaryArgs<T> a)
     turns -= rint(turns);
     float sine, cosine;
     sincospif(2.0f * static_cast<float>(turns), &sine, &cosine);
-    trig[i] = {cosine, sine};
+    const auto magnitude = static_cast<float>(a.angles.magnitude);
+    trig[i] = {magnitude * cosine, magnitude * sine};
   }
   __syncthreads();
   const int width = 2 * a.half;
@@ -119,6 +123,7 @@ int32_t rotary(DeviceState& device, const Params& p, const void* from, void* to,
     args.rows = p.rows;
     args.step = -2.0 / static_cast<double>(p.head_dim) * std::log2(p.angles.theta);
     args.angles = p.angles;
+    args.ramp = p.ramp;
     args.heads = static_cast<int>(p.heads + 2 * p.kv_heads);
     args.rotated_heads = static_cast<int>(p.heads + p.kv_heads);
     args.half = static_cast<int>(p.head_dim / 2);

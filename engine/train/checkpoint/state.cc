@@ -42,7 +42,7 @@ void for_each_field(State& s, Visit visit) {
   visit("source_tokens", s.source_tokens);
   visit("display_loss", s.log.loss);
   visit("display_nll", s.log.nll);
-  visit("display_labels", s.log.units);
+  visit("display_labels", s.log.labels);
   visit("grad_norm", s.grad_norm);
   visit("stalled", s.stalled);
   visit("validated_update", s.validated_update);
@@ -89,22 +89,55 @@ void check_counts(const RunState& s, const std::string& label) {
     check("stalled_by_metric", count, int64_t{0}, kMost);
 }
 
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+
+Json numbers_json(const NamedNumbers& numbers) {
+  Json::Object out;
+  for (const auto& [name, value] : numbers) out.push_back({name, value});
+  return out;
+}
+
+NamedNumbers numbers_of(const Json& json, const std::string& label) {
+  NamedNumbers numbers;
+  const JsonFields fields(json, kStateOrigin, label);
+  for (const auto& [name, value] : fields.members())
+    fields.convert(value, name, numbers.emplace_back(name, 0.0).second);
+  return numbers;
+}
+
 // An option by its key in the JSON of a checkpoint.
 struct SavedOption {
   std::string name;    // in messages
   bool phase = false;  // may change with a phase
+  bool known = false;
+  Json by_default = {};
 };
 SavedOption saved_option(const std::string& key) {
   SavedOption found{.name = key};
   const TrainOptions defaults;
-  for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T&) {
+  for_each_field_of_training(defaults, [&]<class T>(const OptionField& field, const T& value) {
     if constexpr (!std::is_same_v<T, Period>) {  // none of them is fixed
       if (key != field.json_key()) return;
       found.name = field.name;
       found.phase = field.phase;
+      found.known = true;
+      Json all;
+      write_option(all, field, value);
+      found.by_default = *all.find(key);
     }
   });
   return found;
+}
+
+// Both are checksums of a frozen model.
+void check_frozen(const char* role, const std::string& saved, const std::string& given,
+                  const std::string& label) {
+  if (saved == given) return;
+  fail(ErrorCode::invalid_argument, kStateOrigin, label, " cannot be continued with",
+       saved.empty()   ? concat(" a ", role, ": the run has none")
+       : given.empty() ? concat("out the ", role, " of the run")
+                       : concat(" another ", role, ": the checksum of its weights was ", saved,
+                                " and is ", given, " now"));
 }
 
 // Both as parameter_groups_json gives them.
@@ -169,6 +202,7 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   if (!identity.groups.empty())
     out["parameter_groups"] = parse_json(identity.groups, kStateOrigin, "parameter_groups");
   if (!identity.teacher.empty()) out["teacher"] = identity.teacher;
+  if (!identity.reference.empty()) out["reference"] = identity.reference;
   if (!state.validation.empty())
     out["validation"] = parse_json(state.validation, kStateOrigin, "validation");
   if (identity.phase > 1) {
@@ -176,12 +210,10 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
     out["phase_update"] = state.phase_update;
     out["phase_tokens"] = state.phase_tokens;
   }
-  if (!state.start.empty()) {
-    Json::Object start;
-    for (const auto& [name, value] : state.start) start.push_back({name, value});
-    out["start"] = start;
-  }
+  if (!state.start.empty()) out["start"] = numbers_json(state.start);
   if (!state.kept.empty()) out["kept"] = state.kept;
+  if (state.log.units != state.log.labels) out["display_units"] = state.log.units;
+  if (!state.log.metrics.empty()) out["display_metrics"] = numbers_json(state.log.metrics);
   return out.dump(2) + "\n";
 }
 
@@ -227,6 +259,7 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   saved.identity.options = in.at("options").dump();
   if (in.has("parameter_groups")) saved.identity.groups = in.at("parameter_groups").dump();
   if (in.has("teacher")) saved.identity.teacher = text_of("teacher");
+  if (in.has("reference")) saved.identity.reference = text_of("reference");
   if (in.has("validation")) {
     require(in.at("validation").as<Json::Object>(), ErrorCode::corrupt_file, kStateOrigin, label,
             ": validation is not an object");
@@ -239,12 +272,11 @@ SavedState decode_state(const std::string& text, const std::string& label) {
     require(saved.identity.phase >= 1 && saved.identity.phase <= limits::kCount,
             ErrorCode::corrupt_file, kStateOrigin, label, ": phase is ", saved.identity.phase);
   }
-  if (in.has("start")) {
-    const JsonFields start(in.at("start"), kStateOrigin, label);
-    for (const auto& [name, value] : start.members())
-      start.convert(value, name, state.start.emplace_back(name, 0.0).second);
-  }
+  if (in.has("start")) state.start = numbers_of(in.at("start"), label);
   if (in.has("kept")) in.take("kept", state.kept);
+  state.log.units = state.log.labels;
+  if (in.has("display_units")) in.take("display_units", state.log.units);
+  if (in.has("display_metrics")) state.log.metrics = numbers_of(in.at("display_metrics"), label);
   check_counts(state, label);
   return saved;
 }
@@ -264,7 +296,8 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   };
   for (const auto& [key, value] : JsonFields(now, kStateOrigin, label).members()) {
     const SavedOption option = saved_option(key);
-    const Json& old = before.at(key);
+    // A checkpoint that was written before there was this option has its default.
+    const Json& old = option.known && !before.has(key) ? option.by_default : before.at(key);
     if (old == value || (next_phase && option.phase)) continue;
     if (field.empty()) field = option.name;
     only_of_phase = only_of_phase && option.phase;
@@ -278,16 +311,9 @@ void check_identity(const RunIdentity& saved, const RunIdentity& given, const st
   check_groups(saved.groups, given.groups, label);
   require(saved.tokenizer == given.tokenizer, ErrorCode::invalid_argument, kStateOrigin, label,
           " cannot be continued: the vocabulary has changed");
-  if (next_phase) return;  // which may have another teacher and another corpus
-  require(saved.teacher == given.teacher, ErrorCode::invalid_argument, kStateOrigin, label,
-          saved.teacher.empty() ? " cannot be continued with a teacher: the run has none"
-          : given.teacher.empty()
-              ? " cannot be continued without the teacher of the run"
-              : " cannot be continued with another teacher: the checksum of its "
-                "weights was ",
-          given.teacher.empty()   ? std::string()
-          : saved.teacher.empty() ? std::string()
-                                  : concat(saved.teacher, " and is ", given.teacher, " now"));
+  if (next_phase) return;  // which may have another frozen model and another corpus
+  check_frozen("teacher", saved.teacher, given.teacher, label);
+  check_frozen("reference", saved.reference, given.reference, label);
   require(
       saved.corpus == given.corpus, ErrorCode::invalid_argument, kStateOrigin, label,
       " cannot be continued: the training corpus has changed since: edited lines, or other files, "

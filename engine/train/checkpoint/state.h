@@ -34,9 +34,10 @@ struct BestMetric {
   bool operator==(const BestMetric&) const = default;
 };
 
-// Sums since the last log event, over units of the objective (Objective::units).
+// Sums since the last log event: over units of the objective (Objective::units), nll over labels.
 struct LogSums {
-  double loss = 0, nll = 0, units = 0;
+  double loss = 0, nll = 0, units = 0, labels = 0;
+  std::vector<std::pair<std::string, double>> metrics = {};  // of the objective, by name
   bool operator==(const LogSums&) const = default;
 };
 
@@ -71,6 +72,7 @@ struct RunIdentity {
   std::string options;          // fixed_options_json
   std::string groups = {};      // parameter_groups_json
   std::string teacher = {};     // checksum of the teacher's weights; empty: the run has none
+  std::string reference = {};   // the same of the reference
   std::string validation = {};  // validation_identity(); saved as RunState::validation
   int64_t phase = 1;            // TrainOptions::phase
   bool restart_validation = false;  // TrainOptions::restart_validation; not saved

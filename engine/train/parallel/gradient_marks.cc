@@ -57,7 +57,7 @@ void GradientMarks::added(const Variable& leaf) {
 
 void GradientMarks::set(size_t part) {
   progress_[part].marked = true;
-  if (SideWork* work = SideWork::of(context_)) work->wait_all();
+  if (SideWork* const work = context_.step().side_work) work->wait_all();
   if (complete_) complete_(parts_[part]);
   group_.set_mark(static_cast<int>(part));
 }

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/autograd/gradient_watch.h"
+#include "engine/autograd/gradient_observer.h"
 #include "engine/core/element_range.h"
 #include "engine/dist/communicator.h"
 #include "engine/nn/parameter_store.h"

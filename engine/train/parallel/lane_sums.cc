@@ -43,7 +43,7 @@ ElementRange common_of(const ElementRange& a, const ElementRange& b) {
 
 }  // namespace
 
-LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums,
+LaneSums::LaneSums(Context& context, ParameterStore& parameters, const StepSums& sums,
                    const TrainOptions& options, const TrainingGroup& group)
     : context_(context),
       parameters_(parameters),
@@ -66,16 +66,15 @@ LaneSums::LaneSums(Context& context, ParameterStore& parameters, const LossSums&
   for (size_t i = 0; i < waiting; ++i)
     buffers_.push_back({{},
                         context.empty(gradient.shape(), gradient.dtype()),
-                        context.empty({1}, sums.loss.dtype()),
-                        context.empty({1}, sums.nll.dtype())});
+                        context.empty(sums.values().shape(), sums.values().dtype())});
   if (waiting > 0)
     for (int64_t lane = own_.begin; lane < own_.end; ++lane)
       lane_trees_.emplace_back(context, waiting + 1);
   if (!group.has_peers()) return;
   size_t most = 0;
   for (const auto& nodes : nodes_) most = std::max(most, nodes.size());
-  row_width_ = 1 + 2 * static_cast<int64_t>(most);
-  rows_ = context.zeros({group.size, row_width_}, sums.loss.dtype());
+  row_width_ = 1 + sums.values().numel() * static_cast<int64_t>(most);
+  rows_ = context.zeros({group.size, row_width_}, sums.values().dtype());
   find_hosts();
   plan_staging();
   beside_ = lanes_ == group.size && options.recompute == Recompute::none && group.overlaps() &&
@@ -177,8 +176,7 @@ void LaneSums::clear() {
   cleared_ = true;
   parameters_.zero_grad();
   parameters_.complete_grads(context_);
-  for (const Tensor& sum : {sums_.loss, sums_.nll})
-    context_.backend().fill_zero(sum.raw(), sum.bytes());
+  sums_.clear(context_);
 }
 
 // The waiting left halves and the lane after them become one sum. It waits as well, or stays in the
@@ -192,8 +190,7 @@ void LaneSums::add_lane(int64_t lane) {
     const Sum& left = buffers_[waiting_.size() - 1];
     terms.insert(terms.begin(), TreeTerm{left.gradient.raw(), TermKind::plain, 0});
     ++terms.back().additions;
-    accumulate_into(context_, sums_.loss, left.loss);
-    accumulate_into(context_, sums_.nll, left.nll);
+    accumulate_into(context_, sums_.values(), left.step);
     node = {node.level + 1, node.index / 2};
     waiting_.pop_back();
   }
@@ -205,9 +202,7 @@ void LaneSums::add_lane(int64_t lane) {
                                                           out);
   if (is_last) return;
   const Sum& to = buffers_[waiting_.size()];
-  Backend& backend = context_.backend();
-  backend.copy(to.loss.raw(), sums_.loss.raw(), sums_.loss.bytes());
-  backend.copy(to.nll.raw(), sums_.nll.raw(), sums_.nll.bytes());
+  context_.backend().copy(to.step.raw(), sums_.values().raw(), to.step.bytes());
   waiting_.push_back(node);
 }
 
@@ -218,13 +213,10 @@ void LaneSums::reduce(Vote vote, const Added& added) {
     write_row(vote);
     if (parts() > 1) return reduce_in_parts(added);
     exchange(vote);
-    add_losses();
+    add_step_sums();
   } else {  // left halves whose right half ends with the last lane
-    for (; !waiting_.empty(); waiting_.pop_back()) {
-      const Sum& left = buffers_[waiting_.size() - 1];
-      accumulate_into(context_, sums_.loss, left.loss);
-      accumulate_into(context_, sums_.nll, left.nll);
-    }
+    for (; !waiting_.empty(); waiting_.pop_back())
+      accumulate_into(context_, sums_.values(), buffers_[waiting_.size() - 1].step);
   }
   add_shard();
   if (added) added(shard_);
@@ -248,11 +240,8 @@ void LaneSums::write_row(Vote vote) {
     fill(0.0f);
   if (vote == Vote::failed) return;
   for (size_t i = 0; i < own_nodes(); ++i) {
-    const bool at_home = i + 1 == own_nodes();
-    const Tensor& loss = at_home ? sums_.loss : buffers_[i].loss;
-    const Tensor& nll = at_home ? sums_.nll : buffers_[i].nll;
-    backend.copy(row + (1 + 2 * i) * element, loss.raw(), element);
-    backend.copy(row + (2 + 2 * i) * element, nll.raw(), element);
+    const Tensor& sums = i + 1 == own_nodes() ? sums_.values() : buffers_[i].step;
+    backend.copy(row + element + i * sums.bytes(), sums.raw(), sums.bytes());
   }
 }
 
@@ -380,7 +369,7 @@ void LaneSums::reduce_in_parts(const Added& added) {
     if (part == 0) add_rows(pieces);
     group.exchange_after(part, pieces.sends, pieces.receives);
     group.join();
-    if (part == 0) add_losses();
+    if (part == 0) add_step_sums();
     add_nodes(shard_trees_[static_cast<size_t>(part)], {0, group_.size}, mine,
               static_cast<size_t>(mine.begin - shard_.begin));
     if (added) added(mine);
@@ -427,20 +416,19 @@ std::byte* LaneSums::host_sum(size_t host) const {
          host * static_cast<size_t>(shard_.count()) * dtype_size(parameters_.flat_grad().dtype());
 }
 
-void LaneSums::add_losses() {
+void LaneSums::add_step_sums() {
   std::vector<std::pair<LaneNode, Tensor>> all;
+  const int64_t count = sums_.values().numel();
   for (size_t rank = 0; rank < nodes_.size(); ++rank)
     for (size_t i = 0; i < nodes_[rank].size(); ++i)
-      all.emplace_back(nodes_[rank][i], rows_.as_strided({2}, {1},
+      all.emplace_back(nodes_[rank][i], rows_.as_strided({count}, {1},
                                                          static_cast<int64_t>(rank) * row_width_ +
-                                                             1 + 2 * static_cast<int64_t>(i)));
+                                                             1 + count * static_cast<int64_t>(i)));
   const Tensor total = sum_of_lanes(all, [&](const Tensor& left, const Tensor& right) {
     accumulate_into(context_, left, right);
     return left;
   });
-  const auto* both = static_cast<const std::byte*>(total.raw());
-  context_.backend().copy(sums_.loss.raw(), both, sums_.loss.bytes());
-  context_.backend().copy(sums_.nll.raw(), both + sums_.loss.bytes(), sums_.nll.bytes());
+  context_.backend().copy(sums_.values().raw(), total.raw(), total.bytes());
 }
 
 // The flat gradient gets, in `range`, the sum of the nodes of these ranks. The received sums of

@@ -35,10 +35,10 @@ enum class Vote : int32_t {
 
 class LaneSums {
  public:
-  // Context and parameters must outlive it. `sums` are the sums of the losses. Of the options,
+  // Context and parameters must outlive it. `sums` are the sums of the step. Of the options,
   // lanes, communication_dtype and recompute matter: regions that are recomputed do not tell what
   // they add to.
-  LaneSums(Context& context, ParameterStore& parameters, const LossSums& sums,
+  LaneSums(Context& context, ParameterStore& parameters, const StepSums& sums,
            const TrainOptions& options, const TrainingGroup& group);
 
   int64_t lanes() const { return lanes_; }
@@ -70,7 +70,7 @@ class LaneSums {
  private:
   struct Sum {
     LaneNode node;
-    Tensor gradient, loss, nll;
+    Tensor gradient, step;  // of the step: StepSums::values()
   };
   // Whether a node travels as bfloat16.
   bool is_narrow(const LaneNode& node) const { return rounds_ && node.level == 0; }
@@ -94,7 +94,7 @@ class LaneSums {
   void exchange_in_two_levels();
   void reduce_in_parts(const Added& added);
   std::byte* host_sum(size_t host) const;
-  void add_losses();
+  void add_step_sums();
   void add_nodes(ops::TreeSum& tree, const ElementRange& ranks, const ElementRange& range,
                  size_t staged_element);
   void add_terms(ops::TreeSum& tree, const std::vector<std::pair<LaneNode, TreeTerm>>& nodes,
@@ -105,7 +105,7 @@ class LaneSums {
 
   Context& context_;
   ParameterStore& parameters_;
-  LossSums sums_;
+  StepSums sums_;
   int64_t lanes_;
   bool rounds_;  // lanes, to bfloat16
   TrainingGroup group_;
@@ -123,7 +123,7 @@ class LaneSums {
   std::vector<Sum> buffers_;
   std::vector<ops::TreeSum> lane_trees_;   // of add_lane(), by lane
   std::vector<ops::TreeSum> shard_trees_;  // of the parts of the shard; the first one of all
-  // With peers: a row for each rank, its vote and then loss and nll of each of its nodes.
+  // With peers: a row for each rank, its vote and then the step sums of each of its nodes.
   int64_t row_width_ = 0;
   Tensor rows_;
   // By rank and node, the first byte in the staging memory. Of other ranks' nodes it holds the

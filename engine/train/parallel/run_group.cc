@@ -72,6 +72,9 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
     char digits[16];
     return std::string(digits, std::to_chars(digits, std::end(digits), fingerprint, 16).ptr);
   };
+  const auto checksum_of = [&](FrozenRole role) {
+    return data.frozen && data.frozen->role == role ? data.frozen->checksum : std::string();
+  };
   std::vector<GroupField> fields{
       {"the release", kVersion},
       {"the transport", group.communicator->transport()},
@@ -80,8 +83,8 @@ void compare_ranks(const Context& context, const TrainingData& data, const Model
       {"the model's configuration", to_json(model.config())},
       {"the model's data type", dtype_name(model.parameters().dtype())},
       {"the set of frozen parameters and factors", parameter_groups_json(model.parameters())},
-      {"the teacher (the checksum of its weights)",
-       data.teacher ? data.teacher->checksum : std::string()},
+      {"the teacher (the checksum of its weights)", checksum_of(FrozenRole::teacher)},
+      {"the reference (the checksum of its weights)", checksum_of(FrozenRole::reference)},
       {"the training corpus (its fingerprint)", checksum(data.train->fingerprint())},
       {"the validation corpus (its fingerprint)",
        data.valid ? checksum(data.valid->fingerprint()) : std::string()},

@@ -23,13 +23,13 @@ LaneSums::Added SharedWeights::squares_of_parts() {
   return [this](const ElementRange& range) { update_.square(partials_, range); };
 }
 
-void SharedWeights::update(const LossSums& sums) {
+void SharedWeights::update(const StepSums& sums) {
   if (group_.has_peers()) return update_shard(sums);
-  update_.run(sums.loss, sums.nll);
+  update_.run(sums.loss(), sums.nll());
   if (parameters_.quantize_bits() != 0) parameters_.follow_update(context_);
 }
 
-void SharedWeights::update_shard(const LossSums& sums) {
+void SharedWeights::update_shard(const StepSums& sums) {
   Communicator& group = *group_.communicator;
   if (prunes_) update_.square(partials_, optimizer_.shard());
   std::vector<size_t> partial_begins;
@@ -42,14 +42,14 @@ void SharedWeights::update_shard(const LossSums& sums) {
   const int parts = group_.shard_parts(whole.bytes() / static_cast<size_t>(group_.size));
   if (optimizer_.needs_whole_matrices()) {
     // A matrix may be in several shards.
-    update_.run_part(sums.loss, sums.nll, partials_, optimizer_.shard(), false);
+    update_.run_part(sums.loss(), sums.nll(), partials_, optimizer_.shard(), false);
     const Tensor& directions = parameters_.flat_grad();
     group.all_gather(directions.raw(), shard_bytes(directions));
     directions.mark_written();
     update_.finish();
     group.all_gather(whole.raw(), shard_bytes(whole));
   } else if (parts == 1) {
-    update_.run(sums.loss, sums.nll, partials_);
+    update_.run(sums.loss(), sums.nll(), partials_);
     group.all_gather(whole.raw(), shard_bytes(whole));
   } else {
     update_in_parts(sums, whole, parts);
@@ -60,12 +60,12 @@ void SharedWeights::update_shard(const LossSums& sums) {
 }
 
 // A part of the shard is sent while the next one is updated.
-void SharedWeights::update_in_parts(const LossSums& sums, const Tensor& whole, int parts) {
+void SharedWeights::update_in_parts(const StepSums& sums, const Tensor& whole, int parts) {
   Communicator& group = *group_.communicator;
   const size_t element = dtype_size(whole.dtype());
   for (int part = 0; part < parts; ++part) {
-    update_.run_part(sums.loss, sums.nll, partials_, part_of_shard(optimizer_.shard(), part, parts),
-                     part > 0);
+    update_.run_part(sums.loss(), sums.nll(), partials_,
+                     part_of_shard(optimizer_.shard(), part, parts), part > 0);
     group.set_mark(part);
     std::vector<Communicator::ByteRange> ranges;
     for (int rank = 0; rank < group_.size; ++rank) {

@@ -24,7 +24,7 @@ class SharedWeights {
   LaneSums::Added squares_of_parts();
   // One update with the flat gradient, of which a rank has its shard. Every rank decides from the
   // same partial sums, and so alike, whether it is skipped.
-  void update(const LossSums& sums);
+  void update(const StepSums& sums);
 
   // Of the masters.
   void complete();
@@ -36,8 +36,8 @@ class SharedWeights {
   void follow_root();
 
  private:
-  void update_shard(const LossSums& sums);
-  void update_in_parts(const LossSums& sums, const Tensor& whole, int parts);
+  void update_shard(const StepSums& sums);
+  void update_in_parts(const StepSums& sums, const Tensor& whole, int parts);
   bool may_leave_masters() const;
   std::vector<size_t> shard_bytes(const Tensor& workspace) const;
 

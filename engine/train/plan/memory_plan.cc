@@ -4,7 +4,7 @@
 
 #include "engine/backend/meta/meta_backend.h"
 #include "engine/core/argument_error.h"
-#include "engine/objective/distillation/teacher.h"
+#include "engine/objective/frozen_model.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/step/trainer.h"
 
@@ -22,7 +22,8 @@ void check_side(const ModelSpec& spec, const BatchSizes& sizes, const char* side
           spec.max_positions);
 }
 
-BatchBucket bucket_of(const ModelSpec& spec, const BatchSizes& sizes) {
+// Of an update with these options.
+BatchBucket bucket_of(const ModelSpec& spec, const BatchSizes& sizes, const TrainOptions& options) {
   require(sizes.sentences >= 1, ErrorCode::invalid_argument, kMemoryPlanOrigin,
           "a batch has at least one sentence, got ", sizes.sentences);
   check_side(spec, sizes, "target", sizes.target_tokens);
@@ -40,7 +41,7 @@ BatchBucket bucket_of(const ModelSpec& spec, const BatchSizes& sizes) {
   bucket.target_tokens = sizes.target_tokens;
   bucket.longest_source = longest(sizes.source_tokens);
   bucket.longest_target = longest(sizes.target_tokens);
-  bucket.fields = packed_fields(spec);
+  bucket.fields = packed_fields(spec, make_objective(options, nullptr)->needs_preferences());
   return bucket;
 }
 
@@ -74,21 +75,23 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   MemoryPlan plan;
   plan.gradients = static_cast<int64_t>(model->parameters().flat_grad().bytes());
   plan.weights = backend->memory_stats().allocated_bytes - plan.gradients;
-  std::shared_ptr<const Teacher> teacher;
+  std::shared_ptr<const FrozenModel> frozen;
   if (groups.teacher) {
+    const FrozenRole role = frozen_role(options.objective);
     validate(*groups.teacher);
     require(groups.teacher->architecture == config.architecture &&
                 groups.teacher->vocabulary == config.vocabulary,
-            ErrorCode::invalid_argument, kMemoryPlanOrigin, "the teacher has the architecture ",
-            enum_name(groups.teacher->architecture), " and ", groups.teacher->vocabulary,
-            " tokens, the student ", enum_name(config.architecture), " and ", config.vocabulary);
-    teacher = frozen_teacher(context, make_model(context, *groups.teacher, 1, dtype));
+            ErrorCode::invalid_argument, kMemoryPlanOrigin, "the ", role_name(role),
+            " has the architecture ", enum_name(groups.teacher->architecture), " and ",
+            groups.teacher->vocabulary, " tokens, the model that is trained ",
+            enum_name(config.architecture), " and ", config.vocabulary);
+    frozen = frozen_model(context, make_model(context, *groups.teacher, 1, dtype), role);
     plan.teacher = backend->memory_stats().allocated_bytes - plan.weights - plan.gradients;
   }
   backend->reset_peak_memory();  // that had both layouts of the parameters
   Trainer trainer(context, *model, options,
                   TrainingGroup(group.rank, group.size, group.overlaps(), group.ranks_per_host()),
-                  make_objective(options, teacher));
+                  make_objective(options, frozen));
   plan.optimizer = trainer.optimizer_bytes();
   trainer.reserve(buckets_of_an_update(buckets, options));
   plan.activations = static_cast<int64_t>(backend->arena_bytes()) + trainer.fp8_bytes();
@@ -100,7 +103,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
-  bucket_of(spec_of(config), sizes);
+  bucket_of(spec_of(config), sizes, options);
   require_argument(options.memory_limit > 0, kMemoryPlanOrigin, "batch_fit",
                    " needs a memory limit to fit a batch to");
   const auto of = [&](int64_t sentences) {
@@ -131,7 +134,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
-  const BatchBucket bucket = bucket_of(spec_of(config), sizes);
+  const BatchBucket bucket = bucket_of(spec_of(config), sizes, options);
   return plan_training(device, config, dtype, options, {&bucket, 1}, groups, group);
 }
 

@@ -48,8 +48,8 @@ struct BatchSizes {
   int64_t source_tokens = 0, target_tokens = 0;
 };
 
-// Which parameters are planned as frozen, and the model's teacher. By default all are trainable,
-// without an adapter.
+// Which parameters are planned as frozen, and the teacher or the reference of the model. By default
+// all are trainable, without an adapter.
 struct PlannedGroups {
   const ParameterStore* like = nullptr;  // those frozen here, in a model of the same configuration
   std::span<const std::string> frozen =

@@ -24,7 +24,7 @@ class Plans {
       : device_(device),
         model_(model),
         batcher_(batcher),
-        teacher_(data.teacher ? &data.teacher->model->config() : nullptr),
+        frozen_(data.frozen ? &data.frozen->model->config() : nullptr),
         options_(options),
         group_(group) {
     const bool lm = !model.spec().has_encoder();
@@ -37,20 +37,24 @@ class Plans {
     if (batcher.one_window() && !corpus.varies()) {
       int64_t sources = 0, targets = 0;
       for (const BatchExtent& pair : batcher.extents(0)) {  // one by one
-        longest_ = std::max(longest_, needs(pair.longest_source, pair.longest_target));
+        longest_ = std::max(longest_, needs(pair.source_tokens, pair.target_tokens));
         sources += pair.source_tokens;
         targets += pair.target_tokens;
       }
       most_ = std::min(most_, needs(sources, targets));
     } else {
-      // Not all lengths are known, but none exceeds max_length.
-      longest_ = std::max<int64_t>(longest_, corpus.options().max_length);
+      // Not all lengths are known, but none exceeds max_length; a preference pair has two.
+      longest_ =
+          std::max<int64_t>(longest_, corpus.options().max_length * (corpus.preferences() ? 2 : 1));
     }
     const TokenizedCorpus* valid = data.valid.get();
     for (int64_t i = 0; valid != nullptr && i < valid->size(); ++i) {
       const auto source = static_cast<int64_t>(valid->source(i).size());
       const auto target = static_cast<int64_t>(valid->target(i).size());
-      longest_ = std::max(longest_, lm ? source + target - 1 : needs(source, target));
+      const auto rejected = static_cast<int64_t>(valid->rejected(i).size());
+      const int64_t sequences = rejected > 0 ? 2 : 1;
+      longest_ = std::max(longest_, lm ? sequences * (source - 1) + target + rejected
+                                       : needs(sequences * source, target + rejected));
     }
     most_ = std::max(most_, longest_);  // a validation pair may be longer than the corpus
   }
@@ -64,7 +68,7 @@ class Plans {
     options.recompute = recompute;
     options.gradient_accumulation = std::max(options.gradient_accumulation, delay);
     const ParameterStore& parameters = model_.parameters();
-    const PlannedGroups groups{.like = &parameters, .teacher = teacher_};
+    const PlannedGroups groups{.like = &parameters, .teacher = frozen_};
     return plan_training(device_, model_.config(), parameters.dtype(), options,
                          largest_buckets(batcher_, model_.spec(), batch_tokens), groups, group_);
   }
@@ -81,7 +85,7 @@ class Plans {
   Device device_;
   const Model& model_;
   const Batcher& batcher_;
-  const ModelConfig* teacher_;
+  const ModelConfig* frozen_;  // of data.frozen
   TrainOptions options_;
   TrainingGroup group_;
   int64_t longest_ = 2, most_ = 0;
@@ -119,7 +123,9 @@ class Plans {
        kRunPlanOrigin, "training would take ", mebibytes(plan.memory.total), " (weights ",
        mebibytes(plan.memory.weights), ", gradients ", mebibytes(plan.memory.gradients),
        ", optimizer ", mebibytes(plan.memory.optimizer),
-       plan.memory.teacher > 0 ? ", teacher " + mebibytes(plan.memory.teacher) : std::string(),
+       plan.memory.teacher > 0 ? concat(", ", role_name(frozen_role(options.objective)), " ",
+                                        mebibytes(plan.memory.teacher))
+                               : std::string(),
        ", activations ", mebibytes(plan.memory.activations), ", with batch_tokens ",
        plan.batch_tokens, " and recompute ", enum_name(options.recompute), "), and ",
        mebibytes(plan.limit), options.memory_limit == plan.limit ? " are allowed" : " are free",
@@ -142,7 +148,7 @@ std::vector<BatchBucket> largest_buckets(const Batcher& batcher, const ModelSpec
     int64_t& source = sources[padded.target_tokens];
     source = std::max(source, padded.source_tokens);
   }
-  common.fields = packed_fields(spec);
+  common.fields = packed_fields(spec, batcher.corpus().preferences());
   std::vector<BatchBucket> buckets;
   int64_t most = -1;
   for (auto each = sources.rbegin(); each != sources.rend(); ++each) {

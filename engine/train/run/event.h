@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trafo {
@@ -52,9 +53,10 @@ struct TrainEvent {
   int64_t update = 0;
   int64_t epoch = 1;          // the current one, counted from 1; epoch events: the completed one
   double epoch_fraction = 0;  // of the current epoch, 0 to 1
-  // Means per target token since the last log event. `skipped` events: of that update, not finite.
-  double loss = 0;        // with label smoothing
-  double nll = 0;         // without
+  // Means since the last log event: per unit of the objective (Objective::units), nll per label.
+  // `skipped` events: of that update, not finite.
+  double loss = 0;
+  double nll = 0;
   double perplexity = 0;  // exp(nll)
   double grad_norm = 0;   // of the last update, before clipping
   double learning_rate = 0;
@@ -69,6 +71,8 @@ struct TrainEvent {
   int64_t skipped_updates = 0;
   int64_t stalled = 0;  // validations in a row that early stopping counts
   std::vector<MetricValue> metrics;
+  // Of the objective: means per unit since the last log event.
+  std::vector<std::pair<std::string, double>> objective_metrics;
   std::string message;
   std::string path;
 };

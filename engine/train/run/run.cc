@@ -20,7 +20,8 @@ TrainingData checked(const Context& context, TrainingData data, const Model& mod
   require_argument(options.average_last == 0 || has_directory, "training run", "average_last",
                    " needs a run directory, because it averages checkpoints");
   check_data(data, model.spec(), options);
-  check_teacher(data);
+  check_frozen_model(data);
+  make_objective(options, data.frozen)->check(model);
   if (group.has_peers()) compare_ranks(context, data, model, options, has_directory, group);
   return data;
 }
@@ -77,7 +78,10 @@ RunIdentity identity_of(const Model& model, const TrainingData& data, const Trai
   if (data.tokenizer) identity.tokenizer = vocabulary_checksum(*data.tokenizer);
   identity.options = fixed_options_json(options);
   identity.groups = parameter_groups_json(model.parameters());
-  if (data.teacher && options.teacher_weight > 0) identity.teacher = data.teacher->checksum;
+  if (data.frozen && data.frozen->role == FrozenRole::reference)
+    identity.reference = data.frozen->checksum;
+  else if (data.frozen && options.teacher_weight > 0)
+    identity.teacher = data.frozen->checksum;
   identity.validation = validation_identity(data, options);
   identity.phase = options.phase;
   identity.restart_validation = options.restart_validation;
@@ -95,7 +99,7 @@ TrainingRun::TrainingRun(Context& context, Model& model, TrainingData data,
       options_(with_saved_sizes(options, run_directory, group_)),
       first_batches_(std::make_unique<Batcher>(*data_.train, data_order(data_, options_, group_))),
       plan_(planned(context, model, data_, *first_batches_, options_, run_directory, group_)),
-      trainer_(context, model, options_, group_, make_objective(options_, data_.teacher)),
+      trainer_(context, model, options_, group_, make_objective(options_, data_.frozen)),
       gemm_tuning_(context.backend().gemm_tuner(), options_.autotune_gemm, options_.lanes),
       batches_(std::move(first_batches_),
                static_cast<size_t>(options_.gradient_accumulation * options_.lanes)),

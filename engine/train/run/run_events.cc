@@ -80,8 +80,16 @@ void RunEvents::add(const StepResult& result) {
   since_log_.target_tokens += labels;
   since_log_.source_tokens += source;
   state.log.loss += result.loss * result.units;
-  state.log.nll += result.nll * result.units;
+  state.log.nll += result.nll * result.labels;
   state.log.units += result.units;
+  state.log.labels += result.labels;
+  const auto names = run_.trainer.objective().metrics();
+  state.log.metrics.resize(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    auto& [name, sum] = state.log.metrics[i];
+    name = names[i];
+    sum += result.metrics[i] * result.units;
+  }
   state.grad_norm = result.grad_norm;
 }
 
@@ -112,8 +120,10 @@ TrainEvent RunEvents::make(TrainEventKind kind) const {
   event.epoch_fraction = epochs_done() - static_cast<double>(state.position.epoch);
   if (state.log.units > 0) {
     event.loss = state.log.loss / state.log.units;
-    event.nll = state.log.nll / state.log.units;
+    event.nll = state.log.nll / state.log.labels;
     event.perplexity = std::exp(event.nll);
+    for (const auto& [name, sum] : state.log.metrics)
+      event.objective_metrics.emplace_back(name, sum / state.log.units);
   }
   event.grad_norm = state.grad_norm;
   event.learning_rate = run_.trainer.learning_rate(std::max<int64_t>(1, state.trainer.update));

@@ -8,6 +8,7 @@
 #include "engine/metrics/registry.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
+#include "engine/train/step/trainer.h"
 
 namespace trafo {
 namespace {
@@ -45,7 +46,12 @@ class GivenBatches final : public PairSource {
   std::vector<int32_t> source_, row_;
 };
 
-void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& spec) {
+void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& spec,
+                  const TrainOptions& options, bool needs_preferences) {
+  require_argument(corpus.preferences() == needs_preferences, kTrainingDataOrigin, "objective",
+                   " is ", enum_name(options.objective), ", and the ", name,
+                   needs_preferences ? " corpus has no preference pairs"
+                                     : " corpus is of preference pairs, which are for dpo");
   require(corpus.options().form == sequence_form(spec), ErrorCode::invalid_argument,
           kTrainingDataOrigin, "the ", name, " corpus was prepared for another architecture");
   require_argument(corpus.options().max_length <= spec.max_positions, kTrainingDataOrigin,
@@ -121,7 +127,9 @@ TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* val
 void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOptions& options) {
   require(data.train != nullptr, ErrorCode::invalid_argument, kTrainingDataOrigin,
           "there is no training corpus");
-  check_corpus(*data.train, "training", spec);
+  const auto objective = make_objective(options, data.frozen);
+  const bool preferences = objective->needs_preferences();
+  check_corpus(*data.train, "training", spec, options, preferences);
   if (data.tokenizer)
     require(data.tokenizer->vocab_size() == spec.vocabulary, ErrorCode::invalid_argument,
             kTrainingDataOrigin, "the tokenizer has ", data.tokenizer->vocab_size(),
@@ -136,23 +144,28 @@ void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOpti
           kTrainingDataOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
           data.valid_references.size(), " references");
   if (data.valid == nullptr) return;
-  check_corpus(*data.valid, "validation", spec);
+  check_corpus(*data.valid, "validation", spec, options, preferences);
   for (const std::string& metric : options.valid_metrics)
     require(!metric_named(metric, kTrainingDataOrigin).needs_translations() ||
                 (data.tokenizer && !data.valid_sources.empty()),
             ErrorCode::invalid_argument, kTrainingDataOrigin, "the metric ", metric,
             " needs a tokenizer and the validation sentences as text");
+  for (const std::string& metric : options.valid_metrics)
+    require_argument(metric_named(metric, kTrainingDataOrigin).needs != MetricNeeds::objective ||
+                         metric_index(*objective, metric).has_value(),
+                     kTrainingDataOrigin, "valid_metrics", " has ", metric,
+                     ", which the objective ", enum_name(options.objective), " does not compute");
 }
 
-void check_teacher(const TrainingData& data) {
-  if (!data.teacher) return;
-  const Model& teacher = *data.teacher->model;
+void check_frozen_model(const TrainingData& data) {
+  if (!data.frozen) return;
+  const Model& frozen = *data.frozen->model;
   const int64_t max_length = data.train->options().max_length;
-  require_argument(max_length <= teacher.spec().max_positions, kTrainingDataOrigin, "max_length",
-                   " is ", max_length, ", but the teacher ", teacher.origin().file, " has ",
-                   teacher.spec().max_positions, " positions: set it to that at most");
-  if (data.tokenizer)
-    require_teacher_vocabulary(*data.teacher, vocabulary_checksum(*data.tokenizer));
+  require_argument(max_length <= frozen.spec().max_positions, kTrainingDataOrigin, "max_length",
+                   " is ", max_length, ", but the ", role_name(data.frozen->role), " ",
+                   frozen.origin().file, " has ", frozen.spec().max_positions,
+                   " positions: set it to that at most");
+  if (data.tokenizer) require_same_vocabulary(*data.frozen, vocabulary_checksum(*data.tokenizer));
 }
 
 }  // namespace trafo

@@ -8,7 +8,7 @@
 
 #include "engine/data/batcher.h"
 #include "engine/data/text_corpus.h"
-#include "engine/objective/distillation/teacher.h"
+#include "engine/objective/frozen_model.h"
 #include "engine/text/tokenizer/tokenizer.h"
 #include "engine/train/run/options.h"
 
@@ -26,8 +26,8 @@ struct TrainingData {
   // Lines with an empty side are no pairs. No lines: pair i is line i.
   std::vector<int64_t> valid_lines;
   int64_t valid_line_count = 0;
-  // The teacher of word-level distillation; null: none.
-  std::shared_ptr<const Teacher> teacher;
+  // The other model of the objective; null: none.
+  std::shared_ptr<const FrozenModel> frozen;
 };
 
 // Tokenises text for a model of `spec`, with the length limits of `options`. `train` may be null:
@@ -50,8 +50,8 @@ TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* val
 // INVALID_ARGUMENT if corpus form, vocabulary, lengths or metrics do not fit the model and options.
 void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOptions& options);
 
-// INVALID_ARGUMENT if there is a teacher with fewer positions than sentences may be long, or of
-// another vocabulary than the tokenizer's.
-void check_teacher(const TrainingData& data);
+// INVALID_ARGUMENT if there is a frozen model with fewer positions than sentences may be long, or
+// of another vocabulary than the tokenizer's.
+void check_frozen_model(const TrainingData& data);
 
 }  // namespace trafo

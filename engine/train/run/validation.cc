@@ -12,6 +12,7 @@
 #include "engine/metrics/unspaced.h"
 #include "engine/models/upload.h"
 #include "engine/objective/cross_entropy/cross_entropy.h"
+#include "engine/train/step/trainer.h"
 
 namespace trafo {
 namespace {
@@ -35,16 +36,13 @@ int64_t decoded_together(Context& context, const Model& model, const TrainOption
   return std::max(options.batch_tokens, std::min(kMostDecoded, kDecodedCacheBytes / token_bytes));
 }
 
-bool any_metric(const TrainOptions& options, bool needs_translations) {
+bool any_needs(const TrainOptions& options, MetricNeeds needs) {
   return std::ranges::any_of(options.valid_metrics, [&](const std::string& name) {
-    return metric_named(name, kValidationOrigin).needs_translations() == needs_translations;
+    return metric_named(name, kValidationOrigin).needs == needs;
   });
 }
-bool wants_cross_entropy(const TrainOptions& options) {
-  return any_metric(options, false);
-}
 bool wants_hypotheses(const TrainOptions& options) {
-  return any_metric(options, true);
+  return any_needs(options, MetricNeeds::translations) || any_needs(options, MetricNeeds::words);
 }
 
 void translate_part(Context& context, const Model& model, const TrainingData& data,
@@ -71,42 +69,62 @@ void translate_part(Context& context, const Model& model, const TrainingData& da
   }
 }
 
-void measure_cross_entropies(Context& context, const Model& model, const TokenizedCorpus& corpus,
-                             const SpecialTokens& tokens, const CancelToken* cancel,
-                             int64_t batch_tokens, const TrainingGroup& group,
-                             ValidationPart& part) {
-  const PhaseRange phase(context, "cross-entropy", true);
+// How a corpus is measured.
+struct Measuring {
+  const TokenizedCorpus& corpus;
+  SpecialTokens tokens;
+  const CancelToken* cancel;
+  int64_t batch_tokens;
+  const TrainingGroup& group;
+};
+
+// Appends to `measured` what numbers_of(output) selects of the objective's output of each batch.
+template <class NumbersOf>
+void measure(Context& context, const Model& model, const Objective& objective, const Measuring& how,
+             MeasuredBatches& measured, NumbersOf numbers_of) {
   const NoGrad no_grad(context);
   BatcherOptions order;
   order.shuffle = false;
-  order.start_id = tokens.start();
-  order.batch_tokens = batch_tokens;
-  order.lanes = group.size;
-  order.own = {group.rank, group.rank + 1};
-  Batcher batcher(corpus, order);
-  const LabelSmoothedCrossEntropy cross_entropy(0);
+  order.start_id = how.tokens.start();
+  order.batch_tokens = how.batch_tokens;
+  order.rejected = objective.needs_preferences();
+  order.lanes = how.group.size;
+  order.own = {how.group.rank, how.group.rank + 1};
+  Batcher batcher(how.corpus, order);
   for (PackedBatchHost host; !host.last_in_epoch;) {
-    stop_if_cancelled(cancel, kValidationOrigin);
+    stop_if_cancelled(how.cancel, kValidationOrigin);
     batcher.next(host);
-    part.labels += label_count(host);
+    measured.units += objective.units(label_count(host), host.counts().sentences);
     if (host.elsewhere) continue;
     const Batch batch = upload(context, host, model.spec(), model.parameters().dtype());
-    part.cross_entropies.push_back(context.item(cross_entropy.loss(context, model, batch, {}).nll));
+    for (const Tensor& number : numbers_of(objective.loss(context, model, batch, {})))
+      measured.values.push_back(context.item(number));
   }
 }
 
-// Adds in the order of the batches, which are dealt out to the parts in turn.
-double mean_of_parts(std::span<const ValidationPart> parts) {
+void measure_cross_entropies(Context& context, const Model& model, const Measuring& how,
+                             ValidationPart& part) {
+  const PhaseRange phase(context, "cross-entropy", true);
+  measure(context, model, LabelSmoothedCrossEntropy(0), how, part.cross_entropy,
+          [](const ObjectiveOutput& output) { return std::vector<Tensor>{output.nll}; });
+}
+
+// Number i of each batch. Adds in the order of the batches, which are dealt out to the parts in
+// turn.
+double mean_of_parts(std::span<const ValidationPart> parts,
+                     MeasuredBatches ValidationPart::*measured, size_t i = 0) {
   double sum = 0;
   size_t batches = 0;
-  for (const ValidationPart& part : parts) batches += part.cross_entropies.size();
+  const size_t width = (parts.front().*measured).width;
+  for (const ValidationPart& part : parts) batches += (part.*measured).values.size() / width;
   for (size_t batch = 0; batch < batches; ++batch) {
-    const auto& own = parts[batch % parts.size()].cross_entropies;
-    require(batch / parts.size() < own.size(), ErrorCode::internal, kValidationOrigin,
+    const auto& own = (parts[batch % parts.size()].*measured).values;
+    const size_t at = batch / parts.size() * width + i;
+    require(at < own.size(), ErrorCode::internal, kValidationOrigin,
             "ranks have measured different batches");
-    sum += own[batch / parts.size()];
+    sum += own[at];
   }
-  return sum / parts.front().labels;
+  return sum / (parts.front().*measured).units;
 }
 
 // Reads what encode_part() wrote.
@@ -147,8 +165,8 @@ double mean_cross_entropy(Context& context, const Model& model, const TokenizedC
                           const SpecialTokens& tokens, const CancelToken* cancel,
                           int64_t batch_tokens) {
   ValidationPart all;
-  measure_cross_entropies(context, model, corpus, tokens, cancel, batch_tokens, {}, all);
-  return mean_of_parts({&all, 1});
+  measure_cross_entropies(context, model, {corpus, tokens, cancel, batch_tokens, {}}, all);
+  return mean_of_parts({&all, 1}, &ValidationPart::cross_entropy);
 }
 
 ValidationPart validate_part(Context& context, const Model& model, const TrainingData& data,
@@ -157,9 +175,16 @@ ValidationPart validate_part(Context& context, const Model& model, const Trainin
   const PhaseRange phase(context, "validation", true);
   const Tf32Scope tf32(context.backend(), options.tf32);
   ValidationPart part;
-  if (wants_cross_entropy(options))
-    measure_cross_entropies(context, model, *data.valid, data.tokens, cancel,
-                            options.batch_fit ? options.batch_tokens : 0, group, part);
+  const Measuring how{*data.valid, data.tokens, cancel,
+                      options.batch_fit ? options.batch_tokens : 0, group};
+  if (any_needs(options, MetricNeeds::model)) measure_cross_entropies(context, model, how, part);
+  if (any_needs(options, MetricNeeds::objective)) {
+    const PhaseRange objective_phase(context, "objective", true);
+    const auto objective = make_objective(options, data.frozen);
+    part.objective.width = objective->metrics().size();
+    measure(context, model, *objective, how, part.objective,
+            [](const ObjectiveOutput& output) { return output.metrics; });
+  }
   if (wants_hypotheses(options))
     translate_part(context, model, data, options, cancel, group, step_graphs, part);
   return part;
@@ -181,9 +206,15 @@ ValidationResult join_parts(std::span<const ValidationPart> parts, const Trainin
   const std::span<const std::string> references = data.valid_references;
   for (const std::string& name : options.valid_metrics) {
     const Metric& metric = metric_named(name, kValidationOrigin);
-    result.values.push_back(metric.needs_translations()
-                                ? metric.score(hypotheses, {&references, 1}, threads)
-                                : mean_of_parts(parts));
+    if (metric.needs_translations()) {
+      result.values.push_back(metric.score(hypotheses, {&references, 1}, threads));
+    } else if (metric.needs == MetricNeeds::model) {
+      result.values.push_back(mean_of_parts(parts, &ValidationPart::cross_entropy));
+    } else {
+      const auto objective = make_objective(options, data.frozen);
+      const size_t i = *metric_index(*objective, name);
+      result.values.push_back(mean_of_parts(parts, &ValidationPart::objective, i));
+    }
   }
   return result;
 }
@@ -203,9 +234,12 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
 
 std::string encode_part(const ValidationPart& part) {
   std::string bytes;
-  append_number(bytes, part.labels);
-  append_number(bytes, static_cast<uint64_t>(part.cross_entropies.size()));
-  for (const double value : part.cross_entropies) append_number(bytes, value);
+  for (const MeasuredBatches* measured : {&part.cross_entropy, &part.objective}) {
+    append_number(bytes, measured->units);
+    append_number(bytes, static_cast<uint64_t>(measured->width));
+    append_number(bytes, static_cast<uint64_t>(measured->values.size()));
+    for (const double value : measured->values) append_number(bytes, value);
+  }
   for (const auto& [pair, text] : part.hypotheses) {
     append_number(bytes, pair);
     append_number(bytes, static_cast<uint64_t>(text.size()));
@@ -217,9 +251,12 @@ std::string encode_part(const ValidationPart& part) {
 ValidationPart decode_part(std::string_view bytes) {
   PartReader reader(bytes);
   ValidationPart part;
-  part.labels = reader.number<double>();
-  for (auto left = reader.number<uint64_t>(); left > 0; --left)
-    part.cross_entropies.push_back(reader.number<double>());
+  for (MeasuredBatches* measured : {&part.cross_entropy, &part.objective}) {
+    measured->units = reader.number<double>();
+    measured->width = reader.number<uint64_t>();
+    for (auto left = reader.number<uint64_t>(); left > 0; --left)
+      measured->values.push_back(reader.number<double>());
+  }
   while (!reader.at_end()) {
     const auto pair = reader.number<int64_t>();
     part.hypotheses.emplace_back(pair, reader.take(reader.number<uint64_t>()));

@@ -36,11 +36,17 @@ std::optional<ValidationResult> validate_model(Context& context, const Model& mo
                                                const CancelToken* cancel,
                                                StepGraphs* step_graphs = nullptr);
 
-// The part that one rank of a group measures: the batches of the cross-entropy and of the
-// translations whose number modulo the number of ranks is the rank.
+// Numbers that are measured batch by batch and whose means are reported.
+struct MeasuredBatches {
+  size_t width = 1;            // numbers of a batch
+  std::vector<double> values;  // of the batches of one rank, in their order
+  double units = 0;            // of all batches of all ranks: what a mean is divided by
+};
+
+// The part that one rank of a group measures: the batches and the translations whose number modulo
+// the number of ranks is the rank.
 struct ValidationPart {
-  std::vector<double> cross_entropies;                      // of its batches, in their order
-  double labels = 0;                                        // of all batches of all ranks
+  MeasuredBatches cross_entropy, objective;                 // by Objective::metrics()
   std::vector<std::pair<int64_t, std::string>> hypotheses;  // with the number of their pair
 };
 ValidationPart validate_part(Context& context, const Model& model, const TrainingData& data,

@@ -59,11 +59,20 @@ void DeviceStepMemory::drop_graphs() {
   release_graphs();
 }
 
-// Weights are always there: they carry the division by the units and mask the padding.
+// Weights are always there: they mask the padding and, of a linear objective, carry the division by
+// the units. The scale of another objective is the second element of the header.
 BatchLayout DeviceStepMemory::layout(const BatchBucket& exact) const {
   BatchBucket bucket = padded_bucket(exact);
   bucket.add(FieldId::target_weights);
-  return BatchLayout(bucket, model_.parameters().dtype(), sizeof(uint32_t));
+  const DType dtype = model_.parameters().dtype();
+  return BatchLayout(bucket, dtype, 2 * dtype_size(stat_dtype(dtype)));
+}
+
+// `block`: the memory of the batch.
+Batch DeviceStepMemory::with_scale(Batch batch, const std::shared_ptr<Storage>& block) const {
+  if (!objective_.is_linear())
+    batch.loss_scale = Tensor(block, stat_dtype(model_.parameters().dtype()), {1}, {1}, 1);
+  return batch;
 }
 
 MicroBatch DeviceStepMemory::upload(const PackedBatchHost& batch, uint32_t pass, double units,
@@ -92,8 +101,11 @@ MicroBatch DeviceStepMemory::upload(const PackedBatchHost& batch, uint32_t pass,
     // context where zeroing costs nothing, that earlier micro-batches have written every gradient.
     if (!first) model_.parameters().complete_grads(meta_context_);
   }
-  // The weights carry the division by the units, the block the number of the forward pass.
-  return {layout.view(block_), {options_.seed, 0, true, dropout.skipped}, 1, first};
+  // The weights or the block carry the division by the units, the block the number of the pass.
+  return {with_scale(layout.view(block_), block_.storage()),
+          {options_.seed, 0, true, dropout.skipped},
+          1,
+          first};
 }
 
 DeviceStepMemory::Issue::Issue(Context& context, PlannedGraph& work, bool capture, GemmTuner* tuner,
@@ -130,8 +142,9 @@ PlannedGraph& DeviceStepMemory::plan(const BatchLayout& layout, const std::vecto
   if (bucket.planned) return bucket;
   const PhaseRange phase(context_, "planning", false);
   meta_context_.set_gemm_epilogues(context_.gemm_epilogues());
-  const Batch batch = dry_run_batch(meta_context_, layout);
-  const LossSums sums(meta_context_, model_.parameters().dtype());
+  Batch batch = dry_run_batch(meta_context_, layout);
+  batch = with_scale(batch, batch.target_in.storage());
+  const StepSums sums(meta_context_, model_.parameters().dtype(), objective_.metrics().size());
   meta_backend_->take_trace();  // the batch and the sums are not in the arena
   dry_run(meta_context_, {batch, {options_.seed, 0, true, skipped}, 1, layout.bucket().first},
           sums);
@@ -166,7 +179,15 @@ void DeviceStepMemory::upload_async(const PackedBatchHost& batch, const BatchLay
   const size_t slot = next_staging_;
   int32_t* host = staging(layout.words());
   std::memcpy(host, &pass, sizeof pass);
-  layout.write(batch, host, units);
+  const bool is_linear = objective_.is_linear();
+  const auto write_scale = [&](auto scale) {
+    std::memcpy(reinterpret_cast<std::byte*>(host) + sizeof scale, &scale, sizeof scale);
+  };
+  if (stat_dtype(model_.parameters().dtype()) == DType::f64)
+    write_scale(is_linear ? 1 : 1 / units);
+  else
+    write_scale(static_cast<float>(is_linear ? 1 : 1 / units));
+  layout.write(batch, host, is_linear ? units : 1);
   stream_.copy_async(block_.raw(), host, static_cast<size_t>(layout.words()) * sizeof(int32_t));
   stream_.record(static_cast<int>(slot));
 }

@@ -45,6 +45,7 @@ class DeviceStepMemory final : public StepMemory {
 
   void end(bool failed) noexcept override;
   BatchLayout layout(const BatchBucket& exact) const;
+  Batch with_scale(Batch batch, const std::shared_ptr<Storage>& block) const;
   PlannedGraph& plan(const BatchLayout& layout, const std::vector<bool>& skipped);
   void prepare_memory(size_t arena_bytes, int64_t block_words);
   void upload_async(const PackedBatchHost& batch, const BatchLayout& layout, double units,
@@ -60,7 +61,7 @@ class DeviceStepMemory final : public StepMemory {
   // By the sizes and by the layers that layer drop skips. A graph holds the kernels of the others.
   std::map<std::pair<BatchBucket, std::vector<bool>>, PlannedGraph> buckets_;
   void* arena_ = nullptr;  // the backend's arena in which the graphs were captured
-  Tensor block_;           // the number of the forward pass, then the batch
+  Tensor block_;           // the number of the forward pass, the loss scale, then the batch
 
   PlannedGraph* uploaded_ = nullptr;  // of the batch that was uploaded, until it is replayed
   std::optional<Issue> issue_;

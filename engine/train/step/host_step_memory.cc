@@ -65,7 +65,7 @@ const ArenaPlan& HostStepMemory::plan(const BatchBucket& exact, const std::vecto
   const auto found = plans_.find({padded, skipped});
   if (found != plans_.end()) return found->second;
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  const LossSums sums(meta_context_, model_.parameters().dtype());
+  const StepSums sums(meta_context_, model_.parameters().dtype(), objective_.metrics().size());
   const BatchLayout layout(padded, model_.parameters().dtype());
   meta_backend_->take_trace();
   {

@@ -1,9 +1,8 @@
 #include "engine/train/step/micro_batch.h"
 
-#include "engine/autograd/gradient_watch.h"
+#include "engine/autograd/gradient_observer.h"
 #include "engine/nn/fp8_weights.h"
 #include "engine/nn/transformer_stack.h"
-#include "engine/ops/view/view.h"
 
 namespace trafo {
 namespace {
@@ -13,8 +12,8 @@ double products(const Model& model, const Batch& batch) {
          static_cast<double>(batch.target_in.numel());
 }
 
-bool has_fp8_layers(const Model& model) {
-  const Fp8Weights* fp8 = model.parameters().fp8_weights();
+bool has_fp8_layers(const Context& context) {
+  const Fp8Weights* const fp8 = context.step().fp8_weights;
   return fp8 != nullptr && fp8->has_linear_layers();
 }
 
@@ -33,9 +32,9 @@ MicroBatchPass::MicroBatchPass(Context& context, Model& model, const MicroBatch&
       model_(model),
       micro_(micro),
       tape_(context),
-      recompute_(context, recompute),
-      side_work_(context.backend(), products(model, micro.batch), recompute != Recompute::none),
-      magnitudes_(context, has_fp8_layers(model)) {
+      recompute_(context, &StepContext::recompute, recompute),
+      side_work_(context, products(model, micro.batch), recompute != Recompute::none),
+      magnitudes_(context, has_fp8_layers(context)) {
   if (micro.first) model.parameters().zero_grad();
 }
 
@@ -44,24 +43,18 @@ ObjectiveOutput MicroBatchPass::forward(const Objective& objective) {
   return objective.loss(context_, model_, micro_.batch, micro_.dropout, micro_.scale);
 }
 
-void MicroBatchPass::backward(const ObjectiveOutput& output, const LossSums& sums) {
+void MicroBatchPass::backward(const ObjectiveOutput& output, const StepSums& sums) {
   const PhaseRange phase(context_, "backward", true);
   // Without a gradient where layer drop skips all that is trainable.
   if (requires_grad(output.loss)) context_.backward(output.loss);
   side_work_.wait_all();
-  if (micro_.first) {
-    model_.parameters().complete_grads(context_);
-    context_.backend().copy(sums.loss.raw(), output.loss.raw(), sums.loss.bytes());
-    context_.backend().copy(sums.nll.raw(), output.nll.raw(), sums.nll.bytes());
-  } else {
-    accumulate_into(context_, sums.loss, output.loss);
-    accumulate_into(context_, sums.nll, output.nll);
-  }
-  if (GradientObserver* observer = GradientWatch::active()) observer->finished();
+  if (micro_.first) model_.parameters().complete_grads(context_);
+  sums.add(context_, output, micro_.first);
+  if (GradientObserver* const observer = context_.step().observer) observer->finished();
 }
 
 void accumulate_gradients(Context& context, Model& model, const MicroBatch& micro,
-                          const Objective& objective, Recompute recompute, const LossSums& sums) {
+                          const Objective& objective, Recompute recompute, const StepSums& sums) {
   MicroBatchPass pass(context, model, micro, recompute);
   const ObjectiveOutput output = pass.forward(objective);
   pass.backward(output, sums);

@@ -6,18 +6,9 @@
 #include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/runtime/side_work.h"
 #include "engine/train/run/options.h"
+#include "engine/train/step/step_sums.h"
 
 namespace trafo {
-
-// The losses of an update's micro-batches, summed on the device: [1] each, stat_dtype of the model.
-struct LossSums {
-  Tensor loss, nll;
-
-  LossSums() = default;
-  LossSums(Context& context, DType model_dtype)
-      : loss(context.zeros({1}, stat_dtype(model_dtype))),
-        nll(context.zeros(loss.shape(), loss.dtype())) {}
-};
 
 // A micro-batch on the device.
 struct MicroBatch {
@@ -38,7 +29,7 @@ class MicroBatchPass {
 
   // The scaled loss, summed over the batch.
   ObjectiveOutput forward(const Objective& objective);
-  void backward(const ObjectiveOutput& output, const LossSums& sums);
+  void backward(const ObjectiveOutput& output, const StepSums& sums);
 
  private:
   Context& context_;
@@ -46,13 +37,13 @@ class MicroBatchPass {
   const MicroBatch& micro_;
   // A separate tape keeps the caller's recorded nodes untouched, and a failed step leaves no nodes.
   TapeScope tape_;
-  RecomputeScope recompute_;
+  StepScope<Recompute> recompute_;
   SideWork side_work_;
   ops::Fp8Magnitudes magnitudes_;
 };
 
 // Both at once, outside a training step.
 void accumulate_gradients(Context& context, Model& model, const MicroBatch& micro,
-                          const Objective& objective, Recompute recompute, const LossSums& sums);
+                          const Objective& objective, Recompute recompute, const StepSums& sums);
 
 }  // namespace trafo

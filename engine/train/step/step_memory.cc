@@ -21,9 +21,10 @@ DropoutPass StepMemory::training_pass(uint32_t pass) const {
   return trafo::training_pass(model_.spec(), options_, pass);
 }
 
-void StepMemory::dry_run(Context& meta, const MicroBatch& micro, const LossSums& sums) const {
+void StepMemory::dry_run(Context& meta, const MicroBatch& micro, const StepSums& sums) const {
   // A later micro-batch finds every gradient written; the dry run has to see the same state.
   if (!micro.first) model_.parameters().complete_grads(meta);
+  const StepScope fp8(meta, &StepContext::fp8_weights, context_.step().fp8_weights);
   accumulate_gradients(meta, model_, micro, objective_, options_.recompute, sums);
 }
 

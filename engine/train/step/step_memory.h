@@ -67,7 +67,7 @@ class StepMemory {
   void validate(const PackedBatchHost& batch) const;
   DropoutPass training_pass(uint32_t pass) const;
   // Forward and backward on the meta device.
-  void dry_run(Context& meta, const MicroBatch& micro, const LossSums& sums) const;
+  void dry_run(Context& meta, const MicroBatch& micro, const StepSums& sums) const;
 
   Context& context_;
   Model& model_;

@@ -2,12 +2,14 @@
 
 namespace trafo {
 
-StepQueue::StepQueue(Context& context, size_t vote_bytes)
+StepQueue::StepQueue(Context& context, size_t metric_bytes, size_t vote_bytes)
     : context_(context),
       stream_(context.backend().stream_device()),
+      metric_bytes_(metric_bytes),
       vote_bytes_(vote_bytes),
       records_(reinterpret_cast<UpdateRecord*>(
           slots(sizeof(UpdateRecord), pinned_records_, host_records_))),
+      metrics_(slots(metric_bytes, pinned_metrics_, host_metrics_)),
       votes_(slots(vote_bytes, pinned_votes_, host_votes_)) {}
 
 StepQueue::~StepQueue() {
@@ -33,7 +35,8 @@ void StepQueue::push(const StepResult& totals, uint64_t passes_before) {
 }
 
 // From here on only a device or a peer that is lost can fail.
-void StepQueue::copy_back(const void* record, const Tensor& votes, bool waits) {
+void StepQueue::copy_back(const void* record, const void* metrics, const Tensor& votes,
+                          bool waits) {
   const size_t slot = next_slot_;
   const auto copy = [&](void* to, const void* from, size_t bytes) {
     if (waits)
@@ -42,6 +45,7 @@ void StepQueue::copy_back(const void* record, const Tensor& votes, bool waits) {
       stream_->copy_async(to, from, bytes);
   };
   copy(&records_[slot], record, sizeof *records_);
+  if (metric_bytes_ > 0) copy(metrics_ + slot * metric_bytes_, metrics, metric_bytes_);
   if (vote_bytes_ > 0) copy(votes_ + slot * vote_bytes_, votes.raw(), vote_bytes_);
   if (!waits) stream_->record(event(slot));
   next_slot_ = (next_slot_ + 1) % kMost;
@@ -61,7 +65,7 @@ StepQueue::Done StepQueue::pop() {
   updates_.pop_front();
   wait(oldest.slot);
   return {oldest.totals, oldest.passes_before, records_[oldest.slot],
-          votes_ + oldest.slot * vote_bytes_};
+          metrics_ + oldest.slot * metric_bytes_, votes_ + oldest.slot * vote_bytes_};
 }
 
 const UpdateRecord& StepQueue::newest() {

@@ -2,7 +2,6 @@
 // the batches.
 #include <new>
 
-#include "engine/autograd/gradient_watch.h"
 #include "engine/backend/tf32.h"
 #include "engine/train/step/trainer.h"
 
@@ -19,9 +18,10 @@ void Trainer::train_step(std::span<const AnyBatch> batches, const StepResult& to
   const bool works_ahead = this->works_ahead();
   try {
     const Tf32Scope tf32(context_.backend(), options_.tf32);
-    const Fp8Scope fp8(model_.parameters(), fp8_weights_.get());
+    const StepScope fp8(context_, &StepContext::fp8_weights, fp8_weights_.get());
     prepare_weights();
-    const GradientWatch watch(lanes_ ? lanes_->observer() : nullptr);
+    const StepScope observed(context_, &StepContext::observer,
+                             lanes_ ? lanes_->observer() : nullptr);
     const auto lanes = static_cast<size_t>(options_.lanes);
     for (int64_t lane = own_lanes().begin; lane < own_lanes().end && !failure_; ++lane) {
       bool first = true;
@@ -52,7 +52,8 @@ void Trainer::train_step(std::span<const AnyBatch> batches, const StepResult& to
   if (lanes_) lanes_->reduce(failure_ ? Vote::failed : vote, weights_.squares_of_parts());
   if (pruning_) pruning_->mask_gradient();
   weights_.update(sums_);
-  queue_.copy_back(update_.record(), lanes_ ? lanes_->votes() : Tensor{}, !works_ahead);
+  queue_.copy_back(update_.record(), sums_.metrics(), lanes_ ? lanes_->votes() : Tensor{},
+                   !works_ahead);
   // Without graphs, thousands of launches would wait for an exchange. A full queue may stop the
   // other ranks of the process from launching what the exchange waits for.
   if (works_ahead && group_.has_peers() && !context_.graphs()) queue_.newest();

@@ -101,7 +101,7 @@ const TrainOptions& prepared(Context& context, ParameterStore& parameters,
 }
 
 // Null with one lane on one rank.
-std::unique_ptr<LaneSums> make_lane_sums(Context& context, Model& model, const LossSums& sums,
+std::unique_ptr<LaneSums> make_lane_sums(Context& context, Model& model, const StepSums& sums,
                                          const TrainOptions& options, const TrainingGroup& group) {
   if (group.communicator != nullptr) group.communicator->attach(context.backend());
   if (options.lanes == 1 && !group.has_peers() &&
@@ -127,10 +127,12 @@ std::unique_ptr<Fp8Weights> make_fp8_weights(Context& context, const Model& mode
 }  // namespace
 
 std::unique_ptr<Objective> make_objective(const TrainOptions& options,
-                                          const std::shared_ptr<const Teacher>& teacher) {
-  return make_objective(ObjectiveOptions{options.label_smoothing,
-                                         {options.teacher_weight, options.teacher_temperature}},
-                        teacher);
+                                          const std::shared_ptr<const FrozenModel>& frozen) {
+  return make_objective(ObjectiveOptions{options.objective,
+                                         options.label_smoothing,
+                                         {options.teacher_weight, options.teacher_temperature},
+                                         {options.dpo_beta, options.dpo_label_smoothing}},
+                        frozen);
 }
 
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
@@ -149,7 +151,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
           optimizer_options(options), whole_matrices(model.parameters()))),
       schedule_(schedule_options(options, model.spec().width())),
       update_(context, *optimizer_, schedule_, options.clip_norm),
-      sums_(context, model.parameters().dtype()),
+      sums_(context, model.parameters().dtype(), objective_->metrics().size()),
       pruning_(WeightPruning::make(context, model.parameters(), *optimizer_, options)),
       ema_swap_(context, model.parameters(), optimizer_->ema()),
       fp8_weights_(make_fp8_weights(context, model, options)),
@@ -157,7 +159,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
       lanes_(make_lane_sums(context, model, sums_, options, group)),
       weights_(context, model.parameters(), *optimizer_, update_, group, pruning_ != nullptr),
       optimizer_file_(context, model.parameters(), *optimizer_, group),
-      queue_(context, group.has_peers() ? lanes_->votes().bytes() : 0) {}
+      queue_(context, sums_.metric_bytes(), group.has_peers() ? lanes_->votes().bytes() : 0) {}
 
 Trainer::~Trainer() = default;
 
@@ -204,7 +206,8 @@ StepResult Trainer::await() {
     result.stop_wanted = vote == Vote::stop;
   }
   result.loss = done.record.loss;
-  result.nll = done.record.nll;
+  result.nll = done.record.nll * (result.units / result.labels);
+  result.metrics = sums_.read_metrics(done.metrics);
   result.grad_norm = done.record.norm;
   result.learning_rate = done.record.learning_rate;
   result.skipped = done.record.applied == 0;
@@ -252,7 +255,7 @@ double Trainer::far_off_loss() const {
 
 void Trainer::reserve(std::span<const BatchBucket> buckets) {
   require_idle();
-  const Fp8Scope fp8(model_.parameters(), fp8_weights_.get());
+  const StepScope fp8(context_, &StepContext::fp8_weights, fp8_weights_.get());
   if (context_.fused_kernels()) memory_->reserve(buckets);  // reference ops use no arena
   if (lanes_) lanes_->reserve();
 }

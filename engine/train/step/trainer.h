@@ -23,9 +23,9 @@
 
 namespace trafo {
 
-// The objective of the options; `teacher` may be null.
+// The objective of the options; `frozen` may be null.
 std::unique_ptr<Objective> make_objective(const TrainOptions& options,
-                                          const std::shared_ptr<const Teacher>& teacher);
+                                          const std::shared_ptr<const FrozenModel>& frozen);
 
 // Context, model and group must outlive the trainer. One thread at a time.
 //
@@ -35,7 +35,7 @@ std::unique_ptr<Objective> make_objective(const TrainOptions& options,
 // shard of the weights.
 class Trainer {
  public:
-  // `objective`: null: the one of the options, without a teacher.
+  // `objective`: null: the one of the options, without another model.
   Trainer(Context& context, Model& model, const TrainOptions& options,
           const TrainingGroup& group = {}, std::unique_ptr<Objective> objective = nullptr);
   ~Trainer();
@@ -80,6 +80,7 @@ class Trainer {
 
   const TrainOptions& options() const { return options_; }
   const TrainerState& state() const { return state_; }
+  const Objective& objective() const { return *objective_; }
   void set_rate(RateFunction rate) {
     schedule_.set_function(std::move(rate));
     update_.set_schedule(schedule_);
@@ -134,7 +135,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   ClippedUpdate update_;
-  LossSums sums_;
+  StepSums sums_;
   std::unique_ptr<WeightPruning> pruning_;  // of a run that prunes or keeps zeros
   EmaSwap ema_swap_;
   std::unique_ptr<Fp8Weights> fp8_weights_;  // with TrainOptions::fp8

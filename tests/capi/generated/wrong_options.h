@@ -45,6 +45,10 @@
   wrong("encoder_heads", encoder_heads, -1) \
   wrong("decoder_tied_layers", decoder_tied_layers[1], 1) \
   wrong("encoder_tied_layers", encoder_tied_layers[1], 1) \
+  wrong("qk_norm", qk_norm, 99) \
+  wrong("rope_scaling", rope_scaling, 99) \
+  wrong("rope_magnitude", rope_magnitude, -1) \
+  wrong("rope_magnitude", rope_magnitude, NAN) \
   wrong("precision", precision, 99) \
   /* the end */
 
@@ -87,6 +91,11 @@
   wrong("teacher_weight", teacher_weight, NAN) \
   wrong("teacher_temperature", teacher_temperature, -1) \
   wrong("teacher_temperature", teacher_temperature, NAN) \
+  wrong("objective", objective, 99) \
+  wrong("dpo_beta", dpo_beta, -1) \
+  wrong("dpo_beta", dpo_beta, NAN) \
+  wrong("dpo_label_smoothing", dpo_label_smoothing, -1) \
+  wrong("dpo_label_smoothing", dpo_label_smoothing, NAN) \
   wrong("ema_alpha", ema_alpha, -1) \
   wrong("ema_alpha", ema_alpha, NAN) \
   wrong("gradient_accumulation", gradient_accumulation, -1) \

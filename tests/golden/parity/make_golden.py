@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the golden files of tests/parity: loss, every gradient and ten training losses of small models, by PyTorch in float32.
+"""Writes the golden files of tests/parity: loss, every gradient and ten training losses of small models, by PyTorch in float32;
+and loss, gradients and rewards of DPO with another model as the reference (dpo-*.json).
 
 Needs torch (CPU) and nothing of this project; run it only to make new files:
     python3 tests/golden/parity/make_golden.py tests/golden/parity
@@ -19,6 +20,9 @@ SMOOTHING, LEARNING_RATE, BETAS, EPS, DECAY = 0.1, 1e-2, (0.9, 0.98), 1e-9, 0.01
 BOS, EOS = 1, 2
 SOURCES = [[5, 6, 7, EOS], [4, EOS], [9, 8, 7, 6, 12, 11, EOS]]
 TARGETS = [[8, 9, EOS], [10, 11, 12, 4, EOS], [5, EOS]]
+# Of DPO: TARGETS are the chosen answers to SOURCES. The numbers of the reference's parameters begin here.
+REJECTED = [[9, 9, 8, EOS], [4, EOS], [6, 5, EOS]]
+BETA, DPO_SMOOTHING, REFERENCE = 0.5, 0.2, 40
 
 
 def value(number, shape, name):
@@ -31,11 +35,12 @@ def value(number, shape, name):
 class Parameters:
     """Declared in the engine's order; the order numbers them."""
 
-    def __init__(self):
+    def __init__(self, first=0):
         self.values = {}
+        self.first = first
 
     def add(self, name, *shape):
-        self.values[name] = value(len(self.values), shape, name).requires_grad_(True)
+        self.values[name] = value(self.first + len(self.values), shape, name).requires_grad_(True)
 
     def linear(self, name, out, inputs):
         self.add(name + ".weight", out, inputs)
@@ -49,8 +54,8 @@ class Parameters:
         return self.values[name]
 
 
-def declare(architecture, pre_norm):
-    p = Parameters()
+def declare(architecture, pre_norm, first=0):
+    p = Parameters(first)
     p.add("embedding.weight", VOCABULARY, WIDTH)
     lm = architecture == "decoder-lm"
     if lm:
@@ -124,7 +129,7 @@ class Net:
     def ffn(self, at):
         return lambda x: self.linear(self.activation(self.linear(x, at + ".ffn.up")), at + ".ffn.down")
 
-    def loss(self, source, target):
+    def loss(self, source, target, smoothing=SMOOTHING):
         """Summed over the labels of one pair; and how many there are."""
         p, table = self.p, self.p["embedding.weight"]
         if self.lm:
@@ -155,7 +160,7 @@ class Net:
         if self.pre_norm:
             x = self.norm(x, "decoder.norm")
         logits = F.linear(x, table, p["output.bias"])
-        each = F.cross_entropy(logits, labels, label_smoothing=SMOOTHING, reduction="none")
+        each = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
         if self.lm:
             each = each[len(source) - 1 :]  # the target and its <eos> only
         return each.sum(), len(each)
@@ -176,7 +181,7 @@ def golden(architecture, pre_norm, activation):
         "pre_norm": pre_norm,
         "activation": activation,
         "loss": loss.item(),
-        "gradients": {name: [float(f"{g:.9g}") for g in v.grad.flatten().tolist()] for name, v in p.values.items()},
+        "gradients": rounded(p.values),
     }
     optimizer = torch.optim.AdamW(p.values.values(), lr=LEARNING_RATE, betas=BETAS, eps=EPS, weight_decay=DECAY)
     losses = []
@@ -190,6 +195,39 @@ def golden(architecture, pre_norm, activation):
     return result
 
 
+def rounded(gradients):
+    return {name: [float(f"{g:.9g}") for g in v.grad.flatten().tolist()] for name, v in gradients.items()}
+
+
+def golden_dpo(architecture, pre_norm, activation):
+    """The mean loss over pairs of Rafailov et al. (arXiv 2305.18290, equation 7), in its conservative form with label smoothing."""
+    p = declare(architecture, pre_norm)
+    policy = Net(p, architecture, pre_norm, activation)
+    reference = Net(declare(architecture, pre_norm, REFERENCE), architecture, pre_norm, activation)
+
+    def reward(source, target):
+        with torch.no_grad():
+            of_reference = -reference.loss(source, target, 0)[0]
+        return BETA * (-policy.loss(source, target, 0)[0] - of_reference)
+
+    chosen = torch.stack([reward(s, t) for s, t in zip(SOURCES, TARGETS)])
+    rejected = torch.stack([reward(s, t) for s, t in zip(SOURCES, REJECTED)])
+    margin = chosen - rejected
+    loss = (-(1 - DPO_SMOOTHING) * F.logsigmoid(margin) - DPO_SMOOTHING * F.logsigmoid(-margin)).mean()
+    loss.backward()
+    return {
+        "torch": torch.__version__,
+        "loss": loss.item(),
+        "gradients": rounded(p.values),
+        "metrics": {
+            "chosen-reward": chosen.mean().item(),
+            "rejected-reward": rejected.mean().item(),
+            "reward-margin": margin.mean().item(),
+            "reward-accuracy": (margin > 0).float().mean().item(),
+        },
+    }
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for architecture, pre_norm, activation in (
@@ -200,5 +238,8 @@ if __name__ == "__main__":
         name = f"{architecture}-{'pre' if pre_norm else 'post'}.json"
         with open(f"{sys.argv[1]}/{name}", "w") as file:
             json.dump(golden(architecture, pre_norm, activation), file)
+            file.write("\n")
+        with open(f"{sys.argv[1]}/dpo-{name}", "w") as file:
+            json.dump(golden_dpo(architecture, pre_norm, activation), file)
             file.write("\n")
         print(name)

@@ -75,6 +75,11 @@ std::vector<Case> lm_cases() {
                     enum_name(config.norm), "-", enum_name(config.ffn), "-",
                     config.biases ? "biases-" : "", spec_of(config).decoder.attention.key_heads),
              config});
+        if (form == 0 || form == 2) {
+          cases.push_back(cases.back());
+          cases.back().name += "-qk-norm";
+          cases.back().config.qk_norm = QkNorm::head;
+        }
       }
   return cases;
 }

@@ -158,7 +158,8 @@ void pipe_case(const char* title, const ScratchDirectory& folder) {
   for (const bool disk : {false, true}) {
     if (mkfifo(path.c_str(), 0600) != 0) std::abort();
     std::thread writer([&] { write(path, "a\nb\n"); });
-    const int64_t pairs = disk ? on_disk(folder, path).size() : read_monolingual(path).report.pairs;
+    const int64_t pairs = disk ? on_disk(folder, path).size()
+                               : read_columns(path, CorpusForm::monolingual).report.pairs;
     writer.join();
     check(pairs == 2, concat(title, ": ", pairs, " pairs"));
     unlink(path.c_str());
@@ -167,7 +168,9 @@ void pipe_case(const char* title, const ScratchDirectory& folder) {
 
 void input_case(const char* title, const ScratchDirectory&) {
   expect_refusal(title, "standard input cannot be both sides", [] { load_parallel("-", "-"); });
-  expect_refusal(title, "standard input cannot be both sides", [] { read_parallel("-", "-"); });
+  expect_refusal(title, "standard input cannot be both sides", [] {
+    read_sides(std::vector<std::string>{"-", "-"});
+  });
 }
 
 void ids_case(const char* title, const ScratchDirectory&) {

@@ -155,7 +155,8 @@ GOOD = {
         "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")}
        for call, const, state in [("add_adapter", "", 0), ("load_adapter", "", 0), ("save_adapter", "const ", 1),
                                   ("merge_adapter", "", 1), ("unmerge_adapter", "", 2), ("remove_adapter", "", 1),
-                                  ("load_teacher", "", 0), ("remove_teacher", "", 3)]},
+                                  ("load_teacher", "", 0), ("remove_teacher", "", 3),
+                                  ("load_reference", "", 0), ("remove_reference", "", 4)]},
     "trafo_score_text.model": {"field": "trafo_model *model, *model_v;", "good": "@ = @_v = fresh_language_model();",
                                "clean": "trafo_model_free(@_v);", "handles": ("@", "trafo_model")},
     "trafo_trainer_load_best.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_validated();",
@@ -239,6 +240,7 @@ ARRAYS = {
     "trafo_model_load_weights.path": path("w.files.model", "path_length"),
     "trafo_model_new_like.path": path("w.files.model", "path_length"),
     "trafo_model_load_teacher.path": path("w.files.model", "path_length"),
+    "trafo_model_load_reference.path": path("w.files.model", "path_length"),
     "trafo_model_load_run.run_directory": path("w.files.run", "run_directory_length"),
     "trafo_find_model.path": path("w.files.run", "path_length"),
     "trafo_find_checkpoint.run_directory": path("w.files.run", "run_directory_length"),
@@ -277,7 +279,7 @@ for op in ("sum_dims", "mean_dims", "max_dims", "min_dims", "permute"):
         ("negative", "either", "@_v[0] = -1;"), ("negative", "refused", "@_v[0] = INT32_MIN;"),
         ("INT64_MAX", "refused", "@_v[0] = INT32_MAX;"), ("overflow", "refused", "@_v[0] = 2;")]}
 
-HYPOTHESIS_RANKS = {f"trafo_translations_get{what}.rank" for what in ("", "_tokens", "_word_scores", "_alignment")}
+HYPOTHESIS_RANKS = {f"trafo_translations_get{what}.rank" for what in ("", "_tokens", "_word_scores", "_alignment", "_finish")}
 
 # Numbers: good values by parameter, then by name.
 VALUES = {
@@ -297,7 +299,7 @@ VALUES = {
     "count": "1", "input_count": "1", "output_count": "1", "bytes": "8", "trafo_tokenizer_load_buffer.bytes": "tokenizer_byte_count",
     "trafo_tokenizer_decode.count": "2", "trafo_average_models.count": "2", "trafo_plan_training_of_rank.size": "2",
     "trafo_plan_distillation.size": "2", "hosts": "1",
-    "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_shortlist_learn.count": "3",
+    "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_corpus_new_preferences.count": "3", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_score_text.count": "3",
     "trafo_translate_ids.count": "3", "trafo_force_decode_ids.count": "3", "trafo_corpus_new_ids.count": "3",
     "trafo_model_hidden_states_ids.count": "3", "trafo_model_logits_ids.count": "3",

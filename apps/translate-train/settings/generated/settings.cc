@@ -8,13 +8,14 @@
 namespace translate_train {
 namespace {
 
-constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama"};
+constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
 constexpr const char* kTransformerNormWords[] = {"post", "pre"};
 constexpr const char* kLrDecayWords[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
 constexpr const char* kOptimizerWords[] = {"adamw|adam", "sgd", "muon"};
 constexpr const char* kOptimizerStatesWords[] = {"fp32", "8bit"};
+constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo"};
 constexpr const char* kCommunicationDtypeWords[] = {"fp32|float32", "bf16|bfloat16"};
 constexpr const char* kEarlyStoppingOnWords[] = {"first", "any", "all"};
 constexpr const char* kRecomputeWords[] = {"none", "selective", "full"};
@@ -24,11 +25,11 @@ constexpr const char* kEvalTokenizeWords[] = {"13a", "none", "zh", "intl", "char
 
 constexpr SettingSpec kSpecs[] = {
     {"train-sets", "-t", "Data", "SRC TRG ...",
-     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm",
+     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm; for --objective dpo three: prompts, chosen and rejected answers",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.train_sets; }, {}, {}},
     {"tsv", "", "Data", "FILE|- ...",
-     "instead: files of SRC<tab>TRG lines, - is standard input",
+     "instead: files of SRC<tab>TRG lines (dpo: PROMPT<tab>CHOSEN<tab>REJECTED), - is standard input",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.tsv; }, {}, {}},
     {"data-weights", "--train-weights", "Data", "W ...",
@@ -37,7 +38,7 @@ constexpr SettingSpec kSpecs[] = {
      [](Values& v) -> Slot { return &v.program.data_weights; }, {}, {}},
     {"valid-sets", "", "Data", "SRC TRG",
      "validation files (default: held out of the training pairs by their hash: 1%, but at least 100 or, of fewer than 1000, a tenth, and at most 2000)",
-     "", 1, 2, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     "", 1, 3, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.valid_sets; }, {}, {}},
     {"vocabs", "-v", "Data", "FILE",
      "vocabulary, for both sides; twice the same, as Marian wants it, is once (default: trained on both sides)",
@@ -60,7 +61,7 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_tokens; }, {"2 to 268435456", 2, 268435456, true, true, false}, {}},
     {"max-length", "", "Data", "N",
-     "longer pairs are dropped and counted, in tokens a side (default 256)",
+     "longer pairs are dropped and counted, in tokens a side (decoder-lm: of both sides) (default 256)",
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.max_length; }, {"2 to 16777216", 2, 16777216, true, true, false}, {}},
     {"maxi-batch", "", "Data", "N",
@@ -92,8 +93,8 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.tempdir; }, {}, {}},
     {"task", "", "Model", "NAME",
-     "tiny, student-tiny, small, iwslt, base, big, lm, gpt2 or llama: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",
-     "tiny student-tiny small iwslt base big lm gpt2 llama", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::choice,
+     "tiny, student-tiny, small, iwslt, base, big, lm, gpt2, llama or qwen3: sets the defaults below (default: tiny under 100k pairs, iwslt under 1M, else base)",
+     "tiny student-tiny small iwslt base big lm gpt2 llama qwen3", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::choice,
      [](Values& v) -> Slot { return &v.program.task; }, {}, kTaskWords},
     {"arch", "", "Model", "NAME",
      "encoder-decoder or decoder-lm (default by task)",
@@ -247,6 +248,22 @@ constexpr SettingSpec kSpecs[] = {
      "temperature of both distributions: above 1, unlikely tokens count more (default 1)",
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.teacher_temperature; }, {"above 0 and below 1000000", 0, 1000000, false, false, false}, {}},
+    {"objective", "", "Training", "NAME",
+     "cross-entropy, or dpo: Direct Preference Optimization; --train-sets has prompts, chosen and rejected answers (default cross-entropy)",
+     "cross-entropy dpo", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.trainer.objective; }, {}, kObjectiveWords},
+    {"dpo-beta", "", "Training", "B",
+     "of dpo: the reward of an answer is B times the log of its probability relative to the reference (default 0.1)",
+     "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.dpo_beta; }, {"above 0 and below 1000000", 0, 1000000, false, false, false}, {}},
+    {"dpo-label-smoothing", "", "Training", "R",
+     "of dpo: share of the pairs whose answers are taken to be the wrong way round (default 0)",
+     "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.dpo_label_smoothing; }, {"at least 0 and below 0.5", 0, 0.5, true, false, false}, {}},
+    {"dpo-reference", "", "Training", "FILE|DIR",
+     "of dpo: the model to compare with (default: --pretrained-model; with --lora-rank the model without its adapter)",
+     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.dpo_reference; }, {}, {}},
     {"exponential-smoothing", "", "Training", "[R]",
      "validate and save an EMA of the weights, which takes the share R of every update's weights, 0: off (default 1e-4 where R is left out; else by task)",
      "", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::share,
@@ -324,8 +341,8 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.save_freq; }, {}, {}},
     {"valid-metrics", "", "Validation and checkpoints", "NAME ...",
-     "of bleu, chrf, ter, ce-mean-words; the first one decides (default bleu chrf ce-mean-words)",
-     "bleu chrf ter ce-mean-words", 1, 16, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
+     "of bleu, chrf, ter, ce-mean-words, reward-accuracy, reward-margin; the first one decides (default bleu chrf ce-mean-words)",
+     "bleu chrf ter ce-mean-words reward-accuracy reward-margin", 1, 16, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return Metrics{&v.trainer.valid_metrics, &v.trainer.first_metric}; }, {}, {}},
     {"beam-size", "-b,--beam", "Validation and checkpoints", "N",
      "beam of validation; 1: greedy (default 1)",
@@ -497,9 +514,9 @@ static_assert(std::size(kSpecs) == kSettingCount);
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 97); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(97, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(111, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 101); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(101, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(115, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -516,6 +533,8 @@ std::span<const MemberFlag> member_flags() {
       {"decoder_layers", "--dec-depth"},
       {"decoder_tied_layers", "--transformer-tied-layers"},
       {"depth_scaled_init", "--transformer-depth-scaling"},
+      {"dpo_beta", "--dpo-beta"},
+      {"dpo_label_smoothing", "--dpo-label-smoothing"},
       {"drop_identical", "--drop-identical"},
       {"dropout", "--transformer-dropout"},
       {"early_stopping", "--early-stopping"},
@@ -542,6 +561,7 @@ std::span<const MemberFlag> member_flags() {
       {"memory_limit", "--memory-limit"},
       {"momentum", "--momentum"},
       {"nesterov", "--nesterov"},
+      {"objective", "--objective"},
       {"optimizer", "--optimizer"},
       {"optimizer_states", "--optimizer-states"},
       {"output_bias", "--output-bias"},
@@ -598,7 +618,7 @@ std::span<const Architecture> architectures() {
 }
 
 std::span<const MetricSpec> metric_specs() {
-  static constexpr MetricSpec kMetrics[] = {{"bleu", "BLEU", "bleu", TRAFO_METRIC_BLEU, 2, false}, {"chrf", "chrF", "chrf", TRAFO_METRIC_CHRF, 2, false}, {"ter", "TER", "ter", TRAFO_METRIC_TER, 2, true}, {"ce-mean-words", "cross-entropy", "ce", TRAFO_METRIC_CE, 4, true}};
+  static constexpr MetricSpec kMetrics[] = {{"bleu", "BLEU", "bleu", TRAFO_METRIC_BLEU, 2, false, true}, {"chrf", "chrF", "chrf", TRAFO_METRIC_CHRF, 2, false, true}, {"ter", "TER", "ter", TRAFO_METRIC_TER, 2, true, true}, {"ce-mean-words", "cross-entropy", "ce", TRAFO_METRIC_CE, 4, true, false}, {"reward-accuracy", "reward accuracy", "acc", TRAFO_METRIC_REWARD_ACCURACY, 4, false, false}, {"reward-margin", "reward margin", "margin", TRAFO_METRIC_REWARD_MARGIN, 4, false, false}};
   return kMetrics;
 }
 

@@ -74,6 +74,10 @@ enum class Setting : size_t {
   teacher,
   teacher_weight,
   teacher_temperature,
+  objective,
+  dpo_beta,
+  dpo_label_smoothing,
+  dpo_reference,
   exponential_smoothing,
   ema_decay,
   optimizer_delay,
@@ -136,7 +140,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 117;
+inline constexpr size_t kSettingCount = 121;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -153,6 +157,7 @@ struct ProgramSettings {
   std::string tempdir{};
   int32_t task{};
   std::string teacher{};
+  std::string dpo_reference{};
   double ema_decay{};
   std::vector<std::string> freeze{};
   int64_t lora_rank{};

@@ -72,6 +72,9 @@ pub const TRAFO_TRANSPORT_TCP: i32 = 3;
 pub const TRAFO_UNIT_UPDATES: i32 = 0;
 pub const TRAFO_UNIT_TOKENS: i32 = 1;
 pub const TRAFO_UNIT_EPOCHS: i32 = 2;
+pub const TRAFO_FINISH_END: i32 = 0;
+pub const TRAFO_FINISH_LENGTH: i32 = 1;
+pub const TRAFO_FINISH_BLOCKED: i32 = 2;
 pub const TRAFO_EVENT_STARTED: i32 = 0;
 pub const TRAFO_EVENT_RESUMED: i32 = 1;
 pub const TRAFO_EVENT_CHECKPOINT_REFUSED: i32 = 2;
@@ -107,6 +110,10 @@ pub const TRAFO_POSITIONS_STANDARD: i32 = 0;
 pub const TRAFO_POSITIONS_ROTARY: i32 = 1;
 pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
+pub const TRAFO_QK_NORM_NONE: i32 = 0;
+pub const TRAFO_QK_NORM_HEAD: i32 = 1;
+pub const TRAFO_ROPE_SCALING_LLAMA3: i32 = 0;
+pub const TRAFO_ROPE_SCALING_YARN: i32 = 1;
 pub const TRAFO_INT8: i32 = 4;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
 pub const TRAFO_SCHEDULE_LINEAR: i32 = 1;
@@ -118,6 +125,8 @@ pub const TRAFO_OPTIMIZER_SGD: i32 = 1;
 pub const TRAFO_OPTIMIZER_MUON: i32 = 2;
 pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
 pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
+pub const TRAFO_OBJECTIVE_CROSS_ENTROPY: i32 = 0;
+pub const TRAFO_OBJECTIVE_DPO: i32 = 1;
 pub const TRAFO_COMMUNICATION_FLOAT32: i32 = 0;
 pub const TRAFO_COMMUNICATION_BFLOAT16: i32 = 1;
 pub const TRAFO_RECOMPUTE_NONE: i32 = 0;
@@ -133,7 +142,9 @@ pub const TRAFO_METRIC_CE: i32 = 1;
 pub const TRAFO_METRIC_BLEU: i32 = 2;
 pub const TRAFO_METRIC_CHRF: i32 = 4;
 pub const TRAFO_METRIC_TER: i32 = 8;
-pub const TRAFO_METRIC_COUNT: i32 = 4;
+pub const TRAFO_METRIC_REWARD_ACCURACY: i32 = 16;
+pub const TRAFO_METRIC_REWARD_MARGIN: i32 = 32;
+pub const TRAFO_METRIC_COUNT: i32 = 6;
 pub const TRAFO_TOKENIZE_13A: i32 = 0;
 pub const TRAFO_TOKENIZE_NONE: i32 = 1;
 pub const TRAFO_TOKENIZE_ZH: i32 = 2;
@@ -1931,6 +1942,17 @@ unsafe extern "C" {
         out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
 }
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Preference pairs from memory, for TRAFO_OBJECTIVE_DPO: answers chosen[i] and rejected[i] to prompts[i]. Otherwise as\n trafo_corpus_new. since 0.1"]
+    pub fn trafo_corpus_new_preferences(
+        prompts: *const trafo_string_view,
+        chosen: *const trafo_string_view,
+        rejected: *const trafo_string_view,
+        count: usize,
+        out: *mut *mut trafo_corpus,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_corpus_info {
@@ -1968,6 +1990,15 @@ unsafe extern "C" {
         index: i64,
         out_source: *mut trafo_string_view,
         out_target: *mut trafo_string_view,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The rejected answer of preference pair `index`, whose prompt and chosen answer are source and target of trafo_corpus_get_pair; a view\n like those. INVALID_ARGUMENT: the corpus has no preference pairs. since 0.1"]
+    pub fn trafo_corpus_get_rejected(
+        corpus: *const trafo_corpus,
+        index: i64,
+        out_rejected: *mut trafo_string_view,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2055,6 +2086,8 @@ pub struct trafo_model_config {
     pub decoder_tied_layers: [u8; 32usize],
     #[doc = " The same for the layers of the encoder and encoder_layers. Default: none are shared. 0 ends the list."]
     pub encoder_tied_layers: [u8; 32usize],
+    #[doc = " Factor of rotated queries and keys with the rope_scaling yarn; other models have none. Default 0: 0.1 ln(rope_factor) + 1."]
+    pub rope_magnitude: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2081,12 +2114,16 @@ pub struct trafo_model_config {
     pub attention_output_bias: i32,
     #[doc = " 1: the feed-forward layers have biases in a model without biases. Default 0."]
     pub ffn_biases: i32,
+    #[doc = " TRAFO_QK_NORM_*. Norm of queries and keys in a decoder-lm. Default TRAFO_QK_NORM_NONE."]
+    pub qk_norm: i32,
+    #[doc = " TRAFO_ROPE_SCALING_*. How rope_factor divides the angles of a model with rope_original_positions. With yarn, the first pair\n whose angle it divides is the one of rope_high_turns turns (usual: 32), and from the pair of rope_low_turns turns on it\n divides them whole. Default TRAFO_ROPE_SCALING_LLAMA3."]
+    pub rope_scaling: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 288usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 304usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2134,34 +2171,40 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, decoder_tied_layers) - 168usize];
     ["Offset of field: trafo_model_config::encoder_tied_layers"]
         [::core::mem::offset_of!(trafo_model_config, encoder_tied_layers) - 200usize];
+    ["Offset of field: trafo_model_config::rope_magnitude"]
+        [::core::mem::offset_of!(trafo_model_config, rope_magnitude) - 232usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 232usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 240usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 236usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 244usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 240usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 248usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 244usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 252usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 248usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 256usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 252usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 260usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 256usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 264usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 260usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 268usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 264usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 272usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 268usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 276usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 272usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 280usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 276usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 284usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 280usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 288usize];
+    ["Offset of field: trafo_model_config::qk_norm"]
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 292usize];
+    ["Offset of field: trafo_model_config::rope_scaling"]
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 296usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 284usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 300usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2754,6 +2797,20 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Gives the model the reference that TRAFO_OBJECTIVE_DPO compares it with, usually the file that its weights come from, in place of a\n teacher or an earlier reference. A model with an adapter needs none: without its adapter it is its own reference. Otherwise as\n trafo_model_load_teacher. since 0.1"]
+    pub fn trafo_model_load_reference(
+        model: *mut trafo_model,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Frees the reference. INVALID_ARGUMENT: there is none, or the model has a trainer. since 0.1"]
+    pub fn trafo_model_remove_reference(model: *mut trafo_model) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n tokenizer may be NULL for TRAFO_EXPORT_HF_GPT2, TRAFO_EXPORT_HF_LLAMA and TRAFO_EXPORT_HF_COMPRESSED: the directory then has no\n tokenizer, and the special tokens that the model knows. UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT:\n the model was trained with another vocabulary; another format without a tokenizer. since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
@@ -2767,7 +2824,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads a MarianMTModel, PegasusForConditionalGeneration, GPT2LMHeadModel or LlamaForCausalLM directory with model.safetensors, as\n float32. *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free\n it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
+    #[doc = " Reads a directory of transformers with safetensors weights, as float32: MarianMTModel, PegasusForConditionalGeneration,\n GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM (docs/guide/import.md). *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free\n it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,
@@ -2844,6 +2901,10 @@ pub struct trafo_trainer_options {
     pub teacher_weight: f64,
     #[doc = " The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1."]
     pub teacher_temperature: f64,
+    #[doc = " Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The higher, the\n closer the model stays to the reference. Default 0.1."]
+    pub dpo_beta: f64,
+    #[doc = " Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO). Default 0."]
+    pub dpo_label_smoothing: f64,
     #[doc = " EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and\n saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as\n unsmoothed.safetensors. Default 0: no EMA."]
     pub ema_alpha: f64,
     #[doc = " Batches whose gradients are accumulated for an update. The last update of an epoch may have fewer. Default 1."]
@@ -2868,13 +2929,13 @@ pub struct trafo_trainer_options {
     pub fp8: i32,
     #[doc = " 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A\n prune_sparsity above 0 does the same. Default 0."]
     pub keep_zeros: i32,
+    #[doc = " TRAFO_OBJECTIVE_*. The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of\n each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY."]
+    pub objective: i32,
     #[doc = " TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane\n is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64\n models. Default TRAFO_COMMUNICATION_FLOAT32."]
     pub communication_dtype: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
-    #[doc = " Tokens a side. Longer pairs are dropped and counted. Default 256."]
+    #[doc = " Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256."]
     pub max_length: i64,
     #[doc = " Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences."]
     pub maxi_batch: i64,
@@ -2899,7 +2960,7 @@ pub struct trafo_trainer_options {
     #[doc = " 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.\n Otherwise it is refused. Default 0."]
     pub restart_validation: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved: i32,
     #[doc = " Training is done after this many updates. Default 0: never."]
     pub after_updates: i64,
     #[doc = " Training is done after this many epochs. Default 0: never."]
@@ -2913,7 +2974,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved2: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -2937,11 +2998,11 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved4: i32,
+    pub reserved3: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 464usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 480usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -2982,100 +3043,104 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, teacher_weight) - 136usize];
     ["Offset of field: trafo_trainer_options::teacher_temperature"]
         [::core::mem::offset_of!(trafo_trainer_options, teacher_temperature) - 144usize];
+    ["Offset of field: trafo_trainer_options::dpo_beta"]
+        [::core::mem::offset_of!(trafo_trainer_options, dpo_beta) - 152usize];
+    ["Offset of field: trafo_trainer_options::dpo_label_smoothing"]
+        [::core::mem::offset_of!(trafo_trainer_options, dpo_label_smoothing) - 160usize];
     ["Offset of field: trafo_trainer_options::ema_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 152usize];
+        [::core::mem::offset_of!(trafo_trainer_options, ema_alpha) - 168usize];
     ["Offset of field: trafo_trainer_options::gradient_accumulation"]
-        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 160usize];
+        [::core::mem::offset_of!(trafo_trainer_options, gradient_accumulation) - 176usize];
     ["Offset of field: trafo_trainer_options::lanes"]
-        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 168usize];
+        [::core::mem::offset_of!(trafo_trainer_options, lanes) - 184usize];
     ["Offset of field: trafo_trainer_options::seed"]
-        [::core::mem::offset_of!(trafo_trainer_options, seed) - 176usize];
+        [::core::mem::offset_of!(trafo_trainer_options, seed) - 192usize];
     ["Offset of field: trafo_trainer_options::schedule"]
-        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 184usize];
+        [::core::mem::offset_of!(trafo_trainer_options, schedule) - 200usize];
     ["Offset of field: trafo_trainer_options::decay_norms_and_biases"]
-        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 188usize];
+        [::core::mem::offset_of!(trafo_trainer_options, decay_norms_and_biases) - 204usize];
     ["Offset of field: trafo_trainer_options::optimizer"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 192usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer) - 208usize];
     ["Offset of field: trafo_trainer_options::nesterov"]
-        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 196usize];
+        [::core::mem::offset_of!(trafo_trainer_options, nesterov) - 212usize];
     ["Offset of field: trafo_trainer_options::optimizer_states"]
-        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 200usize];
+        [::core::mem::offset_of!(trafo_trainer_options, optimizer_states) - 216usize];
     ["Offset of field: trafo_trainer_options::tf32"]
-        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 204usize];
+        [::core::mem::offset_of!(trafo_trainer_options, tf32) - 220usize];
     ["Offset of field: trafo_trainer_options::fp8"]
-        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 208usize];
+        [::core::mem::offset_of!(trafo_trainer_options, fp8) - 224usize];
     ["Offset of field: trafo_trainer_options::keep_zeros"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 212usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_zeros) - 228usize];
+    ["Offset of field: trafo_trainer_options::objective"]
+        [::core::mem::offset_of!(trafo_trainer_options, objective) - 232usize];
     ["Offset of field: trafo_trainer_options::communication_dtype"]
-        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 216usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 220usize];
+        [::core::mem::offset_of!(trafo_trainer_options, communication_dtype) - 236usize];
     ["Offset of field: trafo_trainer_options::batch_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 224usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 240usize];
     ["Offset of field: trafo_trainer_options::max_length"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 232usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length) - 248usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 240usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 256usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 248usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 264usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 272usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 280usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 288usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 280usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 296usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 284usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 300usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 288usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 304usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 292usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 308usize];
     ["Offset of field: trafo_trainer_options::phase"]
-        [::core::mem::offset_of!(trafo_trainer_options, phase) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 312usize];
     ["Offset of field: trafo_trainer_options::restart_validation"]
-        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 304usize];
-    ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 308usize];
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 320usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 324usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 328usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 336usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 344usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 352usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 360usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 352usize];
-    ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 356usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 368usize];
+    ["Offset of field: trafo_trainer_options::reserved2"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 372usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 360usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 376usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 376usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 392usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 392usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 408usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 408usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 424usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 416usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 432usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 424usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 440usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 432usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 448usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 440usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 456usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 448usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 464usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 452usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 468usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 456usize];
-    ["Offset of field: trafo_trainer_options::reserved4"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 460usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 472usize];
+    ["Offset of field: trafo_trainer_options::reserved3"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 476usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -3215,6 +3280,25 @@ const _: () = {
     ["Offset of field: trafo_metric_value::reserved"]
         [::core::mem::offset_of!(trafo_metric_value, reserved) - 12usize];
 };
+#[doc = " A number that the objective of a run computes beside its loss."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_objective_metric {
+    #[doc = " borrowed while the callback runs"]
+    pub name: trafo_string_view,
+    #[doc = " mean per unit of the objective since the last LOG event"]
+    pub value: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_objective_metric"][::core::mem::size_of::<trafo_objective_metric>() - 24usize];
+    ["Alignment of trafo_objective_metric"]
+        [::core::mem::align_of::<trafo_objective_metric>() - 8usize];
+    ["Offset of field: trafo_objective_metric::name"]
+        [::core::mem::offset_of!(trafo_objective_metric, name) - 0usize];
+    ["Offset of field: trafo_objective_metric::value"]
+        [::core::mem::offset_of!(trafo_objective_metric, value) - 16usize];
+};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_event {
@@ -3228,9 +3312,9 @@ pub struct trafo_event {
     pub epoch: i64,
     #[doc = " of the current epoch, 0 to 1"]
     pub epoch_fraction: f64,
-    #[doc = " mean per label since the last LOG event, label smoothing included"]
+    #[doc = " mean per label since the last LOG event, label smoothing included; of TRAFO_OBJECTIVE_DPO per pair"]
     pub loss: f64,
-    #[doc = " the same without smoothing; exp() is the perplexity"]
+    #[doc = " negative log-likelihood per label since then, without smoothing; exp() is the perplexity"]
     pub nll: f64,
     pub grad_norm: f64,
     pub learning_rate: f64,
@@ -3263,10 +3347,14 @@ pub struct trafo_event {
     #[doc = " borrowed while the callback runs"]
     pub message: trafo_string_view,
     pub path: trafo_string_view,
+    #[doc = " borrowed while the callback runs"]
+    pub objective_metrics: *const trafo_objective_metric,
+    #[doc = " 0: the objective has none"]
+    pub objective_metric_count: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_event"][::core::mem::size_of::<trafo_event>() - 224usize];
+    ["Size of trafo_event"][::core::mem::size_of::<trafo_event>() - 240usize];
     ["Alignment of trafo_event"][::core::mem::align_of::<trafo_event>() - 8usize];
     ["Offset of field: trafo_event::struct_size"]
         [::core::mem::offset_of!(trafo_event, struct_size) - 0usize];
@@ -3318,6 +3406,10 @@ const _: () = {
     ["Offset of field: trafo_event::message"]
         [::core::mem::offset_of!(trafo_event, message) - 192usize];
     ["Offset of field: trafo_event::path"][::core::mem::offset_of!(trafo_event, path) - 208usize];
+    ["Offset of field: trafo_event::objective_metrics"]
+        [::core::mem::offset_of!(trafo_event, objective_metrics) - 224usize];
+    ["Offset of field: trafo_event::objective_metric_count"]
+        [::core::mem::offset_of!(trafo_event, objective_metric_count) - 232usize];
 };
 #[doc = " Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED."]
 pub type trafo_event_fn = ::core::option::Option<
@@ -3325,7 +3417,7 @@ pub type trafo_event_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains until a limit of the options is reached, early stopping ends the run, max_updates more updates are done (0: no such limit),\n `cancel` is set, the callback stops it, or an error occurs. *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an\n error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory\n it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all\n calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by\n `cancel` or by the callback. NON_FINITE: more than max_non_finite_steps non-finite updates in a row. since 0.1"]
+    #[doc = " Trains until a limit of the options is reached, early stopping ends the run, max_updates more updates are done (0: no such limit),\n `cancel` is set, the callback stops it, or an error occurs. *out_stop gets TRAFO_STOP_*. Call it again to resume, also after an\n error other than NON_FINITE. The run validates and saves at the frequencies of the options and at the end; with a run directory\n it also saves when it is cancelled or stopped. cancel and callback may be NULL. While the callback runs, the trainer refuses all\n calls but trafo_trainer_get_plan and trafo_trainer_free; the latter takes effect when this call returns. CANCELLED: stopped by\n `cancel` or by the callback. NON_FINITE: max_non_finite_steps updates in a row were not finite, or\n had a loss far above that of a model that guesses. since 0.1"]
     pub fn trafo_trainer_run(
         trainer: *mut trafo_trainer,
         max_updates: i64,
@@ -3676,6 +3768,16 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Why such a hypothesis ends: TRAFO_FINISH_*. Errors as above. since 0.1"]
+    pub fn trafo_translations_get_finish(
+        translations: *const trafo_translations,
+        index: usize,
+        rank: usize,
+        out: *mut i32,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " The number of hypotheses of line `index`. since 0.1"]
     pub fn trafo_translations_get_count(
         translations: *const trafo_translations,
@@ -3800,7 +3902,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same of token ids, as trafo_force_decode_ids takes them. since 0.1"]
+    #[doc = " The same of token ids, as trafo_force_decode_ids takes them; tokenizer may be NULL. since 0.1"]
     pub fn trafo_model_logits_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -4017,8 +4119,8 @@ pub struct trafo_corpus_options {
     pub unpack_directory: trafo_string_view,
     #[doc = " 1: one file of text without a source, for a decoder-lm. Default 0."]
     pub monolingual: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
+    #[doc = " 1: preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of three columns. Default\n 0."]
+    pub preferences: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -4032,8 +4134,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_corpus_options, unpack_directory) - 16usize];
     ["Offset of field: trafo_corpus_options::monolingual"]
         [::core::mem::offset_of!(trafo_corpus_options, monolingual) - 32usize];
-    ["Offset of field: trafo_corpus_options::reserved"]
-        [::core::mem::offset_of!(trafo_corpus_options, reserved) - 36usize];
+    ["Offset of field: trafo_corpus_options::preferences"]
+        [::core::mem::offset_of!(trafo_corpus_options, preferences) - 36usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4045,7 +4147,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A corpus from two files of equal line count, from one TSV file, or with options->monolingual from one text file. \"-\" is standard\n input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until\n the next call of it on the thread. options may be NULL. since 0.1"]
+    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. \"-\" is standard input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until\n the next call of it on the thread. options may be NULL. since 0.1"]
     pub fn trafo_corpus_open(
         paths: *const trafo_string_view,
         count: usize,

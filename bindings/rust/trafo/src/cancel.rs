@@ -8,8 +8,8 @@ use crate::handle::RawCancel;
 
 /// A request to stop, made from any thread.
 ///
-/// Clones are the same token. Long work that was given it ends between two batches, in a consistent state: a trainer can
-/// go on, or be saved.
+/// Clones are the same token. Work that was given it ends in a consistent state: training between two updates, so that it
+/// can go on or be saved, other work between two batches.
 ///
 /// ```
 /// use trafo::CancelToken;

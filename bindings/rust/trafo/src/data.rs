@@ -1,4 +1,4 @@
-//! Corpora larger than memory, monolingual text, mixtures.
+//! Corpora larger than memory, monolingual text, preference pairs, mixtures.
 use std::path::Path;
 
 use trafo_sys as sys;
@@ -19,6 +19,7 @@ pub struct CorpusOptions {
     memory_bytes: i64,
     unpack_directory: std::path::PathBuf,
     monolingual: bool,
+    preferences: bool,
 }
 
 impl CorpusOptions {
@@ -29,6 +30,7 @@ impl CorpusOptions {
             memory_bytes: raw.memory_bytes,
             unpack_directory: Default::default(),
             monolingual: false,
+            preferences: false,
         }
     }
     /// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is trained. Default
@@ -46,6 +48,12 @@ impl CorpusOptions {
     /// Whether it is one file of text without a source, for a decoder-lm; default no.
     pub fn monolingual(mut self, monolingual: bool) -> Self {
         self.monolingual = monolingual;
+        self
+    }
+    /// Whether it is preference pairs, for [`Objective::Dpo`](crate::Objective::Dpo): three files of prompts, chosen and
+    /// rejected answers, or one TSV file of three columns; default no.
+    pub fn preferences(mut self, preferences: bool) -> Self {
+        self.preferences = preferences;
         self
     }
 }
@@ -66,6 +74,7 @@ impl Corpus {
         raw.memory_bytes = options.memory_bytes;
         raw.unpack_directory = path_text(&options.unpack_directory);
         raw.monolingual = options.monolingual.into();
+        raw.preferences = options.preferences.into();
         // SAFETY: paths and options are valid during the call.
         Self::make(|out| unsafe { sys::trafo_corpus_open(paths.as_ptr(), paths.len(), &raw, out) })
     }

@@ -170,9 +170,9 @@ pub struct Event {
     pub epoch: i64,
     /// Share of the current epoch that is done.
     pub epoch_fraction: f64,
-    /// Mean per label since the last log event, smoothing included.
+    /// Mean per label since the last log event, smoothing included; of DPO per pair.
     pub loss: f64,
-    /// The same without smoothing.
+    /// Negative log-likelihood per label since then, without smoothing.
     pub nll: f64,
     /// Global gradient norm.
     pub grad_norm: f64,
@@ -198,6 +198,8 @@ pub struct Event {
     pub skipped_updates: i64,
     /// Validations in a row without improvement.
     pub stalled: i64,
+    /// Metrics of the objective by name: means per unit of the objective since the last log event.
+    pub objective_metrics: Vec<(String, f64)>,
 }
 
 impl Event {
@@ -212,6 +214,19 @@ impl Event {
         // SAFETY: the caller's promise.
         let (message, path, metrics) = unsafe {
             (view_to_string(&raw.message), view_to_path(&raw.path), Metrics::of_event(raw))
+        };
+        let objective_metrics = if raw.objective_metric_count == 0 {
+            Vec::new()
+        } else {
+            // SAFETY: the caller's promise.
+            let values = unsafe {
+                std::slice::from_raw_parts(
+                    raw.objective_metrics,
+                    raw.objective_metric_count as usize,
+                )
+            };
+            // SAFETY: the caller's promise.
+            values.iter().map(|each| (unsafe { view_to_string(&each.name) }, each.value)).collect()
         };
         let kind = match raw.kind {
             sys::TRAFO_EVENT_STARTED => EventKind::Started { message },
@@ -262,6 +277,7 @@ impl Event {
             peak_memory_bytes: raw.peak_memory_bytes,
             skipped_updates: raw.skipped_updates,
             stalled: raw.stalled,
+            objective_metrics,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::text::Tokenizer;
 pub struct Imported {
     /// The model, float32. It knows the special tokens of the directory ([`Model::special_tokens`]).
     pub model: Model,
-    /// None if the directory has no SentencePiece model.
+    /// None if the directory has no tokenizer that can be imported.
     pub tokenizer: Option<Tokenizer>,
     /// A remark for the user; may be empty.
     pub note: String,
@@ -59,7 +59,7 @@ impl Model {
         })?;
         Ok(difference)
     }
-    /// Reads a MarianMT, Pegasus, GPT-2 or Llama directory of transformers, with `model.safetensors`.
+    /// Reads a directory of transformers with safetensors weights: MarianMT, Pegasus, GPT-2, Llama, Mistral or Qwen2.
     pub fn import(options: &ContextOptions, directory: impl AsRef<Path>) -> Result<Imported> {
         let (data, length) = path_view(directory.as_ref());
         let mut tokenizer = ptr::null_mut();

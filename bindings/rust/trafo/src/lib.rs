@@ -1,4 +1,4 @@
-//! Trains transformers inside your program: no Python, no service, no network.
+//! Trains transformers inside your program: no Python, no service, and no network except between ranks of a group.
 //!
 //! # Quick start
 //!
@@ -136,7 +136,7 @@
 //!
 //! # Stopping
 //!
-//! Training stops when the callback breaks or a [`CancelToken`] is set, between two batches, in a consistent state:
+//! Training stops when the callback breaks or a [`CancelToken`] is set, between two updates, in a consistent state:
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
 
 mod adapter;
@@ -200,7 +200,7 @@ pub use memory_plan::MemoryPlan;
 pub use model::{
     Model, Parameter, ParameterInfo, Score, find_checkpoint, find_model, list_checkpoints,
 };
-pub use model_config::{Architecture, FeedForward, ModelConfig, Norm, Positions};
+pub use model_config::*;
 pub use op_options::{
     AttentionOptions, CrossEntropyOptions, Dropout, EmbeddingOptions, SoftmaxOptions,
 };

@@ -299,8 +299,8 @@ impl Model {
         })
     }
     /// A model of a run directory: of the best checkpoint by the first metric of validation, of the newest checkpoint, or
-    /// the average. [`Tokenizer::load`](crate::Tokenizer::load) takes the directory as well. `NotFound` says why the run
-    /// has no such model.
+    /// the average. `NotFound` says why the run has no such model. [`Tokenizer::load`](crate::Tokenizer::load) takes the
+    /// directory of a run of `translate-train`; a run of a program has no vocabulary there, unless the program saved it.
     pub fn load_run(directory: impl AsRef<Path>, which: RunModel) -> Result<Self> {
         Self::load_run_as(&ContextOptions::new(), directory, which, DType::F32)
     }
@@ -739,8 +739,11 @@ fn read_hypothesis(
             &mut targets,
             &mut sources,
         ))?;
+        let mut finish = 0;
+        check(sys::trafo_translations_get_finish(handle, index, rank, &mut finish))?;
         Ok(Hypothesis {
             text: view_to_string(&text),
+            finish: FinishReason::from_raw(finish),
             score,
             tokens: lent(ids, id_count).to_vec(),
             word_scores: lent(scores, score_count).to_vec(),

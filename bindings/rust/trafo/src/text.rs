@@ -352,6 +352,41 @@ impl Corpus {
             sys::trafo_corpus_new(sources.as_ptr(), targets.as_ptr(), sources.len(), out)
         })
     }
+    /// Preference pairs in memory, for [`Objective::Dpo`](crate::Objective::Dpo): a prompt, its chosen and its rejected
+    /// answer. Checked like files.
+    ///
+    /// ```
+    /// # fn main() -> trafo::Result<()> {
+    /// let pairs = trafo::Corpus::from_preferences([("2 + 2 =", "4", "5")])?;
+    /// assert_eq!(pairs.rejected(0)?, "5");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_preferences<P, C, R>(pairs: impl IntoIterator<Item = (P, C, R)>) -> Result<Self>
+    where
+        P: AsRef<str>,
+        C: AsRef<str>,
+        R: AsRef<str>,
+    {
+        check_abi()?;
+        let (mut prompts, mut chosen, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        for (prompt, better, worse) in pairs {
+            prompts.push(prompt);
+            chosen.push(better);
+            rejected.push(worse);
+        }
+        let (prompts, chosen, rejected) = (views(&prompts), views(&chosen), views(&rejected));
+        // SAFETY: the views are valid during the call: what `views` borrowed is shadowed, not dropped.
+        Self::make(|out| unsafe {
+            sys::trafo_corpus_new_preferences(
+                prompts.as_ptr(),
+                chosen.as_ptr(),
+                rejected.as_ptr(),
+                prompts.len(),
+                out,
+            )
+        })
+    }
     pub(crate) fn make(
         call: impl FnOnce(*mut *mut sys::trafo_corpus) -> *mut sys::trafo_error,
     ) -> Result<Self> {
@@ -382,6 +417,17 @@ impl Corpus {
                 check(sys::trafo_corpus_get_pair(self.as_ptr(), index, &mut source, &mut target));
             tell_pairs(&self.sources, result)?;
             Ok((view_to_string(&source), view_to_string(&target)))
+        }
+    }
+    /// The rejected answer of a preference pair, whose prompt and chosen answer [`Corpus::pair`] gives.
+    /// `InvalidArgument`: the corpus has no preference pairs.
+    pub fn rejected(&self, index: usize) -> Result<String> {
+        let mut rejected = empty_view();
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        // SAFETY: the output is valid; the view is borrowed from the corpus, which is alive.
+        unsafe {
+            check(sys::trafo_corpus_get_rejected(self.as_ptr(), index, &mut rejected))?;
+            Ok(view_to_string(&rejected))
         }
     }
     /// The line of a pair in its file, counted from 0, through all files one after the other where the corpus is a mix.

@@ -6,6 +6,7 @@ use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
 use crate::context::to_i64;
+use crate::enums::FinishReason;
 use crate::error::{Result, check};
 use crate::handle::{RawShortlist, defaults, path_view, views};
 use crate::text::{Tokenizer, expect_equal};
@@ -143,6 +144,8 @@ pub struct Hypothesis {
     pub text: String,
     /// Log-probability, normalised by length.
     pub score: f64,
+    /// Why it ends.
+    pub finish: FinishReason,
     /// Its tokens, ids of the vocabulary without `</s>`.
     pub tokens: Vec<i32>,
     /// With [`TranslateOptions::word_scores`]: the natural log-probability of each token, then of `</s>`. They sum to the

@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::ops::ControlFlow;
+
 use trafo::{
-    AdapterOptions, CancelToken, ContextOptions, ErrorCode, ExportFormat, ExportWeights,
-    FactorizeOptions, MemoryPlan, Model, ModelConfig, PruneOptions, SparsifyOptions, Tokenizer,
-    Trainer, TranslateOptions,
+    AdapterOptions, CancelToken, ContextOptions, Corpus, CorpusOptions, ErrorCode, EventKind,
+    ExportFormat, ExportWeights, FactorizeOptions, MemoryPlan, Metric, Model, ModelConfig,
+    Objective, Period, PruneOptions, SparsifyOptions, Tokenizer, Trainer, TranslateOptions,
 };
 
 #[test]
@@ -95,6 +97,69 @@ fn a_model_learns_from_its_teacher() -> trafo::Result<()> {
         MemoryPlan::with_teacher((&config, &wide), &options, &[] as &[&str], (0, 1, 1), 2, 8, 8)?;
     assert_eq!(plan.teacher, 0);
     assert!(with.teacher > 0 && with.total >= plan.total + with.teacher);
+    Ok(())
+}
+
+#[test]
+fn a_model_learns_which_answers_are_preferred() -> trafo::Result<()> {
+    let folder = common::TestFolder::new();
+    let corpus = common::corpus();
+    let tokenizer = common::tokenizer(&corpus);
+    let triples = [
+        ("der kleine Hund", "the small dog", "a big house"),
+        ("das große Haus", "the big house", "a small dog"),
+        ("ein Hund", "a dog", "the house"),
+        ("ein Haus", "a house", "the dog"),
+    ];
+    let pairs = Corpus::from_preferences(triples)?;
+    assert_eq!(pairs.pair(1)?, ("das große Haus".into(), "the big house".into()));
+    assert_eq!(pairs.rejected(1)?, "a small dog");
+    assert_eq!(corpus.rejected(0).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let lines: String = triples.iter().map(|(p, c, r)| format!("{p}\t{c}\t{r}\n")).collect();
+    std::fs::write(folder.join("pairs.tsv"), lines).unwrap();
+    let read = Corpus::open(&[folder.join("pairs.tsv")], &CorpusOptions::new().preferences(true))?;
+    assert_eq!(read.rejected(3)?, "the dog");
+
+    let config =
+        ModelConfig::preset("tiny", tokenizer.vocabulary()?)?.encoder_layers(1).decoder_layers(1);
+    let options = common::options()
+        .objective(Objective::Dpo)
+        .dpo_beta(0.5)
+        .learning_rate(3e-3)
+        .log_freq(Period::Updates(5))
+        .valid_metrics(&[Metric::RewardAccuracy, Metric::RewardMargin])
+        .after_updates(20);
+    let build = |model| {
+        Trainer::builder(model, &tokenizer, &pairs).valid(&read).options(options.clone()).build()
+    };
+    let error = build(Model::new(&config, 3)?).unwrap_err();
+    assert!(error.message().contains("no reference"), "{error}");
+    let mut model = Model::new(&config, 3)?;
+    model.save(folder.join("base.safetensors"))?;
+    model.load_reference(folder.join("base.safetensors"))?;
+    assert_eq!(model.remove_teacher().unwrap_err().code(), ErrorCode::InvalidArgument);
+    let mut adapted = Model::new(&config, 3)?;
+    adapted.add_adapter(&AdapterOptions::new(4))?;
+    for model in [model, adapted] {
+        let mut trainer = build(model)?;
+        let mut margins = Vec::new();
+        trainer.run(|event| {
+            if event.kind == EventKind::Log {
+                let names: Vec<_> =
+                    event.objective_metrics.iter().map(|(name, _)| &name[..]).collect();
+                assert_eq!(
+                    names,
+                    ["chosen-reward", "rejected-reward", "reward-margin", "reward-accuracy"]
+                );
+                margins.push(event.objective_metrics[2].1);
+            }
+            ControlFlow::Continue(())
+        })?;
+        assert!(margins.last() > margins.first(), "{margins:?}");
+        let metrics = trainer.validate()?;
+        assert_eq!(metrics.get(Metric::RewardAccuracy), Some(1.0));
+        assert!(metrics.get(Metric::RewardMargin) > Some(0.0));
+    }
     Ok(())
 }
 

@@ -77,6 +77,12 @@
 #define TRAFO_UNIT_TOKENS  1 /* Target tokens. */
 #define TRAFO_UNIT_EPOCHS  2 /* Epochs. */
 
+/* Why a hypothesis ends. */
+#define TRAFO_FINISH_END     0 /* An end token. So ends the translation of an empty line as well. */
+/* The longest length: max_length, or the positions that the model has. A text that is scored without its end has this, too. */
+#define TRAFO_FINISH_LENGTH  1
+#define TRAFO_FINISH_BLOCKED 2 /* No token was allowed to follow, by no_repeat_ngram_size or min_length. */
+
 /* The events of a training run. */
 #define TRAFO_EVENT_STARTED            0 /* A new run. Message: the pairs that were dropped from the corpora, if any. */
 #define TRAFO_EVENT_RESUMED            1 /* Path: the checkpoint. */

@@ -12,7 +12,9 @@ typedef struct trafo_corpus_options {
    * missing. Empty: the system's directory for temporary files. Default empty. */
   trafo_string_view unpack_directory;
   int32_t monolingual; /* 1: one file of text without a source, for a decoder-lm. Default 0. */
-  int32_t reserved; /* 0 */
+  /* 1: preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of three columns. Default
+   * 0. */
+  int32_t preferences;
 } trafo_corpus_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

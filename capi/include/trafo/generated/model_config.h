@@ -18,6 +18,17 @@
 #define TRAFO_FFN_PLAIN  0 /* Two linear layers with an activation between them. */
 #define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
 
+/* The norm of queries and keys of self-attention. */
+#define TRAFO_QK_NORM_NONE 0 /* There is none. */
+/* RMS norm of each head before the rotary positions, with one vector of weights for queries and one for keys, as in Qwen3. A
+ * decoder-lm only. */
+#define TRAFO_QK_NORM_HEAD 1
+
+/* How rotary positions are stretched from a number of original positions. */
+#define TRAFO_ROPE_SCALING_LLAMA3 0 /* By the turns of a pair in the original positions, as in Llama 3.1. */
+/* By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071). */
+#define TRAFO_ROPE_SCALING_YARN   1
+
 typedef struct trafo_model_config {
   size_t struct_size;
   int64_t vocabulary; /* Tokens of the vocabulary. It must be set. */
@@ -60,6 +71,9 @@ typedef struct trafo_model_config {
   uint8_t decoder_tied_layers[32];
   /* The same for the layers of the encoder and encoder_layers. Default: none are shared. 0 ends the list. */
   uint8_t encoder_tied_layers[32];
+  /* Factor of rotated queries and keys with the rope_scaling yarn; other models have none. Default 0: 0.1 ln(rope_factor) + 1.
+   * */
+  double rope_magnitude;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
@@ -79,6 +93,11 @@ typedef struct trafo_model_config {
   int32_t qkv_biases;
   int32_t attention_output_bias; /* 1: the output of an attention has a bias in a model without biases. Default 0. */
   int32_t ffn_biases; /* 1: the feed-forward layers have biases in a model without biases. Default 0. */
+  int32_t qk_norm; /* TRAFO_QK_NORM_*. Norm of queries and keys in a decoder-lm. Default TRAFO_QK_NORM_NONE. */
+  /* TRAFO_ROPE_SCALING_*. How rope_factor divides the angles of a model with rope_original_positions. With yarn, the first pair
+   * whose angle it divides is the one of rope_high_turns turns (usual: 32), and from the pair of rope_low_turns turns on it
+   * divides them whole. Default TRAFO_ROPE_SCALING_LLAMA3. */
+  int32_t rope_scaling;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;

@@ -4,8 +4,9 @@
 
 /* How the learning rate goes after the warm-up. */
 #define TRAFO_SCHEDULE_CONSTANT     0 /* It stays at its peak. */
-#define TRAFO_SCHEDULE_LINEAR       1 /* It falls to final_rate on a line; needs schedule_updates. */
-#define TRAFO_SCHEDULE_COSINE       2 /* It falls to final_rate on half a cosine; needs schedule_updates. */
+#define TRAFO_SCHEDULE_LINEAR       1 /* It falls on a line from its peak to 0 at update schedule_updates, which must be set. */
+/* It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set. */
+#define TRAFO_SCHEDULE_COSINE       2
 #define TRAFO_SCHEDULE_INVERSE_SQRT 3 /* It falls with the square root of the update. */
 #define TRAFO_SCHEDULE_NOAM         4 /* The schedule of the first transformer. */
 
@@ -18,6 +19,10 @@
 /* Storage type of the optimizer's two moments of every parameter. */
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
 #define TRAFO_OPTIMIZER_STATES_8BIT    1 /* Codes of a byte in blocks of 256 with a scale: 2.03 bytes a parameter. */
+
+/* The function that training minimises. */
+#define TRAFO_OBJECTIVE_CROSS_ENTROPY 0 /* Cross-entropy of the labels; of a model with a teacher, word-level distillation. */
+#define TRAFO_OBJECTIVE_DPO           1 /* Direct Preference Optimization, on preference pairs. */
 
 /* Type in which ranks send each other the gradient of a lane. Sums are float32 under each. */
 #define TRAFO_COMMUNICATION_FLOAT32  0 /* float32. */
@@ -43,7 +48,9 @@
 #define TRAFO_METRIC_BLEU 2 /* bit: Corpus BLEU. */
 #define TRAFO_METRIC_CHRF 4 /* bit: Corpus chrF2. */
 #define TRAFO_METRIC_TER 8 /* bit: Translation edit rate: edits for each word of the reference, in per cent. */
-#define TRAFO_METRIC_COUNT 4 /* metrics that this release knows */
+#define TRAFO_METRIC_REWARD_ACCURACY 16 /* bit: Of DPO: share of the pairs whose chosen answer has the higher reward. */
+#define TRAFO_METRIC_REWARD_MARGIN 32 /* bit: Of DPO: mean difference between the rewards of chosen and rejected answers. */
+#define TRAFO_METRIC_COUNT 6 /* metrics that this release knows */
 
 typedef struct trafo_trainer_options {
   size_t struct_size;
@@ -81,6 +88,11 @@ typedef struct trafo_trainer_options {
   double teacher_weight;
   /* The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1. */
   double teacher_temperature;
+  /* Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The higher, the
+   * closer the model stays to the reference. Default 0.1. */
+  double dpo_beta;
+  /* Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO). Default 0. */
+  double dpo_label_smoothing;
   /* EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is validated and
    * saved as model.safetensors. Training continues from the weights themselves, which the model keeps and checkpoints hold as
    * unsmoothed.safetensors. Default 0: no EMA. */
@@ -111,14 +123,17 @@ typedef struct trafo_trainer_options {
   /* 1: weights of trainable linear layers that are exactly zero stay zero: of a pruned model that is fine-tuned. A
    * prune_sparsity above 0 does the same. Default 0. */
   int32_t keep_zeros;
+  /* TRAFO_OBJECTIVE_*. The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of
+   * each label, without label_smoothing. Default TRAFO_OBJECTIVE_CROSS_ENTROPY. */
+  int32_t objective;
   /* TRAFO_COMMUNICATION_*. Type in which ranks send each other the gradient of a lane. With bfloat16 the gradient of every lane
    * is rounded, also on one rank, so that the number of ranks changes no bit. Sums of lanes are float32. Not for float64
    * models. Default TRAFO_COMMUNICATION_FLOAT32. */
   int32_t communication_dtype;
-  int32_t reserved; /* 0 */
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
-  int64_t max_length; /* Tokens a side. Longer pairs are dropped and counted. Default 256. */
+  /* Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256. */
+  int64_t max_length;
   int64_t maxi_batch; /* Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences. */
   double max_length_ratio; /* Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any. */
   /* Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE
@@ -144,7 +159,7 @@ typedef struct trafo_trainer_options {
   /* 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.
    * Otherwise it is refused. Default 0. */
   int32_t restart_validation;
-  int32_t reserved2; /* 0 */
+  int32_t reserved; /* 0 */
   /* ---- The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is stopped.
    * ---- */
   int64_t after_updates; /* Training is done after this many updates. Default 0: never. */
@@ -156,7 +171,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved3; /* 0 */
+  int32_t reserved2; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -175,7 +190,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved4; /* 0 */
+  int32_t reserved3; /* 0 */
 } trafo_trainer_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

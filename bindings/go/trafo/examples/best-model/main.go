@@ -22,16 +22,16 @@ func must[T any](value T, err error) T {
 }
 
 // run gives the model of the best checkpoint and its tokenizer.
-func run(ctx context.Context, c *trafo.Context, base, directory string, texts *trafo.Corpus, learningRate float64, updates int64) (*trafo.Model, *trafo.Tokenizer) {
+func run(ctx context.Context, c *trafo.Context, base, directory string, texts *trafo.Corpus, learningRate float64, updates int) (*trafo.Model, *trafo.Tokenizer) {
 	tokenizer := must(trafo.LoadTokenizer(base))
 	model := must(c.LoadRun(base, trafo.RunModelBest, trafo.Float32))
 	train, valid, err := texts.HoldOut(must(texts.Info()).Pairs / 10)
 	must(train, err)
 	options := trafo.DefaultTrainerOptions()
-	options.LearningRate, options.Warmup, options.AfterUpdates = learningRate, updates/10, updates
-	options.ValidFreq = trafo.Every(updates/4, trafo.Updates)
+	options.LearningRate, options.Warmup, options.AfterUpdates = learningRate, trafo.Some(updates/10), updates
+	options.ValidFreq = trafo.Every(int64(updates/4), trafo.Updates)
 	options.RunDirectory = directory
-	trainer := must(model.NewTrainer(tokenizer, train, valid, &options))
+	trainer := must(model.NewTrainer(ctx, tokenizer, train, valid, &options))
 	must(trainer.Run(ctx, 0, nil))
 	must(model, trainer.Close())
 	must(model, model.Close())

@@ -22,10 +22,10 @@ func trainBase(t *testing.T, directory string, source, target []string) {
 	config.EncoderLayers, config.DecoderLayers, config.Width, config.FFNWidth, config.Heads = 1, 1, 32, 64, 2
 	model := must(c.NewModel(config, 1))
 	options := trafo.DefaultTrainerOptions()
-	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, 20, 256
+	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, trafo.Some(20), 256
 	options.AfterUpdates, options.ValidFreq = 60, trafo.Every(30, trafo.Updates)
 	options.RunDirectory = directory
-	trainer := must(model.NewTrainer(tokenizer, corpus, corpus, &options))
+	trainer := must(model.NewTrainer(t.Context(), tokenizer, corpus, corpus, &options))
 	must(trainer.Run(t.Context(), 0, nil))
 	must(trainer, trainer.Close())
 	must(tokenizer, tokenizer.Save(filepath.Join(directory, "vocab.spm")))

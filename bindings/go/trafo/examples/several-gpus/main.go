@@ -57,7 +57,7 @@ func run(ctx context.Context, places []place, corpus *trafo.Corpus, config trafo
 		defer group.Close()
 		own := options
 		own.Group = group
-		trainer, err := model.NewTrainer(tokenizer, corpus, nil, &own)
+		trainer, err := model.NewTrainer(ctx, tokenizer, corpus, nil, &own)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func main() {
 	}
 	options := trafo.DefaultTrainerOptions()
 	// As many parts of an update as GPUs of the first start; later starts may have fewer.
-	options.Lanes, options.AfterUpdates, options.RunDirectory = int64(len(places)), 1000, os.Args[1]
+	options.Lanes, options.AfterUpdates, options.RunDirectory = len(places), 1000, os.Args[1]
 	if err := run(context.Background(), places, corpus, config, options); err != nil {
 		log.Fatal(err)
 	}

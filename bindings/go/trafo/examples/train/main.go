@@ -99,11 +99,11 @@ func run(ctx context.Context, where, preset string) (bleu float64, err error) {
 	defer model.Close()
 
 	options := trafo.DefaultTrainerOptions()
-	options.LearningRate, options.Warmup, options.BatchTokens = 3e-3, 100, 1024
+	options.LearningRate, options.Warmup, options.BatchTokens = 3e-3, trafo.Some(100), 1024
 	options.AfterUpdates = 300
 	options.ValidFreq = trafo.Every(100, trafo.Updates)
 	options.LogFreq = trafo.Every(50, trafo.Updates)
-	trainer, err := model.NewTrainer(tokenizer, train, valid, &options)
+	trainer, err := model.NewTrainer(ctx, tokenizer, train, valid, &options)
 	if err != nil {
 		return 0, err
 	}

@@ -115,7 +115,7 @@ func (c *config) open() (translate translator, close func(), err error) {
 	}
 	translate = func(ctx context.Context, lines []string, how search) (*trafo.Translations, error) {
 		options := trafo.DefaultTranslateOptions()
-		options.Beam, options.NBest = int64(how.beam), int64(how.nBest)
+		options.Beam, options.NBest = how.beam, how.nBest
 		return model.Translate(ctx, tokenizer, lines, &options)
 	}
 	return translate, func() { model.Close(); device.Close(); tokenizer.Close() }, nil
@@ -163,7 +163,7 @@ func serve(ctx context.Context, listener net.Listener, translate translator, c *
 func run() error {
 	var c config
 	address := flag.String("listen", "localhost:8080", "address to listen on")
-	flag.StringVar(&c.model, "model", "run", "run directory (its best checkpoint by BLEU, else the latest), directory of translate-train quantize, or model.safetensors")
+	flag.StringVar(&c.model, "model", "run", "run directory (its best checkpoint by BLEU, else the latest), directory of translate-train quantize or import, or model.safetensors")
 	flag.StringVar(&c.vocabulary, "vocab", "", "vocabulary (default: the run directory's)")
 	flag.StringVar(&c.device, "device", "auto", "auto (CUDA where there is one), cpu, cuda or cuda:N")
 	flag.StringVar(&c.weights, "weights", "stored", "stored: as the file has them; int8: quantize float weights, for a CPU")

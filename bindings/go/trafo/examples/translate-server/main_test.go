@@ -59,8 +59,8 @@ func train(t *testing.T) (run string, source []string) {
 	defer model.Close()
 	options := trafo.DefaultTrainerOptions()
 	options.RunDirectory, options.AfterUpdates = run, 200
-	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, 50, 256
-	trainer := value(model.NewTrainer(tokenizer, corpus, nil, &options))(t)
+	options.LearningRate, options.Warmup, options.BatchTokens = 5e-3, trafo.Some(50), 256
+	trainer := value(model.NewTrainer(t.Context(), tokenizer, corpus, nil, &options))(t)
 	defer trainer.Close()
 	value(trainer.Run(t.Context(), 0, nil))(t)
 	return run, source

@@ -101,3 +101,37 @@ impl Normalization {
         }
     }
 }
+/// Why a hypothesis ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FinishReason {
+    /// An end token. So ends the translation of an empty line as well.
+    #[default]
+    End,
+    /// The longest length: max_length, or the positions that the model has. A text that is scored without its end has
+    /// this, too.
+    Length,
+    /// No token was allowed to follow, by no_repeat_ngram_size or min_length.
+    Blocked,
+    /// A value that this crate does not know yet.
+    Unknown(i32),
+}
+impl FinishReason {
+    /// The number in the C ABI.
+    pub fn as_raw(self) -> i32 {
+        match self {
+            FinishReason::End => sys::TRAFO_FINISH_END,
+            FinishReason::Length => sys::TRAFO_FINISH_LENGTH,
+            FinishReason::Blocked => sys::TRAFO_FINISH_BLOCKED,
+            FinishReason::Unknown(raw) => raw,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_FINISH_END => FinishReason::End,
+            sys::TRAFO_FINISH_LENGTH => FinishReason::Length,
+            sys::TRAFO_FINISH_BLOCKED => FinishReason::Blocked,
+            other => FinishReason::Unknown(other),
+        }
+    }
+}

@@ -107,6 +107,61 @@ named! { FeedForward:
     Plain = "plain",
     Swiglu = "swiglu",
 }
+/// The norm of queries and keys of self-attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum QkNorm {
+    /// There is none.
+    None,
+    /// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for keys, as
+    /// in Qwen3. A decoder-lm only.
+    Head,
+}
+impl QkNorm {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            QkNorm::None => sys::TRAFO_QK_NORM_NONE,
+            QkNorm::Head => sys::TRAFO_QK_NORM_HEAD,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_QK_NORM_HEAD => QkNorm::Head,
+            _ => QkNorm::None,
+        }
+    }
+}
+named! { QkNorm:
+    None = "none",
+    Head = "head",
+}
+/// How rotary positions are stretched from a number of original positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RopeScaling {
+    /// By the turns of a pair in the original positions, as in Llama 3.1.
+    Llama3,
+    /// By the number of a pair, and queries and keys grow (YaRN, Peng et al., arXiv 2309.00071).
+    Yarn,
+}
+impl RopeScaling {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            RopeScaling::Llama3 => sys::TRAFO_ROPE_SCALING_LLAMA3,
+            RopeScaling::Yarn => sys::TRAFO_ROPE_SCALING_YARN,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_ROPE_SCALING_YARN => RopeScaling::Yarn,
+            _ => RopeScaling::Llama3,
+        }
+    }
+}
+named! { RopeScaling:
+    Llama3 = "llama3",
+    Yarn = "yarn",
+}
 config_fields! {
     /// Kind of model. Default [`Architecture::EncoderDecoder`].
     architecture / get_architecture: Architecture = Architecture::as_raw, Architecture::from_raw;
@@ -190,6 +245,15 @@ config_fields! {
     decoder_tied_layers / get_decoder_tied_layers: Vec<usize> = to_layers, from_layers;
     /// The same for the layers of the encoder and `encoder_layers`. Default: none are shared.
     encoder_tied_layers / get_encoder_tied_layers: Vec<usize> = to_layers, from_layers;
+    /// Norm of queries and keys in a decoder-lm. Default [`QkNorm::None`].
+    qk_norm / get_qk_norm: QkNorm = QkNorm::as_raw, QkNorm::from_raw;
+    /// How `rope_factor` divides the angles of a model with `rope_original_positions`. With yarn, the first pair whose
+    /// angle it divides is the one of `rope_high_turns` turns (usual: 32), and from the pair of `rope_low_turns` turns
+    /// on it divides them whole. Default [`RopeScaling::Llama3`].
+    rope_scaling / get_rope_scaling: RopeScaling = RopeScaling::as_raw, RopeScaling::from_raw;
+    /// Factor of rotated queries and keys with the `rope_scaling` yarn; other models have none. Default 0: 0.1
+    /// ln(`rope_factor`) + 1.
+    rope_magnitude / get_rope_magnitude: f64 = same, same;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].

@@ -11,15 +11,21 @@ pub enum Metric {
     Ter,
     /// Cross-entropy for each label.
     Ce,
+    /// Of DPO: share of the pairs whose chosen answer has the higher reward.
+    RewardAccuracy,
+    /// Of DPO: mean difference between the rewards of chosen and rejected answers.
+    RewardMargin,
 }
 impl Metric {
-    const ALL: [Metric; 4] = [Metric::Bleu, Metric::Chrf, Metric::Ter, Metric::Ce];
+    const ALL: [Metric; 6] = [Metric::Bleu, Metric::Chrf, Metric::Ter, Metric::Ce, Metric::RewardAccuracy, Metric::RewardMargin];
     pub(crate) fn bit(self) -> i32 {
         match self {
             Metric::Bleu => sys::TRAFO_METRIC_BLEU,
             Metric::Chrf => sys::TRAFO_METRIC_CHRF,
             Metric::Ter => sys::TRAFO_METRIC_TER,
             Metric::Ce => sys::TRAFO_METRIC_CE,
+            Metric::RewardAccuracy => sys::TRAFO_METRIC_REWARD_ACCURACY,
+            Metric::RewardMargin => sys::TRAFO_METRIC_REWARD_MARGIN,
         }
     }
 }
@@ -29,9 +35,9 @@ impl Metric {
 pub enum Schedule {
     /// It stays at its peak.
     Constant,
-    /// It falls to final_rate on a line; needs schedule_updates.
+    /// It falls on a line from its peak to 0 at update schedule_updates, which must be set.
     Linear,
-    /// It falls to final_rate on half a cosine; needs schedule_updates.
+    /// It falls on half a cosine from its peak to 0 at update schedule_updates, which must be set.
     Cosine,
     /// It falls with the square root of the update.
     InverseSqrt,
@@ -101,6 +107,27 @@ impl OptimizerStates {
 named! { OptimizerStates:
     Float32 = "fp32" | "float32",
     EightBit = "8bit" | "eight_bit",
+}
+/// The function that training minimises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Objective {
+    /// Cross-entropy of the labels; of a model with a teacher, word-level distillation.
+    CrossEntropy,
+    /// Direct Preference Optimization, on preference pairs.
+    Dpo,
+}
+impl Objective {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            Objective::CrossEntropy => sys::TRAFO_OBJECTIVE_CROSS_ENTROPY,
+            Objective::Dpo => sys::TRAFO_OBJECTIVE_DPO,
+        }
+    }
+}
+named! { Objective:
+    CrossEntropy = "cross-entropy" | "cross_entropy",
+    Dpo = "dpo",
 }
 /// Type in which ranks send each other the gradient of a lane. Sums are float32 under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -267,6 +294,15 @@ setters! {
     teacher_weight: f64 = same;
     /// The temperature that the logits of the teacher and of the student are divided by for the divergence. Default 1.
     teacher_temperature: f64 = same;
+    /// The function that training minimises. DPO trains on preference pairs: a loss for each pair in place of each
+    /// label, without `label_smoothing`. Default [`Objective::CrossEntropy`].
+    objective: Objective = Objective::as_raw;
+    /// Of DPO: the reward of an answer is dpo_beta times the log of its probability relative to the reference. The
+    /// higher, the closer the model stays to the reference. Default 0.1.
+    dpo_beta: f64 = same;
+    /// Of DPO: share of the pairs whose answers are taken to be labelled the wrong way round (conservative DPO).
+    /// Default 0.
+    dpo_label_smoothing: f64 = same;
     /// EMA of the weights: the share that every update's weights have in it (1e-4 is usual). The EMA is what is
     /// validated and saved as model.safetensors. Training continues from the weights themselves, which the model keeps
     /// and checkpoints hold as unsmoothed.safetensors. Default 0: no EMA.
@@ -285,7 +321,7 @@ setters! {
     seed: u64 = same;
     /// Target tokens of a batch. Default 4096.
     batch_tokens: i64 = same;
-    /// Tokens a side. Longer pairs are dropped and counted. Default 256.
+    /// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256.
     max_length: i64 = same;
     /// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
     maxi_batch: i64 = same;

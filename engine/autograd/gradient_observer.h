@@ -5,6 +5,8 @@
 
 namespace trafo {
 
+// Told while it is StepContext::observer. It sees the tape that a pass begins with, not tapes of
+// regions that are recomputed (checkpoint.h).
 class GradientObserver {
  public:
   virtual ~GradientObserver() = default;
@@ -14,21 +16,6 @@ class GradientObserver {
   virtual void added(const Variable& leaf) = 0;
   // Called by who runs the pass, when all gradients are complete.
   virtual void finished() = 0;
-};
-
-// During its lifetime backward passes on this thread tell the observer. It sees the tape that they
-// begin with, not tapes of regions that are recomputed (checkpoint.h).
-class GradientWatch {
- public:
-  explicit GradientWatch(GradientObserver* observer);  // null: nobody
-  ~GradientWatch();
-  GradientWatch(const GradientWatch&) = delete;
-  GradientWatch& operator=(const GradientWatch&) = delete;
-
-  static GradientObserver* active();
-
- private:
-  GradientObserver* outer_;
 };
 
 }  // namespace trafo

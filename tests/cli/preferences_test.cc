@@ -1,0 +1,126 @@
+// DPO as its users meet it: three files or columns, a reference or an adapter, its resumption, the
+// report.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/cli_fixture.h"
+
+namespace translate_train::testing {
+namespace {
+
+class PreferencesCli : public Cli {
+ protected:
+  // The training text, with the next line's target as the rejected answer.
+  static void write_pairs() {
+    const auto rotated = [](const std::string& text) {
+      const size_t line = text.find('\n') + 1;
+      return text.substr(line) + text.substr(0, line);
+    };
+    for (const std::string name : {"t", "v"}) {
+      const std::string rejected = rotated(read_file(file(name + ".en")));
+      write_file(file(name + ".bad"), rejected);
+      std::istringstream source(read_file(file(name + ".de"))),
+          target(read_file(file(name + ".en"))), other(rejected);
+      std::string all, a, b, c;
+      while (std::getline(source, a) && std::getline(target, b) && std::getline(other, c))
+        all += a + "\t" + b + "\t" + c + "\n";
+      write_file(file(name + ".triples"), all);
+    }
+  }
+  static Arguments dpo(const std::string& run, const std::string& after, const std::string& flags) {
+    return words_of(
+        "train --objective dpo --task tiny --cpu-threads 1 --mini-batch-words 300 "
+        "--max-length 60 --save-freq 10u --valid-freq 10u --disp-freq 5u --lr-warmup 2 "
+        "--learn-rate 0.002 --model " +
+        run + " --after " + after + " " + flags);
+  }
+  static inline const std::string kFiles =
+      "--train-sets t.de t.en t.bad --valid-sets v.de v.en v.bad ";
+  static std::vector<nlohmann::json> records(const std::string& run, const std::string& type) {
+    std::vector<nlohmann::json> found;
+    std::istringstream lines(read_file(file(run + "/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      if (auto record = nlohmann::json::parse(line); record["type"] == type)
+        found.push_back(std::move(record));
+    return found;
+  }
+};
+
+TEST_F(PreferencesCli, AModelLearnsFromFilesAndFromColumnsAndResumes) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  write_pairs();
+  const Outcome made = run(dpo("tuned", "20u", kFiles + "--pretrained-model run"));
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_NE(made.err.find("reference: run/ckpt/"), std::string::npos) << made.err;
+  EXPECT_NE(made.err.find("beta 0.1"), std::string::npos) << made.err;
+  EXPECT_NE(made.err.find(", reference "), std::string::npos) << made.err;  // of the plan
+  EXPECT_NE(made.err.find(" reward-accuracy "), std::string::npos) << made.err;
+  EXPECT_NE(made.err.find("[valid] Ep 1 | Up 10 | acc "), std::string::npos) << made.err;
+
+  const auto train = records("tuned", "train");
+  ASSERT_FALSE(train.empty());
+  for (const char* name : {"chosen-reward", "rejected-reward", "reward-margin", "reward-accuracy"})
+    EXPECT_TRUE(train.back()["objective"][name].is_number()) << name;
+  EXPECT_NEAR(train.front()["loss"], 0.69, 0.1);
+  const auto valid = records("tuned", "valid");
+  ASSERT_GE(valid.size(), 2u);
+  EXPECT_EQ(valid.front()["start"], true);
+  EXPECT_EQ(valid.front()["reward-accuracy"], 0);  // equal rewards
+  EXPECT_EQ(valid.back()["deciding_metric"], "reward-accuracy");
+  EXPECT_GT(valid.back()["reward-accuracy"], 0.6);
+  EXPECT_GT(valid.back()["reward-margin"], 0.0);
+
+  const Outcome page = run(words_of("report tuned -o tuned.html"));
+  ASSERT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_NE(read_file(file("tuned.html")).find("objective-reward-margin"), std::string::npos);
+
+  // The same pairs as columns, cut in two.
+  const std::string columns = "--tsv t.triples --valid-sets v.triples ";
+  ASSERT_EQ(run(dpo("cut", "10u", columns + "--pretrained-model run")).exit_code, 0);
+  const Outcome more = run(dpo("cut", "20u", columns));
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(read_file(file("cut/ckpt/20/model.safetensors")),
+            read_file(file("tuned/ckpt/20/model.safetensors")));
+  expect_refused(run(dpo("cut", "25u", columns + "--dpo-beta 0.2")), "--dpo-beta was 0.1");
+  expect_refused(run(dpo("cut", "25u", columns + "--dpo-reference tuned")),
+                 "with another reference");
+}
+
+TEST_F(PreferencesCli, AnAdapterIsComparedWithItsBase) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  write_pairs();
+  const Outcome made =
+      run(dpo("adapted", "10u", kFiles + "--pretrained-model run --lora-rank 4 --tensorboard"));
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_EQ(made.err.find("reference"), std::string::npos) << made.err;
+  EXPECT_TRUE(fs::exists(file("adapted/tensorboard")));
+  const auto valid = records("adapted", "valid");
+  EXPECT_EQ(valid.front()["reward-accuracy"], 0);
+  EXPECT_GT(valid.back()["reward-accuracy"], 0.5);
+}
+
+TEST_F(PreferencesCli, MistakesAreNamed) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  write_pairs();
+  expect_refused(run(dpo("no", "5u", kFiles)),
+                 "--objective: dpo compares the model with a reference");
+  expect_refused(run(dpo("no", "5u", "--train-sets t.de t.en --pretrained-model run")),
+                 "wants three files of each corpus");
+  expect_refused(run(dpo("no", "5u", "--train-sets t.de --pretrained-model run")),
+                 "wants three files of each corpus");
+  expect_refused(run(dpo("no", "5u", "--tsv t.de --pretrained-model run")),
+                 "t.de:1: 0 tabs, a line must have exactly two");
+  expect_refused(run(dpo("no", "5u", kFiles + "--dpo-reference nowhere")),
+                 "--dpo-reference: nowhere: no such file or directory");
+  expect_refused(run(dpo("no", "5u", kFiles + "--pretrained-model run --teacher run")),
+                 "--teacher: is for --objective cross-entropy");
+  expect_refused(run(dpo("no", "5u", kFiles + "--pretrained-model run --dpo-beta 0")), "dpo-beta");
+  expect_refused(run(small("no", "5u") + words_of("--dpo-beta 0.5")), "is for --objective dpo");
+  expect_refused(run(small("no", "5u") + words_of("--valid-metrics reward-margin")),
+                 "does not compute");
+  expect_refused(run(small("no", "5u") + words_of("--objective ipo")), "objective");
+  EXPECT_FALSE(fs::exists(file("no/ckpt")));
+}
+
+}  // namespace
+}  // namespace translate_train::testing

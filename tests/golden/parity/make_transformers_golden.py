@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Writes golden files of tests/parity as make_golden.py does, from classes of transformers: loss, every gradient, ten training losses.
+
+Needs torch (CPU) and transformers; run it only to make new files:
+    python3 tests/golden/parity/make_transformers_golden.py tests/golden/parity
+
+Weights are the formula of make_golden.py in the engine's parameters, which are put together from those of the class. `model` in a file
+is the configuration of the engine's model.
+"""
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+import transformers
+from make_golden import BETAS, DECAY, EPS, FFN, HEADS, LAYERS, LEARNING_RATE, SMOOTHING, SOURCES, TARGETS, VOCABULARY, WIDTH, value
+
+POSITIONS = 32
+YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=8, beta_fast=2, beta_slow=0.1)
+# Settings of the class of transformers, and settings of the engine's model.
+FORMS = {
+    "qwen3": ("Qwen3", dict(head_dim=6, num_key_value_heads=1, tie_word_embeddings=False),
+              dict(qk_norm="head", head_width=6, kv_heads=1, tied_embeddings=False)),
+    "qwen3-biases-yarn": ("Qwen3", dict(head_dim=4, num_key_value_heads=2, tie_word_embeddings=True, attention_bias=True, rope_parameters=YARN),
+                          dict(qk_norm="head", qkv_biases=True, attention_output_bias=True, rope_theta=1000.0, rope_scaling="yarn",
+                               rope_factor=4.0, rope_original_positions=8, rope_high_turns=2.0, rope_low_turns=0.1)),
+    "qwen2-yarn": ("Qwen2", dict(num_key_value_heads=1, tie_word_embeddings=True, rope_parameters=YARN | dict(attention_factor=1.5)),
+                   dict(kv_heads=1, qkv_biases=True, rope_theta=1000.0, rope_scaling="yarn", rope_factor=4.0, rope_original_positions=8,
+                        rope_high_turns=2.0, rope_low_turns=0.1, rope_magnitude=1.5)),
+}
+
+
+def engine_config(settings):
+    """The file of a configuration, with all settings that every file has."""
+    usual = dict(architecture="decoder-lm", activation="silu", vocabulary=VOCABULARY, encoder_layers=6, decoder_layers=LAYERS, width=WIDTH,
+                 ffn_width=FFN, heads=HEADS, max_positions=POSITIONS, pre_norm=True, tied_embeddings=True, dropout=0.0,
+                 attention_dropout=0.0, ffn_dropout=0.0, norm_epsilon=1e-5, norm="rms", positions="rotary", ffn="swiglu", biases=False,
+                 kv_heads=0, rope_theta=10000.0, depth_scaled_init=False, output_bias=True, head_width=0, qkv_biases=False,
+                 attention_output_bias=False, ffn_biases=False, rope_factor=1.0, rope_original_positions=0, rope_low_turns=1.0,
+                 rope_high_turns=4.0, encoder_ffn_width=0, encoder_heads=0, decoder_tied_layers=[], encoder_tied_layers=[])
+    return usual | settings
+
+
+def made(kind, settings):
+    config = getattr(transformers, kind + "Config")(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, **{"rope_parameters": dict(rope_type="default", rope_theta=10000.0)} | settings)
+    config._attn_implementation = "eager"
+    return getattr(transformers, kind + "ForCausalLM")(config).train()
+
+
+def parameters(model):
+    """[(name in the engine, the parameters of the class whose rows follow each other in it)], in the engine's order."""
+    named = dict(model.named_parameters())
+    found = [("embedding.weight", ["model.embed_tokens.weight"])]
+    for i in range(LAYERS):
+        ours, theirs = f"decoder.{i}.", f"model.layers.{i}."
+        attention = theirs + "self_attn."
+        found += [(ours + "attention_norm.weight", [theirs + "input_layernorm.weight"]),
+                  (ours + "ffn_norm.weight", [theirs + "post_attention_layernorm.weight"])]
+        for kind in ("weight", "bias"):
+            found.append((ours + "attention.qkv." + kind, [f"{attention}{part}_proj.{kind}" for part in "qkv"]))
+        for kind in ("weight", "bias"):
+            found.append((ours + "attention.output." + kind, [f"{attention}o_proj.{kind}"]))
+        found += [(ours + "attention.query_norm.weight", [attention + "q_norm.weight"]),
+                  (ours + "attention.key_norm.weight", [attention + "k_norm.weight"]),
+                  (ours + "ffn.gate_up.weight", [theirs + "mlp.gate_proj.weight", theirs + "mlp.up_proj.weight"]),
+                  (ours + "ffn.down.weight", [theirs + "mlp.down_proj.weight"])]
+    found += [("decoder.norm.weight", ["model.norm.weight"]), ("output.weight", ["lm_head.weight"])]
+    found = [(ours, [named.pop(name) for name in theirs]) for ours, theirs in found if theirs[0] in named]
+    assert not named, sorted(named)
+    return found
+
+
+def loss_of(model):
+    """The mean smoothed loss of the tokens of the targets, sentence by sentence."""
+    losses = []
+    for source, target in zip(SOURCES, TARGETS):
+        stream = torch.tensor([source + target])
+        logits = model(input_ids=stream[:, :-1]).logits[0][len(source) - 1:]
+        losses.append(F.cross_entropy(logits, torch.tensor(target), label_smoothing=SMOOTHING, reduction="none"))
+    return torch.cat(losses).mean()
+
+
+def golden(kind, settings, ours):
+    model = made(kind, settings)
+    named = parameters(model)
+    with torch.no_grad():
+        for number, (name, parts) in enumerate(named):
+            rows = sum(part.shape[0] for part in parts)
+            values = value(number, (rows, *parts[0].shape[1:]), name)
+            for part, each in zip(parts, values.split([part.shape[0] for part in parts])):
+                part.copy_(each)
+    loss = loss_of(model)
+    loss.backward()
+    gradients = {name: [float(f"{x:.8g}") for part in parts for x in part.grad.flatten().tolist()] for name, parts in named}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=BETAS, eps=EPS, weight_decay=DECAY)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        step = loss_of(model)
+        step.backward()
+        losses.append(step.item())
+        optimizer.step()
+    return {"torch": torch.__version__, "transformers": transformers.__version__, "model": engine_config(ours), "loss": loss.item(), "gradients": gradients, "training_losses": losses}
+
+
+def main():
+    for name, form in FORMS.items():
+        with open(f"{sys.argv[1]}/{name}.json", "w", encoding="utf-8") as file:
+            json.dump(golden(*form), file, indent=None)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
