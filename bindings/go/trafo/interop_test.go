@@ -151,14 +151,14 @@ func TestPreferences(t *testing.T) {
 	model := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer model.Close()
 	training := trafo.DefaultTrainerOptions()
-	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, 1
+	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, trafo.Some(1)
 	training.AfterUpdates, training.LogFreq = 10, trafo.Every(2, trafo.Updates)
-	_, err = model.NewTrainer(tokenizer, pairs, nil, &training)
+	_, err = model.NewTrainer(t.Context(), tokenizer, pairs, nil, &training)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	base := filepath.Join(folder, "base.safetensors")
 	ok(t, model.Save(base))
 	ok(t, model.LoadReference(base))
-	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, pairs, nil, &training))
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, pairs, nil, &training))
 	defer trainer.Close()
 	var last trafo.Event
 	_, err = trainer.Run(t.Context(), 0, func(event trafo.Event) error {

@@ -9,6 +9,7 @@ use crate::context::{
     ContextOptions, MemoryStats, memory_stats, start_profile, to_i64, write_profile,
 };
 use crate::device::Device;
+use crate::enums::FinishReason;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::{
     OutString, RawContext, RawModel, RawTranslations, check_abi, defaults, empty_view, path_text,
@@ -697,7 +698,7 @@ impl Model {
     }
 }
 
-fn read_lines(translations: &RawTranslations, lines: usize) -> Result<Vec<Translation>> {
+pub(crate) fn read_lines(translations: &RawTranslations, lines: usize) -> Result<Vec<Translation>> {
     (0..lines).map(|i| read_line(translations, i)).collect()
 }
 
