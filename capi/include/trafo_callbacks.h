@@ -44,9 +44,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_from_function(int64_t pairs, 
 
 /* ---- Batches from a function ---------------------------------------------------------------------------------------- */
 
-/* A batch as padded rows of token ids. Row i of the source begins at source[i * source_width] and has source_lengths[i] ids, the last
- * of which is </s>; the rest of the row is not read. The target has the same form. The encoder reads the source; a decoder-lm reads
- * it as a prompt without loss. The model learns to predict the target, after <s> or, in a decoder-lm, after the source. */
+/* A batch as padded rows of token ids. Row i of the source begins at source[i * source_width] and has source_lengths[i] ids; the rest of
+ * the row is not read. The target has the same form. The encoder reads the source; a decoder-lm reads it as a prompt without loss. The
+ * model learns to predict every id of the target, after <s> or, in a decoder-lm, after the source. Nothing is added to a row: where
+ * texts end with </s>, the last id of the row is </s>, and a row that is a piece of a longer text has none. A source of a decoder-lm may
+ * have the length 0: the target is then plain text, before which the model reads </s>. Without any source, source is NULL and its width
+ * is 0. */
 typedef struct trafo_batch {
   size_t struct_size; /* set by the library, the rest is 0 */
   int64_t sentences;  /* number of rows */

@@ -131,6 +131,16 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_read_config(const char *path, 
 /* Checks that a tokenizer belongs to the model, as translating and scoring do. INVALID_ARGUMENT: it has another number of tokens, or the
  * model was trained with another vocabulary; the message names both files. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_check_tokenizer(const trafo_model *model, const trafo_tokenizer *tokenizer);
+/* Tells the model the special tokens of its vocabulary, so that it can be trained and translate from token ids without a tokenizer;
+ * trafo_model_save keeps them, and trafo_model_import sets those of the directory. further_ends, which may be NULL, are tokens beside eos
+ * that end a generated text. A tokenizer that a call gets goes before. INVALID_ARGUMENT: an id is not in the vocabulary; bos, pad and unk
+ * may be -1 (none). since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_set_special_tokens(trafo_model *model, const trafo_special_tokens *tokens,
+                                                                     const int32_t *further_ends, size_t count);
+/* The special tokens that the model knows; *out_further_ends is borrowed and valid until they are set again. out_further_ends and out_count
+ * may be NULL. NOT_FOUND: it knows none. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_special_tokens(const trafo_model *model, trafo_special_tokens *out,
+                                                                     const int32_t **out_further_ends, size_t *out_count);
 /* The number of parameter tensors, and of their elements together. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const trafo_model *model, int64_t *out_tensors,
                                                                       int64_t *out_elements);
@@ -226,8 +236,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_reference(trafo_model *
 /* Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after
  * the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;
  * with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.
- * UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.
- * since 0.1 */
+ * tokenizer may be NULL for TRAFO_EXPORT_HF_GPT2, TRAFO_EXPORT_HF_LLAMA and TRAFO_EXPORT_HF_COMPRESSED: the directory then has no
+ * tokenizer, and the special tokens that the model knows. UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT:
+ * the model was trained with another vocabulary; another format without a tokenizer. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, int32_t weights, const char *directory,
                                                          size_t directory_length, double *out_difference);
@@ -292,6 +303,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
                                                                    size_t name_length);
 /* A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.
+ * tokenizer may be NULL where the corpora have token ids (trafo_corpus_new_ids): the special tokens are then the model's
+ * (trafo_model_set_special_tokens). train may be NULL: the program gives batches (trafo_trainer_set_batches) before the trainer trains, and
+ * the memory is planned for batches of batch_tokens in rows of max_length.
  * With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged
  * one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was
  * trained with another vocabulary. OUT_OF_MEMORY and

@@ -61,11 +61,23 @@ typedef struct trafo_special_tokens {
   int32_t pad;
 } trafo_special_tokens;
 
+/* Token ids of the program, such as trafo_tokenizer_encode gives. */
+typedef struct trafo_ids_view {
+  const int32_t *ids;
+  size_t count;
+} trafo_ids_view;
+
 /* The special tokens of a vocabulary. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_special(const trafo_tokenizer *tokenizer, trafo_special_tokens *out);
 /* The token ids of a text, without bos and eos; free them with trafo_ids_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
                                                              size_t text_length, int32_t **out_ids, size_t *out_count);
+/* The same vocabulary as another tokenizer, for which the name of a special token in a text, such as "</s>" or "[INST]", is that token, in
+ * trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has
+ * its control tokens (user-defined ones are read in any text), a byte vocabulary has none. Other tokenizers never make such a token of a text. Use
+ * it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the
+ * same sort. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_parse_special(const trafo_tokenizer *tokenizer, trafo_tokenizer **out);
 /* The text of token ids. Special tokens give no text. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
                                                              size_t count, char **out_text, size_t *out_length);
@@ -105,7 +117,7 @@ typedef struct trafo_corpus_info {
 
 /* How many lines and pairs the corpus has, and how many were left out. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);
-/* Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or comes from a function, they are
+/* Views of pair `index`, borrowed from the corpus. INVALID_ARGUMENT: the corpus has token ids and no text. If its text is on disk (more than 256 MiB) or comes from a function, they are
  * valid until the next call of this function on the thread. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_pair(const trafo_corpus *corpus, int64_t index,
                                                             trafo_string_view *out_source,
@@ -121,6 +133,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_line(const trafo_corpus *
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
                                                                    const trafo_tokenizer_options *options,
                                                                    trafo_tokenizer **out);
+/* Pairs of token ids from memory, which are copied. A trainer reads the rows as they are: it adds no token to them, and needs no tokenizer.
+ * A target should end with </s>, which the model then learns to predict; a source of an encoder-decoder ends with it, too. An empty source
+ * is for a decoder-lm, which reads </s> in its place: the target is plain text. source may be NULL: all are empty. Pairs with an empty
+ * target are dropped and counted. INVALID_ARGUMENT: no pair is left, or an id is negative. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new_ids(const trafo_ids_view *source, const trafo_ids_view *target,
+                                                           size_t count, trafo_corpus **out);
 /* Frees the handle. since 0.1 */
 TRAFO_API void trafo_corpus_free(trafo_corpus *corpus);
 

@@ -55,6 +55,15 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_with_prefixes(trafo_model 
                                                                     const trafo_string_view *prefixes, size_t count,
                                                                     const trafo_translate_options *options,
                                                                     const trafo_cancel *cancel, trafo_translations **out);
+/* The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source is 0, and an empty
+ * one has an empty translation. prefixes may be NULL: none. tokenizer may be NULL: the special tokens are the model's
+ * (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With begin_source, a row
+ * that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or
+ * a model that does not know its special tokens. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_ids(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                          const trafo_ids_view *rows, const trafo_ids_view *prefixes,
+                                                          size_t count, const trafo_translate_options *options,
+                                                          const trafo_cancel *cancel, trafo_translations **out);
 /* Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:
  * the line has fewer hypotheses. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translations_get(const trafo_translations *translations, size_t index,
@@ -108,6 +117,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, con
                                                          const trafo_string_view *source, const trafo_string_view *target,
                                                          size_t count, const trafo_translate_options *options,
                                                          const trafo_cancel *cancel, trafo_translations **out);
+/* The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty
+ * source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids. With truncate, a
+ * source that does not end with eos loses its first tokens. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode_ids(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                             const trafo_ids_view *source, const trafo_ids_view *target,
+                                                             size_t count, const trafo_translate_options *options,
+                                                             const trafo_cancel *cancel, trafo_translations **out);
 /* Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,
  * given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,
  * an end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not scored), length_penalty, batch_tokens,
@@ -129,6 +145,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states(trafo_model *mod
                                                                 const trafo_string_view *lines, size_t count,
                                                                 int32_t recorded, trafo_tensor **out_states,
                                                                 trafo_tensor **out_cu_seqlens);
+/* The same of rows of token ids, to which nothing is added. No row may be empty. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_hidden_states_ids(trafo_model *model, const trafo_ids_view *rows, size_t count,
+                                                                    int32_t recorded, trafo_tensor **out_states,
+                                                                    trafo_tensor **out_cu_seqlens);
 /* The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits
  * [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the
  * tokens of the source are rows as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states is.
@@ -137,6 +157,12 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits(trafo_model *model, con
                                                          const trafo_string_view *source, const trafo_string_view *target,
                                                          size_t count, int32_t recorded, trafo_tensor **out_logits,
                                                          trafo_tensor **out_labels);
+
+/* The same of token ids, as trafo_force_decode_ids takes them; tokenizer may be NULL. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits_ids(trafo_model *model, const trafo_tokenizer *tokenizer,
+                                                             const trafo_ids_view *source, const trafo_ids_view *target,
+                                                             size_t count, int32_t recorded, trafo_tensor **out_logits,
+                                                             trafo_tensor **out_labels);
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------------------- */
 

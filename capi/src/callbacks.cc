@@ -136,7 +136,7 @@ trafo_error* trafo_trainer_set_batches(trafo_trainer* trainer, trafo_batch_fn ba
     const Working t(call, trainer);
     if (!batches) return t->run->set_batches({});
     const ModelSpec& spec = t->model->spec();
-    const BatchLimits limits{sequence_form(spec), t->run->data().tokens.start(), spec.vocabulary,
+    const BatchLimits limits{sequence_form(spec), t->run->data().tokens, spec.vocabulary,
                              spec.max_positions};
     t->run->set_batches([batches, keep, limits](int64_t index, PackedBatchHost& out) {
       trafo_batch batch{};

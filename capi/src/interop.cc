@@ -13,7 +13,7 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
     if (out_difference) *out_difference = 0;
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
-    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
+    const std::optional<Tokenizer> subwords = optional_vocabulary_of(call, *m.model, tokenizer);
     if (!is_export_format(format))
       call.refuse_argument(
           "format", " must be one of TRAFO_EXPORT_HF_MARIAN (0) and the others, got ", format);

@@ -244,6 +244,38 @@ trafo_error* trafo_model_check_tokenizer(const trafo_model* model,
   });
 }
 
+trafo_error* trafo_model_set_special_tokens(trafo_model* model, const trafo_special_tokens* tokens,
+                                            const int32_t* further_ends, size_t count) {
+  return api(__func__, [&](const Call& call) {
+    ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    if (!tokens) call.refuse_argument("tokens", " is NULL");
+    call.array(further_ends, count, "further_ends");
+    m.model->set_tokens(VocabularyTokens{
+        {.bos = tokens->bos, .eos = tokens->eos, .pad = tokens->pad, .unk = tokens->unk},
+        {further_ends, further_ends + count}});
+  });
+}
+
+trafo_error* trafo_model_get_special_tokens(const trafo_model* model, trafo_special_tokens* out,
+                                            const int32_t** out_further_ends, size_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    if (out_further_ends) *out_further_ends = nullptr;
+    if (out_count) *out_count = 0;
+    call.out(out);
+    const ModelObject& m = call.handle(model, "model");
+    call.use(m.context);
+    const std::optional<VocabularyTokens>& tokens = m.model->tokens();
+    require(tokens.has_value(), ErrorCode::not_found, call.function(),
+            "the model does not know the special tokens of its vocabulary");
+    const SpecialTokens& special = tokens->special;
+    *out = {special.unk, special.bos, special.eos, special.pad};
+    if (out_further_ends && !tokens->further_ends.empty())
+      *out_further_ends = tokens->further_ends.data();
+    if (out_count) *out_count = tokens->further_ends.size();
+  });
+}
+
 trafo_error* trafo_model_get_parameter_count(const trafo_model* model, int64_t* out_tensors,
                                              int64_t* out_elements) {
   return api(__func__, [&](const Call& call) {

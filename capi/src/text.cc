@@ -64,6 +64,7 @@ std::string utf8_path(const Call& call, const char* data, size_t length, const c
 PairView pair_argument(const Call& call, const trafo_corpus* corpus, int64_t index,
                        PairBuffers& buffers) {
   const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
+  if (pairs.has_ids()) call.refuse_argument("corpus", " has token ids and no text");
   if (index < 0 || index >= pairs.size())
     call.refuse_argument("index", " must be 0 to ", pairs.size() - 1, ", got ", index);
   return pairs.view(index, buffers);
@@ -161,6 +162,16 @@ trafo_error* trafo_tokenizer_encode(const trafo_tokenizer* tokenizer, const char
   });
 }
 
+trafo_error* trafo_tokenizer_parse_special(const trafo_tokenizer* tokenizer,
+                                           trafo_tokenizer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const TokenizerObject& plain = call.handle(tokenizer, "tokenizer");
+    *out =
+        new_handle<trafo_tokenizer>(plain.tokenizer.parsing_special(), plain.file, plain.checksum);
+  });
+}
+
 trafo_error* trafo_tokenizer_decode(const trafo_tokenizer* tokenizer, const int32_t* ids,
                                     size_t count, char** out_text, size_t* out_length) {
   return api(__func__, [&](const Call& call) {
@@ -211,6 +222,17 @@ trafo_error* trafo_corpus_new(const trafo_string_view* source, const trafo_strin
     call.out(out);
     *out = new_handle<trafo_corpus>(make_parallel(lines_argument(call, source, count, "source"),
                                                   lines_argument(call, target, count, "target")));
+  });
+}
+
+trafo_error* trafo_corpus_new_ids(const trafo_ids_view* source, const trafo_ids_view* target,
+                                  size_t count, trafo_corpus** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    std::vector<std::vector<int32_t>> sources(source ? 0 : count);
+    if (source) sources = ids_argument(call, source, count, "source");
+    *out = new_handle<trafo_corpus>(
+        TextCorpus::of_ids(sources, ids_argument(call, target, count, "target")));
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,13 @@ inline const Tokenizer& vocabulary_of(const Model& model, const TokenizerObject&
   if (tokenizer.tokenizer.vocab_size() == model.config().vocabulary)
     require_vocabulary(model, tokenizer.checksum, tokenizer.file);
   return tokenizer.tokenizer;
+}
+
+// The same of an optional argument.
+inline std::optional<Tokenizer> optional_vocabulary_of(const Call& call, const Model& model,
+                                                       const trafo_tokenizer* tokenizer) {
+  if (!tokenizer) return std::nullopt;
+  return vocabulary_of(model, call.handle(tokenizer, "tokenizer"));
 }
 
 struct CorpusObject {
@@ -53,6 +61,19 @@ inline std::vector<std::string> lines_argument(const Call& call, const trafo_str
                                                size_t count, const char* name) {
   const std::vector<std::string_view> views = views_argument(call, lines, count, name);
   return {views.begin(), views.end()};
+}
+
+// Rows of token ids of the caller, copied.
+inline std::vector<std::vector<int32_t>> ids_argument(const Call& call, const trafo_ids_view* rows,
+                                                      size_t count, const char* name) {
+  call.array(rows, count, name);
+  std::vector<std::vector<int32_t>> ids;
+  ids.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    call.array(rows[i].ids, rows[i].count, name);
+    ids.emplace_back(rows[i].ids, rows[i].ids + rows[i].count);
+  }
+  return ids;
 }
 
 }  // namespace trafo::capi

@@ -183,9 +183,10 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   ModelObject& m = call.handle(arguments.model, "model");
   call.use(m.context, CallsBack::yes);
   check_changeable(call, m);
-  const Tokenizer& subwords =
-      vocabulary_of(*m.model, call.handle(arguments.tokenizer, "tokenizer"));
-  const TextCorpus& training = call.handle(arguments.train, "train").corpus;
+  const std::optional<Tokenizer> subwords =
+      optional_vocabulary_of(call, *m.model, arguments.tokenizer);
+  const TextCorpus* training =
+      arguments.train ? &call.handle(arguments.train, "train").corpus : nullptr;
   const TextCorpus* validation =
       arguments.valid ? &call.handle(arguments.valid, "valid").corpus : nullptr;
   const TrainOptions settings = from_c(call, read_options(call, arguments.options));
@@ -193,7 +194,13 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   if (!call.text(arguments.run_directory, arguments.run_directory_length, "run_directory").empty())
     directory = path_argument(call, arguments.run_directory, arguments.run_directory_length,
                               "run_directory");
-  TrainingData data = prepare_data(training, validation, subwords, m.model->spec(), settings,
+  for (const TextCorpus* corpus : {training, validation})
+    if (!subwords && corpus != nullptr && !corpus->has_ids())
+      call.refuse_argument("tokenizer", " is NULL, and a corpus has text");
+  const PairEncoding encoding =
+      subwords ? PairEncoding(*subwords)
+               : PairEncoding(tokens_of(*m.model, subwords), m.model->spec().vocabulary);
+  TrainingData data = prepare_data(training, validation, encoding, m.model->spec(), settings,
                                    m.context->backend().threads());
   data.frozen = m.frozen;
   auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,

@@ -16,9 +16,8 @@ using namespace trafo::capi;
 
 namespace {
 
-// For lines of `tokenizer`.
 TranslateOptions to_options(const Call& call, const trafo_translate_options& o,
-                            const Tokenizer& tokenizer) {
+                            const std::optional<Tokenizer>& tokenizer) {
   if (o.max_length < 0)
     call.refuse_argument("max_length", " must be at least 0, got ", o.max_length);
   TranslateOptions options = from_c(call, o);
@@ -29,7 +28,8 @@ TranslateOptions to_options(const Call& call, const trafo_translate_options& o,
   }
   if (o.shortlist) {
     const ShortlistObject& list = call.handle(o.shortlist, "shortlist");
-    if (list.tokenizer.serialized() != tokenizer.serialized())
+    if (!tokenizer) call.refuse_argument("shortlist", " needs its tokenizer");
+    if (list.tokenizer.serialized() != tokenizer->serialized())
       call.refuse("the shortlist belongs to another tokenizer");
     options.shortlist.table = &list.table;
   }
@@ -60,15 +60,34 @@ void lend(const std::vector<T>& values, const T** out, size_t* out_count) {
   *out_count = values.size();
 }
 
+enum class Input { text, ids };
+
+// Text needs the tokenizer, ids do not.
+std::optional<Tokenizer> vocabulary_for(const Call& call, const Model& model,
+                                        const trafo_tokenizer* tokenizer, Input input) {
+  if (input == Input::text) call.handle(tokenizer, "tokenizer");
+  return optional_vocabulary_of(call, model, tokenizer);
+}
+
+std::vector<SentencePair> pairs_argument(const Call& call, const trafo_ids_view* source,
+                                         const trafo_ids_view* target, size_t count) {
+  std::vector<std::vector<int32_t>> sources = ids_argument(call, source, count, "source"),
+                                    targets = ids_argument(call, target, count, "target");
+  std::vector<SentencePair> pairs;
+  for (size_t i = 0; i < count; ++i)
+    pairs.push_back({std::move(sources[i]), std::move(targets[i])});
+  return pairs;
+}
+
 // *out gets the lines that work(translator, options) makes.
 template <class Work>
-void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer,
+void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer, Input input,
              const trafo_translate_options* options, const trafo_cancel* cancel,
              trafo_translations** out, Work&& work) {
   call.out(out);
   const ModelObject& m = call.handle(model, "model");
   call.use(m.context);
-  const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
+  const std::optional<Tokenizer> subwords = vocabulary_for(call, *m.model, tokenizer, input);
   TranslateOptions wanted = to_options(call, read_options(call, options), subwords);
   const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
   wanted.decode.cancel = token.get();
@@ -90,7 +109,7 @@ trafo_error* trafo_translate(trafo_model* model, const trafo_tokenizer* tokenize
                              const trafo_translate_options* options, const trafo_cancel* cancel,
                              trafo_translations** out) {
   return api(__func__, [&](const Call& call) {
-    work_on(call, model, tokenizer, options, cancel, out,
+    work_on(call, model, tokenizer, Input::text, options, cancel, out,
             [&](const Translator& translator, const TranslateOptions& wanted) {
               return translator.translate(views_argument(call, lines, count, "lines"), wanted);
             });
@@ -103,10 +122,25 @@ trafo_error* trafo_translate_with_prefixes(trafo_model* model, const trafo_token
                                            const trafo_translate_options* options,
                                            const trafo_cancel* cancel, trafo_translations** out) {
   return api(__func__, [&](const Call& call) {
-    work_on(call, model, tokenizer, options, cancel, out,
+    work_on(call, model, tokenizer, Input::text, options, cancel, out,
             [&](const Translator& translator, const TranslateOptions& wanted) {
               return translator.translate(views_argument(call, lines, count, "lines"), wanted,
                                           views_argument(call, prefixes, count, "prefixes"));
+            });
+  });
+}
+
+trafo_error* trafo_translate_ids(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                 const trafo_ids_view* rows, const trafo_ids_view* prefixes,
+                                 size_t count, const trafo_translate_options* options,
+                                 const trafo_cancel* cancel, trafo_translations** out) {
+  return api(__func__, [&](const Call& call) {
+    work_on(call, model, tokenizer, Input::ids, options, cancel, out,
+            [&](const Translator& translator, const TranslateOptions& wanted) {
+              std::vector<std::vector<int32_t>> begun;
+              if (prefixes) begun = ids_argument(call, prefixes, count, "prefixes");
+              return translator.translate_ids(ids_argument(call, rows, count, "rows"), wanted,
+                                              begun);
             });
   });
 }
@@ -220,22 +254,65 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
   });
 }
 
+namespace {
+
+// The outputs get the states that work(translator) computes.
+template <class Work>
+void states_of(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer, Input input,
+               int32_t recorded, trafo_tensor** out_states, trafo_tensor** out_cu_seqlens,
+               Work&& work) {
+  call.out(out_states, "out_states");
+  call.out(out_cu_seqlens, "out_cu_seqlens");
+  const ModelObject& m = call.handle(model, "model");
+  call.use(m.context);
+  const std::optional<Tokenizer> subwords = vocabulary_for(call, *m.model, tokenizer, input);
+  std::optional<NoGrad> no_grad;
+  record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
+  const PackedStates packed = work(Translator(*m.context, *m.model, subwords));
+  NewTensors results(m.context, {packed.states, packed.cu_seqlens});
+  results.hand_over({out_states, out_cu_seqlens});
+}
+
+// The same with logits.
+template <class Work>
+void logits_of(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer, Input input,
+               int32_t recorded, trafo_tensor** out_logits, trafo_tensor** out_labels,
+               Work&& work) {
+  call.out(out_logits, "out_logits");
+  call.out(out_labels, "out_labels");
+  const ModelObject& m = call.handle(model, "model");
+  call.use(m.context);
+  const std::optional<Tokenizer> subwords = vocabulary_for(call, *m.model, tokenizer, input);
+  std::optional<NoGrad> no_grad;
+  record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
+  const PackedLogits packed = work(Translator(*m.context, *m.model, subwords));
+  NewTensors results(m.context, {packed.logits, packed.labels});
+  results.hand_over({out_logits, out_labels});
+}
+
+}  // namespace
+
 trafo_error* trafo_model_hidden_states(trafo_model* model, const trafo_tokenizer* tokenizer,
                                        const trafo_string_view* lines, size_t count,
                                        int32_t recorded, trafo_tensor** out_states,
                                        trafo_tensor** out_cu_seqlens) {
   return api(__func__, [&](const Call& call) {
-    call.out(out_states, "out_states");
-    call.out(out_cu_seqlens, "out_cu_seqlens");
-    const ModelObject& m = call.handle(model, "model");
-    call.use(m.context);
-    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    std::optional<NoGrad> no_grad;
-    record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
-    const PackedStates packed = Translator(*m.context, *m.model, subwords)
-                                    .states(views_argument(call, lines, count, "lines"));
-    NewTensors results(m.context, {packed.states, packed.cu_seqlens});
-    results.hand_over({out_states, out_cu_seqlens});
+    states_of(call, model, tokenizer, Input::text, recorded, out_states, out_cu_seqlens,
+              [&](const Translator& translator) {
+                return translator.states(views_argument(call, lines, count, "lines"));
+              });
+  });
+}
+
+trafo_error* trafo_model_hidden_states_ids(trafo_model* model, const trafo_ids_view* rows,
+                                           size_t count, int32_t recorded,
+                                           trafo_tensor** out_states,
+                                           trafo_tensor** out_cu_seqlens) {
+  return api(__func__, [&](const Call& call) {
+    states_of(call, model, nullptr, Input::ids, recorded, out_states, out_cu_seqlens,
+              [&](const Translator& translator) {
+                return translator.states_ids(ids_argument(call, rows, count, "rows"));
+              });
   });
 }
 
@@ -244,18 +321,23 @@ trafo_error* trafo_model_logits(trafo_model* model, const trafo_tokenizer* token
                                 size_t count, int32_t recorded, trafo_tensor** out_logits,
                                 trafo_tensor** out_labels) {
   return api(__func__, [&](const Call& call) {
-    call.out(out_logits, "out_logits");
-    call.out(out_labels, "out_labels");
-    const ModelObject& m = call.handle(model, "model");
-    call.use(m.context);
-    const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    std::optional<NoGrad> no_grad;
-    record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
-    const PackedLogits packed = Translator(*m.context, *m.model, subwords)
-                                    .logits(views_argument(call, source, count, "source"),
-                                            views_argument(call, target, count, "target"));
-    NewTensors results(m.context, {packed.logits, packed.labels});
-    results.hand_over({out_logits, out_labels});
+    logits_of(call, model, tokenizer, Input::text, recorded, out_logits, out_labels,
+              [&](const Translator& translator) {
+                return translator.logits(views_argument(call, source, count, "source"),
+                                         views_argument(call, target, count, "target"));
+              });
+  });
+}
+
+trafo_error* trafo_model_logits_ids(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                    const trafo_ids_view* source, const trafo_ids_view* target,
+                                    size_t count, int32_t recorded, trafo_tensor** out_logits,
+                                    trafo_tensor** out_labels) {
+  return api(__func__, [&](const Call& call) {
+    logits_of(call, model, tokenizer, Input::ids, recorded, out_logits, out_labels,
+              [&](const Translator& translator) {
+                return translator.logits_ids(pairs_argument(call, source, target, count));
+              });
   });
 }
 
@@ -264,10 +346,23 @@ trafo_error* trafo_force_decode(trafo_model* model, const trafo_tokenizer* token
                                 size_t count, const trafo_translate_options* options,
                                 const trafo_cancel* cancel, trafo_translations** out) {
   return api(__func__, [&](const Call& call) {
-    work_on(call, model, tokenizer, options, cancel, out,
+    work_on(call, model, tokenizer, Input::text, options, cancel, out,
             [&](const Translator& translator, const TranslateOptions& wanted) {
               return translator.force_decode(views_argument(call, source, count, "source"),
                                              views_argument(call, target, count, "target"), wanted);
+            });
+  });
+}
+
+trafo_error* trafo_force_decode_ids(trafo_model* model, const trafo_tokenizer* tokenizer,
+                                    const trafo_ids_view* source, const trafo_ids_view* target,
+                                    size_t count, const trafo_translate_options* options,
+                                    const trafo_cancel* cancel, trafo_translations** out) {
+  return api(__func__, [&](const Call& call) {
+    work_on(call, model, tokenizer, Input::ids, options, cancel, out,
+            [&](const Translator& translator, const TranslateOptions& wanted) {
+              return translator.force_decode_ids(pairs_argument(call, source, target, count),
+                                                 wanted);
             });
   });
 }
@@ -277,7 +372,7 @@ trafo_error* trafo_score_text(trafo_model* model, const trafo_tokenizer* tokeniz
                               const trafo_translate_options* options, const trafo_cancel* cancel,
                               trafo_translations** out) {
   return api(__func__, [&](const Call& call) {
-    work_on(call, model, tokenizer, options, cancel, out,
+    work_on(call, model, tokenizer, Input::text, options, cancel, out,
             [&](const Translator& translator, const TranslateOptions& wanted) {
               return translator.score_text(views_argument(call, lines, count, "lines"), wanted);
             });

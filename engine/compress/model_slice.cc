@@ -152,6 +152,7 @@ std::unique_ptr<Model> sliced_model(Context& context, const Model& model, const 
     to.set_value(context, id, values.data(), values.size());
   }
   part->set_origin(model.origin());
+  part->set_tokens(model.tokens());
   return part;
 }
 

@@ -141,6 +141,7 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   std::unique_ptr<Model> result = make_model(context, model.config(), 0, DType::f32, true);
   if (model.adapter()) add_adapter(context, *result, *model.adapter(), 0);
   result->set_origin(model.origin());
+  result->set_tokens(model.tokens());
   ParameterStore& to = result->parameters();
   for (size_t i = 0; i < to.count(); ++i) {
     const auto id = static_cast<ParamId>(i);

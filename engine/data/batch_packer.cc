@@ -26,7 +26,8 @@ void end_sequence(size_t length, std::vector<int32_t>& positions, std::vector<in
 }
 
 void check_matrix(const char* side, const int32_t* ids, int64_t width, const int32_t* lengths,
-                  int64_t rows) {
+                  int64_t rows, int64_t least) {
+  if (least == 0 && width == 0) return;  // no row has ids
   require(ids != nullptr && lengths != nullptr, ErrorCode::invalid_argument, kBatchPackerOrigin,
           "the ", side, " of the batch, or its lengths, is NULL");
   require(width >= 1 && width <= kMostIds / rows, ErrorCode::invalid_argument, kBatchPackerOrigin,
@@ -35,10 +36,12 @@ void check_matrix(const char* side, const int32_t* ids, int64_t width, const int
 }
 
 std::span<const int32_t> row_of(const char* side, const int32_t* ids, int64_t width,
-                                const int32_t* lengths, int64_t row, int64_t vocabulary) {
-  const int64_t length = lengths[row];
-  require(length >= 1 && length <= width, ErrorCode::invalid_argument, kBatchPackerOrigin, "row ",
-          row, " of the ", side, " has ", length, " ids, it must have 1 to ", width);
+                                const int32_t* lengths, int64_t row, int64_t vocabulary,
+                                int64_t least) {
+  const int64_t length = least == 0 && width == 0 ? 0 : lengths[row];
+  require(length >= least && length <= width, ErrorCode::invalid_argument, kBatchPackerOrigin,
+          "row ", row, " of the ", side, " has ", length, " ids, it must have ", least, " to ",
+          width);
   const std::span<const int32_t> result(ids + row * width, static_cast<size_t>(length));
   for (const int32_t id : result)
     require(id >= 0 && id < vocabulary, ErrorCode::invalid_argument, kBatchPackerOrigin, "row ",
@@ -107,17 +110,20 @@ void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost
   require(rows.sentences >= 1 && rows.sentences <= kMostRows, ErrorCode::invalid_argument,
           kBatchPackerOrigin, "the batch has ", rows.sentences, " sentences, it must have 1 to ",
           kMostRows);
-  check_matrix("source", rows.source, rows.source_width, rows.source_lengths, rows.sentences);
-  check_matrix("target", rows.target, rows.target_width, rows.target_lengths, rows.sentences);
-  BatchPacker packer(batch, limits.form, limits.start_id);
+  const bool decoder_only = limits.form == SequenceForm::decoder_only;
+  const int64_t least = decoder_only ? 0 : 1;
+  check_matrix("source", rows.source, rows.source_width, rows.source_lengths, rows.sentences,
+               least);
+  check_matrix("target", rows.target, rows.target_width, rows.target_lengths, rows.sentences, 1);
+  BatchPacker packer(batch, limits.form, limits.tokens.start());
   for (int64_t i = 0; i < rows.sentences; ++i) {
-    const auto source =
-        row_of("source", rows.source, rows.source_width, rows.source_lengths, i, limits.vocabulary);
-    const auto target =
-        row_of("target", rows.target, rows.target_width, rows.target_lengths, i, limits.vocabulary);
-    const size_t longest = limits.form == SequenceForm::decoder_only
-                               ? source.size() + target.size() - 1
-                               : std::max(source.size(), target.size());
+    auto source = row_of("source", rows.source, rows.source_width, rows.source_lengths, i,
+                         limits.vocabulary, least);
+    if (source.empty()) source = {&limits.tokens.eos, 1};
+    const auto target = row_of("target", rows.target, rows.target_width, rows.target_lengths, i,
+                               limits.vocabulary, 1);
+    const size_t longest =
+        decoder_only ? source.size() + target.size() - 1 : std::max(source.size(), target.size());
     require(static_cast<int64_t>(longest) <= limits.max_positions, ErrorCode::invalid_argument,
             kBatchPackerOrigin, "row ", i, " has ", longest, " tokens, the model has ",
             limits.max_positions, " positions");

@@ -4,11 +4,12 @@
 #include <span>
 
 #include "engine/data/packed_batch.h"
+#include "engine/text/tokenizer/special_tokens.h"
 
 namespace trafo {
 
-// Empties a batch, then adds sentences to it. Token ids end with eos. The decoder of an
-// encoder_decoder reads start_id and all ids of the target but the last.
+// Empties a batch, then adds sentences to it. The decoder of an encoder_decoder reads start_id and
+// all ids of the target but the last.
 class BatchPacker {
  public:
   BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id);
@@ -42,11 +43,11 @@ struct BatchRows {
 // The limits of a batch that the caller supplies.
 struct BatchLimits {
   SequenceForm form;
-  int32_t start_id;
+  SpecialTokens tokens;
   int64_t vocabulary, max_positions;
 };
 
-// INVALID_ARGUMENT names the row and the reason.
+// The empty source of a decoder_only row is eos. INVALID_ARGUMENT names the row and the reason.
 void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost& batch);
 
 }  // namespace trafo

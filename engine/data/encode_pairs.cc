@@ -1,32 +1,65 @@
 #include "engine/data/encode_pairs.h"
 
+#include <cstring>
+
 #include "engine/core/parallel_chunks.h"
+#include "engine/core/shuffle.h"
+#include "engine/core/status.h"
 
 namespace trafo {
 
-std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const Tokenizer& tokenizer,
+namespace {
+
+constexpr const char* kEncodePairsOrigin = "corpus";
+
+// The ids of a view, without an alignment of its bytes.
+void copy_ids(std::string_view bytes, int64_t vocabulary, int64_t pair, std::vector<int32_t>& ids) {
+  ids.resize(bytes.size() / sizeof(int32_t));
+  if (!ids.empty()) std::memcpy(ids.data(), bytes.data(), bytes.size());
+  for (const int32_t id : ids)
+    require(id >= 0 && id < vocabulary, ErrorCode::invalid_argument, kEncodePairsOrigin, "pair ",
+            pair + 1, " has the id ", id, ", the vocabulary has 0 to ", vocabulary - 1);
+}
+
+}  // namespace
+
+uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& encoding,
+                               SequenceForm form) {
+  const bool parses = encoding.tokenizer && encoding.tokenizer->parses_special();
+  return mix_bits(corpus.fingerprint() + static_cast<uint64_t>(form) + (parses ? 3 : 1));
+}
+
+std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncoding& encoding,
                                       int64_t count, const std::function<int64_t(int64_t)>& pair_of,
                                       const Encoder& encoder, int num_threads,
                                       const std::atomic<bool>* stop) {
   std::vector<EncodedPair> pairs(static_cast<size_t>(count));
   constexpr int64_t kChunk = 128;
+  require(encoding.tokenizer || corpus.has_ids(), ErrorCode::invalid_argument, kEncodePairsOrigin,
+          "a corpus of text needs a tokenizer");
   const auto encode_side = [&](std::string_view text, int side, int64_t i,
                                std::vector<int32_t>& ids) {
     if (encoder)
       encoder(text, side, i, ids);
     else
-      tokenizer.encode(text, ids);
+      encoding.tokenizer->encode(text, ids);
   };
   const auto work = [&](int64_t begin, int64_t end) {
     PairBuffers buffers;
     for (int64_t i = begin; i < end; ++i) {
       EncodedPair& pair = pairs[static_cast<size_t>(i)];
       const PairView text = corpus.view(pair_of(i), buffers);
+      const bool preferences = corpus.form() == CorpusForm::preferences;
+      pair.identical = text.target == (preferences ? text.rejected : text.source);
+      if (corpus.has_ids()) {
+        copy_ids(text.source, encoding.vocabulary, pair_of(i), pair.source);
+        copy_ids(text.target, encoding.vocabulary, pair_of(i), pair.target);
+        if (pair.source.empty()) pair.source.push_back(encoding.tokens.special.eos);
+        continue;
+      }
       if (!corpus.monolingual()) encode_side(text.source, 0, i, pair.source);
       encode_side(text.target, 1, i, pair.target);
-      const bool preferences = corpus.form() == CorpusForm::preferences;
       if (preferences) encode_side(text.rejected, 2, i, pair.rejected);
-      pair.identical = text.target == (preferences ? text.rejected : text.source);
     }
   };
   parallel_chunks(count, kChunk, num_threads, work, stop);

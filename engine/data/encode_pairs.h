@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/data/pair_source.h"
@@ -12,8 +14,29 @@
 
 namespace trafo {
 
+// How the pairs of a corpus become token ids.
+struct PairEncoding {
+  // With a tokenizer, of text or of ids.
+  PairEncoding(Tokenizer text_tokenizer)  // NOLINT(google-explicit-constructor): its vocabulary
+      : tokenizer(std::move(text_tokenizer)),
+        tokens(tokenizer->tokens()),
+        vocabulary(tokenizer->vocab_size()) {}
+  // Of ids alone.
+  PairEncoding(VocabularyTokens special_tokens, int64_t ids)
+      : tokens(std::move(special_tokens)), vocabulary(ids) {}
+
+  std::optional<Tokenizer> tokenizer;
+  VocabularyTokens tokens;
+  int64_t vocabulary;
+};
+
+// Of the text and how it becomes ids, the vocabulary apart.
+uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& encoding,
+                               SequenceForm form);
+
 struct EncodedPair {
-  std::vector<int32_t> source, target, rejected;  // without </s>
+  // Of text without </s>. Of a corpus of ids the rows as a trainer reads them.
+  std::vector<int32_t> source, target, rejected;
   // Source and target are the same text; of a preference pair, both answers.
   bool identical = false;
 
@@ -26,8 +49,9 @@ using Encoder =
     std::function<void(std::string_view text, int side, int64_t i, std::vector<int32_t>& ids)>;
 
 // Encodes the pairs pair_of(0) to pair_of(count - 1) of the corpus. The result does not depend on
-// num_threads. When `stop` becomes true, the remaining pairs stay empty.
-std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const Tokenizer& tokenizer,
+// num_threads. When `stop` becomes true, the remaining pairs stay empty. INVALID_ARGUMENT: text
+// without a tokenizer; an id that is not in the vocabulary.
+std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncoding& encoding,
                                       int64_t count, const std::function<int64_t(int64_t)>& pair_of,
                                       const Encoder& encoder, int num_threads,
                                       const std::atomic<bool>* stop = nullptr);

@@ -48,9 +48,10 @@ struct PairTokens {
       {};  // of a preference pair, whose target is the chosen answer
 };
 
-// Whether a pair with these tokens, here without </s>, is kept. If not, counts it in `drops`.
+// Whether a pair with these tokens is kept, to each side of which `ends` tokens will be appended: 1
+// for text (</s>). If not, counts it in `drops`.
 bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
-               bool identical, PairDrops& drops);
+               bool identical, PairDrops& drops, int64_t ends = 1);
 
 struct PairBlock {
   std::vector<int64_t> ids;  // numbers of the pairs, counted before any is dropped
@@ -70,6 +71,8 @@ class PairSource {
   // epoch and the draws. When `stop` (may be null) becomes true, the work is abandoned.
   virtual void read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
                     const std::atomic<bool>* stop) const = 0;
+  // Whether its pairs are there to train on. If not, they have the sizes of other ones.
+  virtual bool has_pairs() const noexcept { return true; }
   // Whether read() takes so long that it should run ahead on other threads.
   virtual bool is_slow() const noexcept { return false; }
   // Whether its pairs are preference pairs.

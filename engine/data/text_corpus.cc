@@ -39,6 +39,57 @@ class MemoryText final : public PairText {
   ParallelCorpus corpus_;
 };
 
+class IdPairs final : public PairText {
+ public:
+  IdPairs(std::span<const std::vector<int32_t>> sources,
+          std::span<const std::vector<int32_t>> targets) {
+    require(sources.size() == targets.size(), ErrorCode::invalid_argument, kTextCorpusOrigin,
+            "there are ", sources.size(), " sources and ", targets.size(), " targets");
+    has_ids_ = true;
+    LineHash hashes[2];
+    for (size_t i = 0; i < targets.size(); ++i) {
+      const std::span<const int32_t> sides[] = {sources[i], targets[i]};
+      for (size_t side = 0; side < 2; ++side) {
+        for (const int32_t id : sides[side])
+          require(id >= 0, ErrorCode::invalid_argument, kTextCorpusOrigin, "the ",
+                  side == 0 ? "source" : "target", " of pair ", i + 1, " has the id ", id);
+        hashes[side].add(bytes_of(sides[side]));
+      }
+      if (targets[i].empty()) {
+        ++report_.dropped_empty;
+        continue;
+      }
+      if (sources[i].empty()) form_ = CorpusForm::monolingual;
+      add_line(size(), static_cast<int64_t>(i));
+      for (const std::span<const int32_t> side : sides) {
+        ids_.insert(ids_.end(), side.begin(), side.end());
+        ends_.push_back(ids_.size());
+      }
+    }
+    report_.lines = static_cast<int64_t>(targets.size());
+    report_.pairs = size();
+    check_usable(report_, "the corpus of token ids");
+    fingerprint_ = corpus_fingerprint(hashes);
+  }
+  int64_t size() const noexcept override { return static_cast<int64_t>(ends_.size() / 2); }
+  PairView view(int64_t pair, PairBuffers&) const override {
+    const auto source = static_cast<size_t>(2 * pair);
+    return {side(source), side(source + 1), {}};
+  }
+
+ private:
+  static std::string_view bytes_of(std::span<const int32_t> ids) {
+    return {reinterpret_cast<const char*>(ids.data()), ids.size_bytes()};
+  }
+  std::string_view side(size_t number) const {
+    const size_t begin = number == 0 ? 0 : ends_[number - 1];
+    return bytes_of(std::span(ids_).subspan(begin, ends_[number] - begin));
+  }
+
+  std::vector<int32_t> ids_;
+  std::vector<size_t> ends_;  // of the source and of the target of each pair, in ids_
+};
+
 // FNV-1a with a final mix, so that the pairs with the smallest hashes are a fair sample.
 uint64_t pair_hash(const PairView& pair) {
   uint64_t hash = 0xCBF29CE484222325u;
@@ -164,13 +215,21 @@ TextCorpus::TextCorpus(std::shared_ptr<const PairText> text) {
 TextCorpus::TextCorpus(ParallelCorpus corpus)
     : TextCorpus(std::make_shared<const MemoryText>(std::move(corpus))) {}
 
+TextCorpus TextCorpus::of_ids(std::span<const std::vector<int32_t>> sources,
+                              std::span<const std::vector<int32_t>> targets) {
+  return TextCorpus(std::make_shared<const IdPairs>(sources, targets));
+}
+
 TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
   require(!corpora.empty(), ErrorCode::invalid_argument, kTextCorpusOrigin, "a mix of no corpora");
   const CorpusForm form = corpora.front().first.form();
+  const bool of_ids = corpora.front().first.has_ids();
   std::vector<Part> parts;
   for (auto& [corpus, weight] : corpora) {
     require(corpus.form() == form, ErrorCode::invalid_argument, kTextCorpusOrigin,
             "corpora of different forms (monolingual, parallel, preferences) cannot be mixed");
+    require(corpus.has_ids() == of_ids, ErrorCode::invalid_argument, kTextCorpusOrigin,
+            "corpora of text and of token ids cannot be mixed");
     for (Part& part : corpus.parts_) {
       part.weight *= weight;
       parts.push_back(std::move(part));

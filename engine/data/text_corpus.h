@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,8 @@ class PairText {
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
   CorpusForm form() const noexcept { return form_; }
+  // The views are token ids, each as the four bytes of an int32_t.
+  bool has_ids() const noexcept { return has_ids_; }
   // The text is too large to keep in memory, so its token ids are not kept either.
   bool is_large() const noexcept { return large_; }
 
@@ -41,6 +44,7 @@ class PairText {
   CorpusReport report_;
   uint64_t fingerprint_ = 0;
   CorpusForm form_ = CorpusForm::parallel;
+  bool has_ids_ = false;
   bool large_ = false;
 
  private:
@@ -83,7 +87,14 @@ class TextCorpus {
  public:
   TextCorpus(ParallelCorpus corpus);  // NOLINT(google-explicit-constructor): the same text
   explicit TextCorpus(std::shared_ptr<const PairText> text);
-  // INVALID_ARGUMENT: corpora of different forms, or a weight that EpochMix refuses.
+  // Pairs of token ids; a trainer adds nothing to them. An empty source is for a decoder_lm, which
+  // reads eos in its place; a corpus with one counts as monolingual. Pairs with an empty target are
+  // dropped and counted. INVALID_ARGUMENT: an id is negative, the sides have different sizes, or no
+  // pair is left.
+  static TextCorpus of_ids(std::span<const std::vector<int32_t>> sources,
+                           std::span<const std::vector<int32_t>> targets);
+  // INVALID_ARGUMENT: corpora of different forms, or some but not all of token ids, or a weight
+  // that EpochMix refuses.
   static TextCorpus mix(std::vector<std::pair<TextCorpus, double>> corpora);
 
   int64_t size() const noexcept { return size_; }  // pairs of all corpora, without weights
@@ -98,6 +109,7 @@ class TextCorpus {
   bool is_large() const noexcept;  // whether one of them is
   CorpusForm form() const noexcept { return parts_.front().text->form(); }
   bool monolingual() const noexcept { return form() == CorpusForm::monolingual; }
+  bool has_ids() const noexcept { return parts_.front().text->has_ids(); }
   EpochMix epochs() const;
 
   // Splits off the `count` pairs with the smallest hashes. .second has them, each once, with

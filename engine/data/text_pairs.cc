@@ -18,7 +18,7 @@ TextPairs::TextPairs(TextCorpus corpus, const Tokenizer& tokenizer,
   options_ = options;
   report_ = corpus_.report();
   form_ = corpus_.form();
-  fingerprint_ = mix_bits(corpus_.fingerprint() + static_cast<uint64_t>(options_.form) + 1);
+  fingerprint_ = tokenized_fingerprint(corpus_, tokenizer_, options_.form);
   if (sampling.source_alpha > 0 || sampling.target_alpha > 0) sampler_ = tokenizer_.sampler();
 }
 

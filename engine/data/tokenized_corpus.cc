@@ -50,7 +50,7 @@ PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
 }
 
 bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
-               bool identical, PairDrops& drops) {
+               bool identical, PairDrops& drops, int64_t ends) {
   const bool monolingual = form == CorpusForm::monolingual;
   const bool preferences = form == CorpusForm::preferences;
   if ((!monolingual && subwords.source.empty()) || subwords.target.empty() ||
@@ -59,8 +59,8 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
     return false;
   }
   const bool decoder_only = options.form == SequenceForm::decoder_only;
-  const auto length_of = [](std::span<const int32_t> text) {
-    return static_cast<int64_t>(text.size()) + 1;  // with </s>
+  const auto length_of = [ends](std::span<const int32_t> text) {
+    return static_cast<int64_t>(text.size()) + ends;
   };
   const int64_t source = length_of(subwords.source);
   const auto decoded = [&](std::span<const int32_t> target) {
@@ -91,7 +91,7 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
   return true;
 }
 
-TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& tokenizer,
+TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
                                  const TokenizedCorpusOptions& options, int num_threads)
     : epochs_(corpus.epochs()) {
   check_options(options);
@@ -103,12 +103,13 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& toke
   for (int64_t begin = 0; begin < corpus.size(); begin += kBlock) {
     const int64_t count = std::min(kBlock, corpus.size() - begin);
     const std::vector<EncodedPair> pairs = encode_pairs(
-        corpus, tokenizer, count, [begin](int64_t i) { return begin + i; }, {}, num_threads);
-    for (const EncodedPair& pair : pairs) add(pair.subwords(), tokenizer.eos_id(), pair.identical);
+        corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads);
+    const auto end = corpus.has_ids() ? std::nullopt : std::optional(encoding.tokens.special.eos);
+    for (const EncodedPair& pair : pairs) add(pair.subwords(), end, pair.identical);
   }
   finish();
   // The fingerprint of the text, so that a run can resume with ids in memory or made as needed.
-  fingerprint_ = mix_bits(corpus.fingerprint() + static_cast<uint64_t>(options_.form) + 1);
+  fingerprint_ = tokenized_fingerprint(corpus, encoding, options_.form);
 }
 
 TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
@@ -153,9 +154,9 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
   epochs_ = EpochMix({{static_cast<int64_t>(pairs), 1.0}});
 }
 
-void TokenizedCorpus::Side::add(std::span<const int32_t> subwords, int32_t eos_id) {
+void TokenizedCorpus::Side::add(std::span<const int32_t> subwords, std::optional<int32_t> end) {
   ids.insert(ids.end(), subwords.begin(), subwords.end());
-  ids.push_back(eos_id);
+  if (end) ids.push_back(*end);
   offsets.push_back(static_cast<int64_t>(ids.size()));
 }
 
@@ -165,22 +166,22 @@ std::span<const int32_t> TokenizedCorpus::Side::of(int64_t index) const {
                                 static_cast<size_t>(offsets[i + 1] - offsets[i]));
 }
 
-void TokenizedCorpus::add(const PairTokens& subwords, int32_t eos_id, bool identical) {
+void TokenizedCorpus::add(const PairTokens& subwords, std::optional<int32_t> end, bool identical) {
   // Indices have 32 bits.
   require(index_.size() < INT32_MAX, ErrorCode::unsupported, kTokenizedCorpusOrigin,
           "there are more than 2^31 - 1 pairs; leave them on disk");
   PairDrops drops;
   const auto pair = static_cast<int64_t>(index_.size());
   index_.push_back(-1);
-  const bool kept = keep_pair(options_, form_, subwords, identical, drops);
+  const bool kept = keep_pair(options_, form_, subwords, identical, drops, end ? 1 : 0);
   report_.dropped_empty += drops.empty;
   report_.dropped_long += drops.too_long;
   report_.dropped_ratio += drops.ratio;
   report_.dropped_identical += drops.identical;
   if (!kept) return;
-  source_.add(subwords.source, eos_id);
-  target_.add(subwords.target, eos_id);
-  if (preferences()) rejected_.add(subwords.rejected, eos_id);
+  source_.add(subwords.source, end);
+  target_.add(subwords.target, end);
+  if (preferences()) rejected_.add(subwords.rejected, end);
   index_.back() = static_cast<int32_t>(pair_.size());
   pair_.push_back(pair);
 }

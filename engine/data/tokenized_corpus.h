@@ -2,20 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/data/encode_pairs.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
 
-// The token ids of all pairs in two flat arrays. Sources and targets end with </s>.
+// The token ids of all pairs in two flat arrays. Sources and targets of text end with </s>.
 class TokenizedCorpus final : public PairSource {
  public:
-  // num_threads only changes the speed. INVALID_ARGUMENT: no pair is left after dropping.
-  TokenizedCorpus(const TextCorpus& corpus, const Tokenizer& tokenizer,
+  // num_threads only changes the speed. INVALID_ARGUMENT: no pair is left after dropping; of
+  // encode_pairs().
+  TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
                   const TokenizedCorpusOptions& options, int num_threads = 1);
   // From token ids without </s>, 0 to vocab_size - 1. The source of pair i is
   // source[source_offsets[i]] to source[source_offsets[i+1] - 1]; targets and the rejected answers
@@ -42,7 +45,8 @@ class TokenizedCorpus final : public PairSource {
             const std::atomic<bool>* stop) const override;
 
  private:
-  void add(const PairTokens& subwords, int32_t eos_id, bool identical);
+  // With an end, which is appended to each side.
+  void add(const PairTokens& subwords, std::optional<int32_t> end, bool identical);
   void finish();
   void hash_ids();
 
@@ -51,7 +55,7 @@ class TokenizedCorpus final : public PairSource {
   struct Side {
     std::vector<int32_t> ids;
     std::vector<int64_t> offsets{0};
-    void add(std::span<const int32_t> subwords, int32_t eos_id);
+    void add(std::span<const int32_t> subwords, std::optional<int32_t> end);
     std::span<const int32_t> of(int64_t index) const;
   };
   Side source_, target_, rejected_;  // rejected_: of preference pairs

@@ -4,12 +4,15 @@
 
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
+#include "engine/core/status.h"
 #include "engine/text/tokenizer/tokenizer_kinds.h"
 
 namespace trafo {
 
 Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions& options) {
   validate(options);
+  require(!corpus.has_ids(), ErrorCode::invalid_argument, "tokenizer",
+          "a tokenizer is trained on text, and the corpus has token ids");
   if (!tokenizer_kind(options.kind).learns)
     return Tokenizer::train(std::span<const std::string_view>(), options);
   const auto pairs = static_cast<size_t>(corpus.size());

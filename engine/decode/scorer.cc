@@ -19,7 +19,8 @@ int64_t decoder_tokens(const ModelSpec& spec, const SentencePair& pair) {
 void check_side(const char* origin, const ModelSpec& spec, int32_t eos,
                 const std::vector<int32_t>& side, const char* name, size_t number, bool ended) {
   require(!side.empty() && (!ended || side.back() == eos), ErrorCode::invalid_argument, origin,
-          "the ", name, " of pair ", number, " must end with eos, token ", eos);
+          "the ", name, " of pair ", number,
+          ended ? concat(" must end with eos, token ", eos) : std::string(" is empty"));
   for (const int32_t id : side)
     require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, origin, "the ", name,
             " of pair ", number, " has token ", id, ", the vocabulary has 0 to ",

@@ -16,7 +16,7 @@ void check_source(const ModelSpec& spec, const DecodeOptions& options,
                   const std::vector<int32_t>& source, int64_t number) {
   require(source.back() == options.tokens.eos || !options.end_source, ErrorCode::invalid_argument,
           kSearchOrigin, "sentence ", number, " must end with eos, token ", options.tokens.eos,
-          "; its last token is ", source.back());
+          ", unless end_source is off; its last token is ", source.back());
   for (const int32_t id : source)
     require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kSearchOrigin,
             "sentence ", number, " has token ", id, ", the vocabulary has 0 to ",

@@ -31,13 +31,40 @@ void check_shortlist(const Shortlist& list) {
 
 }  // namespace
 
-Translator::Translator(Context& context, const Model& model, Tokenizer tokenizer,
+Translator::Translator(Context& context, const Model& model, std::optional<Tokenizer> tokenizer,
                        std::shared_ptr<const PackedWeights> weights)
     : context_(context),
       model_(model),
       tokenizer_(std::move(tokenizer)),
       weights_(std::move(weights)) {
-  require_vocabulary_size(model, tokenizer_);
+  if (tokenizer_) require_vocabulary_size(model, *tokenizer_);
+}
+
+const Tokenizer& Translator::tokenizer() const {
+  require(tokenizer_.has_value(), ErrorCode::invalid_argument, kTranslatorOrigin,
+          "text needs a tokenizer");
+  return *tokenizer_;
+}
+
+VocabularyTokens Translator::tokens() const {
+  return tokens_of(model_, tokenizer_);
+}
+
+void Translator::check_begin(const TranslateOptions& options) const {
+  require_argument(
+      !options.begin_source || (!model_.spec().has_encoder() && tokens().special.bos >= 0),
+      kTranslatorOrigin, "begin_source", " is for a decoder-lm whose vocabulary has bos");
+}
+
+template <class Work>
+void Translator::for_lines(size_t count, Work&& work) const {
+  // Another thread pays from some dozens of lines on.
+  constexpr int64_t kChunk = 64;
+  parallel_chunks(static_cast<int64_t>(count), kChunk, threads_for_lines(context_),
+                  [&](int64_t begin, int64_t end) {
+                    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+                      work(i);
+                  });
 }
 
 std::vector<Translation> Translator::translate(std::span<const std::string_view> lines,
@@ -46,13 +73,35 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   require(prefixes.empty() || prefixes.size() == lines.size(), ErrorCode::invalid_argument,
           kTranslatorOrigin, "there are ", prefixes.size(), " prefixes for ", lines.size(),
           " lines");
+  check_begin(options);
+  const int32_t bos = tokenizer().bos_id();
+  std::vector<std::vector<int32_t>> rows(lines.size()), begun(prefixes.size());
+  for_lines(lines.size(), [&](size_t i) {
+    std::vector<int32_t>& ids = rows[i];
+    ids = encode(lines[i], "", i + 1);
+    if (!options.end_source) ids.pop_back();
+    if (options.begin_source && !ids.empty()) ids.insert(ids.begin(), bos);
+    if (prefixes.empty()) return;
+    begun[i] = encode(prefixes[i], "prefix, ", i + 1);
+    begun[i].pop_back();
+  });
+  return translate_ids(std::move(rows), options, begun);
+}
+
+std::vector<Translation> Translator::translate_ids(
+    std::vector<std::vector<int32_t>> rows, const TranslateOptions& options,
+    std::span<const std::vector<int32_t>> prefixes) const {
+  const VocabularyTokens vocabulary = tokens();
   DecodeOptions decode = options.decode;
-  decode.tokens = tokenizer_.special_tokens();
-  decode.more_ends = tokenizer_.further_end_ids();
-  decode.allow_bos = tokenizer_.bos_is_subword();
+  decode.tokens = vocabulary.special;
+  decode.more_ends = vocabulary.further_ends;
+  decode.allow_bos = tokenizer_ && tokenizer_->bos_is_subword();
   decode.end_source = options.end_source;
+  decode.prefixes = prefixes;
   decode.weights = weights_;
   decode.all_hypotheses = options.distinct && !decode.sampling.on;
+  require_argument(!options.distinct || tokenizer_.has_value(), kTranslatorOrigin, "distinct",
+                   " compares texts, which need a tokenizer");
   const Shortlist& list = options.shortlist;
   check_shortlist(list);
   if (list.table != nullptr) {
@@ -62,42 +111,24 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
       return list.table->candidates(sources, list.first, list.best);
     };
   }
-  const bool begins = options.begin_source;
-  require_argument(!begins || (!model_.spec().has_encoder() && decode.tokens.bos >= 0),
-                   kTranslatorOrigin, "begin_source",
-                   " is for a decoder-lm whose vocabulary has bos");
+  check_begin(options);
   const int64_t limit = longest_source(model_.spec(), decode.max_length);
-  std::vector<Translation> translations(lines.size());
-  std::vector<std::vector<int32_t>> sources(lines.size()), begun(prefixes.size());
-  // Another thread pays from some dozens of lines on.
-  constexpr int64_t kChunk = 64;
-  const int threads = threads_for_lines(context_);
-  const auto for_lines = [&](auto&& work) {
-    parallel_chunks(static_cast<int64_t>(lines.size()), kChunk, threads,
-                    [&](int64_t begin, int64_t end) {
-                      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-                        work(i);
-                    });
-  };
-  for_lines([&](size_t i) {
-    std::vector<int32_t>& ids = sources[i];
-    ids = encode(lines[i], "", i + 1);
-    if (!options.end_source) ids.pop_back();
-    if (begins && !ids.empty()) ids.insert(ids.begin(), decode.tokens.bos);
-    translations[i].source_tokens = static_cast<int64_t>(ids.size());
-    if (options.truncate) truncate(ids, limit, options);
-    translations[i].used_tokens = static_cast<int64_t>(ids.size());
-    if (prefixes.empty()) return;
-    begun[i] = encode(prefixes[i], "prefix, ", i + 1);
-    begun[i].pop_back();
+  const Keep keep = options.end_source     ? Keep::first_and_end
+                    : options.begin_source ? Keep::begin_and_last
+                                           : Keep::last;
+  std::vector<Translation> translations(rows.size());
+  for_lines(rows.size(), [&](size_t i) {
+    translations[i].source_tokens = static_cast<int64_t>(rows[i].size());
+    if (options.truncate) truncate(rows[i], limit, keep);
+    translations[i].used_tokens = static_cast<int64_t>(rows[i].size());
   });
-  decode.prefixes = begun;
-  std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, sources, decode);
-  for_lines([&](size_t i) {
+  std::vector<std::vector<Hypothesis>> found = translate_tokens(context_, model_, rows, decode);
+  for_lines(rows.size(), [&](size_t i) {
     for (Hypothesis& hypothesis : found[i]) {
-      std::string text = options.end_source
-                             ? tokenizer_.decode(hypothesis.tokens)
-                             : tokenizer_.continuation(sources[i], hypothesis.tokens);
+      std::string text;
+      if (tokenizer_)
+        text = options.end_source ? tokenizer_->decode(hypothesis.tokens)
+                                  : tokenizer_->continuation(rows[i], hypothesis.tokens);
       translations[i].hypotheses.push_back({std::move(hypothesis), std::move(text)});
     }
     if (options.distinct) keep_distinct(translations[i], decode.n_best);
@@ -117,13 +148,13 @@ void Translator::keep_distinct(Translation& translation, int64_t most) const {
 std::vector<PairScore> Translator::score(std::span<const std::string_view> sources,
                                          std::span<const std::string_view> targets,
                                          ScoreOptions options) const {
-  options.tokens = tokenizer_.special_tokens();
+  options.tokens = tokens().special;
   return trafo::score(context_, model_, encode_pairs(sources, targets), options);
 }
 
 DecodeOptions Translator::forced_options(const TranslateOptions& given) const {
   DecodeOptions options = given.decode;
-  options.tokens = tokenizer_.special_tokens();
+  options.tokens = tokens().special;
   check_options(model_.spec(), options);
   check_shortlist(given.shortlist);
   return options;
@@ -132,19 +163,38 @@ DecodeOptions Translator::forced_options(const TranslateOptions& given) const {
 std::vector<Translation> Translator::force_decode(std::span<const std::string_view> sources,
                                                   std::span<const std::string_view> targets,
                                                   const TranslateOptions& given) const {
+  std::vector<Translation> result = forced_pairs(encode_pairs(sources, targets), given);
+  for (size_t i = 0; i < result.size(); ++i) result[i].hypotheses[0].text = targets[i];
+  return result;
+}
+
+std::vector<Translation> Translator::force_decode_ids(std::vector<SentencePair> pairs,
+                                                      const TranslateOptions& given) const {
+  std::vector<Translation> result = forced_pairs(std::move(pairs), given);
+  for (Translation& pair : result)
+    if (tokenizer_) pair.hypotheses[0].text = tokenizer_->decode(pair.hypotheses[0].tokens);
+  return result;
+}
+
+std::vector<Translation> Translator::forced_pairs(std::vector<SentencePair> pairs,
+                                                  const TranslateOptions& given) const {
   const DecodeOptions options = forced_options(given);
-  std::vector<SentencePair> pairs = encode_pairs(sources, targets);
-  std::vector<int64_t> tokens;
+  begin_plain_texts(pairs);
+  std::vector<int64_t> counts;
   for (SentencePair& pair : pairs) {
-    tokens.push_back(static_cast<int64_t>(pair.source.size() + pair.target.size()));
+    counts.push_back(static_cast<int64_t>(pair.source.size() + pair.target.size()));
     if (given.truncate) truncate(pair);
   }
-  std::vector<Translation> result = forced(std::move(pairs), options, true);
-  for (size_t i = 0; i < result.size(); ++i) {
-    result[i].source_tokens = tokens[i];
-    result[i].hypotheses[0].text = targets[i];
-  }
+  std::vector<Translation> result = forced(std::move(pairs), options, false);
+  for (size_t i = 0; i < result.size(); ++i) result[i].source_tokens = counts[i];
   return result;
+}
+
+// A decoder_lm reads eos in front of plain text.
+void Translator::begin_plain_texts(std::vector<SentencePair>& pairs) const {
+  if (model_.spec().has_encoder()) return;
+  for (SentencePair& pair : pairs)
+    if (pair.source.empty()) pair.source.push_back(tokens().special.eos);
 }
 
 std::vector<Translation> Translator::score_text(std::span<const std::string_view> lines,
@@ -167,7 +217,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     const auto most = static_cast<size_t>(spec.max_positions);
     if (given.truncate && ids.size() > most) {
       size_t kept = most;
-      while (kept > 0 && tokenizer_.continues_character(ids[kept])) --kept;
+      while (kept > 0 && continues_character(ids[kept])) --kept;
       ids.resize(kept);
     }
     result[i].used_tokens = static_cast<int64_t>(ids.size());
@@ -177,7 +227,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     pairs.push_back({{front}, std::move(ids)});
     scored.push_back(i);
   }
-  std::vector<Translation> found = forced(std::move(pairs), options, false);
+  std::vector<Translation> found = forced(std::move(pairs), options, true);
   for (size_t i = 0; i < scored.size(); ++i) {
     TextHypothesis& hypothesis = found[i].hypotheses[0];
     hypothesis.text = lines[scored[i]];
@@ -186,13 +236,14 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
   return result;
 }
 
-// Each target as the one hypothesis of its source, without text. `ended`: the targets end with eos.
+// Each target as the one hypothesis of its source, without text. eos at the end of a target is one
+// of the tokens of its hypothesis or only says that it is finished.
 std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
-                                            const DecodeOptions& options, bool ended) const {
+                                            const DecodeOptions& options, bool end_is_token) const {
   ScoreOptions score_options;
   score_options.batch_tokens = options.batch_tokens;
   score_options.tokens = options.tokens;
-  score_options.ended = ended;
+  score_options.ended = false;
   score_options.cancel = options.cancel;
   std::vector<PairScore> scores = trafo::score(context_, model_, pairs, score_options);
   std::vector<Alignment> alignments(pairs.size());
@@ -208,8 +259,8 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
   for (size_t i = 0; i < pairs.size(); ++i) {
     const std::vector<int32_t>& target = pairs[i].target;
     TextHypothesis hypothesis;
-    hypothesis.tokens.assign(target.begin(), target.end() - (ended ? 1 : 0));
-    hypothesis.finished = ended;
+    hypothesis.finished = !end_is_token && target.back() == options.tokens.eos;
+    hypothesis.tokens.assign(target.begin(), target.end() - (hypothesis.finished ? 1 : 0));
     hypothesis.log_probability = scores[i].log_probability;
     hypothesis.score = scores[i].log_probability /
                        std::pow(static_cast<double>(target.size()), options.length_penalty);
@@ -222,21 +273,29 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
 }
 
 PackedStates Translator::states(std::span<const std::string_view> lines) const {
+  std::vector<std::vector<int32_t>> rows;
+  for (size_t i = 0; i < lines.size(); ++i) rows.push_back(encode(lines[i], "", i + 1));
+  return states_ids(rows);
+}
+
+PackedStates Translator::states_ids(std::span<const std::vector<int32_t>> rows) const {
   constexpr const char* kOrigin = "hidden_states";
   const ModelSpec& spec = model_.spec();
-  require(!lines.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
-  std::vector<std::vector<int32_t>> texts;
+  require(!rows.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
   int64_t tokens = 0;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const std::vector<int32_t>& ids = texts.emplace_back(encode(lines[i], "", i + 1));
-    const auto count = static_cast<int64_t>(ids.size());
+  std::vector<const std::vector<int32_t>*> members;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto count = static_cast<int64_t>(rows[i].size());
+    require(count >= 1, ErrorCode::invalid_argument, kOrigin, "line ", i + 1, " has no tokens");
     require(count <= spec.max_positions, ErrorCode::invalid_argument, kOrigin, "line ", i + 1,
             " has ", count, " tokens, the model takes at most ", spec.max_positions);
+    for (const int32_t id : rows[i])
+      require(id >= 0 && id < spec.vocabulary, ErrorCode::invalid_argument, kOrigin, "line ", i + 1,
+              " has token ", id, ", the vocabulary has 0 to ", spec.vocabulary - 1);
     tokens += count;
+    members.push_back(&rows[i]);
   }
   check_tokens(kOrigin, tokens);
-  std::vector<const std::vector<int32_t>*> members;
-  for (const std::vector<int32_t>& text : texts) members.push_back(&text);
   const Batch batch = pack_texts(context_, spec, members);
   return {model_.states(context_, batch),
           spec.has_encoder() ? batch.source_cu_seqlens : batch.target_cu_seqlens};
@@ -244,11 +303,15 @@ PackedStates Translator::states(std::span<const std::string_view> lines) const {
 
 PackedLogits Translator::logits(std::span<const std::string_view> sources,
                                 std::span<const std::string_view> targets) const {
+  return logits_ids(encode_pairs(sources, targets));
+}
+
+PackedLogits Translator::logits_ids(std::vector<SentencePair> pairs) const {
   constexpr const char* kOrigin = "logits";
-  require(!sources.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
-  const std::vector<SentencePair> pairs = encode_pairs(sources, targets);
-  const SpecialTokens special = tokenizer_.special_tokens();
-  check_pairs(kOrigin, model_.spec(), special, pairs);
+  require(!pairs.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
+  begin_plain_texts(pairs);
+  const SpecialTokens special = tokens().special;
+  check_pairs(kOrigin, model_.spec(), special, pairs, false);
   std::vector<const SentencePair*> members;
   int64_t tokens = 0;
   for (const SentencePair& pair : pairs) {
@@ -273,32 +336,36 @@ std::vector<SentencePair> Translator::encode_pairs(
 // The tokens of a line and eos.
 std::vector<int32_t> Translator::encode(std::string_view line, const char* side,
                                         size_t number) const {
+  const Tokenizer& subwords = tokenizer();
   try {
-    std::vector<int32_t> ids = tokenizer_.encode(line);
-    ids.push_back(tokenizer_.eos_id());
+    std::vector<int32_t> ids = subwords.encode(line);
+    ids.push_back(subwords.eos_id());
     return ids;
   } catch (const Error& error) {
     fail(error.code(), kTranslatorOrigin, side, "line ", number, ": ", error.message());
   }
 }
 
-// Keeps the first tokens and eos, at most `limit` in total; without eos the last ones, and bos in
-// front. A character that is spelled in byte tokens is kept whole or not at all.
-void Translator::truncate(std::vector<int32_t>& ids, int64_t limit,
-                          const TranslateOptions& options) const {
+bool Translator::continues_character(int32_t id) const {
+  return tokenizer_ && tokenizer_->continues_character(id);
+}
+
+// Keeps `limit` tokens at most. A character that is spelled in byte tokens is kept whole or not at
+// all.
+void Translator::truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep) const {
   if (static_cast<int64_t>(ids.size()) <= limit) return;
-  auto kept = static_cast<size_t>(std::max<int64_t>(limit - 1, 0));
-  if (options.end_source) {
-    while (kept > 0 && tokenizer_.continues_character(ids[kept])) --kept;
+  const bool marked = keep == Keep::first_and_end || keep == Keep::begin_and_last;
+  auto kept = static_cast<size_t>(std::max<int64_t>(limit - (marked ? 1 : 0), 0));
+  if (keep == Keep::first_and_end || keep == Keep::first) {
+    const int32_t end = ids.back();
+    while (kept > 0 && continues_character(ids[kept])) --kept;
     ids.resize(kept);
-    ids.push_back(tokenizer_.eos_id());
+    if (marked) ids.push_back(end);
     return;
   }
-  if (!options.begin_source) ++kept;
   size_t first = ids.size() - kept;
-  while (first < ids.size() && tokenizer_.continues_character(ids[first])) ++first;
-  ids.erase(ids.begin() + (options.begin_source ? 1 : 0),
-            ids.begin() + static_cast<std::ptrdiff_t>(first));
+  while (first < ids.size() && continues_character(ids[first])) ++first;
+  ids.erase(ids.begin() + (marked ? 1 : 0), ids.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 // Cuts a pair to the positions of the model. In a decoder_lm both sides share them: the source
@@ -312,9 +379,13 @@ void Translator::truncate(SentencePair& pair) const {
     source = std::max<int64_t>(std::max<int64_t>(1, both / 2), both - std::min(needed, both));
     target = both - std::min(source, static_cast<int64_t>(pair.source.size()));
   }
-  const TranslateOptions ended;
-  truncate(pair.source, std::min(source, spec.max_positions), ended);
-  truncate(pair.target, std::min(target, spec.max_positions), ended);
+  const auto ended = [eos = tokens().special.eos](const std::vector<int32_t>& ids) {
+    return !ids.empty() && ids.back() == eos;
+  };
+  truncate(pair.source, std::min(source, spec.max_positions),
+           ended(pair.source) ? Keep::first_and_end : Keep::last);
+  truncate(pair.target, std::min(target, spec.max_positions),
+           ended(pair.target) ? Keep::first_and_end : Keep::first);
 }
 
 }  // namespace trafo

@@ -1,7 +1,8 @@
-// Translation of text: lines in, lines out.
+// Translation and scoring: lines in, lines out, or token ids in and out.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,7 +31,7 @@ struct TranslateOptions {
 };
 
 struct TextHypothesis : Hypothesis {
-  std::string text;
+  std::string text;  // empty without a tokenizer
 };
 
 struct Translation {
@@ -52,7 +53,9 @@ struct PackedLogits {
   Tensor labels;  // [T] int32: the token that each row predicts, or kIgnoreLabel
 };
 
-// Translates and scores with one model and its tokenizer.
+// Translates and scores with one model and its tokenizer. The functions named ..._ids take token
+// ids, which the model reads as they are: nothing is added to a row and no tokenizer is needed. The
+// others encode text and call them.
 //
 // A Translator is cheap to make. It borrows the context and the model, which must outlive it and
 // are not changed. A context serves one thread at a time: threads that share a model use a context
@@ -60,8 +63,10 @@ struct PackedLogits {
 class Translator {
  public:
   // `weights`: of pack_for_decoding, if they stay valid; null: see DecodeOptions::weights.
-  // INVALID_ARGUMENT: the tokenizer has not as many tokens as the model.
-  Translator(Context& context, const Model& model, Tokenizer tokenizer,
+  // INVALID_ARGUMENT: the tokenizer has not as many tokens as the model. Without a tokenizer there
+  // is no text: the functions for lines refuse, hypotheses have ids alone, and the special tokens
+  // are the model's (tokens_of()).
+  Translator(Context& context, const Model& model, std::optional<Tokenizer> tokenizer,
              std::shared_ptr<const PackedWeights> weights = nullptr);
 
   // One result a line, in the order of the lines. An empty line has an empty translation.
@@ -72,6 +77,13 @@ class Translator {
   std::vector<Translation> translate(std::span<const std::string_view> lines,
                                      const TranslateOptions& options = {},
                                      std::span<const std::string_view> prefixes = {}) const;
+
+  // The same with rows of ids. A row ends with eos, unless options.end_source is off; an empty one
+  // has an empty translation. With options.begin_source, a row that is cut keeps its first token.
+  // INVALID_ARGUMENT also: options.distinct without a tokenizer.
+  std::vector<Translation> translate_ids(std::vector<std::vector<int32_t>> rows,
+                                         const TranslateOptions& options = {},
+                                         std::span<const std::vector<int32_t>> prefixes = {}) const;
 
   // The log-probability of each target line as the translation of the source line beside it.
   // `options.tokens` is set by the Translator. INVALID_ARGUMENT: text that cannot be tokenised, a
@@ -90,6 +102,12 @@ class Translator {
                                         std::span<const std::string_view> targets,
                                         const TranslateOptions& options = {}) const;
 
+  // The same with ids. Every token of a target is scored, and eos only where it is the last one.
+  // The empty source of a decoder_lm is eos: the target is plain text. A pair that is cut loses the
+  // first tokens of a source that does not end with eos.
+  std::vector<Translation> force_decode_ids(std::vector<SentencePair> pairs,
+                                            const TranslateOptions& options = {}) const;
+
   // The log-probabilities of plain text under a decoder_lm, each line as the one hypothesis of
   // itself: of every token, given the tokens before it and eos in front of the line, as in training
   // on monolingual text. With options.begin_source bos is in front instead. With options.end_source
@@ -103,27 +121,40 @@ class Translator {
   // without dropout, recorded where the context records. INVALID_ARGUMENT: no lines, text that
   // cannot be tokenised, a line that is too long.
   PackedStates states(std::span<const std::string_view> lines) const;
+  PackedStates states_ids(std::span<const std::vector<int32_t>> rows) const;  // no empty row
 
   // The logits of every token of the target lines and their eos, given the source line beside each
   // and the target tokens before it. Of a decoder_lm the tokens of the source are rows as well,
   // with labels to be ignored. One pass, recorded as above. Errors of score(), and no lines.
   PackedLogits logits(std::span<const std::string_view> sources,
                       std::span<const std::string_view> targets) const;
+  PackedLogits logits_ids(std::vector<SentencePair> pairs) const;  // as of force_decode_ids()
 
  private:
+  enum class Keep { first_and_end, first, last, begin_and_last };
+
+  std::vector<Translation> forced_pairs(std::vector<SentencePair> pairs,
+                                        const TranslateOptions& options) const;
   std::vector<Translation> forced(std::vector<SentencePair> pairs, const DecodeOptions& options,
-                                  bool ended) const;
+                                  bool end_is_token) const;
   void truncate(SentencePair& pair) const;
   void keep_distinct(Translation& translation, int64_t most) const;
   DecodeOptions forced_options(const TranslateOptions& given) const;
   std::vector<SentencePair> encode_pairs(std::span<const std::string_view> sources,
                                          std::span<const std::string_view> targets) const;
   std::vector<int32_t> encode(std::string_view line, const char* side, size_t number) const;
-  void truncate(std::vector<int32_t>& ids, int64_t limit, const TranslateOptions& options) const;
+  void truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep) const;
+  void begin_plain_texts(std::vector<SentencePair>& pairs) const;
+  bool continues_character(int32_t id) const;
+  const Tokenizer& tokenizer() const;  // INVALID_ARGUMENT: there is none
+  VocabularyTokens tokens() const;     // INVALID_ARGUMENT: they are not known
+  void check_begin(const TranslateOptions& options) const;
+  template <class Work>
+  void for_lines(size_t count, Work&& work) const;  // on several threads
 
   Context& context_;
   const Model& model_;
-  Tokenizer tokenizer_;
+  std::optional<Tokenizer> tokenizer_;
   std::shared_ptr<const PackedWeights> weights_;
 };
 

@@ -19,6 +19,16 @@ struct Imported {
   std::string note;
 };
 
+// The vocabulary of an exported model. Without a tokenizer the directory has none, either.
+struct ExportVocabulary {
+  ExportVocabulary(const Tokenizer& text_tokenizer)  // NOLINT(google-explicit-constructor)
+      : tokenizer(text_tokenizer), tokens(text_tokenizer.tokens()) {}
+  explicit ExportVocabulary(VocabularyTokens special_tokens) : tokens(std::move(special_tokens)) {}
+
+  std::optional<Tokenizer> tokenizer;
+  VocabularyTokens tokens;
+};
+
 // `directory` exists and is empty.
 void write_marian(const HostModel& host, const Tokenizer& tokenizer,
                   const std::filesystem::path& directory);
@@ -28,11 +38,11 @@ void write_pegasus(const HostModel& host, const Tokenizer& tokenizer,
                    const std::filesystem::path& directory);
 Imported read_pegasus(const std::filesystem::path& directory);
 
-void write_gpt2(const HostModel& host, const Tokenizer& tokenizer,
+void write_gpt2(const HostModel& host, const ExportVocabulary& vocabulary,
                 const std::filesystem::path& directory);
 Imported read_gpt2(const std::filesystem::path& directory);
 
-void write_llama(const HostModel& host, const Tokenizer& tokenizer,
+void write_llama(const HostModel& host, const ExportVocabulary& vocabulary,
                  const std::filesystem::path& directory);
 Imported read_llama(const std::filesystem::path& directory);
 
@@ -57,7 +67,7 @@ HostModel read_back_onnx(const HostModel& host, ExportWeights weights,
                          const std::filesystem::path& directory);
 
 // A directory for transformers and vLLM with the linear layers in int8 or int4.
-void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
+void write_compressed_tensors(const HostModel& host, const ExportVocabulary& vocabulary,
                               ExportWeights weights, const std::filesystem::path& directory);
 HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weights,
                                        const std::filesystem::path& directory);
@@ -76,10 +86,10 @@ const Expressible& onnx_expressible();
 // not ask whether the class of transformers can hold the model.
 void write_marian_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                         const std::filesystem::path& directory);
-void write_gpt2_files(const ModelSpec& spec, const Tokenizer& tokenizer,
+void write_gpt2_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                       const std::filesystem::path& directory);
 // With a quantization_config in config.json unless it is null.
-void write_llama_files(const ModelSpec& spec, const Tokenizer& tokenizer,
+void write_llama_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                        const std::filesystem::path& directory, const Json& quantization = nullptr);
 
 }  // namespace trafo::interop

@@ -8,12 +8,15 @@
 #include <limits>
 #include <optional>
 
+#include "engine/core/argument_error.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
+#include "engine/formats/hf/lm_files.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
+#include "engine/models/model_io.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 
 namespace trafo {
@@ -75,7 +78,7 @@ class UnfinishedDirectory {
 
 struct Job {
   const HostModel& host;
-  const Tokenizer& tokenizer;
+  const interop::ExportVocabulary& vocabulary;
   ExportWeights weights;
   const fs::path& directory;
 };
@@ -84,6 +87,7 @@ struct Job {
 struct Format {
   ExportFormat format;
   const char* name;
+  bool needs_tokenizer;
   std::vector<ExportWeights> weights;
   const interop::Expressible& (*expressible)();
   HostModel (*write_and_read)(const Job& job);
@@ -94,66 +98,76 @@ const std::vector<Format>& formats() {
   static const std::vector<Format> all = {
       {ExportFormat::hf_marian,
        "hf-marian",
+       true,
        {float32},
        interop::hf_marian_expressible,
        [](const Job& job) {
-         interop::write_marian(job.host, job.tokenizer, job.directory);
+         interop::write_marian(job.host, *job.vocabulary.tokenizer, job.directory);
          return interop::read_marian(job.directory).host;
        }},
       {ExportFormat::hf_pegasus,
        "hf-pegasus",
+       true,
        {float32},
        interop::hf_pegasus_expressible,
        [](const Job& job) {
-         interop::write_pegasus(job.host, job.tokenizer, job.directory);
+         interop::write_pegasus(job.host, *job.vocabulary.tokenizer, job.directory);
          return interop::read_pegasus(job.directory).host;
        }},
       {ExportFormat::hf_gpt2,
        "hf-gpt2",
+       false,
        {float32},
        interop::hf_gpt2_expressible,
        [](const Job& job) {
-         interop::write_gpt2(job.host, job.tokenizer, job.directory);
+         interop::write_gpt2(job.host, job.vocabulary, job.directory);
          return interop::read_gpt2(job.directory).host;
        }},
       {ExportFormat::hf_llama,
        "hf-llama",
+       false,
        {float32},
        interop::hf_llama_expressible,
        [](const Job& job) {
-         interop::write_llama(job.host, job.tokenizer, job.directory);
+         interop::write_llama(job.host, job.vocabulary, job.directory);
          return interop::read_llama(job.directory).host;
        }},
       {ExportFormat::ctranslate2,
        "ctranslate2",
+       true,
        {float32, float16, bfloat16, int16, int8},
        interop::ctranslate2_expressible,
        [](const Job& job) {
-         interop::write_ctranslate2(job.host, job.tokenizer, job.weights, job.directory);
+         interop::write_ctranslate2(job.host, *job.vocabulary.tokenizer, job.weights,
+                                    job.directory);
          return interop::read_back_ctranslate2(job.host, job.weights, job.directory);
        }},
       {ExportFormat::onnx,
        "onnx",
+       true,
        {float32, int8},
        interop::onnx_expressible,
        [](const Job& job) {
-         interop::write_onnx(job.host, job.tokenizer, job.weights, job.directory);
+         interop::write_onnx(job.host, *job.vocabulary.tokenizer, job.weights, job.directory);
          return interop::read_back_onnx(job.host, job.weights, job.directory);
        }},
       {ExportFormat::gguf,
        "gguf",
+       true,
        {float16, float32, q8_0, q4_0},
        interop::gguf_expressible,
        [](const Job& job) {
-         interop::write_gguf(job.host, job.tokenizer, job.weights, job.directory);
-         return interop::read_back_gguf(job.host, job.tokenizer, job.weights, job.directory);
+         interop::write_gguf(job.host, *job.vocabulary.tokenizer, job.weights, job.directory);
+         return interop::read_back_gguf(job.host, *job.vocabulary.tokenizer, job.weights,
+                                        job.directory);
        }},
       {ExportFormat::hf_compressed,
        "hf-compressed",
+       false,
        {int8, int4},
        interop::hf_compressed_expressible,
        [](const Job& job) {
-         interop::write_compressed_tensors(job.host, job.tokenizer, job.weights, job.directory);
+         interop::write_compressed_tensors(job.host, job.vocabulary, job.weights, job.directory);
          return interop::read_back_compressed_tensors(job.host, job.weights, job.directory);
        }},
   };
@@ -235,7 +249,7 @@ const char* export_weights_name(ExportWeights weights) {
   return is_export_weights(value) ? kWeightsNames[static_cast<size_t>(value)] : "unknown";
 }
 
-double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
+double export_model(Context& context, const Model& model, const std::optional<Tokenizer>& tokenizer,
                     ExportFormat format, const fs::path& directory, ExportWeights weights) {
   const Format* found = find_format(static_cast<int32_t>(format));
   require(found != nullptr, ErrorCode::invalid_argument, kOrigin, "unknown format ",
@@ -243,12 +257,19 @@ double export_model(Context& context, const Model& model, const Tokenizer& token
   require(is_export_weights(static_cast<int32_t>(weights)), ErrorCode::invalid_argument, kOrigin,
           "unknown type of weights ", static_cast<int32_t>(weights));
   weights = weights_of(*found, weights);
-  interop::check_vocabulary(model.spec(), tokenizer);
-  refuse_vocabulary(tokenizer, model.spec(), *found);
+  require_argument(tokenizer || !found->needs_tokenizer, interop::kOrigin, "tokenizer",
+                   " is missing, and ", found->name, " has one in its files");
+  if (tokenizer) {
+    interop::check_vocabulary(model.spec(), *tokenizer);
+    refuse_vocabulary(*tokenizer, model.spec(), *found);
+  }
   refuse_what_is_not(model.spec(), *found);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
-  const HostModel again = found->write_and_read({host, tokenizer, weights, unfinished.path()});
+  const interop::ExportVocabulary vocabulary =
+      tokenizer ? interop::ExportVocabulary(*tokenizer)
+                : interop::ExportVocabulary(tokens_of(model, tokenizer));
+  const HostModel again = found->write_and_read({host, vocabulary, weights, unfinished.path()});
   const double difference = interop::logit_difference(host, again);
   // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
   // differs if the files do not say all that the model's configuration does.
@@ -282,8 +303,10 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
   }
   config.refuse("quantization_config", "models with float weights can be imported");
   interop::Imported imported = reader->read(directory);
-  return {interop::copy_from_host(context, imported.host), std::move(imported.tokenizer),
-          std::move(imported.note)};
+  std::unique_ptr<Model> model = interop::copy_from_host(context, imported.host);
+  model->set_tokens(imported.tokenizer ? imported.tokenizer->tokens()
+                                       : interop::read_tokens(directory, config, model->spec()));
+  return {std::move(model), std::move(imported.tokenizer), std::move(imported.note)};
 }
 
 }  // namespace trafo

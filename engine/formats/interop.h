@@ -50,12 +50,14 @@ bool is_export_weights(int32_t value);
 // UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the tokenizer
 // does not fit the model, or the directory has files. NON_FINITE: weights are NaN or infinite, or
 // logits of float32 weights differ by more than 1e-4.
-double export_model(Context& context, const Model& model, const Tokenizer& tokenizer,
+// Without a tokenizer, hf-gpt2, hf-llama and hf-compressed are written without one, with the
+// special tokens that the model knows; the other formats are INVALID_ARGUMENT.
+double export_model(Context& context, const Model& model, const std::optional<Tokenizer>& tokenizer,
                     ExportFormat format, const std::filesystem::path& directory,
                     ExportWeights weights = ExportWeights::by_format);
 
 struct ImportedModel {
-  std::unique_ptr<Model> model;        // float32, in the caller's context
+  std::unique_ptr<Model> model;        // float32, in the caller's context; knows Model::tokens()
   std::optional<Tokenizer> tokenizer;  // none: the directory has none that can be read
   std::string note;                    // a remark for the user; may be empty
 };

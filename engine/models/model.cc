@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/argument_error.h"
 #include "engine/ops/checks.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/view/view.h"
@@ -30,6 +31,22 @@ std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& co
 }
 
 }  // namespace
+
+void Model::set_tokens(std::optional<VocabularyTokens> tokens) {
+  const auto check = [&](const char* name, int32_t id, int32_t least) {
+    require_argument(id >= least && id < spec_.vocabulary, "special tokens", name, " is ", id,
+                     ", it must be ", least, " to ", spec_.vocabulary - 1);
+  };
+  if (tokens) {
+    const SpecialTokens& special = tokens->special;
+    check("eos", special.eos, 0);
+    check("bos", special.bos, -1);
+    check("pad", special.pad, -1);
+    check("unk", special.unk, -1);
+    for (const int32_t id : tokens->further_ends) check("further_ends", id, 0);
+  }
+  tokens_ = std::move(tokens);
+}
 
 void Model::declare_output(ParamId embedding, const Init& init) {
   const int64_t vocabulary = spec_.vocabulary;

@@ -19,6 +19,7 @@
 #include "engine/nn/linear.h"
 #include "engine/nn/parameter_store.h"
 #include "engine/nn/transformer_block.h"
+#include "engine/text/tokenizer/special_tokens.h"
 
 namespace trafo {
 
@@ -96,6 +97,11 @@ class Model {
   const Origin& origin() const { return origin_; }
   void set_origin(Origin origin) { origin_ = std::move(origin); }
 
+  // The special tokens of its vocabulary, for work on token ids without a tokenizer. None: it does
+  // not know them. INVALID_ARGUMENT names the token that the model cannot have.
+  const std::optional<VocabularyTokens>& tokens() const { return tokens_; }
+  void set_tokens(std::optional<VocabularyTokens> tokens);
+
   // The adapter that the model computes with; models/adapter.h adds and merges it.
   const std::optional<AdapterConfig>& adapter() const { return adapter_.config; }
   bool merged_adapter() const { return adapter_.merged.has_value(); }
@@ -132,6 +138,7 @@ class Model {
   Tensor appended(Context& context, const DecodeState& state, const Tensor& ids) const;
 
   Origin origin_;
+  std::optional<VocabularyTokens> tokens_;
   AdapterState adapter_;
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <unordered_set>
+#include <utility>
 
 #include "engine/core/checked.h"
 #include "engine/core/json.h"
@@ -179,6 +180,42 @@ void stage_frozen(const SafetensorsReader& reader, const ParameterStore& paramet
   staged.add(value, std::move(rounded));
 }
 
+std::string tokens_to_json(const VocabularyTokens& tokens) {
+  Json json;
+  json["bos"] = tokens.special.bos;
+  json["eos"] = tokens.special.eos;
+  json["pad"] = tokens.special.pad;
+  json["unk"] = tokens.special.unk;
+  json["further_ends"] = tokens.further_ends;
+  return json.dump();
+}
+
+// Gives the model the special tokens of its file, if the file has them.
+void read_tokens(const SafetensorsReader& reader, Model& model) {
+  const auto found = reader.metadata().find(kTokensKey);
+  if (found == reader.metadata().end()) return;
+  const std::string label = concat(reader.label(), ": ", kTokensKey);
+  const Json json = parse_json(found->second, kModelIoOrigin, label);
+  const JsonFields fields(json, kModelIoOrigin, label);
+  VocabularyTokens tokens;
+  fields.take("bos", tokens.special.bos);
+  fields.take("eos", tokens.special.eos);
+  fields.take("pad", tokens.special.pad);
+  fields.take("unk", tokens.special.unk);
+  std::vector<int64_t> ends;
+  fields.take("further_ends", ends);
+  for (const int64_t id : ends) {
+    require(std::in_range<int32_t>(id), ErrorCode::corrupt_file, kModelIoOrigin, label,
+            ": further_ends has ", id);
+    tokens.further_ends.push_back(static_cast<int32_t>(id));
+  }
+  try {
+    model.set_tokens(std::move(tokens));
+  } catch (const Error& error) {
+    fail(ErrorCode::corrupt_file, kModelIoOrigin, label, ": ", error.message());
+  }
+}
+
 // Non-finite moments would spoil every update from the first on, and no loss or gradient would show
 // it.
 template <class T>
@@ -211,6 +248,15 @@ void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer) {
   require(tokenizer.vocab_size() == model.config().vocabulary, ErrorCode::invalid_argument,
           kModelIoOrigin, "the tokenizer has ", tokenizer.vocab_size(), " tokens, the model ",
           model.config().vocabulary, ": they do not belong together");
+}
+
+VocabularyTokens tokens_of(const Model& model, const std::optional<Tokenizer>& tokenizer) {
+  if (tokenizer) return tokenizer->tokens();
+  require(model.tokens().has_value(), ErrorCode::invalid_argument, kModelIoOrigin,
+          model.origin().file.empty() ? "the model" : model.origin().file,
+          " does not know the special tokens of its vocabulary: give a tokenizer, or set them "
+          "(trafo_model_set_special_tokens)");
+  return *model.tokens();
 }
 
 SafetensorsReader open_model(const std::filesystem::path& path, ElementTypes types) {
@@ -317,6 +363,7 @@ TensorFile copy_model(Context& context, const Model& model, const Tensor& weight
   if (model.adapter()) file.metadata[kAdapterKey] = to_json(*model.adapter());
   if (!model.origin().vocabulary.empty())
     file.metadata.emplace(kTokenizerKey, model.origin().vocabulary);
+  if (model.tokens()) file.metadata[kTokensKey] = tokens_to_json(*model.tokens());
   file.entries = workspace_entries(context, model.parameters(), weights, "",
                                    file.storage.emplace_back(), allocate);
   if (model.parameters().has_int8())
@@ -414,6 +461,7 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
   else
     read_weights(context, reader, model->parameters());
   model->set_origin({reader.label(), read_vocabulary_checksum(reader)});
+  read_tokens(reader, *model);
   return model;
 }
 

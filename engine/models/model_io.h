@@ -24,6 +24,8 @@ namespace trafo {
 inline constexpr const char* kModelConfigKey = "model_config";
 // Metadata key of Model::Origin::vocabulary.
 inline constexpr const char* kTokenizerKey = "tokenizer_crc32";
+// Metadata key of Model::tokens(), as JSON; not in a file of a model that does not know them.
+inline constexpr const char* kTokensKey = "special_tokens";
 
 // The CRC-32 of the serialised tokenizer, in eight hexadecimal digits.
 std::string vocabulary_checksum(const Tokenizer& tokenizer);
@@ -36,6 +38,10 @@ void require_vocabulary(const Model& model, std::string_view checksum, std::stri
 
 // INVALID_ARGUMENT if the vocabularies have different sizes.
 void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer);
+
+// The special tokens of the tokenizer, or without one those that the model knows. INVALID_ARGUMENT:
+// there is no tokenizer and the model knows none.
+VocabularyTokens tokens_of(const Model& model, const std::optional<Tokenizer>& tokenizer);
 
 // Opens a model file, after verify_file_of_checkpoint(). UNSUPPORTED for one with int8 weights,
 // unless `types` allows them.
@@ -52,8 +58,9 @@ struct TensorFile {
   void write(ByteSink& sink) const { write_safetensors(sink, entries, metadata); }
 };
 
-// A copy of a model in host memory, as a file. Besides `metadata`, the file gets the configuration
-// and Origin::vocabulary. `weights` are laid out like ParameterStore::master().
+// A copy of a model in host memory, as a file. Besides `metadata`, the file gets the
+// configuration, Origin::vocabulary and Model::tokens(). `weights` are laid out like
+// ParameterStore::master().
 TensorFile copy_model(Context& context, const Model& model, const Tensor& weights,
                       const SafetensorsMetadata& metadata = {},
                       const HostAllocator& allocate = plain_host_buffer);

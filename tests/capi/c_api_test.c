@@ -419,6 +419,7 @@ int main(void) {
   test_edges();
   test_freezing();
   test_states_and_logits();
+  test_ids();
   test_groups();
   test_fields();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);

@@ -64,3 +64,4 @@ void test_callbacks(void);
 void test_edges(void);
 void test_freezing(void);
 void test_states_and_logits(void);
+void test_ids(void);

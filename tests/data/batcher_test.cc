@@ -136,7 +136,7 @@ TEST(BatchPacker, ASourceAloneHasNoTarget) {
 TEST(BatchPacker, IdsOfRowsAreBelowTheVocabulary) {
   const int32_t source[] = {4, kVocab - 1}, target[] = {kVocab - 1, 5};
   const int32_t two[] = {2}, three[] = {3}, none[] = {0};
-  const BatchLimits limits{SequenceForm::encoder_decoder, kBos, kVocab, 16};
+  const BatchLimits limits{SequenceForm::encoder_decoder, {.bos = kBos}, kVocab, 16};
   const auto pack = [&](const int32_t* ids, const int32_t* lengths) {
     PackedBatchHost batch;
     pack_rows({1, ids, 2, lengths, target, 2, two}, limits, batch);
@@ -151,6 +151,30 @@ TEST(BatchPacker, IdsOfRowsAreBelowTheVocabulary) {
   for (const int32_t* lengths : {three, none})
     expect_error(ErrorCode::invalid_argument, "it must have 1 to 2",
                  [&] { pack(source, lengths); });
+}
+
+TEST(BatchPacker, TheEmptySourceOfADecoderIsTheEnd) {
+  const BatchLimits limits{SequenceForm::decoder_only, {.bos = kBos, .eos = kEos}, kVocab, 16};
+  const int32_t source[] = {7, 0, 0, 0}, target[] = {8, 9, kEos, 5, kEos, 0};
+  const int32_t lengths[] = {1, 0}, target_lengths[] = {3, 2};
+  PackedBatchHost batch;
+  pack_rows({2, source, 2, lengths, target, 3, target_lengths}, limits, batch);
+  EXPECT_EQ(batch.target_in, (Tokens{7, 8, 9, kEos, 5}));
+  EXPECT_EQ(batch.target_out, (Tokens{8, 9, kEos, 5, kEos}));
+  // Without any source there is no matrix of them.
+  pack_rows({2, nullptr, 0, nullptr, target, 3, target_lengths}, limits, batch);
+  EXPECT_EQ(batch.target_in, (Tokens{kEos, 8, 9, kEos, 5}));
+  expect_error(ErrorCode::invalid_argument, "row 0 of the target has 0 ids", [&] {
+    const int32_t none[] = {0, 0};
+    pack_rows({2, source, 2, lengths, target, 3, none}, limits, batch);
+  });
+  const BatchLimits encoder{SequenceForm::encoder_decoder, {.bos = kBos, .eos = kEos}, kVocab, 16};
+  expect_error(ErrorCode::invalid_argument, "row 1 of the source has 0 ids", [&] {
+    pack_rows({2, source, 2, lengths, target, 3, target_lengths}, encoder, batch);
+  });
+  expect_error(ErrorCode::invalid_argument, "is NULL", [&] {
+    pack_rows({2, nullptr, 0, nullptr, target, 3, target_lengths}, encoder, batch);
+  });
 }
 
 TEST(Batcher, ADecoderOnlyBatchHoldsItsWholeBudget) {

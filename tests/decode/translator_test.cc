@@ -65,6 +65,61 @@ INSTANTIATE_TEST_SUITE_P(Models, TranslatorTest,
                          ::testing::Values(Architecture::encoder_decoder, Architecture::decoder_lm),
                          architecture_name);
 
+// Without a tokenizer, the tokens of the model are enough; long rows keep what a text keeps.
+TEST_P(TranslatorTest, IdsGiveWhatTheirTextGives) {
+  const std::string longest = long_line();
+  const Lines lines = {"der hund sieht", "", longest}, targets = {"das", "haus", longest};
+  const Translator text = translator(), ids(*context_, *model_, std::nullopt);
+  std::vector<std::vector<int32_t>> rows;
+  std::vector<SentencePair> pairs;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    rows.push_back(encoded(lines[i]));
+    pairs.push_back({rows[i], encoded(targets[i])});
+  }
+  EXPECT_TRUE(contains(error_text([&] { ids.translate_ids(rows); }), "special tokens"));
+  model_->set_tokens(tokenizer_->tokens());
+  EXPECT_TRUE(contains(error_text([&] { ids.translate(lines); }), "text needs a tokenizer"));
+  TranslateOptions options;
+  options.truncate = true;
+  options.decode.max_length = 10;
+  const auto same = [&](std::vector<Translation> expected, const std::vector<Translation>& found) {
+    ASSERT_EQ(expected.size(), found.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(expected[i].source_tokens, found[i].source_tokens) << i;
+      EXPECT_EQ(expected[i].used_tokens, found[i].used_tokens) << i;
+      ASSERT_EQ(expected[i].hypotheses.size(), found[i].hypotheses.size()) << i;
+      for (size_t rank = 0; rank < found[i].hypotheses.size(); ++rank) {
+        const TextHypothesis &a = expected[i].hypotheses[rank], &b = found[i].hypotheses[rank];
+        EXPECT_EQ(a.tokens, b.tokens) << i;
+        EXPECT_EQ(a.score, b.score) << i;
+        EXPECT_EQ(a.finished, b.finished) << i;
+        EXPECT_EQ(b.text, "") << i;
+      }
+    }
+  };
+  same(text.translate(lines, options), ids.translate_ids(rows, options));
+  same(text.force_decode(lines, targets, options), ids.force_decode_ids(pairs, options));
+  if (GetParam() != Architecture::decoder_lm) return;
+  // A text that goes on has no end, and keeps its first token and its last ones.
+  options.end_source = false;
+  options.begin_source = true;
+  for (std::vector<int32_t>& row : rows) {
+    row.pop_back();
+    if (!row.empty()) row.insert(row.begin(), tokenizer_->bos_id());
+  }
+  same(text.translate(lines, options), ids.translate_ids(rows, options));
+  // A source without an end loses its first tokens, a target without an end its last.
+  std::vector<int32_t> longer(200, 5);
+  longer.front() = 6;
+  longer.back() = 7;
+  const Translation cut = ids.force_decode_ids({{longer, longer}}, options)[0];
+  EXPECT_EQ(cut.hypotheses[0].tokens.front(), 6);
+  EXPECT_EQ(cut.hypotheses[0].tokens.back(), 5);
+  EXPECT_FALSE(cut.hypotheses[0].finished);
+  EXPECT_EQ(cut.source_tokens, 400);
+  EXPECT_EQ(cut.used_tokens, model_->spec().max_positions + 1);
+}
+
 TEST_P(TranslatorTest, TranslatesAsTheTokensOfEachLine) {
   const Lines lines = {"der hund sieht", "", "die katze und das rote haus"};
   TranslateOptions options;

@@ -75,6 +75,42 @@ TEST_F(ImportTest, WeightsInSeveralFiles) {
             weight_bytes(*context_, *whole.model));
 }
 
+// The model knows the special tokens of its directory, so that its ids say all and it can be
+// exported again.
+TEST_F(ImportTest, ADirectoryWithoutATokenizerGoesOutAgain) {
+  const fs::path directory = llama("bare");
+  const VocabularyTokens tokens = tokenizer().tokens();
+  EXPECT_EQ(imported(directory).model->tokens(), tokens);
+  for (const char* file : {"tokenizer.model", "tokenizer.json", "tokenizer_config.json"})
+    fs::remove(directory / file);
+  for (const char* file : {"config.json", "generation_config.json"})
+    edit_json(directory / file, [&](FileJson& json) {
+      json["eos_token_id"] = std::vector<int>{tokens.special.eos, 7};
+    });
+  const ImportedModel bare = imported(directory);
+  ASSERT_FALSE(bare.tokenizer.has_value());
+  VocabularyTokens known = tokens;
+  known.special.unk = -1;
+  known.further_ends = {7};
+  EXPECT_EQ(bare.model->tokens(), known);
+
+  EXPECT_EQ(export_model(*context_, *bare.model, {}, ExportFormat::hf_llama, path("again")), 0);
+  EXPECT_FALSE(fs::exists(path("again") / "tokenizer.model"));
+  const ImportedModel again = imported(path("again"));
+  EXPECT_EQ(again.model->tokens(), known);
+  EXPECT_EQ(weight_bytes(*context_, *again.model), weight_bytes(*context_, *bare.model));
+  const Error error = error_of(
+      [&] { export_model(*context_, *bare.model, {}, ExportFormat::gguf, path("no.gguf")); });
+  EXPECT_TRUE(mentions(error, "tokenizer is missing, and gguf has one")) << error.what();
+  const auto unknown = model_of(llama_config(1, true));
+  EXPECT_TRUE(mentions(
+      error_of([&] { export_model(*context_, *unknown, {}, ExportFormat::hf_llama, path("no")); }),
+      "does not know the special tokens"));
+  edit_json(directory / "generation_config.json",
+            [](FileJson& json) { json["eos_token_id"] = 1 << 20; });
+  refused_import(directory, ErrorCode::corrupt_file, "eos_token_id is 1048576");
+}
+
 TEST_F(ImportTest, WhatIsWrongWithSeveralFiles) {
   const auto broken_split = [&](const std::string& text, auto change) {
     const fs::path directory = llama("split");

@@ -66,17 +66,15 @@ TEST(ByteBpe, HasTheIdsOfTheLibrary) {
     for (const Json::Member& change : *each.find("changes")->as<Json::Object>())
       file[change.key] = change.value;
     const std::string bytes = file.dump();
-    const TokenizerText text = read_tokenizer_text(bytes, "test", "x");
-    const ByteBpeTokenizer tokenizer(bytes, text, "x", bpe_end());
+    const Tokenizer tokenizer = Tokenizer::from_bytes(bytes, "x", bpe_end());
+    const Tokenizer parsing = tokenizer.parsing_special();
     for (size_t i = 0; i < texts.size(); ++i) {
       const auto item = [&](const char* key) { return (*each.find(key)->as<Json::List>())[i]; };
       const std::string& line = *texts[i].as<std::string>();
-      TokenIds ids;
-      tokenizer.encode(line, ids);
+      const TokenIds ids = tokenizer.encode(line);
       EXPECT_EQ(ids, golden_ids(item("ids"))) << line;
       EXPECT_EQ(tokenizer.decode(ids), *item("decoded").as<std::string>()) << line;
-      tokenizer.encode_with_special(line, ids);
-      EXPECT_EQ(ids, golden_ids(item("special_ids"))) << line;
+      EXPECT_EQ(parsing.encode(line), golden_ids(item("special_ids"))) << line;
     }
   }
 }

@@ -45,6 +45,8 @@ struct ModelArguments {
   std::string precision = "auto";
   std::string weights = "stored";
   std::string adapter;  // directory; empty: none but that in the model's file
+  bool ids = false;     // token ids in place of text, and no vocabulary is needed
+  bool parse_special = false;
   int64_t threads = 0;
 };
 // The only vocabulary; a usage error if these files are two.
@@ -52,13 +54,15 @@ std::string one_vocabulary(const std::vector<std::string>& files);
 void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which model
 void add_model_arguments(CLI::App& app, ModelArguments& arguments);  // and where it computes
 void add_adapter_argument(CLI::App& app, ModelArguments& arguments);
+// How text becomes token ids: --ids and --parse-special.
+void add_text_arguments(CLI::App& app, ModelArguments& arguments, const char* group);
 ModelPaths find_model(const ModelArguments& arguments);
 // The configuration of a model file, whose weights are not read.
 trafo_model_config config_of_file(const std::string& path);
 
 struct LoadedModel {
   Context context;
-  Tokenizer tokenizer;
+  Tokenizer tokenizer;  // none: no vocabulary belongs to a model that works with ids
   Model model;
 };
 LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter);

@@ -75,7 +75,10 @@ int export_to(const ExportArguments& arguments) {
                               ? TRAFO_EXPORT_WEIGHTS_BY_FORMAT
                               : choice_of("--weights", arguments.weights, kWeights).value;
   Reporter reporter({.quiet = arguments.quiet});
-  const LoadedModel loaded = load_model(arguments.model, reporter);
+  // A format that needs a vocabulary says so.
+  ModelArguments optional = arguments.model;
+  optional.ids = true;
+  const LoadedModel loaded = load_model(optional, reporter);
   double difference = 0;
   const Reporter::Phase phase(reporter, "exporting");
   if (format.value == kPeft) {
@@ -85,8 +88,8 @@ int export_to(const ExportArguments& arguments) {
     reporter.info(fmt::format("{}: the adapter, as a directory of PEFT", arguments.output));
     return kDone;
   }
-  const std::string card = model_card(
-      {loaded.model.get(), find_model(arguments.model).model, format.name, arguments.weights});
+  const std::string card =
+      model_card({loaded.model.get(), find_model(optional).model, format.name, arguments.weights});
   check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
                            arguments.output.data(), arguments.output.size(), &difference));
   // After an error the export stays: it is whole and was checked.

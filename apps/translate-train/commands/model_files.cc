@@ -76,6 +76,18 @@ void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
   app.add_option("--cpu-threads", arguments.threads, "(default 0: every core)")->type_name("N");
 }
 
+void add_text_arguments(CLI::App& app, ModelArguments& arguments, const char* group) {
+  CLI::Option* ids = app.add_flag(
+      "--ids", arguments.ids,
+      "lines are token ids between spaces, which the model reads as they are; no vocabulary is "
+      "needed");
+  ids->group(group);
+  app.add_flag("--parse-special", arguments.parse_special,
+               "the name of a special token in a text, such as </s>, is that token")
+      ->excludes(ids)
+      ->group(group);
+}
+
 ModelPaths find_model(const ModelArguments& arguments) {
   ModelPaths paths;
   const fs::path given = arguments.model;
@@ -102,7 +114,7 @@ ModelPaths find_model(const ModelArguments& arguments) {
     paths.vocabulary = vocabulary_in(arguments.model);
   }
   if (!arguments.vocabulary.empty()) paths.vocabulary = arguments.vocabulary;
-  if (paths.vocabulary.empty())
+  if (paths.vocabulary.empty() && !arguments.ids)
     usage_error(arguments.model + ": no vocabulary belongs to it, give --vocab FILE");
   return paths;
 }
@@ -122,8 +134,11 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
   const std::string device = int8 && arguments.device == "auto" ? "cpu" : arguments.device;
   const trafo_context_options options = context_options(device, arguments.threads, true);
   LoadedModel loaded;
-  loaded.tokenizer =
-      make<Tokenizer>(trafo_tokenizer_load, paths.vocabulary.data(), paths.vocabulary.size());
+  if (!paths.vocabulary.empty())
+    loaded.tokenizer =
+        make<Tokenizer>(trafo_tokenizer_load, paths.vocabulary.data(), paths.vocabulary.size());
+  if (arguments.parse_special)
+    loaded.tokenizer = make<Tokenizer>(trafo_tokenizer_parse_special, loaded.tokenizer.get());
   loaded.context = make<Context>(trafo_context_new, &options);
   loaded.model = int8 ? make<Model>(trafo_model_load_int8, loaded.context.get(), paths.model.data(),
                                     paths.model.size())
@@ -131,7 +146,8 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
                                     paths.model.size(),
                                     precision_on(loaded.context.get(), arguments.precision));
   if (!arguments.adapter.empty()) load_adapter(loaded.model.get(), arguments.adapter);
-  check(trafo_model_check_tokenizer(loaded.model.get(), loaded.tokenizer.get()));
+  if (loaded.tokenizer)
+    check(trafo_model_check_tokenizer(loaded.model.get(), loaded.tokenizer.get()));
   return loaded;
 }
 

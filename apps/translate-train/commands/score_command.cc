@@ -8,6 +8,7 @@
 
 #include "commands/commands.h"
 #include "commands/hypothesis_details.h"
+#include "commands/id_lines.h"
 #include "commands/score_input.h"
 #include "settings/setting_types.h"
 #include "text/cut_lines.h"
@@ -68,6 +69,7 @@ class ScoreRun {
 
  private:
   Translations score(const LoadedModel& loaded, size_t begin, size_t count) const {
+    if (arguments_.model.ids) return score_ids(loaded, begin, count);
     std::vector<trafo_string_view> source, target;
     for (size_t i = begin; i < begin + count; ++i) {
       if (!plain()) source.push_back(view(input_.source[i]));
@@ -78,6 +80,18 @@ class ScoreRun {
                                 target.data(), count, &options_, nullptr);
     return make<Translations>(trafo_force_decode, loaded.model.get(), loaded.tokenizer.get(),
                               source.data(), target.data(), count, &options_, nullptr);
+  }
+  // The empty source of plain text is its </s>.
+  Translations score_ids(const LoadedModel& loaded, size_t begin, size_t count) const {
+    IdRows sources, targets;
+    for (size_t i = begin; i < begin + count; ++i) {
+      const std::string place = fmt::format("line {}", i + 1);
+      sources.add(plain() ? std::string_view() : input_.source[i], place);
+      targets.add(input_.target[i], place);
+    }
+    return make<Translations>(trafo_force_decode_ids, loaded.model.get(), loaded.tokenizer.get(),
+                              sources.views().data(), targets.views().data(), count, &options_,
+                              nullptr);
   }
   bool plain() const { return input_.source.empty(); }
 
@@ -101,7 +115,12 @@ class ScoreRun {
     size_t length = 0;
     check(trafo_translations_get(scored, i, 0, &text, &log_probability));
     check(trafo_translations_get_tokens(scored, i, 0, &ids, &length));
-    if (!plain()) ++length;  // the end
+    if (arguments_.model.ids) {  // an end is scored where the line has one
+      const double* scores = nullptr;
+      check(trafo_translations_get_word_scores(scored, i, 0, &scores, &length));
+    } else if (!plain()) {
+      ++length;  // the end
+    }
     const bool skipped = too_long(scored, i, line) && !arguments_.crop;
     if (skipped) {
       ++skipped_;
@@ -178,6 +197,11 @@ int score(const ScoreArguments& arguments) {
   options.begin_source = arguments.begin_source == "on";
   options.end_source = arguments.end_source == "on";
   arguments.details.read(options);
+  if (arguments.model.ids) options.word_scores = 1;
+  if (arguments.model.ids && (arguments.begin_source == "on" || arguments.end_source == "off"))
+    usage_error(
+        "--ids: the line itself says where <s> and </s> are, without --begin-source and "
+        "--end-source");
   Reporter reporter({.quiet = arguments.quiet});
   ScoreInput input;
   {
@@ -234,6 +258,7 @@ Action add_score(CLI::App& app) {
   app.add_flag("--json", arguments->json, "one JSON object, with the length of every target")
       ->excludes(normalize)
       ->excludes(n_best);
+  add_text_arguments(app, arguments->model, "Options");
   arguments->details.add_flags(app, "Options");
   app.add_option("--alignment-layer", arguments->alignment_layer,
                  "decoder layer of --alignment, counted from 1; 0: the last but one (default 0)")

@@ -34,7 +34,8 @@ struct TrainArguments {
 // What a run is cannot change while it goes on. The library checks model, corpus and optimizer;
 // these it would never see, because the run directory's answer is taken.
 void check_continued(const Settings& saved, const Settings& given, const std::string& run) {
-  for (const Setting setting : {Setting::task, Setting::arch, Setting::dim_vocabs})
+  for (const Setting setting :
+       {Setting::task, Setting::arch, Setting::dim_vocabs, Setting::parse_special})
     if (given.has(setting) && saved.has(setting) &&
         text_of(setting, given) != text_of(setting, saved))
       given.refuse(setting, fmt::format("the run in {} has {}; give another --model to start one",
@@ -512,6 +513,8 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   if (!files.vocabulary.empty()) check_kind(settings, tokenizer, files.vocabulary);
   if (adopted && own_size) check_adopted_size(settings, tokenizer, own_vocabulary);
   if (adopted) reporter.info("vocabulary: " + own_vocabulary + ", which was there before the run");
+  if (settings.program.parse_special)
+    tokenizer = make<Tokenizer>(trafo_tokenizer_parse_special, tokenizer.get());
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
   settings.program.dim_vocabs = config.model.vocabulary;
 

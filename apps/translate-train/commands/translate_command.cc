@@ -7,6 +7,7 @@
 
 #include "commands/commands.h"
 #include "commands/hypothesis_details.h"
+#include "commands/id_lines.h"
 #include "settings/setting_flags.h"
 #include "settings/setting_types.h"
 #include "text/cut_lines.h"
@@ -86,6 +87,7 @@ class TranslateRun {
           "--prefixes: standard input is the text already; give a file, or the text with -i");
     if (!arguments.prefixes.empty()) given_.emplace(arguments.prefixes);
     if (arguments.shortlist.empty()) return;
+    if (!loaded_.tokenizer) usage_error("--shortlist: needs the vocabulary, give --vocab FILE");
     const std::string& file = arguments.shortlist[0];
     shortlist_ =
         make<Shortlist>(trafo_shortlist_load, loaded_.tokenizer.get(), file.data(), file.size());
@@ -104,12 +106,16 @@ class TranslateRun {
       }
       lines_.clear();
       prefixes_.clear();
+      id_rows_.clear();
+      id_prefixes_.clear();
       do {
         if (!in_.next(line)) break;
         if (in_.cut_from() > 0)
           cut_.add(fmt::format("line {} has {} bytes: what is behind the first 1 MiB is left out",
                                in_.line_number(), grouped(static_cast<int64_t>(in_.cut_from()))));
         lines_.push_back(line);
+        if (arguments_.model.ids)
+          id_rows_.add(line, fmt::format("{}:{}", in_.name(), in_.line_number()));
         if (given_) next_prefix();
         // What is written in one go is translated in one go, but nobody waits for more.
       } while (lines_.size() < limit && in_.ready(kPatience));
@@ -143,9 +149,17 @@ class TranslateRun {
     if (!given_->next(prefixes_.emplace_back()))
       usage_error(fmt::format("--prefixes {}: ends before line {} of the input", given_->name(),
                               in_.line_number()));
+    if (arguments_.model.ids)
+      id_prefixes_.add(prefixes_.back(),
+                       fmt::format("{}:{}", given_->name(), given_->line_number()));
   }
 
   Translations translated() {
+    if (arguments_.model.ids)
+      return make<Translations>(trafo_translate_ids, loaded_.model.get(), loaded_.tokenizer.get(),
+                                id_rows_.views().data(),
+                                given_ ? id_prefixes_.views().data() : nullptr, lines_.size(),
+                                static_cast<const trafo_translate_options*>(&options_), nullptr);
     const std::vector<trafo_string_view> sources = views(lines_), prefixes = views(prefixes_);
     const trafo_translate_options* options = &options_;
     if (!given_)
@@ -178,7 +192,8 @@ class TranslateRun {
       double score = 0;
       check(trafo_translations_get(translations, i, rank, &text, &score));
       // Byte subwords can spell the end of a line, which would shift every line behind it.
-      std::string hypothesis(text.data, text.length);
+      std::string hypothesis = arguments_.model.ids ? id_line(translations, i, rank)
+                                                    : std::string(text.data, text.length);
       std::replace(hypothesis.begin(), hypothesis.end(), '\n', ' ');
       hypothesis += arguments_.details.text(translations, i, rank);
       if (arguments_.n_best > 0)
@@ -201,6 +216,7 @@ class TranslateRun {
   const bool typing_;
   std::optional<LineReader> given_;  // the beginnings of the translations
   std::vector<std::string> lines_, prefixes_;
+  IdRows id_rows_, id_prefixes_;  // of them, with --ids
   int64_t done_ = 0;
   std::optional<Reporter::Phase> phase_;
 };
@@ -255,6 +271,7 @@ Action add_translate(CLI::App& app) {
            app.add_flag("--max-length-crop,!--no-max-length-crop", a.crop,
                         "cut a line that is longer than the model takes, and say so (default); "
                         "--no-max-length-crop: such a line is an error"));
+  add_text_arguments(app, a.model, kText);
   a.details.add_flags(app, kText);
   constexpr const char* kSearch = "Search";
   in_group(kSearch,

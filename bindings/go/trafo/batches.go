@@ -21,13 +21,15 @@ import (
 	"unsafe"
 )
 
-// EOS is the id that every side of a batch ends with, in vocabularies that are trained here. [Tokenizer.Special] has that
+// EOS is the id of </s>, the end of a text, in vocabularies that are trained here. [Tokenizer.Special] has that
 // of any.
 const EOS int32 = C.TRAFO_TOKEN_EOS
 
 // Batch is pairs of token ids that are trained on together: what the encoder reads (a decoder-lm:
 // what comes first and is not to be learnt) and what is to be predicted. Ids come from
-// [Tokenizer.Encode]; each row ends with [EOS].
+// [Tokenizer.Encode]; nothing is added to them. Where texts end with </s>, each row ends with its id, [EOS], and a
+// row that is a piece of a longer text has none. The empty source of a decoder-lm is </s>: the target is plain
+// text; a nil Source: all are empty.
 type Batch struct {
 	Source, Target [][]int32
 }
@@ -73,6 +75,9 @@ func trafoGoBatch(handle C.uintptr_t, index C.int64_t, out *C.trafo_batch) C.int
 	var met pending
 	if !attempt(b.core, &met, func() (err error) {
 		batch, err = b.function(int64(index))
+		if batch.Source == nil {
+			batch.Source = make([][]int32, len(batch.Target))
+		}
 		if err == nil && len(batch.Source) != len(batch.Target) {
 			err = fmt.Errorf("%d sources, %d targets", len(batch.Source), len(batch.Target))
 		}

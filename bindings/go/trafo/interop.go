@@ -7,16 +7,18 @@ import "context"
 
 // Export writes a model directory, which must not exist or be empty, for another program. It
 // appears after it was read back; difference is how far the logits of what was read are from the
-// model's. ErrUnsupported names the setting that the format cannot express.
+// model's. tokenizer may be nil for the formats HFGPT2, HFLlama and HFCompressed: the directory then has no
+// tokenizer, and the special tokens that the model knows. ErrUnsupported names the setting that the format cannot
+// express.
 func (m *Model) Export(tokenizer *Tokenizer, format ExportFormat, weights ExportWeights, directory string) (difference float64, err error) {
 	const origin = "Model.Export"
 	var out C.double
 	err = m.within(context.Background(), origin, func() error {
-		t, err := tokenizer.hold(origin)
+		t, release, err := tokenizer.holdOptional(origin)
 		if err != nil {
 			return err
 		}
-		defer tokenizer.shared.release()
+		defer release()
 		data, length := chars(directory)
 		return m.c.core.finish(C.trafo_model_export(m.ptr, t, C.int32_t(format), C.int32_t(weights), data, length, &out))
 	})
@@ -25,7 +27,7 @@ func (m *Model) Export(tokenizer *Tokenizer, format ExportFormat, weights Export
 
 // Imported is what ImportModel found.
 type Imported struct {
-	Model     *Model     // float32
+	Model     *Model     // float32; it knows the special tokens of the directory
 	Tokenizer *Tokenizer // nil if the directory has no tokenizer that can be imported
 	Note      string     // what the user should know; may be empty
 }

@@ -42,11 +42,11 @@ func (m *Model) Logits(tokenizer *Tokenizer, source, target []string) (logits, l
 // twoTensors adopts what a call with the model and the tokenizer makes.
 func (m *Model) twoTensors(origin string, tokenizer *Tokenizer, call func(handle *C.trafo_tokenizer, first, second **C.trafo_tensor) *C.trafo_error) (a, b *Tensor, err error) {
 	err = m.within(context.Background(), origin, func() error {
-		handle, err := tokenizer.hold(origin)
+		handle, release, err := tokenizer.holdOptional(origin)
 		if err != nil {
 			return err
 		}
-		defer tokenizer.shared.release()
+		defer release()
 		var first, second *C.trafo_tensor
 		if err := m.c.core.finish(call(handle, &first, &second)); err != nil {
 			return err

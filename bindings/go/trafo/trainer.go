@@ -19,7 +19,6 @@ import (
 	"context"
 	"runtime"
 	"runtime/cgo"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -157,7 +156,10 @@ type Trainer struct {
 }
 
 // NewTrainer prepares the data and continues from the run directory if that holds a checkpoint. It
-// changes the model. valid and options may be nil; without valid nothing is validated. When ctx ends while another
+// changes the model. valid and options may be nil; without valid nothing is validated. tokenizer may be nil
+// where the corpora have token ids (NewCorpusOfIDs): the special tokens are then those that the model knows
+// (SetSpecialTokens). train may be nil: the program gives batches (SetBatches) before the trainer trains, and the
+// memory is planned for batches of BatchTokens in rows of MaxLength. When ctx ends while another
 // goroutine is in the engine, the error is ErrCancelled and the error of ctx; what has begun is completed.
 func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, valid *Corpus, options *TrainerOptions) (*Trainer, error) {
 	const origin = "Model.NewTrainer"
@@ -167,29 +169,26 @@ func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, val
 	}
 	var t *Trainer
 	err := m.within(ctx, origin, func() error {
-		handle, err := tokenizer.hold(origin)
+		handle, release, err := tokenizer.holdOptional(origin)
 		if err != nil {
 			return err
 		}
-		defer tokenizer.shared.release()
-		training, err := train.hold(origin)
-		if err != nil {
-			return err
-		}
-		defer train.shared.release()
-		var validation *C.trafo_corpus
-		if valid != nil {
-			if validation, err = valid.hold(origin); err != nil {
+		defer release()
+		var corpora [2]*C.trafo_corpus
+		var sources []*pairBody
+		for i, corpus := range []*Corpus{train, valid} {
+			if corpus == nil {
+				continue
+			}
+			if corpora[i], err = corpus.hold(origin); err != nil {
 				return err
 			}
-			defer valid.shared.release()
+			defer corpus.shared.release()
+			sources = append(sources, corpus.sources...)
 		}
+		training, validation := corpora[0], corpora[1]
 		directory, length := chars(o.RunDirectory)
 		var out *C.trafo_trainer
-		sources := train.sources
-		if valid != nil {
-			sources = append(slices.Clone(sources), valid.sources...)
-		}
 		var failure *C.trafo_error
 		if o.Group == nil {
 			failure = C.trafo_trainer_new(m.ptr, handle, training, validation, o.c(), directory, length, &out)

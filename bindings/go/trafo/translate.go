@@ -125,11 +125,11 @@ func (m *Model) TranslateWithPrefixes(ctx context.Context, tokenizer *Tokenizer,
 func (m *Model) decode(ctx context.Context, origin string, tokenizer *Tokenizer, lines int, options *TranslateOptions, call func(*C.trafo_tokenizer, *C.trafo_translate_options, *C.trafo_cancel, **C.trafo_translations) *C.trafo_error) (*Translations, error) {
 	var result *Translations
 	err := m.within(ctx, origin, func() error {
-		handle, err := tokenizer.hold(origin)
+		handle, release, err := tokenizer.holdOptional(origin)
 		if err != nil {
 			return err
 		}
-		defer tokenizer.shared.release()
+		defer release()
 		settings := options.c()
 		if options != nil && options.Shortlist != nil {
 			if settings.shortlist, err = options.Shortlist.hold(origin); err != nil {

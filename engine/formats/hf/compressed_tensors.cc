@@ -144,10 +144,10 @@ const Expressible& hf_compressed_expressible() {
   return expressible;
 }
 
-void write_compressed_tensors(const HostModel& host, const Tokenizer& tokenizer,
+void write_compressed_tensors(const HostModel& host, const ExportVocabulary& vocabulary,
                               ExportWeights weights, const fs::path& directory) {
   check_groups(host.spec().decoder, weights);
-  write_llama_files(host.spec(), tokenizer, directory, quantization_config(weights));
+  write_llama_files(host.spec(), vocabulary, directory, quantization_config(weights));
   std::vector<FilePart> all;
   for (const MappedTensor& tensor : llama_tensors(host.config()))
     for (FilePart& part : parts_of(tensor, gather(host.parameters(), tensor), weights))

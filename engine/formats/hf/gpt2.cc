@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json gpt2_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
+Json gpt2_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   const StackSpec& decoder = spec.decoder;
   Json json;
   json["architectures"] = Json::List{"GPT2LMHeadModel"};
@@ -32,7 +32,7 @@ Json gpt2_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
   json["add_cross_attention"] = false;
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
-  put_special_ids(tokenizer, json);
+  put_special_ids(vocabulary.tokens, json);
   json["torch_dtype"] = "float32";
   return json;
 }
@@ -62,18 +62,19 @@ const Expressible& hf_gpt2_expressible() {
   return expressible;
 }
 
-void write_gpt2_files(const ModelSpec& spec, const Tokenizer& tokenizer,
+void write_gpt2_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                       const fs::path& directory) {
-  write_json(directory / "config.json", gpt2_config(spec, tokenizer));
-  write_generation(tokenizer, spec, directory);
-  write_lm_tokenizer(tokenizer, spec, directory);
+  write_json(directory / "config.json", gpt2_config(spec, vocabulary));
+  write_generation(vocabulary, spec, directory);
+  write_lm_tokenizer(vocabulary.tokenizer, spec, directory);
 }
 
-void write_gpt2(const HostModel& given, const Tokenizer& tokenizer, const fs::path& directory) {
+void write_gpt2(const HostModel& given, const ExportVocabulary& vocabulary,
+                const fs::path& directory) {
   const bool fold = has_output_bias(given);
   const HostModel folded = fold ? fold_output_bias(given) : HostModel{};
   const HostModel& host = fold ? folded : given;
-  write_gpt2_files(host.spec(), tokenizer, directory);
+  write_gpt2_files(host.spec(), vocabulary, directory);
   write_tensors(directory / "model.safetensors", host, gpt2_tensors(host.config()));
 }
 

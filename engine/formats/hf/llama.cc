@@ -48,7 +48,7 @@ Json rope_json(const RotaryAngles& angles) {
   return json;
 }
 
-Json llama_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
+Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   const StackSpec& decoder = spec.decoder;
   const AttentionSpec& attention = decoder.attention;
   const RotaryAngles angles = attention.rotary.value();
@@ -80,7 +80,7 @@ Json llama_config(const ModelSpec& spec, const Tokenizer& tokenizer) {
   }
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
-  put_special_ids(tokenizer, json);
+  put_special_ids(vocabulary.tokens, json);
   json["torch_dtype"] = "float32";
   return json;
 }
@@ -256,17 +256,18 @@ const Expressible& hf_llama_expressible() {
   return expressible;
 }
 
-void write_llama_files(const ModelSpec& spec, const Tokenizer& tokenizer, const fs::path& directory,
-                       const Json& quantization) {
-  Json json = llama_config(spec, tokenizer);
+void write_llama_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
+                       const fs::path& directory, const Json& quantization) {
+  Json json = llama_config(spec, vocabulary);
   if (quantization.as<Json::Object>() != nullptr) json["quantization_config"] = quantization;
   write_json(directory / "config.json", json);
-  write_generation(tokenizer, spec, directory);
-  write_lm_tokenizer(tokenizer, spec, directory);
+  write_generation(vocabulary, spec, directory);
+  write_lm_tokenizer(vocabulary.tokenizer, spec, directory);
 }
 
-void write_llama(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
-  write_llama_files(host.spec(), tokenizer, directory);
+void write_llama(const HostModel& host, const ExportVocabulary& vocabulary,
+                 const fs::path& directory) {
+  write_llama_files(host.spec(), vocabulary, directory);
   write_tensors(directory / "model.safetensors", host, llama_tensors(host.config()));
 }
 

@@ -27,33 +27,35 @@ bool has_companion(const Tokenizer& tokenizer, std::string_view name) {
 
 }  // namespace
 
-void put_special_ids(const Tokenizer& tokenizer, Json& json) {
-  json["bos_token_id"] = tokenizer.special_tokens().start();
-  const std::vector<int32_t>& further = tokenizer.further_end_ids();
+void put_special_ids(const VocabularyTokens& tokens, Json& json) {
+  const SpecialTokens& special = tokens.special;
+  json["bos_token_id"] = special.start();
+  const std::vector<int32_t>& further = tokens.further_ends;
   if (further.empty()) {
-    json["eos_token_id"] = tokenizer.eos_id();
+    json["eos_token_id"] = special.eos;
   } else {
-    Json::List ends{tokenizer.eos_id()};
+    Json::List ends{special.eos};
     ends.insert(ends.end(), further.begin(), further.end());
     json["eos_token_id"] = std::move(ends);
   }
-  json["pad_token_id"] = tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id();
+  json["pad_token_id"] = special.pad < 0 ? special.eos : special.pad;
 }
 
-Json never_generated(const Tokenizer& tokenizer) {
+Json never_generated(const SpecialTokens& tokens) {
   Json::List never;
-  for (const int32_t id : {tokenizer.unk_id(), tokenizer.bos_id(), tokenizer.pad_id()})
-    if (id >= 0 && id != tokenizer.eos_id()) never.push_back(id);
+  for (const int32_t id : {tokens.unk, tokens.bos, tokens.pad})
+    if (id >= 0 && id != tokens.eos) never.push_back(id);
   return never;
 }
 
-void write_generation(const Tokenizer& tokenizer, const ModelSpec& spec,
+void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                       const fs::path& directory) {
-  if (has_companion(tokenizer, kGenerationFile)) return;  // write_lm_tokenizer() writes it
+  // write_lm_tokenizer() writes a companion.
+  if (vocabulary.tokenizer && has_companion(*vocabulary.tokenizer, kGenerationFile)) return;
   Json generation;
-  put_special_ids(tokenizer, generation);
+  put_special_ids(vocabulary.tokens, generation);
   generation["max_new_tokens"] = longest_translation(spec);
-  generation["suppress_tokens"] = never_generated(tokenizer);
+  generation["suppress_tokens"] = never_generated(vocabulary.tokens.special);
   write_json(directory / "generation_config.json", generation);
 }
 
@@ -81,8 +83,10 @@ Json tokenizer_config(const Tokenizer& tokenizer, const ModelSpec& spec) {
 
 }  // namespace
 
-void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelSpec& spec,
+void write_lm_tokenizer(const std::optional<Tokenizer>& subwords, const ModelSpec& spec,
                         const fs::path& directory) {
+  if (!subwords) return;
+  const Tokenizer& tokenizer = *subwords;
   const fs::path config = directory / kTokenizerConfigFile;
   if (tokenizer.as_sentencepiece() == nullptr) {  // byte-level BPE: as it came
     write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
@@ -122,6 +126,24 @@ SpecialIds read_special_ids(const fs::path& directory, const ConfigReader& confi
   if (fs::exists(generation, ignored)) ids.eos = read_end_ids(ConfigReader(generation));
   if (ids.eos.empty()) ids.eos = read_end_ids(config);
   return ids;
+}
+
+std::optional<VocabularyTokens> read_tokens(const fs::path& directory, const ConfigReader& config,
+                                            const ModelSpec& spec) {
+  SpecialIds ids = read_special_ids(directory, config);
+  if (spec.has_encoder())  // what the decoder starts with
+    ids.bos =
+        static_cast<int32_t>(config.integer("decoder_start_token_id", 0, spec.vocabulary - 1));
+  const auto known = [&](int32_t id) { return id >= 0 && id < spec.vocabulary; };
+  if (ids.eos.empty()) return std::nullopt;
+  for (const int32_t end : ids.eos)
+    require(known(end), ErrorCode::corrupt_file, kOrigin, config.label(), ": eos_token_id is ", end,
+            ", the vocabulary has ", spec.vocabulary, " tokens");
+  return VocabularyTokens{{.bos = known(ids.bos) ? ids.bos : -1,
+                           .eos = ids.eos.front(),
+                           .pad = known(ids.pad) ? ids.pad : -1,
+                           .unk = -1},
+                          {ids.eos.begin() + 1, ids.eos.end()}};
 }
 
 namespace {

@@ -7,17 +7,17 @@
 
 namespace trafo::interop {
 
-// Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the tokenizer lacks become eos.
-void put_special_ids(const Tokenizer& tokenizer, Json& json);
+// Sets bos_token_id, eos_token_id and pad_token_id. Tokens that the vocabulary lacks become eos.
+void put_special_ids(const VocabularyTokens& tokens, Json& json);
 // The tokens that decoding here never generates.
-Json never_generated(const Tokenizer& tokenizer);
+Json never_generated(const SpecialTokens& tokens);
 // Writes generation_config.json: the longest translation, and never_generated() as suppressed
 // tokens. Nothing if the tokenizer has the file as a companion.
-void write_generation(const Tokenizer& tokenizer, const ModelSpec& spec,
+void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                       const std::filesystem::path& directory);
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer. Of
-// byte-level BPE, its tokenizer.json and its companions as they came.
-void write_lm_tokenizer(const Tokenizer& tokenizer, const ModelSpec& spec,
+// byte-level BPE, its tokenizer.json and its companions as they came. Nothing without a tokenizer.
+void write_lm_tokenizer(const std::optional<Tokenizer>& tokenizer, const ModelSpec& spec,
                         const std::filesystem::path& directory);
 // The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
 ModelConfig read_llama_config(const std::filesystem::path& file);
@@ -27,6 +27,11 @@ std::vector<int32_t> read_end_ids(const ConfigReader& config);
 // The ids of special tokens in generation_config.json and config.json. The
 // eos_token_id of generation_config.json goes before.
 SpecialIds read_special_ids(const std::filesystem::path& directory, const ConfigReader& config);
+
+// The special tokens of a model without a tokenizer: read_special_ids(), without unk. None: there
+// is no eos_token_id.
+std::optional<VocabularyTokens> read_tokens(const std::filesystem::path& directory,
+                                            const ConfigReader& config, const ModelSpec& spec);
 
 struct ReadTokenizer {
   std::optional<Tokenizer> tokenizer;

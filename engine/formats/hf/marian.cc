@@ -94,7 +94,7 @@ Json generation_json(const ModelSpec& spec, const Tokenizer& tokenizer, int32_t 
   json["max_length"] = std::min<int64_t>(512, spec.max_positions);
   json["num_beams"] = 5;
   json["early_stopping"] = true;  // without it transformers searches on for longer
-  json["suppress_tokens"] = never_generated(tokenizer);
+  json["suppress_tokens"] = never_generated(tokenizer.special_tokens());
   return json;
 }
 

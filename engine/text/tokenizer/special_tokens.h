@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace trafo {
 
@@ -15,6 +16,14 @@ struct SpecialTokens {
   // The first decoder input of an encoder_decoder: bos, or eos in a vocabulary without bos, as
   // Marian's are.
   int32_t start() const noexcept { return bos >= 0 ? bos : eos; }
+  bool operator==(const SpecialTokens&) const = default;
+};
+
+// What a model must know of its vocabulary to read and write token ids.
+struct VocabularyTokens {
+  SpecialTokens special;
+  std::vector<int32_t> further_ends;  // tokens beside eos that end what a model generates
+  bool operator==(const VocabularyTokens&) const = default;
 };
 
 }  // namespace trafo

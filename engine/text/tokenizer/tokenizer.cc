@@ -104,9 +104,45 @@ const std::vector<CompanionFile>& Tokenizer::companions() const noexcept {
   return model_->companions();
 }
 
+// The special tokens that texts may name.
+struct Tokenizer::SpecialNames {
+  NamedTokens names;
+  std::shared_ptr<const Model> rest;  // Model::after_special(); may be null
+
+  // Replaces ids by those of the parts of a text. encode(is_rest, text, part_ids) encodes a part
+  // with the model or, after a special token, with `rest`.
+  template <class Encode>
+  void encode(const Model& model, std::string_view text, std::vector<int32_t>& ids,
+              Encode&& encode_part) const {
+    ids.clear();
+    std::vector<int32_t> part_ids;
+    bool follows = false;
+    for (const NamedTokens::Part& part : names.split(text)) {
+      if (part.id >= 0) {
+        ids.push_back(part.id);
+        follows = true;
+        continue;
+      }
+      encode_part(follows && rest != nullptr && !model.begins_anew(part.text), part.text, part_ids);
+      ids.insert(ids.end(), part_ids.begin(), part_ids.end());
+    }
+  }
+};
+
+Tokenizer Tokenizer::parsing_special() const {
+  Tokenizer parsing = *this;
+  parsing.special_ = std::make_shared<const SpecialNames>(
+      SpecialNames{NamedTokens(model_->special_names()), model_->after_special()});
+  return parsing;
+}
+
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
-  model_->encode(text, ids);
+  if (!special_) return model_->encode(text, ids);
+  special_->encode(*model_, text, ids,
+                   [&](bool is_rest, std::string_view part, std::vector<int32_t>& part_ids) {
+                     (is_rest ? *special_->rest : *model_).encode(part, part_ids);
+                   });
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
@@ -160,7 +196,30 @@ bool Tokenizer::bos_is_subword() const noexcept {
   return model_->bos_is_subword();
 }
 
+// Samples the parts of a text between special tokens.
+class Tokenizer::PartSampler final : public SubwordSampler {
+ public:
+  explicit PartSampler(const Tokenizer& tokenizer)
+      : model_(*tokenizer.model_), special_(*tokenizer.special_), whole_(model_.sampler()) {
+    if (special_.rest) rest_ = special_.rest->sampler();
+  }
+  void sample(std::string_view text, double alpha, ShuffleRng& rng,
+              std::vector<int32_t>& ids) const override {
+    check_text(text, "text to encode");
+    special_.encode(model_, text, ids,
+                    [&](bool is_rest, std::string_view part, std::vector<int32_t>& part_ids) {
+                      (is_rest ? *rest_ : *whole_).sample(part, alpha, rng, part_ids);
+                    });
+  }
+
+ private:
+  const Model& model_;
+  const SpecialNames& special_;
+  std::unique_ptr<const SubwordSampler> whole_, rest_;
+};
+
 std::unique_ptr<const SubwordSampler> Tokenizer::sampler() const {
+  if (special_) return std::make_unique<PartSampler>(*this);
   return model_->sampler();
 }
 

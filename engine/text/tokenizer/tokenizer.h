@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/text/tokenizer/companion_file.h"
+#include "engine/text/tokenizer/named_tokens.h"
 #include "engine/text/tokenizer/special_tokens.h"
 #include "engine/text/tokenizer/train_options.h"
 
@@ -42,6 +43,12 @@ class Tokenizer {
   static Tokenizer from_bytes(std::string_view serialized, std::string_view name = "tokenizer",
                               std::vector<CompanionFile> companions = {});
 
+  // The same vocabulary, whose encode() and sampler() read the names of special tokens in texts,
+  // such as "</s>", as those tokens; the text between two of them is encoded by itself. The kind
+  // says which tokens these are. Without this, a text never spells one.
+  Tokenizer parsing_special() const;
+  bool parses_special() const noexcept { return special_ != nullptr; }
+
   std::string_view kind() const noexcept;       // a name in tokenizer_kinds.cc
   std::string_view file_name() const noexcept;  // of its file in the directory of a model
   // The bytes of its file. Two tokenizers are the same vocabulary if these are equal.
@@ -71,6 +78,7 @@ class Tokenizer {
   SpecialTokens special_tokens() const noexcept;
   // Tokens beside eos that end a text which a model generates; vocabularies of imported models.
   const std::vector<int32_t>& further_end_ids() const noexcept;
+  VocabularyTokens tokens() const { return {special_tokens(), further_end_ids()}; }
   // Whether bos is a subword that texts have too, as in some imported models.
   bool bos_is_subword() const noexcept;
 
@@ -81,7 +89,11 @@ class Tokenizer {
   const SentencePieceModel* as_sentencepiece() const noexcept;
 
  private:
+  struct SpecialNames;
+  class PartSampler;
+
   std::shared_ptr<const Model> model_;
+  std::shared_ptr<const SpecialNames> special_;  // null: texts are never special tokens
 };
 
 // Immutable once it is made. Tokenizer checks the arguments: texts are UTF-8 without NUL bytes, ids
@@ -102,6 +114,13 @@ class Tokenizer::Model {
   virtual bool bos_is_subword() const noexcept { return false; }
   virtual std::unique_ptr<const SubwordSampler> sampler() const;  // UNSUPPORTED
   virtual const SentencePieceModel* as_sentencepiece() const noexcept { return nullptr; }
+
+  // The tokens that parsing_special() looks for.
+  virtual std::vector<NamedToken> special_names() const { return {}; }
+  // The model for a text after a special token, if that is encoded otherwise than a whole text.
+  virtual std::shared_ptr<const Model> after_special() const { return nullptr; }
+  // Whether a text after a special token is encoded as a whole text, with this model.
+  virtual bool begins_anew(std::string_view /*text*/) const { return false; }
 
   void check_id(int32_t id) const;  // INVALID_ARGUMENT: it is not in the vocabulary
   const std::string& serialized() const noexcept { return serialized_; }

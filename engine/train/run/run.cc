@@ -131,6 +131,9 @@ RunSummary TrainingRun::run(const TrainCallback& callback, const CancelToken* ca
                             int64_t max_updates) {
   require_argument(max_updates >= 0, "training run", "max_updates",
                    " must be 0 (no limit) or above, got ", max_updates);
+  require(data_.train->has_pairs() || batches_.has_function(), ErrorCode::invalid_argument,
+          "training run",
+          "there is no training corpus: give the trainer batches (trafo_trainer_set_batches)");
   RunSession session(group_, callback, cancel);
   if (!group_.has_peers()) return train(session, max_updates);
   try {

@@ -18,6 +18,34 @@ constexpr const char* kTrainingDataOrigin = "training data";
 // With batch_fit the budget is chosen later and will have room for every pair.
 constexpr int32_t kAnyBatch = 1 << 28;
 
+// The sizes of the batches that a program gives, for the memory plan: rows of the longest length
+// that fill a batch.
+class GivenBatches final : public PairSource {
+ public:
+  explicit GivenBatches(const TokenizedCorpusOptions& options) {
+    check_options(options);
+    options_ = options;
+    const int32_t length = std::min(options.max_length, options.batch_tokens);
+    draws_ = options.batch_tokens / length;
+    // A stream of source and target has one token less than both.
+    row_.resize(static_cast<size_t>(length));
+    source_.resize(options.form == SequenceForm::decoder_only ? 1 : row_.size());
+  }
+  int64_t draws(int64_t) const override { return draws_; }
+  void read(std::span<const uint32_t> draws, int64_t, PairBlock& block,
+            const std::atomic<bool>*) const override {
+    for (const uint32_t draw : draws) {
+      block.ids.push_back(draw);
+      block.tokens.push_back({source_, row_});
+    }
+  }
+  bool has_pairs() const noexcept override { return false; }
+
+ private:
+  int64_t draws_ = 0;
+  std::vector<int32_t> source_, row_;
+};
+
 void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& spec,
                   const TrainOptions& options, bool needs_preferences) {
   require_argument(corpus.preferences() == needs_preferences, kTrainingDataOrigin, "objective",
@@ -34,11 +62,13 @@ void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& s
 
 }  // namespace
 
-TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelSpec& spec,
+TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
+                          const PairEncoding& encoding, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads) {
   validate(options);
-  for (const TextCorpus* corpus : {&train, valid})
+  require_argument(train != nullptr || !options.batch_fit, kTrainingDataOrigin, "batch_fit",
+                   " needs a training corpus; a program that gives batches chooses their sizes");
+  for (const TextCorpus* corpus : {train, valid})
     require(corpus == nullptr || !corpus->monolingual() || !spec.has_encoder(),
             ErrorCode::invalid_argument, kTrainingDataOrigin,
             "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
@@ -57,35 +87,41 @@ TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
   filters.max_length_ratio = options.max_length_ratio;
   filters.drop_identical = options.drop_identical;
   const SubwordSampling sampling{options.source_alpha, options.target_alpha, options.seed};
-  if (sampling.source_alpha > 0 || sampling.target_alpha > 0 || train.is_large())
-    data.train = std::make_shared<TextPairs>(train, tokenizer, filters, sampling, num_threads);
+  const bool samples = sampling.source_alpha > 0 || sampling.target_alpha > 0;
+  require(!samples || train == nullptr || !train->has_ids(), ErrorCode::invalid_argument,
+          kTrainingDataOrigin, "subwords are sampled from text, and the corpus has token ids");
+  if (train == nullptr)
+    data.train = std::make_shared<GivenBatches>(filters);
+  else if (encoding.tokenizer && (samples || train->is_large()))
+    data.train =
+        std::make_shared<TextPairs>(*train, *encoding.tokenizer, filters, sampling, num_threads);
   else
-    data.train = std::make_shared<TokenizedCorpus>(train, tokenizer, filters, num_threads);
-  data.tokens = tokenizer.special_tokens();
-  data.tokenizer = tokenizer;
+    data.train = std::make_shared<TokenizedCorpus>(*train, encoding, filters, num_threads);
+  data.tokens = encoding.tokens.special;
+  data.tokenizer = encoding.tokenizer;
   if (valid != nullptr) {
-    data.valid = std::make_shared<TokenizedCorpus>(*valid, tokenizer, lengths, num_threads);
+    data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads);
     PairBuffers buffers;
-    for (int64_t i = 0; i < valid->size(); ++i) {
+    for (int64_t i = 0; i < valid->size() && !valid->has_ids(); ++i) {
       const PairView pair = valid->view(i, buffers);
       data.valid_sources.emplace_back(pair.source);
       data.valid_references.emplace_back(pair.target);
       data.valid_lines.push_back(valid->line(i));
     }
-    data.valid_line_count = valid->lines();
+    if (!valid->has_ids()) data.valid_line_count = valid->lines();
   }
   check_data(data, spec, options);
   return data;
 }
 
 TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelSpec& spec,
+                          const PairEncoding& encoding, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads) {
+  const TextCorpus training(train);
   if (valid == nullptr)
-    return prepare_data(TextCorpus(train), static_cast<const TextCorpus*>(nullptr), tokenizer, spec,
-                        options, num_threads);
+    return prepare_data(&training, nullptr, encoding, spec, options, num_threads);
   const TextCorpus validation(*valid);
-  return prepare_data(TextCorpus(train), &validation, tokenizer, spec, options, num_threads);
+  return prepare_data(&training, &validation, encoding, spec, options, num_threads);
 }
 
 void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOptions& options) {

@@ -15,7 +15,7 @@
 namespace trafo {
 
 struct TrainingData {
-  std::shared_ptr<const PairSource> train;
+  std::shared_ptr<const PairSource> train;       // sizes alone where the program gives the batches
   std::shared_ptr<const TokenizedCorpus> valid;  // null: no validation
   SpecialTokens tokens;
   // For metrics that need translations: all validation pairs. Pairs that are too long for
@@ -30,15 +30,21 @@ struct TrainingData {
   std::shared_ptr<const FrozenModel> frozen;
 };
 
-// Tokenises text for a model of `spec`, with the length limits of `options`. `valid` may be null.
-// UNSUPPORTED if subword sampling is on and the tokenizer has no other segmentations.
-TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelSpec& spec,
+// Tokenises text for a model of `spec`, with the length limits of `options`. `train` may be null:
+// the program gives the batches (TrainingRun::set_batches). `valid` may be null. UNSUPPORTED if
+// subword sampling is on and the tokenizer has no other segmentations.
+TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
+                          const PairEncoding& encoding, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads);
+inline TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
+                                 const PairEncoding& encoding, const ModelSpec& spec,
+                                 const TrainOptions& options, int num_threads) {
+  return prepare_data(&train, valid, encoding, spec, options, num_threads);
+}
 
 // The same for text in memory.
 TrainingData prepare_data(const ParallelCorpus& train, const ParallelCorpus* valid,
-                          const Tokenizer& tokenizer, const ModelSpec& spec,
+                          const PairEncoding& encoding, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads);
 
 // INVALID_ARGUMENT if corpus form, vocabulary, lengths or metrics do not fit the model and options.

@@ -25,6 +25,7 @@ class UpdateBatches {
 
   // Replaces the corpus; empty: the corpus again.
   void set_function(BatchFunction batches) { function_ = std::move(batches); }
+  bool has_function() const { return function_ != nullptr; }
 
   // The batches of the update after those in flight, until the next call. An update never reaches
   // into the next epoch, so that N epochs are exactly N passes. `run`: the position of the run.

@@ -94,6 +94,14 @@ class Writer:
         self.bend(label, "NUL or not UTF-8", "either",
                   f"{target}.data = \"a\\0\\xff\\xfe\"; {target}.length = 4;")
 
+    def ids(self, label, target, ids):
+        self.bend(label, "NULL", "refused", f"{target}.ids = NULL; {target}.count = 4;")
+        for cls, value in rules.LENGTHS:
+            self.bend(label, cls, "refused", f"if (!{target}.ids) {target}.ids = {ids}; {target}.count = {value};")
+        for cls, value, expect in (("negative", "-1", "refused"), ("negative", "INT32_MIN", "refused"), ("INT64_MAX", "INT32_MAX", "either")):
+            self.bend(label, cls, expect, f"{ids}[0] = {value}; {ids}[1] = TRAFO_TOKEN_EOS; {target}.ids = {ids}; {target}.count = 2;")
+        self.bend(label, "zero", "either", f"{target}.count = 0;")
+
     def parameter(self, p):
         name, ctype, where = p.name, p.ctype, self.where(p.name)
         arg = f"a->{name}"
@@ -133,7 +141,7 @@ class Writer:
             self.output(p)
             if rules.OUTPUTS[ctype]:
                 self.clean.append(f"if ({arg}) {{ {rules.OUTPUTS[ctype]}(*{arg}); *{arg} = NULL; }}")
-        elif struct in API.structs and ctype.endswith(" *") and struct != "trafo_string_view":
+        elif struct in API.structs and ctype.endswith(" *") and struct not in ("trafo_string_view", "trafo_ids_view"):
             self.fields.append(f"{ctype}{name}; union {{ {struct} v; unsigned char room[70000]; }} {name}_v;")
             self.good.append(f"memset(&{arg}_v, 0, sizeof {arg}_v);")
             self.good += [line.replace("@", f"{arg}_v.v") for line in rules.struct_values(API, struct)]
@@ -151,6 +159,13 @@ class Writer:
             for i in (0, 1):
                 if not (where in rules.GOOD and i):
                     self.view(f"{name}[{i}]", f"{arg}_v[{i}]")
+        elif ctype == "const trafo_ids_view *":
+            values = rules.GOOD.get(where, "good_rows")
+            self.fields.append(f"{ctype}{name}; trafo_ids_view {name}_v[3]; int32_t {name}_ids[3];")
+            self.good.append(f"memcpy({arg}_v, {values}(), sizeof {arg}_v); {arg} = {arg}_v;")
+            self.null(name)
+            for i in (0, 1):
+                self.ids(f"{name}[{i}]", f"{arg}_v[{i}]", f"{arg}_ids")
         elif ctype in API.callbacks:
             self.fields.append(f"{ctype} {name};")
             self.good.append(f"{arg} = {rules.GOOD.get(where) or rules.CALLBACKS[ctype]};")

@@ -84,6 +84,8 @@ trafo_model* fresh_adapted(int state);
 trafo_model* fresh_language_model(void);  // without an encoder
 const char* fresh_path(void);             /* of nothing yet */
 const trafo_string_view* good_lines(void);
+const trafo_ids_view* good_rows(void);     /* each with its end */
+const trafo_ids_view* good_prefixes(void); /* without */
 const trafo_string_view* good_paths(void);
 const trafo_string_view* good_patterns(void);
 const trafo_string_view* good_model_paths(void);

@@ -29,6 +29,7 @@ HANDLE_VALUES = {
     "trafo_trainer_new.model": "w.free_model", "trafo_model_prepare_inference.model": "w.free_model",
     "trafo_model_freeze.model": "w.free_model", "trafo_model_unfreeze.model": "w.free_model",
     "trafo_model_set_update_factors.model": "w.free_model",
+    "trafo_model_set_special_tokens.model": "w.free_model",
     "trafo_model_load_weights.model": "w.free_model", "trafo_trainer_new.valid": "w.corpus",
     "trafo_tensor_set_requires_grad.tensor": "w.doubles", "trafo_tensor_get_grad.tensor": "w.leaf",
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
@@ -54,6 +55,10 @@ NULL = {
     "trafo_list_checkpoints.updates": "refused",  # with a capacity of 8
     "trafo_trainer_new.run_directory": "accepted",  # with length 0
     "trafo_trainer_new_in_group.run_directory": "accepted",
+    # Their corpora have text, and Marian's directory has a tokenizer.
+    "trafo_trainer_new.tokenizer": "refused", "trafo_model_export.tokenizer": "refused",
+    "trafo_trainer_new_in_group.train": "accepted",
+    "trafo_model_set_special_tokens.further_ends": "refused",  # with a count of 1
 }
 
 OUTPUTS = {"int32_t *": None, "int64_t *": None, "double *": None, "size_t *": None, "char **": "trafo_string_free",
@@ -77,7 +82,8 @@ TWEAKS = {
     "trafo_attention_options": ["@.head_dim = 2;"],
     "trafo_factorize_options": ["@.rank = 1;", "@.tokenizer = w.tokenizer;", "@.calibration = w.corpus;"],
 }
-LITERALS = {"trafo_dropout": ["@.p = 0.5f;", "@.step = 1;", "@.dropout_id = 2;", "@.seed = 3;"]}
+LITERALS = {"trafo_special_tokens": ["@.unk = 0;", "@.bos = 1;", "@.eos = 2;", "@.pad = -1;"],
+            "trafo_dropout": ["@.p = 0.5f;", "@.step = 1;", "@.dropout_id = 2;", "@.seed = 3;"]}
 
 
 def struct_values(api, struct):
@@ -156,6 +162,7 @@ GOOD = {
     "trafo_trainer_load_best.trainer": {"field": "trafo_trainer *trainer, *trainer_v;", "good": "@ = @_v = fresh_validated();",
                                         "clean": "trafo_trainer_free(@_v);", "handles": ("@", "trafo_trainer")},
     "trafo_trainer_read.read": "read_checkpoint", "trafo_trainer_run.callback": "event_counter()",
+    "trafo_translate_ids.prefixes": "good_prefixes",
     "trafo_corpus_open.paths": "good_paths", "trafo_average_models.paths": "good_model_paths",
     "trafo_plan_training.frozen": "good_patterns", "trafo_plan_training_of_rank.frozen": "good_patterns",
     "trafo_plan_distillation.frozen": "good_patterns",
@@ -206,6 +213,8 @@ ARRAYS = {
     "trafo_tokenizer_decode.ids": {"store": "int32_t @[2]", "good": "@_v[0] = 4; @_v[1] = 5; @ = @_v;", "bends": [
         ("negative", "refused", "@_v[0] = -1;"), ("INT64_MAX", "refused", "@_v[1] = INT32_MAX;"),
         ("zero", "either", "@_v[0] = 0;")]},
+    "trafo_model_set_special_tokens.further_ends": {"store": "int32_t @[1]", "good": "@_v[0] = 5; @ = @_v;", "bends": [
+        ("negative", "refused", "@_v[0] = -1;"), ("INT64_MAX", "refused", "@_v[0] = INT32_MAX;"), ("zero", "either", "@_v[0] = 0;")]},
     "trafo_tokenizer_load_buffer.data": {"good": "@ = tokenizer_bytes;", "bends": [
         ("bad memory", "refused", "a->bytes = 7;"), ("bad memory", "refused", "@ = (const uint8_t *)\"nonsense\"; a->bytes = 8;")]},
     "trafo_score.out_log_probability": {"store": "double @[3]", "good": "@ = @_v;"},
@@ -292,6 +301,8 @@ VALUES = {
     "trafo_plan_distillation.size": "2", "hosts": "1",
     "trafo_tokenizer_train.count": "3", "trafo_corpus_new.count": "3", "trafo_corpus_new_preferences.count": "3", "trafo_shortlist_learn.count": "3",
     "trafo_translate.count": "3", "trafo_translate_with_prefixes.count": "3", "trafo_score_text.count": "3",
+    "trafo_translate_ids.count": "3", "trafo_force_decode_ids.count": "3", "trafo_corpus_new_ids.count": "3",
+    "trafo_model_hidden_states_ids.count": "3", "trafo_model_logits_ids.count": "3",
     "trafo_score.count": "3", "trafo_force_decode.count": "3", "trafo_metric_score.count": "3", "trafo_model_hidden_states.count": "3", "trafo_model_logits.count": "3",
     "frozen_count": "1",
     "trafo_bleu.count": "3", "trafo_chrf.count": "3", "trafo_evaluate.count": "3",
@@ -322,13 +333,13 @@ def value(function, name, ctype):
 ENUMS = {"bits", "copy", "device", "distribution", "format", "metric", "precision", "unit", "weights", "which"}
 FLAGS = {"keep_graphs", "lowercase", "recorded", "recording", "requires_grad"}
 ANY = {"code", "dropout_id", "first_line", "identity", "ignore_label", "step"}
-INDEXES = {"index", "id"}
+INDEXES = {"index", "id", "eos"}
 COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"best", "capacity", "hosts", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
               "target_tokens", "value"}
 # Any sign means something: a dimension counted from the end, no padding.
-SIGNED = {"padding_id"}
+SIGNED = {"padding_id", "bos", "pad", "unk"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.
 REALS = {"a", "alpha", "atol", "b", "eps", "learning_rate", "lr_factor", "max_norm", "momentum", "p", "rtol", "theta",
          "weight_decay_factor"}

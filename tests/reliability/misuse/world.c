@@ -111,6 +111,17 @@ const trafo_string_view* good_lines(void) {
       {"alpha beta gamma", 16}, {"beta gamma delta", 16}, {"gamma alpha", 11}};
   return lines;
 }
+const trafo_ids_view* good_rows(void) {
+  static const int32_t ids[3][3] = {
+      {4, 5, TRAFO_TOKEN_EOS}, {6, TRAFO_TOKEN_EOS}, {5, TRAFO_TOKEN_EOS}};
+  static const trafo_ids_view rows[3] = {{ids[0], 3}, {ids[1], 2}, {ids[2], 2}};
+  return rows;
+}
+const trafo_ids_view* good_prefixes(void) {
+  static const int32_t ids[1] = {4};
+  static const trafo_ids_view rows[3] = {{ids, 1}, {NULL, 0}, {ids, 1}};
+  return rows;
+}
 const trafo_string_view* good_paths(void) {
   static trafo_string_view paths[3];
   paths[0] = (trafo_string_view){w.files.tsv, strlen(w.files.tsv)};
@@ -290,6 +301,9 @@ void* fresh(int kind) {
       return handle;
     case KIND_trafo_model:
       must(trafo_model_new(w.context, &w.config, 1, (trafo_model**)&handle));
+      must(trafo_model_set_special_tokens(
+          handle, &(trafo_special_tokens){TRAFO_TOKEN_UNK, TRAFO_TOKEN_BOS, TRAFO_TOKEN_EOS, -1},
+          NULL, 0));
       return handle;
     case KIND_trafo_trainer:
       return trainer("", 1000);

@@ -48,6 +48,10 @@ constexpr SettingSpec kSpecs[] = {
      "tokens of a new vocabulary (default: 8000, 16000, 32000 by task)",
      "", 1, 1, true, true, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.dim_vocabs; }, {}, {}},
+    {"parse-special", "", "Data", "on|off",
+     "on: the name of a special token in the training and validation text, such as </s>, is that token; translate and score have --parse-special (default off)",
+     "on off", 0, 1, true, false, "off", SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.parse_special; }, {}, {}},
     {"vocab-kind", "", "Data", "NAME",
      "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5) or byte-bpe (default sentencepiece)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
@@ -510,9 +514,9 @@ static_assert(std::size(kSpecs) == kSettingCount);
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 100); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(100, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(114, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 101); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(101, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(115, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {

@@ -24,6 +24,7 @@ enum class Setting : size_t {
   valid_sets,
   vocabs,
   dim_vocabs,
+  parse_special,
   vocab_kind,
   mini_batch_words,
   max_length,
@@ -139,7 +140,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 120;
+inline constexpr size_t kSettingCount = 121;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -149,6 +150,7 @@ struct ProgramSettings {
   std::vector<std::string> valid_sets{};
   std::vector<std::string> vocabs{};
   int64_t dim_vocabs{};
+  int32_t parse_special{};
   std::string vocab_kind{};
   std::vector<double> sentencepiece_alphas{};
   int64_t data_in_memory{};

@@ -1840,6 +1840,21 @@ const _: () = {
     ["Offset of field: trafo_special_tokens::pad"]
         [::core::mem::offset_of!(trafo_special_tokens, pad) - 12usize];
 };
+#[doc = " Token ids of the program, such as trafo_tokenizer_encode gives."]
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct trafo_ids_view {
+    pub ids: *const i32,
+    pub count: usize,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of trafo_ids_view"][::core::mem::size_of::<trafo_ids_view>() - 16usize];
+    ["Alignment of trafo_ids_view"][::core::mem::align_of::<trafo_ids_view>() - 8usize];
+    ["Offset of field: trafo_ids_view::ids"][::core::mem::offset_of!(trafo_ids_view, ids) - 0usize];
+    ["Offset of field: trafo_ids_view::count"]
+        [::core::mem::offset_of!(trafo_ids_view, count) - 8usize];
+};
 unsafe extern "C" {
     #[must_use]
     #[doc = " The special tokens of a vocabulary. since 0.1"]
@@ -1857,6 +1872,14 @@ unsafe extern "C" {
         text_length: usize,
         out_ids: *mut *mut i32,
         out_count: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same vocabulary as another tokenizer, for which the name of a special token in a text, such as \"</s>\" or \"[INST]\", is that token, in\n trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has\n its control tokens (user-defined ones are read in any text), a byte vocabulary has none. Other tokenizers never make such a token of a text. Use\n it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the\n same sort. since 0.1"]
+    pub fn trafo_tokenizer_parse_special(
+        tokenizer: *const trafo_tokenizer,
+        out: *mut *mut trafo_tokenizer,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -1961,7 +1984,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Views of pair `index`, borrowed from the corpus. If its text is on disk (more than 256 MiB) or comes from a function, they are\n valid until the next call of this function on the thread. since 0.1"]
+    #[doc = " Views of pair `index`, borrowed from the corpus. INVALID_ARGUMENT: the corpus has token ids and no text. If its text is on disk (more than 256 MiB) or comes from a function, they are\n valid until the next call of this function on the thread. since 0.1"]
     pub fn trafo_corpus_get_pair(
         corpus: *const trafo_corpus,
         index: i64,
@@ -1994,6 +2017,16 @@ unsafe extern "C" {
         corpus: *const trafo_corpus,
         options: *const trafo_tokenizer_options,
         out: *mut *mut trafo_tokenizer,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Pairs of token ids from memory, which are copied. A trainer reads the rows as they are: it adds no token to them, and needs no tokenizer.\n A target should end with </s>, which the model then learns to predict; a source of an encoder-decoder ends with it, too. An empty source\n is for a decoder-lm, which reads </s> in its place: the target is plain text. source may be NULL: all are empty. Pairs with an empty\n target are dropped and counted. INVALID_ARGUMENT: no pair is left, or an id is negative. since 0.1"]
+    pub fn trafo_corpus_new_ids(
+        source: *const trafo_ids_view,
+        target: *const trafo_ids_view,
+        count: usize,
+        out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
@@ -2570,6 +2603,26 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " Tells the model the special tokens of its vocabulary, so that it can be trained and translate from token ids without a tokenizer;\n trafo_model_save keeps them, and trafo_model_import sets those of the directory. further_ends, which may be NULL, are tokens beside eos\n that end a generated text. A tokenizer that a call gets goes before. INVALID_ARGUMENT: an id is not in the vocabulary; bos, pad and unk\n may be -1 (none). since 0.1"]
+    pub fn trafo_model_set_special_tokens(
+        model: *mut trafo_model,
+        tokens: *const trafo_special_tokens,
+        further_ends: *const i32,
+        count: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The special tokens that the model knows; *out_further_ends is borrowed and valid until they are set again. out_further_ends and out_count\n may be NULL. NOT_FOUND: it knows none. since 0.1"]
+    pub fn trafo_model_get_special_tokens(
+        model: *const trafo_model,
+        out: *mut trafo_special_tokens,
+        out_further_ends: *mut *const i32,
+        out_count: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " The number of parameter tensors, and of their elements together. since 0.1"]
     pub fn trafo_model_get_parameter_count(
         model: *const trafo_model,
@@ -2758,7 +2811,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT: the model was trained with another vocabulary.\n since 0.1"]
+    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n tokenizer may be NULL for TRAFO_EXPORT_HF_GPT2, TRAFO_EXPORT_HF_LLAMA and TRAFO_EXPORT_HF_COMPRESSED: the directory then has no\n tokenizer, and the special tokens that the model knows. UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT:\n the model was trained with another vocabulary; another format without a tokenizer. since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3193,7 +3246,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was\n trained with another vocabulary. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1"]
+    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n tokenizer may be NULL where the corpora have token ids (trafo_corpus_new_ids): the special tokens are then the model's\n (trafo_model_set_special_tokens). train may be NULL: the program gives batches (trafo_trainer_set_batches) before the trainer trains, and\n the memory is planned for batches of batch_tokens in rows of max_length.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was\n trained with another vocabulary. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1"]
     pub fn trafo_trainer_new(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3656,6 +3709,20 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source is 0, and an empty\n one has an empty translation. prefixes may be NULL: none. tokenizer may be NULL: the special tokens are the model's\n (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With begin_source, a row\n that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or\n a model that does not know its special tokens. since 0.1"]
+    pub fn trafo_translate_ids(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        rows: *const trafo_ids_view,
+        prefixes: *const trafo_ids_view,
+        count: usize,
+        options: *const trafo_translate_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_translations,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Hypothesis `rank` of line `index`, both counted from 0; rank 0 is the best. The text is borrowed; out_score may be NULL. NOT_FOUND:\n the line has fewer hypotheses. since 0.1"]
     pub fn trafo_translations_get(
         translations: *const trafo_translations,
@@ -3769,6 +3836,20 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids. With truncate, a\n source that does not end with eos loses its first tokens. since 0.1"]
+    pub fn trafo_force_decode_ids(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        source: *const trafo_ids_view,
+        target: *const trafo_ids_view,
+        count: usize,
+        options: *const trafo_translate_options,
+        cancel: *const trafo_cancel,
+        out: *mut *mut trafo_translations,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not scored), length_penalty, batch_tokens,\n word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as\n for trafo_force_decode. since 0.1"]
     pub fn trafo_score_text(
         model: *mut trafo_model,
@@ -3795,12 +3876,38 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same of rows of token ids, to which nothing is added. No row may be empty. since 0.1"]
+    pub fn trafo_model_hidden_states_ids(
+        model: *mut trafo_model,
+        rows: *const trafo_ids_view,
+        count: usize,
+        recorded: i32,
+        out_states: *mut *mut trafo_tensor,
+        out_cu_seqlens: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " The logits of every target token and of the end of every target, given its source and the target tokens before: *out_logits\n [T, vocabulary]. *out_labels [T] int32 are the tokens that they predict, as trafo_op_cross_entropy takes them. In a decoder-lm the\n tokens of the source are rows as well, with the label -100, which is ignored. One pass, recorded as trafo_model_hidden_states is.\n Errors as there. since 0.1"]
     pub fn trafo_model_logits(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
         target: *const trafo_string_view,
+        count: usize,
+        recorded: i32,
+        out_logits: *mut *mut trafo_tensor,
+        out_labels: *mut *mut trafo_tensor,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The same of token ids, as trafo_force_decode_ids takes them; tokenizer may be NULL. since 0.1"]
+    pub fn trafo_model_logits_ids(
+        model: *mut trafo_model,
+        tokenizer: *const trafo_tokenizer,
+        source: *const trafo_ids_view,
+        target: *const trafo_ids_view,
         count: usize,
         recorded: i32,
         out_logits: *mut *mut trafo_tensor,
@@ -4131,7 +4238,7 @@ unsafe extern "C" {
         out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
 }
-#[doc = " A batch as padded rows of token ids. Row i of the source begins at source[i * source_width] and has source_lengths[i] ids, the last\n of which is </s>; the rest of the row is not read. The target has the same form. The encoder reads the source; a decoder-lm reads\n it as a prompt without loss. The model learns to predict the target, after <s> or, in a decoder-lm, after the source."]
+#[doc = " A batch as padded rows of token ids. Row i of the source begins at source[i * source_width] and has source_lengths[i] ids; the rest of\n the row is not read. The target has the same form. The encoder reads the source; a decoder-lm reads it as a prompt without loss. The\n model learns to predict every id of the target, after <s> or, in a decoder-lm, after the source. Nothing is added to a row: where\n texts end with </s>, the last id of the row is </s>, and a row that is a piece of a longer text has none. A source of a decoder-lm may\n have the length 0: the target is then plain text, before which the model reads </s>. Without any source, source is NULL and its width\n is 0."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_batch {

@@ -10,15 +10,16 @@ use crate::error::{Result, check};
 use crate::options::{from_i64, to_i64};
 use crate::trainer::Trainer;
 
-/// Pairs of token ids that are trained on together. Ids come from [`Tokenizer::encode`](crate::Tokenizer::encode); each
-/// side ends with [`EOS`](Batch::EOS).
+/// Pairs of token ids that are trained on together. Nothing is added to them: where texts end with `</s>`, each side ends
+/// with its id, [`EOS`](Batch::EOS), and a side that is a piece of a longer text has none. The empty source of a decoder-only
+/// model is `</s>`: the target is plain text.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     rows: [Vec<Vec<i32>>; 2],
 }
 
 impl Batch {
-    /// The last token of every side, in vocabularies that are trained here. [`Tokenizer::special`](crate::Tokenizer::special)
+    /// The last token of a text, in vocabularies that are trained here. [`Tokenizer::special`](crate::Tokenizer::special)
     /// has the one of any vocabulary.
     pub const EOS: i32 = sys::TRAFO_TOKEN_EOS;
 

@@ -15,7 +15,7 @@ use crate::text::Tokenizer;
 /// Result of [`Model::import`].
 #[derive(Debug)]
 pub struct Imported {
-    /// The model, float32.
+    /// The model, float32. It knows the special tokens of the directory ([`Model::special_tokens`]).
     pub model: Model,
     /// None if the directory has no tokenizer that can be imported.
     pub tokenizer: Option<Tokenizer>,
@@ -34,13 +34,22 @@ impl Model {
         weights: ExportWeights,
         directory: impl AsRef<Path>,
     ) -> Result<f64> {
-        let (data, length) = path_view(directory.as_ref());
+        self.exported(tokenizer.as_ptr(), format, weights, directory.as_ref())
+    }
+    pub(crate) fn exported(
+        &self,
+        tokenizer: *const sys::trafo_tokenizer,
+        format: ExportFormat,
+        weights: ExportWeights,
+        directory: &Path,
+    ) -> Result<f64> {
+        let (data, length) = path_view(directory);
         let mut difference = 0.0;
         // SAFETY: the handles are live, the path and the output are valid during the call.
         check(unsafe {
             sys::trafo_model_export(
                 self.as_ptr(),
-                tokenizer.as_ptr(),
+                tokenizer,
                 format.as_raw(),
                 weights.as_raw(),
                 data,

@@ -717,7 +717,7 @@ impl Model {
     }
 }
 
-fn read_lines(translations: &RawTranslations, lines: usize) -> Result<Vec<Translation>> {
+pub(crate) fn read_lines(translations: &RawTranslations, lines: usize) -> Result<Vec<Translation>> {
     (0..lines).map(|i| read_line(translations, i)).collect()
 }
 

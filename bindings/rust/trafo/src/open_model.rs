@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 use crate::text::{Tokenizer, expect_equal};
 
 /// Recorded while the context records.
-const RECORDED: i32 = 1;
+pub(crate) const RECORDED: i32 = 1;
 
 /// A model in a [`Context`], as [`Model::open`] makes it: hidden states and logits are tensors there, recorded with what an
 /// own network computes of them, so that [`Tensor::backward`] reaches the parameters of the model.
@@ -97,9 +97,9 @@ impl OpenModel {
     ) -> Result<(Tensor, Tensor)> {
         let texts = views(texts);
         // SAFETY: the handles are live, the views are valid during the call, as are the outputs.
-        self.two_tensors(|states, bounds| unsafe {
+        self.two_tensors(|model, states, bounds| unsafe {
             sys::trafo_model_hidden_states(
-                self.raw.as_ptr(),
+                model,
                 tokenizer.as_ptr(),
                 texts.as_ptr(),
                 texts.len(),
@@ -123,9 +123,9 @@ impl OpenModel {
         expect_equal("OpenModel::logits", "sources", sources.len(), "targets", targets.len())?;
         let (sources, targets) = (views(sources), views(targets));
         // SAFETY: as above; both arrays have the length that is told.
-        self.two_tensors(|logits, labels| unsafe {
+        self.two_tensors(|model, logits, labels| unsafe {
             sys::trafo_model_logits(
-                self.raw.as_ptr(),
+                model,
                 tokenizer.as_ptr(),
                 sources.as_ptr(),
                 targets.as_ptr(),
@@ -137,15 +137,16 @@ impl OpenModel {
         })
     }
 
-    fn two_tensors(
+    pub(crate) fn two_tensors(
         &self,
         call: impl FnOnce(
+            *mut sys::trafo_model,
             *mut *mut sys::trafo_tensor,
             *mut *mut sys::trafo_tensor,
         ) -> *mut sys::trafo_error,
     ) -> Result<(Tensor, Tensor)> {
         let (mut first, mut second) = (ptr::null_mut(), ptr::null_mut());
-        check(call(&mut first, &mut second))?;
+        check(call(self.raw.as_ptr(), &mut first, &mut second))?;
         // SAFETY: a successful call gives two handles. Both are adopted before one of them can fail the call.
         let (first, second) =
             unsafe { (Tensor::adopt(&self.context, first), Tensor::adopt(&self.context, second)) };

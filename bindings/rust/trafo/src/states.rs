@@ -47,9 +47,9 @@ pub struct Logits {
 }
 
 /// A model's context is not the caller's, so nothing could use a record.
-const NOT_RECORDED: i32 = 0;
+pub(crate) const NOT_RECORDED: i32 = 0;
 
-type Pair = (*mut *mut sys::trafo_tensor, *mut *mut sys::trafo_tensor);
+pub(crate) type Pair = (*mut *mut sys::trafo_tensor, *mut *mut sys::trafo_tensor);
 
 impl Model {
     /// The hidden states of texts: of the encoder, or of a decoder-only model's last layer before the output projection.
@@ -104,7 +104,7 @@ impl Model {
     }
 
     /// A matrix of floats and a vector of integers that one call makes: the matrix, its columns, the vector.
-    fn rows_and_ints(
+    pub(crate) fn rows_and_ints(
         &self,
         call: impl FnOnce(Pair) -> *mut sys::trafo_error,
     ) -> Result<(Vec<f32>, usize, Vec<i32>)> {

@@ -70,6 +70,21 @@ pub struct SpecialTokens {
     pub pad: Option<i32>,
 }
 
+impl SpecialTokens {
+    pub(crate) fn from_raw(raw: &sys::trafo_special_tokens) -> Self {
+        let present = |id| (id >= 0).then_some(id);
+        SpecialTokens { unk: raw.unk, bos: present(raw.bos), eos: raw.eos, pad: present(raw.pad) }
+    }
+    pub(crate) fn to_raw(self) -> sys::trafo_special_tokens {
+        sys::trafo_special_tokens {
+            unk: self.unk,
+            bos: self.bos.unwrap_or(-1),
+            eos: self.eos,
+            pad: self.pad.unwrap_or(-1),
+        }
+    }
+}
+
 impl TokenizerOptions {
     /// A unigram model of `vocabulary` subwords that covers every character of the text.
     pub fn new(vocabulary: usize) -> Self {
@@ -246,8 +261,7 @@ impl Tokenizer {
         let mut ids = sys::trafo_special_tokens { unk: -1, bos: -1, eos: -1, pad: -1 };
         // SAFETY: `ids` is valid.
         infallible(unsafe { sys::trafo_tokenizer_get_special(self.as_ptr(), &mut ids) });
-        let present = |id| (id >= 0).then_some(id);
-        SpecialTokens { unk: ids.unk, bos: present(ids.bos), eos: ids.eos, pad: present(ids.pad) }
+        SpecialTokens::from_raw(&ids)
     }
     /// Ids of a text, without `<s>` and `</s>`.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>> {
@@ -424,7 +438,7 @@ impl Corpus {
             dropped_empty: from_i64(raw.dropped_empty),
         }
     }
-    /// Source and target of a pair.
+    /// Source and target of a pair. `InvalidArgument`: the corpus has token ids and no text.
     pub fn pair(&self, index: usize) -> Result<(String, String)> {
         let (mut source, mut target) = (empty_view(), empty_view());
         let index = i64::try_from(index).unwrap_or(i64::MAX);

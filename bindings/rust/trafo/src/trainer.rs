@@ -45,8 +45,8 @@ pub struct StepResult {
 #[derive(Debug)]
 pub struct TrainerBuilder<'a> {
     model: Model,
-    tokenizer: &'a Tokenizer,
-    train: &'a Corpus,
+    tokenizer: Option<&'a Tokenizer>,
+    train: Option<&'a Corpus>,
     valid: Option<&'a Corpus>,
     options: TrainerOptions,
     run_directory: Option<PathBuf>,
@@ -55,6 +55,11 @@ pub struct TrainerBuilder<'a> {
 }
 
 impl<'a> TrainerBuilder<'a> {
+    /// A tokenizer, which a corpus of text and metrics of translations need.
+    pub fn tokenizer(mut self, tokenizer: &'a Tokenizer) -> Self {
+        self.tokenizer = Some(tokenizer);
+        self
+    }
     /// A corpus to validate on.
     pub fn valid(mut self, corpus: &'a Corpus) -> Self {
         self.valid = Some(corpus);
@@ -86,16 +91,18 @@ impl<'a> TrainerBuilder<'a> {
     pub fn build(self) -> Result<Trainer> {
         let directory = self.run_directory.unwrap_or_default();
         let (data, length) = path_view(&directory);
-        let mut sources = self.train.sources.clone();
-        sources.extend(self.valid.iter().flat_map(|valid| valid.sources.clone()));
+        let corpora = [self.train, self.valid].into_iter().flatten();
+        let sources: Vec<_> = corpora.flat_map(|corpus| corpus.sources.clone()).collect();
         // SAFETY: the handles are live; options and path are valid during the call.
         let valid = self.valid.map_or(ptr::null(), Corpus::as_ptr);
+        let train = self.train.map_or(ptr::null(), Corpus::as_ptr);
+        let tokenizer = self.tokenizer.map_or(ptr::null(), |t| t.as_ptr());
         let raw = RawTrainer::make(|out| unsafe {
             match &self.group {
                 None => sys::trafo_trainer_new(
                     self.model.as_ptr(),
-                    self.tokenizer.as_ptr(),
-                    self.train.as_ptr(),
+                    tokenizer,
+                    train,
                     valid,
                     &self.options.to_raw(),
                     data,
@@ -105,8 +112,8 @@ impl<'a> TrainerBuilder<'a> {
                 Some(group) => sys::trafo_trainer_new_in_group(
                     group.as_ptr(),
                     self.model.as_ptr(),
-                    self.tokenizer.as_ptr(),
-                    self.train.as_ptr(),
+                    tokenizer,
+                    train,
                     valid,
                     &self.options.to_raw(),
                     data,
@@ -201,7 +208,23 @@ impl Trainer {
     ) -> TrainerBuilder<'a> {
         TrainerBuilder {
             model,
-            tokenizer,
+            tokenizer: Some(tokenizer),
+            train: Some(train),
+            valid: None,
+            options: TrainerOptions::new(),
+            run_directory: None,
+            cancel: None,
+            group: None,
+        }
+    }
+    /// The same for a corpus of token ids ([`Corpus::from_ids`]), without a tokenizer: the special tokens are those that the
+    /// model knows ([`Model::set_special_tokens`]). Without a corpus the program gives batches
+    /// ([`set_batches`](Trainer::set_batches)) before the trainer trains, and the memory is planned for batches of
+    /// `batch_tokens` in rows of `max_length`.
+    pub fn builder_for_ids<'a>(model: Model, train: Option<&'a Corpus>) -> TrainerBuilder<'a> {
+        TrainerBuilder {
+            model,
+            tokenizer: None,
             train,
             valid: None,
             options: TrainerOptions::new(),

@@ -53,12 +53,6 @@ AddedTokens::AddedTokens(const JsonPart& part, const TextNormalizer& normalizer)
   }
 }
 
-const AddedToken* AddedTokens::find(std::string_view text) const {
-  const auto found = std::find_if(all_.begin(), all_.end(),
-                                  [&](const AddedToken& token) { return token.text == text; });
-  return found == all_.end() ? nullptr : &*found;
-}
-
 void AddedTokens::Trie::add(std::string_view text, int32_t value) {
   begins_[static_cast<unsigned char>(text.front())] = true;
   uint32_t node = 0;
@@ -93,8 +87,7 @@ int32_t AddedTokens::Trie::longest(std::string_view text, size_t at, size_t& end
   return value;
 }
 
-void AddedTokens::cut(std::string_view text, bool in_normalized, bool with_special,
-                      std::vector<Piece>& pieces) const {
+void AddedTokens::cut(std::string_view text, bool in_normalized, std::vector<Piece>& pieces) const {
   const Trie& trie = in_normalized ? normalized_ : raw_;
   pieces.clear();
   size_t from = 0;
@@ -108,7 +101,7 @@ void AddedTokens::cut(std::string_view text, bool in_normalized, bool with_speci
     const AddedToken& token = all_[static_cast<size_t>(found)];
     size_t begin = at;
     at = end;
-    if (token.special && !with_special) continue;
+    if (token.special) continue;
     if (token.single_word) {
       const bool left = begin > 0 && is_word(character_at(text, character_before(text, begin)));
       const bool right = end < text.size() && is_word(character_at(text, end));

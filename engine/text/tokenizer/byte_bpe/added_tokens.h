@@ -16,7 +16,7 @@ struct AddedToken {
   std::string text;
   std::string decoded;  // the text, normalised if `normalized`
   int32_t id;
-  bool special;         // found only where special tokens are parsed
+  bool special;         // found only where a tokenizer parses special tokens
   bool normalized;      // found in the normalised text
   bool single_word;     // not beside a letter or a digit
   bool lstrip, rstrip;  // takes the white space before or after it
@@ -30,17 +30,15 @@ class AddedTokens {
   AddedTokens(const JsonPart& part, const TextNormalizer& normalizer);
 
   const std::vector<AddedToken>& all() const { return all_; }
-  const AddedToken* find(std::string_view text) const;  // null: there is no such token
 
   // A token, or a run of other text if it is null.
   struct Piece {
     const AddedToken* token;
     std::string_view text;
   };
-  // Cuts a text at the tokens of one kind: those that are normalised or the others. Without
-  // `with_special`, special tokens stay text.
-  void cut(std::string_view text, bool in_normalized, bool with_special,
-           std::vector<Piece>& pieces) const;
+  // Cuts a text at the tokens of one kind: those that are normalised or the others. Special tokens
+  // stay text, and no other token is found in one.
+  void cut(std::string_view text, bool in_normalized, std::vector<Piece>& pieces) const;
 
  private:
   // A trie of texts.

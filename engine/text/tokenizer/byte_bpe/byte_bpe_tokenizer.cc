@@ -226,13 +226,13 @@ Tokenizer load_byte_bpe(std::string_view file_bytes, std::string_view label,
 // ---- encoding ----
 
 template <class Word>
-void ByteBpeTokenizer::encode_words(std::string_view text, bool with_special,
-                                    std::vector<int32_t>& ids, const Word& word) const {
+void ByteBpeTokenizer::encode_words(std::string_view text, std::vector<int32_t>& ids,
+                                    const Word& word) const {
   std::vector<AddedTokens::Piece> pieces, inside;
   PreTokenizer::Words words;
   std::string normal;
   ids.clear();
-  added_.cut(text, false, with_special, pieces);
+  added_.cut(text, false, pieces);
   for (const AddedTokens::Piece& piece : pieces) {
     if (piece.token != nullptr) {
       ids.push_back(piece.token->id);
@@ -244,7 +244,7 @@ void ByteBpeTokenizer::encode_words(std::string_view text, bool with_special,
       normalizer_.apply(normal);
       plain = normal;
     }
-    added_.cut(plain, true, with_special, inside);
+    added_.cut(plain, true, inside);
     for (const AddedTokens::Piece& part : inside) {
       if (part.token != nullptr) {
         ids.push_back(part.token->id);
@@ -258,19 +258,14 @@ void ByteBpeTokenizer::encode_words(std::string_view text, bool with_special,
 }
 
 void ByteBpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  encode_words(text, false, ids,
-               [this](std::string_view word, std::vector<int32_t>& to) { encode_word(word, to); });
-}
-
-void ByteBpeTokenizer::encode_with_special(std::string_view text, std::vector<int32_t>& ids) const {
-  encode_words(text, true, ids,
+  encode_words(text, ids,
                [this](std::string_view word, std::vector<int32_t>& to) { encode_word(word, to); });
 }
 
 void ByteBpeTokenizer::sample(std::string_view text, double alpha, ShuffleRng& rng,
                               std::vector<int32_t>& ids) const {
   std::vector<int32_t> tokens;
-  encode_words(text, false, ids, [&](std::string_view word, std::vector<int32_t>& to) {
+  encode_words(text, ids, [&](std::string_view word, std::vector<int32_t>& to) {
     byte_tokens(word, tokens);
     merges_.sample(tokens, alpha, rng);
     to.insert(to.end(), tokens.begin(), tokens.end());
@@ -349,6 +344,18 @@ bool ByteBpeTokenizer::continues_character(int32_t id) const {
 
 bool ByteBpeTokenizer::bos_is_subword() const noexcept {
   return special_.bos >= 0 && !is_special_[static_cast<size_t>(special_.bos)];
+}
+
+std::vector<NamedToken> ByteBpeTokenizer::special_names() const {
+  std::vector<NamedToken> names;
+  for (const AddedToken& token : added_.all())
+    names.push_back({.name = token.text,
+                     .id = token.id,
+                     .takes_space_before = token.lstrip,
+                     .takes_space_after = token.rstrip,
+                     .is_single_word = token.single_word,
+                     .stays_in_text = !token.special});
+  return names;
 }
 
 std::unique_ptr<const SubwordSampler> ByteBpeTokenizer::sampler() const {

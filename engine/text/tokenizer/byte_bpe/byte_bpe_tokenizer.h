@@ -40,9 +40,9 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
   bool continues_character(int32_t id) const override;
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;
+  // Added tokens; those that are not special are found in any text.
+  std::vector<NamedToken> special_names() const override;
 
-  // As encode(), with special tokens where the text writes them out.
-  void encode_with_special(std::string_view text, std::vector<int32_t>& ids) const;
   // As encode(), with random merges left out.
   void sample(std::string_view text, double alpha, ShuffleRng& rng,
               std::vector<int32_t>& ids) const;
@@ -57,8 +57,7 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
 
   // Calls word(bytes, ids) for each word of the text.
   template <class Word>
-  void encode_words(std::string_view text, bool with_special, std::vector<int32_t>& ids,
-                    const Word& word) const;
+  void encode_words(std::string_view text, std::vector<int32_t>& ids, const Word& word) const;
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
   void byte_tokens(std::string_view word, std::vector<int32_t>& tokens) const;
   bool is_whole(uint32_t entry, std::string_view word) const;

@@ -183,6 +183,26 @@ bool SentencePieceModel::bos_is_subword() const noexcept {
   return type == SubwordType::normal || type == SubwordType::user_defined;
 }
 
+std::vector<NamedToken> SentencePieceModel::special_names() const {
+  std::vector<NamedToken> names;
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    const SubwordType type = summary_.subwords[static_cast<size_t>(id)];
+    if (type != SubwordType::control && type != SubwordType::user_defined) continue;
+    names.push_back(
+        {.name = token(id), .id = id, .stays_in_text = type == SubwordType::user_defined});
+  }
+  return names;
+}
+
+std::shared_ptr<const Tokenizer::Model> SentencePieceModel::after_special() const {
+  if (!summary_.dummy_prefix) return nullptr;
+  return std::make_shared<SentencePieceModel>(without_dummy_prefix(serialized_), "tokenizer");
+}
+
+bool SentencePieceModel::begins_anew(std::string_view text) const {
+  return summary_.removes_spaces && text.starts_with(' ');
+}
+
 std::unique_ptr<const SubwordSampler> SentencePieceModel::sampler() const {
   return std::make_unique<SentencePieceSampler>(*this);
 }

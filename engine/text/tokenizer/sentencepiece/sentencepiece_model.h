@@ -42,6 +42,12 @@ class SentencePieceModel final : public Tokenizer::Model {
   bool bos_is_subword() const noexcept override;
   std::unique_ptr<const SubwordSampler> sampler() const override;
   const SentencePieceModel* as_sentencepiece() const noexcept override { return this; }
+  // Control tokens. The library itself reads the user-defined ones.
+  std::vector<NamedToken> special_names() const override;
+  // Writes no space in front of a text, as only the beginning of a whole text has one.
+  std::shared_ptr<const Model> after_special() const override;
+  // A model that removes the spaces at the beginning of a text writes its own in their place.
+  bool begins_anew(std::string_view text) const override;
 
   // For the next two, INVALID_ARGUMENT: invalid UTF-8 or a NUL byte. The tokens of a text as text;
   // an unknown one is the text itself, normalised.

@@ -28,13 +28,23 @@ struct Checker {
   }
 };
 
-CharacterMap read_normalizer(std::string_view bytes, std::string_view name) {
-  CharacterMap map;
+// A message that comes again is merged with those before it: what this one lacks stays.
+void read_map(std::string_view bytes, std::string_view name, CharacterMap& map) {
   SpmFields reader(bytes, name);
   for (SpmField field; reader.next(field);)
     if (field.is(spm_field::kCharacterMap, SpmField::bytes_of))
       map = field.bytes.empty() ? CharacterMap() : CharacterMap(field.bytes, name);
-  return map;
+}
+
+void read_normalizer(std::string_view bytes, std::string_view name, SpmSummary& summary) {
+  read_map(bytes, name, summary.normalizer);
+  SpmFields reader(bytes, name);
+  for (SpmField field; reader.next(field);) {
+    if (field.is(spm_field::kDummyPrefix, SpmField::varint))
+      summary.dummy_prefix = field.value != 0;
+    if (field.is(spm_field::kExtraWhitespaces, SpmField::varint))
+      summary.removes_spaces = field.value != 0;
+  }
 }
 
 struct Subword {
@@ -91,7 +101,7 @@ std::vector<std::string> read_ends(const Checker& checker, std::string_view byte
   return ends;
 }
 
-// A message that comes again is merged with those before it: what this one lacks stays.
+// Merged as the normalizer's are.
 void check_trainer(const Checker& checker, std::string_view bytes, SpmSummary& summary) {
   SpmFields reader(bytes, checker.name);
   for (SpmField field; reader.next(field);) {
@@ -147,9 +157,9 @@ SpmSummary check_spm_model(std::string_view serialized, std::string_view name) {
     } else if (field.number == spm_field::kTrainer) {
       check_trainer(checker, field.bytes, summary);
     } else if (field.number == spm_field::kNormalizer) {
-      summary.normalizer = read_normalizer(field.bytes, name);
+      read_normalizer(field.bytes, name, summary);
     } else if (field.number == spm_field::kDenormalizer) {
-      summary.denormalizer = read_normalizer(field.bytes, name);
+      read_map(field.bytes, name, summary.denormalizer);
     } else if (field.number == spm_field::kSelfTest) {
       summary.has_self_test = true;
     }
@@ -187,6 +197,15 @@ std::string without_self_test(std::string_view serialized, std::string_view name
   for (SpmField field; reader.next(field);)
     if (field.number != spm_field::kSelfTest) model += field.whole;
   return model;
+}
+
+// One more message of the normalizer, which is merged with the model's.
+std::string without_dummy_prefix(std::string_view serialized) {
+  WireWriter normalizer, model;
+  normalizer.integer(spm_field::kDummyPrefix, 0);
+  model.append(serialized);
+  model.bytes(spm_field::kNormalizer, normalizer.message());
+  return model.message();
 }
 
 }  // namespace trafo

@@ -27,6 +27,8 @@ struct SpmSummary {
   std::vector<SubwordType> subwords;  // by id
   CharacterMap normalizer, denormalizer;
   bool has_self_test = false;
+  bool dummy_prefix = true;    // writes a space in front of a text
+  bool removes_spaces = true;  // at both ends of a text, and all but one of several
   // Of ours, see spm_field::kEnds; empty if the file has none.
   std::vector<std::string> ends;
   std::string start;
@@ -42,5 +44,8 @@ std::string_view character_map_of(std::string_view serialized, std::string_view 
 // The model without its self-test. The library would run the self-test while it loads the model, on
 // texts of any length.
 std::string without_self_test(std::string_view serialized, std::string_view name);
+
+// The model that writes no space in front of a text.
+std::string without_dummy_prefix(std::string_view serialized);
 
 }  // namespace trafo

@@ -1,0 +1,107 @@
+// Token ids in place of text, special tokens that texts name, and models without a vocabulary.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/cli_fixture.h"
+#include "trafo.h"
+
+namespace translate_train::testing {
+namespace {
+
+class IdLines : public Cli {
+ protected:
+  // The ids of each line of a file, with the end, as the vocabulary of the run makes them.
+  static std::string ids_of(const std::string& name) {
+    trafo_tokenizer* tokenizer = nullptr;
+    const std::string path = file("run/vocab.spm");
+    EXPECT_EQ(trafo_tokenizer_load(path.data(), path.size(), &tokenizer), nullptr);
+    std::string text;
+    for (const std::string& line : lines_of(read_file(file(name)))) {
+      int32_t* ids = nullptr;
+      size_t count = 0;
+      EXPECT_EQ(trafo_tokenizer_encode(tokenizer, line.data(), line.size(), &ids, &count), nullptr);
+      for (size_t i = 0; i < count; ++i) text += std::to_string(ids[i]) + " ";
+      text += std::to_string(TRAFO_TOKEN_EOS) + "\n";
+      trafo_ids_free(ids);
+    }
+    trafo_tokenizer_free(tokenizer);
+    return text;
+  }
+  static std::string translated(const Arguments& more, const std::string& input = "") {
+    const Outcome outcome = run(words_of("translate -q --device cpu -m run") + more, input);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  }
+};
+
+TEST_F(IdLines, AreTranslatedAndScoredAsTheirText) {
+  ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
+  write_file(file("v.de.ids"), ids_of("v.de"));
+  write_file(file("v.en.ids"), ids_of("v.en"));
+  const std::string text = translated({"-i", "v.de"});
+  write_file(file("out.en"), text);
+  std::string expected;
+  for (const std::string& line : lines_of(ids_of("out.en")))
+    expected += line.substr(0, line.rfind(' ')) + "\n";
+  EXPECT_EQ(translated({"--ids", "-i", "v.de.ids"}), expected);
+
+  for (const Arguments& flags : {Arguments{}, Arguments{"-n"}, Arguments{"--json"}}) {
+    const auto scored = [&](const Arguments& more) {
+      const Outcome outcome = run(words_of("score -q --device cpu -m run") + more + flags);
+      EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+      return outcome.out;
+    };
+    EXPECT_EQ(scored({"--ids", "-t", "v.de.ids", "v.en.ids"}), scored({"-t", "v.de", "v.en"}));
+  }
+  expect_refused(run(words_of("translate --ids -m run"), "5 x 2\n"),
+                 "standard input:1: --ids wants token ids between spaces, got 'x'");
+  expect_refused(run(words_of("translate --ids -m run"), "5 6\n"), "must end with eos");
+  expect_refused(run(words_of("score --ids -m run --text v.en.ids --end-source off")), "--ids");
+}
+
+TEST_F(IdLines, AModelWithoutAVocabulary) {
+  for (const Arguments& step :
+       {with_tiny_model(
+            words_of("train -q -t t.de t.en --valid-sets v.de v.en --model lm --after 2u "
+                     "--task llama --device cpu"),
+            {.decoder_only = true}),
+        words_of("export -q -m lm --to hf-llama -o llama")}) {
+    const Outcome outcome = run(step);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  for (const char* name : {"tokenizer.model", "tokenizer.json", "tokenizer_config.json"})
+    fs::remove(file("llama") + "/" + name);
+  for (const Arguments& step :
+       {words_of("import -q --from llama -o bare"),
+        words_of("export -q -m bare --to hf-llama -o again"), words_of("info -m bare")}) {
+    const Outcome outcome = run(step);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  EXPECT_TRUE(fs::exists(file("again/model.safetensors")));
+  const Outcome found = run(words_of("translate -q --ids --end-source off -m bare"), "5 6\n\n");
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_EQ(lines_of(found.out).size(), 2u) << found.out;
+  expect_refused(run(words_of("translate -m bare"), "a\n"), "no vocabulary belongs to it");
+  expect_refused(run(words_of("export -m bare --to gguf -o bare.gguf")), "tokenizer is missing");
+}
+
+TEST_F(IdLines, SpecialTokensInTextByChoice) {
+  const std::string line = lines_of(read_file(file("v.de")))[0];
+  const auto tokens = [&](const Arguments& more, const std::string& text) {
+    write_file(file("one.de"), line + "\n");
+    write_file(file("one.en"), text + "\n");
+    const Outcome outcome =
+        run(words_of("score -q --device cpu --json -m run -t one.de one.en") + more);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out)["target_tokens"].get<int>();
+  };
+  const int plain = tokens({}, "a house");
+  EXPECT_GT(tokens({}, "a house</s>"), plain + 1);
+  EXPECT_EQ(tokens({"--parse-special"}, "a house</s>"), plain + 1);
+  expect_refused(run(words_of("translate --ids --parse-special -m run")), "--parse-special");
+  // A run does not go on with the other reading of its text.
+  expect_refused(run(small("run", "25u") + Arguments{"--parse-special", "on"}), "parse-special");
+}
+
+}  // namespace
+}  // namespace translate_train::testing
