@@ -1,35 +1,85 @@
 #!/usr/bin/env python3
 """Usage: generate_unicode_categories.py [--check]
 
-Writes engine/metrics/generated/unicode_categories.h from Python's unicodedata: which code points are numbers, punctuation and symbols.
---check writes nothing and fails if the file is stale. It says nothing about a file of another Unicode version than Python's (exit
-code 77).
+Writes two tables of Unicode's characters:
+
+  engine/metrics/generated/unicode_categories.h   which are numbers, punctuation and symbols, from Python's unicodedata; BLEU's
+                                                  reference implementation uses the same module
+  engine/text/unicode/generated/unicode_data.h    categories, lower case and normal forms for tokenizers, from the package
+                                                  unicodedata2 16.0.0 (PyPI); without it this file is left as it is
+
+--check writes nothing and fails if a file is stale. A file of another Unicode version than the module's is not compared; if none is
+compared, the exit code is 77.
 """
 import pathlib
 import re
 import sys
 import unicodedata
 
-FILE = pathlib.Path(__file__).resolve().parents[1] / "engine/metrics/generated/unicode_categories.h"
-KINDS = "NPS"
+try:
+    import unicodedata2
+except ImportError:
+    unicodedata2 = None
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+METRICS_FILE = ROOT / "engine/metrics/generated/unicode_categories.h"
+TEXT_FILE = ROOT / "engine/text/unicode/generated/unicode_data.h"
+TEXT_VERSION = "16.0.0"
 WIDTH = 100
+SURROGATES = range(0xD800, 0xE000)
+
+# The `tokenizers` library, whose ids are the reference, has categories of Unicode 16 in its regular expressions, normal forms of
+# Unicode 9 and the punctuation of Unicode 8. Characters that came later, by table:
+AFTER_9 = """7fd 897-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1ace 1df6-1dfa 32ff a7f2-a7f4 a82c ab69 105c9 105e4 10781-10785 10787-107b0
+    107b2-107ba 10d24-10d27 10d69-10d6d 10eab-10eac 10efd-10eff 10f46-10f50 10f82-10f85 11070 1133b 11383 11385 1138e 11391 113c5
+    113c7-113c8 113ce-113d0 1145e 11839-1183a 11938 1193d-1193e 11943 119e0 11a34 11a47 11a99 11d42 11d44-11d45 11d97 11f41-11f42
+    16121-16128 1612f 16d68-16d6a 16ff0-16ff1 1ccd6-1ccf9 1e030-1e06d 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef
+    1f16c 1fbf0-1fbf9"""
+PUNCTUATION_AFTER_8 = """61d 9fd a76 c77 c84 1b4e-1b4f 1b7d-1b7f 2e43-2e4f 2e52-2e5d 10d6e 10ead 10f55-10f59 10f86-10f89 113d4-113d5
+    113d7-113d8 1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2 11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11b00-11b09
+    11be1 11c41-11c45 11c70-11c71 11ef7-11ef8 11f43-11f4f 11fff 12ff1-12ff2 16d6d-16d6f 16e97-16e9a 16fe2 1e5ff 1e95e-1e95f"""
+PUNCTUATION_OF_8 = "166d 111c9"  # and no longer
+# Lower case of Unicode 15 and 16, which not every Python knows.
+LOWER = {0x1C89: 0x1C8A, 0xA7CB: 0x264, 0xA7CC: 0xA7CD, 0xA7DA: 0xA7DB, 0xA7DC: 0x19B} | {c: c + 0x20 for c in range(0x10D50, 0x10D66)}
 
 
-def ranges():
-    """(first, last, kind), neighbours of one kind joined."""
+def characters():
+    return (c for c in range(sys.maxunicode + 1) if c not in SURROGATES)
+
+
+def listed(text):
+    codes = set()
+    for entry in text.split():
+        first, _, last = entry.partition("-")
+        codes.update(range(int(first, 16), int(last or first, 16) + 1))
+    return codes
+
+
+def table(entries):
+    """The entries in lines of at most WIDTH characters."""
+    lines, line = [], "   "
+    for entry in entries:
+        if len(line) + 1 + len(entry) > WIDTH:
+            lines.append(line)
+            line = "   "
+        line += " " + entry
+    return [*lines, line]
+
+
+def runs(value_of):
+    """[first, last, value] of neighbours with one value."""
     found = []
     for code in range(sys.maxunicode + 1):
-        kind = unicodedata.category(chr(code))[0]
-        if kind not in KINDS:
-            continue
-        if found and found[-1][1] == code - 1 and found[-1][2] == kind:
+        value = value_of(code)
+        if found and found[-1][2] == value:
             found[-1][1] = code
         else:
-            found.append([code, code, kind])
+            found.append([code, code, value])
     return found
 
 
-def header():
+def metrics_header():
+    kinds = runs(lambda code: unicodedata.category(chr(code))[0])
     lines = ["// Written by scripts/generate_unicode_categories.py: change that.",
              f"// The general categories N, P and S of Unicode {unicodedata.unidata_version}, as ranges of code points.", "// clang-format off",
              "#pragma once", "", "#include <cstdint>", "", "namespace trafo {", "",
@@ -38,32 +88,91 @@ def header():
              "struct UnicodeRange {", "  char32_t first, last;", "  UnicodeCategory category;", "};", "",
              "namespace unicode {", "using enum UnicodeCategory;", "",
              "// Sorted; ranges do not overlap.", "inline constexpr UnicodeRange kCategories[] = {"]
-    entries = [f"{{{first:#x}, {last:#x}, {kind}}}," for first, last, kind in ranges()]
-    line = "   "
-    for entry in entries:
-        if len(line) + 1 + len(entry) > WIDTH:
-            lines.append(line)
-            line = "   "
-        line += " " + entry
-    return "\n".join([*lines, line, "};", "", "}  // namespace unicode", "", "}  // namespace trafo"]) + "\n"
+    entries = [f"{{{first:#x}, {last:#x}, {kind}}}," for first, last, kind in kinds if kind in "NPS"]
+    return "\n".join([*lines, *table(entries), "};", "", "}  // namespace unicode", "", "}  // namespace trafo"]) + "\n"
+
+
+def text_header():
+    u = unicodedata2
+    names = sorted({u.category(chr(code)) for code in characters()} | {"Cs"})
+    categories = runs(lambda code: u.category(chr(code)))
+
+    later = listed(AFTER_9)
+    pool, decompositions = [], []
+    for code in characters():
+        text = u.decomposition(chr(code))
+        if not text or code in later:
+            continue
+        parts = text.split()
+        compatible = parts[0].startswith("<")
+        codes = [int(part, 16) for part in parts[compatible:]]
+        composes = not compatible and len(codes) == 2 and u.normalize("NFC", "".join(map(chr, codes))) == chr(code)
+        flags = compatible * 1 + composes * 2
+        decompositions.append(f"{{{code:#x}, {len(pool)}, {len(codes)}, {flags}}},")
+        pool += codes
+    assert len(pool) < 1 << 16
+    classes = [run for run in runs(lambda code: 0 if code in later else u.combining(chr(code))) if run[2]]
+
+    lower = {code: [LOWER[code]] if code in LOWER else [ord(c) for c in chr(code).lower()] for code in characters()}
+    assert {code for code, to in lower.items() if len(to) > 1} == {0x130}
+    single = [(code, to[0]) for code, to in lower.items() if to != [code] and code != 0x130 and u.category(chr(code)) != "Cn"]
+    late, early = listed(PUNCTUATION_AFTER_8), listed(PUNCTUATION_OF_8)
+    punctuation = runs(lambda code: code in early or (u.category(chr(code))[0] == "P" and code not in late))
+
+    lines = ["// Written by scripts/generate_unicode_categories.py: change that.",
+             f"// General categories and lower case of Unicode {u.unidata_version}, normal forms of Unicode 9 and punctuation of Unicode 8: the",
+             "// versions of the `tokenizers` library, so that vocabularies give the ids that they were trained with.",
+             "// clang-format off", "#pragma once", "", "#include <cstdint>", "", "namespace trafo::unicode_data {", "",
+             "// By the number in kCategoryRuns.",
+             "inline constexpr const char* kCategoryNames[] = {" + ", ".join(f'"{name}"' for name in names) + "};", "",
+             "// First code points of runs of one category, in rising order: the code point times 32, plus the category.",
+             "inline constexpr uint32_t kCategoryRuns[] = {",
+             *table(f"{first * 32 + names.index(kind)}," for first, _, kind in categories), "};", "",
+             "struct Range {", "  char32_t first, last;", "};", "// ASCII's symbols are not among these.",
+             "inline constexpr Range kPunctuation[] = {",
+             *table(f"{{{first:#x}, {last:#x}}}," for first, last, yes in punctuation if yes), "};", "",
+             "struct Mapping {", "  char32_t from, to;", "};", "// Sorted. U+0130, whose lower case has two characters, is left out.",
+             "inline constexpr Mapping kLowerCase[] = {", *table(f"{{{a:#x}, {b:#x}}}," for a, b in single), "};", "",
+             "struct CombiningRange {", "  char32_t first, last;", "  uint8_t combining_class;", "};",
+             "inline constexpr CombiningRange kCombining[] = {",
+             *table(f"{{{first:#x}, {last:#x}, {value}}}," for first, last, value in classes), "};", "",
+             "struct Decomposition {", "  char32_t character;", "  uint16_t begin;  // in kDecomposed", "  uint8_t count;",
+             "  uint8_t flags;", "};", "inline constexpr uint8_t kCompatible = 1;  // in NFKC and NFKD alone",
+             "inline constexpr uint8_t kComposes = 2;    // NFC and NFKC compose it", "// Sorted by character. One step: its parts may decompose further.",
+             "inline constexpr Decomposition kDecompositions[] = {", *table(decompositions), "};",
+             "inline constexpr char32_t kDecomposed[] = {", *table(f"{code:#x}," for code in pool), "};", "",
+             "}  // namespace trafo::unicode_data"]
+    return "\n".join(lines) + "\n"
+
+
+def is_compared(file, module, text):
+    """Whether the file is of the module's version; fails if it is and differs."""
+    old = file.read_text()
+    version = re.search(r"of Unicode ([\d.]+),", old)[1]
+    if version != module.unidata_version:
+        print(f"{file.name} is of Unicode {version}, {module.__name__} knows {module.unidata_version}: not compared")
+        return False
+    if old != text:
+        sys.exit(f"{file.name} is stale: run scripts/generate_unicode_categories.py and commit what it writes")
+    print(f"{file.name} is up to date with Unicode {version}")
+    return True
 
 
 def main():
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
-    text = header()
+    files = [(METRICS_FILE, unicodedata, metrics_header)]
+    if unicodedata2 is not None and unicodedata2.unidata_version == TEXT_VERSION:
+        files.append((TEXT_FILE, unicodedata2, text_header))
+    else:
+        print(f"{TEXT_FILE.name} needs the package unicodedata2=={TEXT_VERSION}: left as it is")
     if not check:
-        FILE.write_text(text)
-        return
-    old = FILE.read_text()
-    version = re.search(r"of Unicode ([\d.]+),", old)[1]
-    if version != unicodedata.unidata_version:
-        print(f"{FILE.name} is of Unicode {version}, this Python knows {unicodedata.unidata_version}: not compared")
+        for file, _, header in files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(header())
+    elif not any([is_compared(file, module, header()) for file, module, header in files]):
         sys.exit(77)
-    if old != text:
-        sys.exit(f"{FILE.name} is stale: run scripts/generate_unicode_categories.py and commit what it writes")
-    print(f"{FILE.name} is up to date with Unicode {version}")
 
 
 if __name__ == "__main__":

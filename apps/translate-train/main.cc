@@ -145,7 +145,7 @@ int run(int argc, char** argv) {
   };
   static constexpr Command kCommands[] = {
       {"train", "train, or continue where the run directory stopped", add_train},
-      {"vocab", "train a SentencePiece model", add_vocab},
+      {"vocab", "train a vocabulary", add_vocab},
       {"translate", "translate lines", add_translate},
       {"shortlist", "learn from the training text what translate --shortlist needs", add_shortlist},
       {"score", "log-probability of given pairs, perplexity", add_score},

@@ -242,9 +242,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_reference(trafo_model *
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, int32_t weights, const char *directory,
                                                          size_t directory_length, double *out_difference);
-/* Reads a directory of transformers with safetensors weights, as float32: MarianMTModel, PegasusForConditionalGeneration,
- * GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM (docs/guide/import.md). *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free
- * it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
+/* Reads a directory of Hugging Face Transformers with safetensors weights, as float32. docs/guide/import.md lists the families.
+ * *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free it
+ * with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
                                                          size_t directory_length, trafo_model **out_model,
                                                          trafo_tokenizer **out_tokenizer, char **out_note);

@@ -31,13 +31,16 @@ typedef struct trafo_tokenizer trafo_tokenizer;
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
                                                             const trafo_tokenizer_options *options,
                                                             trafo_tokenizer **out);
-/* Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. NOT_FOUND, IO,
- * CORRUPT_FILE. since 0.1 */
+/* Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. A file with
+ * the name tokenizer.json is read with tokenizer_config.json, special_tokens_map.json and generation_config.json beside it, which name
+ * special tokens. NOT_FOUND, IO, CORRUPT_FILE; UNSUPPORTED: a tokenizer.json with a part that is not done here. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load(const char *path, size_t path_length, trafo_tokenizer **out);
-/* A tokenizer from the bytes of its file. CORRUPT_FILE. since 0.1 */
+/* A tokenizer from the bytes of its file. CORRUPT_FILE, UNSUPPORTED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_load_buffer(const uint8_t *data, size_t bytes,
                                                                   trafo_tokenizer **out);
-/* Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. IO. since 0.1 */
+/* Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. A tokenizer.json
+ * is written with the files that came with it, such as tokenizer_config.json, beside it; in a file of another name it is alone. IO;
+ * INVALID_ARGUMENT: such files of another vocabulary are there. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_save(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length);
 /* The vocabulary in the directory of a run or a model: vocab.spm or the file of another kind (docs/guide/vocabularies.md). The caller frees

@@ -34,6 +34,29 @@ TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options
   return result;
 }
 
+// Writes the companions of a vocabulary beside its file, if that has the name of its kind. Other
+// files with their names would be read as its own.
+void save_companions(const Call& call, const Tokenizer& tokenizer,
+                     const std::filesystem::path& file) {
+  if (file.filename() != tokenizer.file_name()) return;
+  std::error_code error;
+  const bool replaces = std::filesystem::exists(file, error);
+  const auto& companions = tokenizer.companions();
+  for (const std::string_view name : tokenizer_kind(tokenizer.kind()).companions) {
+    const std::filesystem::path path = file.parent_path() / name;
+    const auto own = std::find_if(companions.begin(), companions.end(),
+                                  [&](const CompanionFile& each) { return each.name == name; });
+    if (own != companions.end()) {
+      write_file_atomically(path, own->content);
+    } else if (std::filesystem::exists(path, error)) {
+      if (!replaces)
+        call.refuse_argument("path", ": ", path.string(), " is beside it and belongs to another ",
+                             "vocabulary: move it away");
+      std::filesystem::remove(path);
+    }
+  }
+}
+
 std::string utf8_path(const Call& call, const char* data, size_t length, const char* name) {
   return path_argument(call, data, length, name).string();
 }
@@ -81,6 +104,7 @@ trafo_error* trafo_tokenizer_save(const trafo_tokenizer* tokenizer, const char* 
     std::filesystem::path file = path_argument(call, path, path_length, "path");
     std::error_code error;
     if (std::filesystem::is_directory(file, error)) file /= subwords.file_name();
+    save_companions(call, subwords, file);
     write_file_atomically(file, subwords.serialized());
   });
 }

@@ -17,6 +17,7 @@
 #include "engine/io/file_system.h"
 #include "engine/io/temporary_name.h"
 #include "engine/models/model_io.h"
+#include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 
 namespace trafo {
 namespace {
@@ -216,6 +217,18 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
   interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
+// All formats write a SentencePiece model, or another form of its subwords and scores. The
+// decoder-only models of transformers have a tokenizer.json of byte-level BPE as well.
+void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const Format& format) {
+  using enum ExportFormat;
+  const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
+                              format.format == hf_compressed ||
+                              (format.format == onnx && !spec.has_encoder());
+  if (tokenizer.as_sentencepiece() == nullptr &&
+      !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind))
+    interop::cannot_express(format.name, concat("a ", tokenizer.kind(), " vocabulary"));
+}
+
 }  // namespace
 
 bool is_export_format(int32_t value) {
@@ -246,10 +259,10 @@ double export_model(Context& context, const Model& model, const std::optional<To
   weights = weights_of(*found, weights);
   require_argument(tokenizer || !found->needs_tokenizer, interop::kOrigin, "tokenizer",
                    " is missing, and ", found->name, " has one in its files");
-  if (tokenizer) interop::check_vocabulary(model.spec(), *tokenizer);
-  // All of them write a SentencePiece model, or another form of its subwords and scores.
-  if (tokenizer && tokenizer->as_sentencepiece() == nullptr)
-    interop::cannot_express(found->name, concat("a ", tokenizer->kind(), " vocabulary"));
+  if (tokenizer) {
+    interop::check_vocabulary(model.spec(), *tokenizer);
+    refuse_vocabulary(*tokenizer, model.spec(), *found);
+  }
   refuse_what_is_not(model.spec(), *found);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);

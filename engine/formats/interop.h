@@ -58,7 +58,7 @@ double export_model(Context& context, const Model& model, const std::optional<To
 
 struct ImportedModel {
   std::unique_ptr<Model> model;        // float32, in the caller's context; knows Model::tokens()
-  std::optional<Tokenizer> tokenizer;  // none: the directory has no SentencePiece model
+  std::optional<Tokenizer> tokenizer;  // none: the directory has none that can be read
   std::string note;                    // a remark for the user; may be empty
 };
 

@@ -300,17 +300,6 @@ int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype, std::string_vi
                                          : find_type(kForeignTypes, foreign)->bytes);
 }
 
-std::string quote(std::string_view text) {
-  std::string result = "'";
-  for (const char c : text.substr(0, 200)) {
-    // The bytes 0x80 to 0x9f are control characters on some terminals, and parts of letters in
-    // UTF-8.
-    const auto byte = static_cast<unsigned char>(c);
-    result += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return result + (text.size() > 200 ? "...'" : "'");
-}
-
 bool is_valid_utf8_without_nul(std::string_view text) {
   // RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
   for (size_t i = 0; i < text.size();) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/quote.h"
 #include "engine/io/safetensors.h"
 
 namespace trafo {
@@ -34,10 +35,6 @@ std::string encode_safetensors_header(std::span<const TensorInfo> tensors,
 int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype, std::string_view foreign = {});
 
 bool is_valid_utf8_without_nul(std::string_view text);
-
-// 'text' in quotes for a message: at most 200 bytes of it, with '?' for control characters, because
-// it may come from a hostile file.
-std::string quote(std::string_view text);
 
 inline constexpr std::string_view kOurPrefix = "trafo.";
 

@@ -193,7 +193,7 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   trafo_tokenizer *bytes = NULL, *again = NULL, *none = NULL;
   options.kind = view("word");
   FAILS(trafo_tokenizer_train(NULL, 0, &options, &none), TRAFO_INVALID_ARGUMENT,
-        "kind must be sentencepiece or byte, got 'word'");
+        "kind must be sentencepiece, byte or byte-bpe, got 'word'");
   options.kind = view("byte");
   OK(trafo_tokenizer_train(NULL, 0, &options, &bytes));
   options.bpe = 1;
@@ -207,7 +207,7 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   CHECK(mkdir(folder, 0700) == 0);
   char* path = NULL;
   FAILS(trafo_find_vocabulary(folder, strlen(folder), &path), TRAFO_NOT_FOUND,
-        "there is no vocabulary (vocab.spm or vocab.byte)");
+        "there is no vocabulary (vocab.spm, vocab.byte or tokenizer.json)");
   OK(trafo_tokenizer_save(bytes, folder, strlen(folder)));
   OK(trafo_find_vocabulary(folder, strlen(folder), &path));
   CHECK(strcmp(path + strlen(folder), "/vocab.byte") == 0);

@@ -32,8 +32,8 @@ type Imported struct {
 	Note      string     // what the user should know; may be empty
 }
 
-// ImportModel reads a directory of transformers with safetensors weights: MarianMT, Pegasus, GPT-2, Llama,
-// Mistral or Qwen2.
+// ImportModel reads a directory of Hugging Face Transformers with safetensors weights. docs/guide/import.md
+// lists the families.
 func (c *Context) ImportModel(directory string) (imported Imported, err error) {
 	var tokenizer *C.trafo_tokenizer
 	var note *C.char

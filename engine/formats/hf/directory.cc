@@ -115,13 +115,15 @@ std::vector<int64_t> ConfigReader::integers(const char* field, int64_t low, int6
 
 std::vector<std::string> ConfigReader::texts(const char* field) const {
   const auto* list = at(field).as<Json::List>();
+  bool is_texts = list != nullptr;
   std::vector<std::string> texts;
-  for (const Json& item : list != nullptr ? *list : Json::List{nullptr}) {
-    const auto* text = item.as<std::string>();
-    require(text != nullptr, ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
-            " must be a list of texts");
-    texts.push_back(*text);
+  for (size_t i = 0; is_texts && i < list->size(); ++i) {
+    const auto* text = (*list)[i].as<std::string>();
+    is_texts = text != nullptr;
+    if (is_texts) texts.push_back(*text);
   }
+  require(is_texts, ErrorCode::corrupt_file, kOrigin, label_, ": ", field,
+          " must be a list of texts");
   return texts;
 }
 

@@ -65,7 +65,7 @@ const Expressible& hf_gpt2_expressible() {
 void write_gpt2_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                       const fs::path& directory) {
   write_json(directory / "config.json", gpt2_config(spec, vocabulary));
-  write_generation(vocabulary.tokens, spec, directory);
+  write_generation(vocabulary, spec, directory);
   write_lm_tokenizer(vocabulary.tokenizer, spec, directory);
 }
 

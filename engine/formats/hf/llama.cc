@@ -33,9 +33,9 @@ Json rope_json(const RotaryAngles& angles) {
     json["rope_type"] = "linear";
     return json;
   }
-  json[kOriginal] = angles.original_positions;
   if (yarn) {
     json["rope_type"] = "yarn";
+    json[kOriginal] = angles.original_positions;
     json["beta_slow"] = angles.low_turns;
     json["beta_fast"] = angles.high_turns;
     json["attention_factor"] = angles.magnitude;
@@ -44,6 +44,7 @@ Json rope_json(const RotaryAngles& angles) {
   json["rope_type"] = "llama3";
   json["low_freq_factor"] = angles.low_turns;
   json["high_freq_factor"] = angles.high_turns;
+  json[kOriginal] = angles.original_positions;
   return json;
 }
 
@@ -260,7 +261,7 @@ void write_llama_files(const ModelSpec& spec, const ExportVocabulary& vocabulary
   Json json = llama_config(spec, vocabulary);
   if (quantization.as<Json::Object>() != nullptr) json["quantization_config"] = quantization;
   write_json(directory / "config.json", json);
-  write_generation(vocabulary.tokens, spec, directory);
+  write_generation(vocabulary, spec, directory);
   write_lm_tokenizer(vocabulary.tokenizer, spec, directory);
 }
 

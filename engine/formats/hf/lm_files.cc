@@ -6,6 +6,7 @@
 #include "engine/formats/tokenizers/fast_tokenizer.h"
 #include "engine/formats/tokenizers/tokenizer_json.h"
 #include "engine/io/atomic_file.h"
+#include "engine/text/tokenizer/byte_bpe/special_choice.h"
 
 namespace trafo::interop {
 namespace {
@@ -16,6 +17,12 @@ namespace fs = std::filesystem;
 // half of them are the source's.
 int64_t longest_translation(const ModelSpec& spec) {
   return std::min(DecodeOptions{}.max_length, std::max<int64_t>(1, spec.max_positions / 2));
+}
+
+bool has_companion(const Tokenizer& tokenizer, std::string_view name) {
+  const std::vector<CompanionFile>& files = tokenizer.companions();
+  return std::any_of(files.begin(), files.end(),
+                     [&](const CompanionFile& file) { return file.name == name; });
 }
 
 }  // namespace
@@ -41,22 +48,20 @@ Json never_generated(const SpecialTokens& tokens) {
   return never;
 }
 
-void write_generation(const VocabularyTokens& tokens, const ModelSpec& spec,
+void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                       const fs::path& directory) {
+  // write_lm_tokenizer() writes a companion.
+  if (vocabulary.tokenizer && has_companion(*vocabulary.tokenizer, kGenerationFile)) return;
   Json generation;
-  put_special_ids(tokens, generation);
+  put_special_ids(vocabulary.tokens, generation);
   generation["max_new_tokens"] = longest_translation(spec);
-  generation["suppress_tokens"] = never_generated(tokens.special);
+  generation["suppress_tokens"] = never_generated(vocabulary.tokens.special);
   write_json(directory / "generation_config.json", generation);
 }
 
-void write_lm_tokenizer(const std::optional<Tokenizer>& subwords, const ModelSpec& spec,
-                        const fs::path& directory) {
-  if (!subwords) return;
-  const Tokenizer& tokenizer = *subwords;
-  write_file_atomically(directory / "tokenizer.model", tokenizer.serialized());
-  const std::optional<Json> fast = fast_tokenizer(tokenizer);
-  if (!fast) return;
+namespace {
+
+Json tokenizer_config(const Tokenizer& tokenizer, const ModelSpec& spec) {
   Json json;
   json["tokenizer_class"] = "PreTrainedTokenizerFast";
   json["model_max_length"] = spec.max_positions;
@@ -73,7 +78,28 @@ void write_lm_tokenizer(const std::optional<Tokenizer>& subwords, const ModelSpe
   name("bos_token", tokenizer.bos_id());
   name("eos_token", tokenizer.eos_id());
   name("pad_token", tokenizer.pad_id() < 0 ? tokenizer.eos_id() : tokenizer.pad_id());
-  write_json(directory / "tokenizer_config.json", json);
+  return json;
+}
+
+}  // namespace
+
+void write_lm_tokenizer(const std::optional<Tokenizer>& subwords, const ModelSpec& spec,
+                        const fs::path& directory) {
+  if (!subwords) return;
+  const Tokenizer& tokenizer = *subwords;
+  const fs::path config = directory / kTokenizerConfigFile;
+  if (tokenizer.as_sentencepiece() == nullptr) {  // byte-level BPE: as it came
+    write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
+    for (const CompanionFile& file : tokenizer.companions())
+      write_file_atomically(directory / file.name, file.content);
+    if (!has_companion(tokenizer, kTokenizerConfigFile))
+      write_json(config, tokenizer_config(tokenizer, spec));
+    return;
+  }
+  write_file_atomically(directory / "tokenizer.model", tokenizer.serialized());
+  const std::optional<Json> fast = fast_tokenizer(tokenizer);
+  if (!fast) return;
+  write_json(config, tokenizer_config(tokenizer, spec));
   write_json(directory / "tokenizer.json", *fast);
 }
 
@@ -122,6 +148,24 @@ std::optional<VocabularyTokens> read_tokens(const fs::path& directory, const Con
 
 namespace {
 
+// The files of the directory that belong to its tokenizer.json. If there is no
+// generation_config.json, one with the ids of config.json.
+std::vector<CompanionFile> companions_in(const fs::path& directory, const SpecialIds& ids) {
+  std::vector<CompanionFile> companions;
+  std::error_code ignored;
+  for (const std::string_view name : kTokenizerCompanions)
+    if (const fs::path file = directory / name; fs::exists(file, ignored))
+      companions.push_back({std::string(name), read_text_file(file, kCompanionBytes)});
+  if (fs::exists(directory / kGenerationFile, ignored)) return companions;
+  Json generation;
+  if (ids.bos >= 0) generation["bos_token_id"] = ids.bos;
+  if (!ids.eos.empty()) generation["eos_token_id"] = Json(ids.eos);
+  if (ids.pad >= 0) generation["pad_token_id"] = ids.pad;
+  if (generation.as<Json::Object>() != nullptr)
+    companions.push_back({std::string(kGenerationFile), generation.dump(2) + "\n"});
+  return companions;
+}
+
 // tokenizer.model with the ends of the configuration.
 Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std::string& label) {
   std::vector<int32_t> ends{tokenizer.eos_id()};
@@ -153,7 +197,7 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
   }
   if (!read.tokenizer && fs::exists(json, ignored)) {
     try {
-      read.tokenizer = read_tokenizer_json(json, ids);
+      read.tokenizer = read_tokenizer_json(json, ids, companions_in(directory, ids));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       read.note = concat("no tokenizer was imported, the ids are those of the model's own: ",

@@ -12,11 +12,11 @@ void put_special_ids(const VocabularyTokens& tokens, Json& json);
 // The tokens that decoding here never generates.
 Json never_generated(const SpecialTokens& tokens);
 // Writes generation_config.json: the longest translation, and never_generated() as suppressed
-// tokens.
-void write_generation(const VocabularyTokens& tokens, const ModelSpec& spec,
+// tokens. Nothing if the tokenizer has the file as a companion.
+void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                       const std::filesystem::path& directory);
-// Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer. Nothing
-// without a tokenizer.
+// Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer. Of
+// byte-level BPE, its tokenizer.json and its companions as they came. Nothing without a tokenizer.
 void write_lm_tokenizer(const std::optional<Tokenizer>& tokenizer, const ModelSpec& spec,
                         const std::filesystem::path& directory);
 // The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
@@ -37,8 +37,9 @@ struct ReadTokenizer {
   std::optional<Tokenizer> tokenizer;
   std::string note;  // why there is none, or what the user should know
 };
-// Reads tokenizer.model, with the eos_token_id of the configuration, or else makes one of
-// tokenizer.json. None, with a note, if there is neither or the second is no SentencePiece model.
+// Reads tokenizer.model, with the eos_token_id of the configuration, or else tokenizer.json. None,
+// with a note, if there is neither or the second is neither byte-level BPE nor a SentencePiece
+// model.
 // CORRUPT_FILE if the tokenizer has more tokens than the `stored` rows of the embeddings; those
 // that it lacks are rows that nobody needs.
 ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,

@@ -8,12 +8,16 @@
 #include "engine/formats/tokenizers/fast_tokenizer.h"
 #include "engine/formats/tokenizers/spelled_tokens.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
-#include "engine/formats/tokenizers/tokenizer_json_text.h"
+#include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
+#include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/sentencepiece/spm_fields.h"
+#include "engine/text/tokenizer/tokenizer_json_text.h"
 
 namespace trafo::interop {
 namespace {
+
+constexpr uint64_t kFileBytes = 64u << 20;  // Gemma's, the largest known, has 33 MB
 
 // Text of a key that may be missing.
 std::string text_of(const Json* value) {
@@ -414,8 +418,18 @@ Tokenizer Converter::convert(const SpecialIds& ids) {
 
 }  // namespace
 
-Tokenizer read_tokenizer_json(const std::filesystem::path& file, const SpecialIds& ids) {
-  return Converter(file.string(), read_tokenizer_text(file)).convert(ids);
+Tokenizer read_tokenizer_json(const std::filesystem::path& file, const SpecialIds& ids,
+                              std::vector<CompanionFile> companions) {
+  const std::string label = file.string();
+  std::error_code ignored;
+  require(std::filesystem::file_size(file, ignored) <= kFileBytes || ignored,
+          ErrorCode::unsupported, kOrigin, label, " has more than ", kFileBytes,
+          " bytes, which no tokenizer needs");
+  const std::string bytes = read_text_file(file, kFileBytes);
+  TokenizerText text = read_tokenizer_text(bytes, kOrigin, label);
+  if (is_byte_level_bpe(text, label))
+    return Tokenizer(std::make_shared<ByteBpeTokenizer>(bytes, text, label, std::move(companions)));
+  return Converter(label, std::move(text)).convert(ids);
 }
 
 }  // namespace trafo::interop

@@ -4,16 +4,33 @@
 #include <functional>
 
 #include "engine/core/utf8.h"
+#include "engine/text/unicode/properties.h"
 
 namespace trafo {
 namespace {
 
-// The property White_Space of Unicode.
 bool is_white_space(char32_t character) {
-  return (character >= 0x09 && character <= 0x0d) || character == 0x20 || character == 0x85 ||
-         character == 0xa0 || character == 0x1680 || (character >= 0x2000 && character <= 0x200a) ||
-         character == 0x2028 || character == 0x2029 || character == 0x202f || character == 0x205f ||
-         character == 0x3000;
+  static const CodePointTable table(white_space_set());
+  return table.has(character);
+}
+
+bool is_word_character(char32_t character) {
+  static const CodePointTable table(rust_word_set());
+  return table.has(character);
+}
+
+size_t last_character(std::string_view text) {
+  size_t begin = text.size() - 1;
+  while (begin > 0 && (text[begin] & 0xc0) == 0x80) --begin;
+  return begin;
+}
+
+// Whether a letter, a mark or a digit is beside the part of a text.
+bool is_in_word(std::string_view text, size_t begin, size_t end) {
+  const std::string_view before = text.substr(0, begin);
+  size_t place = before.empty() ? 0 : last_character(before);
+  if (!before.empty() && is_word_character(next_code_point(text, place))) return true;
+  return end < text.size() && is_word_character(next_code_point(text, end));
 }
 
 size_t after_white_space(std::string_view text) {
@@ -26,8 +43,7 @@ size_t after_white_space(std::string_view text) {
 size_t before_white_space(std::string_view text) {
   size_t end = text.size();
   while (end > 0) {
-    size_t begin = end - 1;
-    while (begin > 0 && (text[begin] & 0xc0) == 0x80) --begin;
+    const size_t begin = last_character(text.substr(0, end));
     size_t next = begin;
     if (!is_white_space(next_code_point(text, next))) break;
     end = begin;
@@ -68,7 +84,9 @@ std::vector<NamedTokens::Part> NamedTokens::split(std::string_view text) const {
       ++place;
       continue;
     }
-    if (token->stays_in_text) {
+    const bool is_part =
+        token->is_single_word && is_in_word(text, place, place + token->name.size());
+    if (token->stays_in_text || is_part) {
       place += token->name.size();
       continue;
     }

@@ -16,6 +16,7 @@ struct NamedToken {
   // Whether the token takes the white space before or after it, as added tokens of tokenizer.json
   // with lstrip or rstrip do.
   bool takes_space_before = false, takes_space_after = false;
+  bool is_single_word = false;  // no token beside a letter, a mark or a digit
   // The kind reads the token in any text: it stays in its part, and no other token is in its name.
   bool stays_in_text = false;
 };

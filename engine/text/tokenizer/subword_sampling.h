@@ -18,6 +18,11 @@ struct SubwordSampling {
   uint64_t seed = 1;
 };
 
+// Uniform in [0, 1).
+inline double uniform(ShuffleRng& rng) {
+  return static_cast<double>(rng.next() >> 11) * 0x1p-53;
+}
+
 // Immutable: any number of threads may use one.
 class SubwordSampler {
  public:

@@ -80,7 +80,16 @@ Tokenizer Tokenizer::load(const std::filesystem::path& file) {
   std::error_code error;
   const std::filesystem::path found =
       std::filesystem::is_directory(file, error) ? vocabulary_file(file) : file;
-  return from_bytes(read_vocabulary(found), found.string());
+  std::vector<CompanionFile> companions;
+  for (const TokenizerKind& kind : tokenizer_kinds()) {
+    if (found.filename() != kind.file) continue;
+    for (const std::string_view name : kind.companions) {
+      const std::filesystem::path path = found.parent_path() / name;
+      if (std::filesystem::exists(path, error))
+        companions.push_back({std::string(name), read_vocabulary(path)});
+    }
+  }
+  return from_bytes(read_vocabulary(found), found.string(), std::move(companions));
 }
 
 std::string_view Tokenizer::kind() const noexcept {
@@ -89,6 +98,10 @@ std::string_view Tokenizer::kind() const noexcept {
 
 const std::string& Tokenizer::serialized() const noexcept {
   return model_->serialized();
+}
+
+const std::vector<CompanionFile>& Tokenizer::companions() const noexcept {
+  return model_->companions();
 }
 
 // The special tokens that texts may name.

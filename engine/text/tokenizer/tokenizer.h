@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/tokenizer/companion_file.h"
 #include "engine/text/tokenizer/named_tokens.h"
 #include "engine/text/tokenizer/special_tokens.h"
 #include "engine/text/tokenizer/train_options.h"
@@ -35,10 +36,12 @@ class Tokenizer {
   static Tokenizer train(std::span<const std::string> sentences,
                          const TokenizerTrainOptions& options);
   // A vocabulary file of any kind, which its content tells; or a directory that has one, see
-  // vocabulary_file(). NOT_FOUND, IO; CORRUPT_FILE: not a usable vocabulary.
+  // vocabulary_file(). With the companions of its kind that lie beside it, if the file has the name
+  // of its kind. NOT_FOUND, IO; CORRUPT_FILE: not a usable vocabulary; UNSUPPORTED.
   static Tokenizer load(const std::filesystem::path& file);
   // Error messages show `name` as the file.
-  static Tokenizer from_bytes(std::string_view serialized, std::string_view name = "tokenizer");
+  static Tokenizer from_bytes(std::string_view serialized, std::string_view name = "tokenizer",
+                              std::vector<CompanionFile> companions = {});
 
   // The same vocabulary, whose encode() and sampler() read the names of special tokens in texts,
   // such as "</s>", as those tokens; the text between two of them is encoded by itself. The kind
@@ -50,6 +53,9 @@ class Tokenizer {
   std::string_view file_name() const noexcept;  // of its file in the directory of a model
   // The bytes of its file. Two tokenizers are the same vocabulary if these are equal.
   const std::string& serialized() const noexcept;
+  // Files that came with it, such as tokenizer_config.json, and that lie beside its own. They may
+  // say which tokens are special.
+  const std::vector<CompanionFile>& companions() const noexcept;
 
   // The tokens of a text, without bos and eos. INVALID_ARGUMENT: invalid UTF-8 or a NUL byte.
   std::vector<int32_t> encode(std::string_view text) const;
@@ -118,6 +124,7 @@ class Tokenizer::Model {
 
   void check_id(int32_t id) const;  // INVALID_ARGUMENT: it is not in the vocabulary
   const std::string& serialized() const noexcept { return serialized_; }
+  const std::vector<CompanionFile>& companions() const noexcept { return companions_; }
   const SpecialTokens& special_tokens() const noexcept { return special_; }
   const std::vector<int32_t>& further_end_ids() const noexcept { return further_ends_; }
 
@@ -127,6 +134,7 @@ class Tokenizer::Model {
   const std::string serialized_;
   SpecialTokens special_;
   std::vector<int32_t> further_ends_;
+  std::vector<CompanionFile> companions_;
 };
 
 }  // namespace trafo

@@ -6,23 +6,48 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/status.h"
 #include "engine/text/tokenizer/byte/byte_tokenizer.h"
+#include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
+#include "engine/text/tokenizer/byte_bpe/special_choice.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 
 namespace trafo {
 namespace {
 
+// The loader of a kind that has no companions.
+template <Tokenizer (*load)(std::string_view file_bytes, std::string_view label)>
+Tokenizer load_alone(std::string_view file_bytes, std::string_view label,
+                     std::vector<CompanionFile>) {
+  return load(file_bytes, label);
+}
+
 constexpr TokenizerKind kTokenizerKinds[] = {
-    {SentencePieceModel::kKind, "vocab.spm", is_sentencepiece_file, load_sentencepiece,
-     validate_sentencepiece, true, train_sentencepiece},
-    {ByteTokenizer::kKind, "vocab.byte", is_byte_vocabulary, load_byte_vocabulary,
-     validate_byte_vocabulary, false, make_byte_vocabulary},
+    {SentencePieceModel::kKind,
+     "vocab.spm",
+     is_sentencepiece_file,
+     load_alone<load_sentencepiece>,
+     {},
+     validate_sentencepiece,
+     true,
+     train_sentencepiece},
+    {ByteTokenizer::kKind,
+     "vocab.byte",
+     is_byte_vocabulary,
+     load_alone<load_byte_vocabulary>,
+     {},
+     validate_byte_vocabulary,
+     false,
+     make_byte_vocabulary},
+    {ByteBpeTokenizer::kKind, "tokenizer.json", is_byte_bpe_file, load_byte_bpe,
+     kTokenizerCompanions, validate_byte_bpe, true, train_byte_bpe},
 };
 
 std::string listed(std::string_view TokenizerKind::*member) {
   std::string names;
-  for (const TokenizerKind& kind : kTokenizerKinds)
-    names.append(names.empty() ? "" : " or ").append(kind.*member);
+  for (const TokenizerKind& kind : kTokenizerKinds) {
+    const bool is_last = &kind == std::end(kTokenizerKinds) - 1;
+    names.append(names.empty() ? "" : is_last ? " or " : ", ").append(kind.*member);
+  }
   return names;
 }
 
@@ -49,9 +74,10 @@ Tokenizer Tokenizer::train(std::span<const std::string_view> sentences,
   return tokenizer_kind(options.kind).train(sentences, options);
 }
 
-Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view name) {
+Tokenizer Tokenizer::from_bytes(std::string_view serialized, std::string_view name,
+                                std::vector<CompanionFile> companions) {
   for (const TokenizerKind& kind : kTokenizerKinds)
-    if (kind.recognises(serialized)) return kind.load(serialized, name);
+    if (kind.recognises(serialized)) return kind.load(serialized, name, std::move(companions));
   fail(ErrorCode::corrupt_file, kTokenizerOrigin, name, ": not a vocabulary (",
        listed(&TokenizerKind::name), ")");
 }

@@ -13,7 +13,9 @@ struct TokenizerKind {
   std::string_view name;  // ends with a NUL byte, as the next one
   std::string_view file;  // name of its file in the directory of a run or a model
   bool (*recognises)(std::string_view file_bytes);
-  Tokenizer (*load)(std::string_view file_bytes, std::string_view label);
+  Tokenizer (*load)(std::string_view file_bytes, std::string_view label,
+                    std::vector<CompanionFile> companions);
+  std::span<const std::string_view> companions;  // names of files that may lie beside it
   void (*validate)(const TokenizerTrainOptions& options);
   bool learns;  // whether `train` reads the sentences
   Tokenizer (*train)(std::span<const std::string_view> sentences,

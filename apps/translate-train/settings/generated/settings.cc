@@ -53,7 +53,7 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, false, "off", SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.parse_special; }, {}, {}},
     {"vocab-kind", "", "Data", "NAME",
-     "kind of a new vocabulary, such as byte, the 259 tokens of ByT5 (default sentencepiece)",
+     "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5) or byte-bpe (default sentencepiece)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.vocab_kind; }, {}, {}},
     {"mini-batch-words", "--max-tokens", "Data", "N",

@@ -59,7 +59,7 @@ impl Model {
         })?;
         Ok(difference)
     }
-    /// Reads a directory of transformers with safetensors weights: MarianMT, Pegasus, GPT-2, Llama, Mistral or Qwen2.
+    /// Reads a directory of Hugging Face Transformers with safetensors weights. `docs/guide/import.md` lists the families.
     pub fn import(options: &ContextOptions, directory: impl AsRef<Path>) -> Result<Imported> {
         let (data, length) = path_view(directory.as_ref());
         let mut tokenizer = ptr::null_mut();

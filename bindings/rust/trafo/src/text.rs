@@ -77,7 +77,8 @@ impl TokenizerOptions {
         }
     }
     /// The name of a kind (docs/guide/vocabularies.md); default `sentencepiece`. `byte` has a token for each byte of UTF-8,
-    /// with the ids of ByT5. It learns nothing from a text, has 259 tokens, and takes no other option.
+    /// with the ids of ByT5. It learns nothing from a text, has 259 tokens, and takes no other option. `byte-bpe` is byte-level
+    /// BPE with GPT-2's pattern; its file is a tokenizer.json.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self

@@ -14,10 +14,6 @@ constexpr std::string_view kSubwordSamplerOrigin = "subword sampling";
 // How far the score of an unknown character is below the worst token, as in SentencePiece.
 constexpr double kUnknownPenalty = 10;
 
-double uniform(ShuffleRng& rng) {
-  return static_cast<double>(rng.next() >> 11) * 0x1p-53;
-}
-
 double log_add(double a, double b) {
   const double more = std::max(a, b), less = std::min(a, b);
   return less == -std::numeric_limits<double>::infinity()

@@ -1,21 +1,26 @@
-#include "engine/formats/tokenizers/tokenizer_json_text.h"
+#include "engine/text/tokenizer/tokenizer_json_text.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/limits.h"
-#include "engine/formats/hf/directory.h"
-#include "engine/io/atomic_file.h"
-#include "engine/io/safetensors_header.h"
+#include "engine/core/quote.h"
+#include "engine/core/shuffle.h"
+#include "engine/core/status.h"
 
-namespace trafo::interop {
+namespace trafo {
 namespace {
 
 // What is made of a file fits into limits::kRefusalBytes: 24 MiB of texts, 12 MiB of entries while
-// their list grows, 12 MiB of merges and some of the rest. Gemma's vocabulary, a large one, has
-// 2^18 subwords and 2^19 merges.
-constexpr uint64_t kFileBytes = 24u << 20;
+// their list grows, 4 MiB of their hash table, 12 MiB of merges and some of the rest. Gemma's
+// vocabulary, a large one, has 2^18 subwords and 2^19 merges, in a file of 33 MB. The texts of
+// merges are kept only if they come before the vocabulary.
+constexpr size_t kTextBytes = 24u << 20;
+// A run of 1,024 spaces has 2,048 bytes in the letters of byte-level BPE.
+constexpr size_t kSubwordBytes = 8u << 10;
 constexpr size_t kSubwords = size_t{1} << 19;
 constexpr size_t kMerges = size_t{1} << 20;
 constexpr size_t kOtherValues = 65536;
@@ -23,7 +28,8 @@ constexpr size_t kDepth = limits::kNesting;
 
 class Handler final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Handler(const std::string& label, TokenizerText& text) : label_(label), text_(text) {}
+  Handler(std::string_view origin, std::string_view label, TokenizerText& text)
+      : origin_(origin), label_(label), text_(text) {}
 
   bool null() override { return other(nullptr); }
   bool boolean(bool value) override { return other(value); }
@@ -110,10 +116,9 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   void finish() {
     check(text_.rest.as<Json::Object>() != nullptr, "it is not a JSON object");
     check(has_vocabulary_, "model has no vocab");
-    const uint32_t twice = text_.vocabulary.sort();
-    check(twice == SubwordTable::kNone, "vocab has a subword twice, with the id ",
-          twice == SubwordTable::kNone ? 0 : text_.vocabulary.id(twice));
-    for (Merge& merge : text_.merges) merge = resolved(merge);
+    if (!is_indexed_) index_vocabulary();
+    if (has_texts_of_merges_)
+      for (Merge& merge : text_.merges) merge = resolved(merge);
   }
 
  private:
@@ -121,7 +126,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
 
   template <class... Why>
   void check(bool good, const Why&... why) const {
-    require(good, ErrorCode::corrupt_file, kOrigin, label_, ": ", why...);
+    require(good, ErrorCode::corrupt_file, origin_, label_, ": ", why...);
   }
   const char* name() const { return part_ == Part::merges ? "merges" : "vocab"; }
   bool in_pair() const { return part_ == Part::vocabulary && depth_ == 4; }
@@ -157,6 +162,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   bool leave() {
     --depth_;
     if (part_ != Part::none) {
+      if (depth_ == 2 && part_ == Part::vocabulary) index_vocabulary();
       if (depth_ == 2) part_ = Part::none;
       return true;
     }
@@ -165,6 +171,12 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  void index_vocabulary() {
+    const uint32_t twice = text_.vocabulary.index();
+    check(twice == SubwordTable::kNone, "vocab has a subword twice, with the id ",
+          twice == SubwordTable::kNone ? 0 : text_.vocabulary.id(twice));
+    is_indexed_ = true;
+  }
   bool score(double value) {
     check(items_ == 1 && std::isfinite(static_cast<float>(value)), "vocab: the score of ",
           quote(subword_), " is not a finite number");
@@ -173,8 +185,9 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool add(uint32_t id, double score) {
     check(text_.vocabulary.size() < kSubwords, "vocab has more than ", kSubwords, " subwords");
-    check(!subword_.empty() && subword_.size() <= limits::kSubwordBytes, "vocab: subword ", id,
-          " has ", subword_.size(), " bytes, 1 to ", limits::kSubwordBytes, " are allowed");
+    check(!subword_.empty() && subword_.size() <= kSubwordBytes, "vocab: subword ", id, " has ",
+          subword_.size(), " bytes, 1 to ", kSubwordBytes, " are allowed");
+    check_text_bytes(subword_.size());
     text_.vocabulary.add(subword_, id, score);
     return true;
   }
@@ -191,30 +204,42 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
           "merges: ", quote(value), " is not two subwords");
     return merge(value.substr(0, space), value.substr(space + 1));
   }
-  // Vocabulary and merges come in any order: until finish(), a merge is the place of its texts and
-  // their sizes.
-  bool merge(const std::string& left, const std::string& right) {
+  // Vocabulary and merges come in any order. If the merges come first, one is the place of its
+  // texts and their sizes until finish().
+  bool merge(std::string_view left, std::string_view right) {
     check(text_.merges.size() < kMerges, "there are more than ", kMerges, " merges");
-    check(left.size() + right.size() <= limits::kSubwordBytes, "merges: a subword has more than ",
-          limits::kSubwordBytes, " bytes");
+    check(left.size() + right.size() <= kSubwordBytes, "merges: a subword has more than ",
+          kSubwordBytes, " bytes");
+    if (is_indexed_) {
+      text_.merges.push_back(found(left, right));
+      return true;
+    }
+    has_texts_of_merges_ = true;
+    check_text_bytes(left.size() + right.size());
     text_.merges.push_back({text_.vocabulary.keep(left), static_cast<uint32_t>(left.size()),
                             static_cast<uint32_t>(right.size())});
     text_.vocabulary.keep(right);
     return true;
   }
+  void check_text_bytes(size_t more) const {
+    check(text_.vocabulary.text_bytes() + more <= kTextBytes, "vocab and merges have more than ",
+          kTextBytes, " bytes of text");
+  }
   Merge resolved(const Merge& kept) const {
     const auto [place, left_bytes, right_bytes] = kept;
-    const auto entry = [&](uint32_t begin, uint32_t bytes) {
-      const std::string_view subword = text_.vocabulary.kept(begin, bytes);
+    return found(text_.vocabulary.kept(place, left_bytes),
+                 text_.vocabulary.kept(place + left_bytes, right_bytes));
+  }
+  Merge found(std::string_view left, std::string_view right) const {
+    const auto entry = [&](std::string_view subword) {
       const uint32_t found = text_.vocabulary.find(subword);
       check(found != SubwordTable::kNone, "merges: the vocabulary has no ", quote(subword));
       return found;
     };
-    return {entry(place, left_bytes), entry(place + left_bytes, right_bytes),
-            entry(place, left_bytes + right_bytes)};
+    return {entry(left), entry(right), entry(std::string(left).append(right))};
   }
 
-  const std::string& label_;
+  const std::string_view origin_, label_;
   TokenizerText& text_;
   std::vector<Json*> open_;        // what encloses the current value in `rest`
   std::vector<std::string> keys_;  // of each, the key that it is at
@@ -223,6 +248,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   size_t others_ = 0;
   Part part_ = Part::none;
   bool has_vocabulary_ = false, has_merges_ = false;
+  bool is_indexed_ = false, has_texts_of_merges_ = false;
   std::string subword_, left_;
 };
 
@@ -243,37 +269,41 @@ std::string_view SubwordTable::text(size_t entry) const {
   return std::string_view(texts_).substr(entries_[entry].begin, entries_[entry].bytes);
 }
 
-uint32_t SubwordTable::sort() {
-  sorted_.resize(entries_.size());
-  for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = static_cast<uint32_t>(i);
-  std::sort(sorted_.begin(), sorted_.end(),
-            [this](uint32_t a, uint32_t b) { return text(a) < text(b); });
-  const auto twice =
-      std::adjacent_find(sorted_.begin(), sorted_.end(),
-                         [this](uint32_t a, uint32_t b) { return text(a) == text(b); });
-  return twice == sorted_.end() ? kNone : *twice;
+// The slot of the text, or the free one where it would be.
+size_t SubwordTable::slot(std::string_view text) const {
+  uint64_t hash = text.size();
+  for (size_t i = 0; i < text.size(); i += sizeof hash) {
+    uint64_t part = 0;
+    std::memcpy(&part, text.data() + i, std::min(sizeof part, text.size() - i));
+    hash = mix_bits(hash ^ part);
+  }
+  size_t at = hash & (slots_.size() - 1);
+  while (slots_[at] != kNone && this->text(slots_[at]) != text) at = (at + 1) & (slots_.size() - 1);
+  return at;
+}
+
+uint32_t SubwordTable::index() {
+  slots_.assign(std::bit_ceil(2 * entries_.size() + 1), kNone);
+  uint32_t twice = kNone;
+  for (uint32_t entry = 0; entry < entries_.size(); ++entry) {
+    uint32_t& place = slots_[slot(text(entry))];
+    if (place != kNone) twice = entry;
+    place = entry;
+  }
+  return twice;
 }
 
 uint32_t SubwordTable::find(std::string_view wanted) const {
-  const auto found = std::lower_bound(
-      sorted_.begin(), sorted_.end(), wanted,
-      [this](uint32_t entry, std::string_view with) { return text(entry) < with; });
-  return found != sorted_.end() && text(*found) == wanted ? *found : kNone;
+  return slots_[slot(wanted)];
 }
 
-TokenizerText read_tokenizer_text(const std::filesystem::path& file) {
-  const std::string label = file.string();
-  std::error_code ignored;
-  require(std::filesystem::file_size(file, ignored) <= kFileBytes || ignored,
-          ErrorCode::unsupported, kOrigin, label, " has more than ", kFileBytes,
-          " bytes, which no vocabulary of SentencePiece needs");
-  const std::string bytes = read_text_file(file, kFileBytes);
+TokenizerText read_tokenizer_text(std::string_view bytes, std::string_view origin,
+                                  std::string_view label) {
   TokenizerText text;
-  text.vocabulary.reserve(bytes.size());  // texts are shorter than their JSON
-  Handler handler(label, text);
+  Handler handler(origin, label, text);
   nlohmann::json::sax_parse(bytes, &handler);
   handler.finish();
   return text;
 }
 
-}  // namespace trafo::interop
+}  // namespace trafo

@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <deque>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/core/json.h"
 
-namespace trafo::interop {
+namespace trafo {
 
 // The subwords of a vocabulary. A JSON value for each would be many times as large as the file.
 class SubwordTable {
@@ -18,8 +17,7 @@ class SubwordTable {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   size_t size() const { return entries_.size(); }
-  // Memory for texts of this many bytes.
-  void reserve(size_t bytes) { texts_.reserve(bytes); }
+  size_t text_bytes() const { return texts_.size(); }
   void add(std::string_view text, uint32_t id, double score);
   std::string_view text(size_t entry) const;
   uint32_t id(size_t entry) const { return entries_[entry].id; }
@@ -31,8 +29,9 @@ class SubwordTable {
     return std::string_view(texts_).substr(place, bytes);
   }
 
-  // Makes find() possible. Returns an entry whose text another one has as well, or kNone.
-  uint32_t sort();
+  // Makes find() possible, and add() impossible. Returns an entry whose text another one has as
+  // well, or kNone.
+  uint32_t index();
   uint32_t find(std::string_view text) const;  // the entry, or kNone
 
  private:
@@ -40,9 +39,10 @@ class SubwordTable {
     uint32_t begin, bytes, id;
     float score;
   };
+  size_t slot(std::string_view text) const;
   std::string texts_;
   std::vector<Entry> entries_;
-  std::vector<uint32_t> sorted_;  // entries, by text
+  std::vector<uint32_t> slots_;  // a hash table of entries
 };
 
 struct Merge {
@@ -56,9 +56,9 @@ struct TokenizerText {
   std::deque<Merge> merges;  // in the order of the file; does not move its elements
 };
 
-// CORRUPT_FILE, naming the file: no JSON, vocabularies and merges of another form, merges of
-// subwords that the vocabulary lacks, and more of anything than a tokenizer has. UNSUPPORTED: a
-// file that is too large.
-TokenizerText read_tokenizer_text(const std::filesystem::path& file);
+// CORRUPT_FILE with `label`: no JSON, vocabularies and merges of another form, merges of subwords
+// that the vocabulary lacks, and more of anything than a tokenizer has.
+TokenizerText read_tokenizer_text(std::string_view bytes, std::string_view origin,
+                                  std::string_view label);
 
-}  // namespace trafo::interop
+}  // namespace trafo

@@ -1,0 +1,94 @@
+// Byte-level BPE, as GPT-2, Llama 3 and Qwen have it, with the ids that the `tokenizers` library
+// gives for the same tokenizer.json.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/text/tokenizer/byte_bpe/added_tokens.h"
+#include "engine/text/tokenizer/byte_bpe/merges.h"
+#include "engine/text/tokenizer/byte_bpe/pre_tokenizer.h"
+#include "engine/text/tokenizer/byte_bpe/text_normalizer.h"
+#include "engine/text/tokenizer/tokenizer.h"
+#include "engine/text/tokenizer/tokenizer_json_text.h"
+
+namespace trafo {
+
+class ByteBpeTokenizer final : public Tokenizer::Model {
+ public:
+  static constexpr std::string_view kKind = "byte-bpe";
+  // `text` is what read_tokenizer_text() makes of `serialized`. UNSUPPORTED and CORRUPT_FILE name
+  // the key of the file.
+  ByteBpeTokenizer(std::string_view serialized, const TokenizerText& text, std::string_view label,
+                   std::vector<CompanionFile> companions);
+
+  std::string_view kind() const noexcept override { return kKind; }
+  int32_t vocab_size() const noexcept override { return static_cast<int32_t>(tokens_.size()); }
+  // Special tokens that are written out in a text stay text; other added tokens are found.
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  // Bytes that are no UTF-8 become U+FFFD, but an unfinished character at the end gives no text:
+  // the next token may finish it.
+  std::string decode(std::span<const int32_t> ids) const override;
+  const std::string& token(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
+  int32_t id(std::string_view token) const override;
+  bool continues_character(int32_t id) const override;
+  bool bos_is_subword() const noexcept override;
+  std::unique_ptr<const SubwordSampler> sampler() const override;
+  // Added tokens; those that are not special are found in any text.
+  std::vector<NamedToken> special_names() const override;
+
+  // As encode(), with random merges left out.
+  void sample(std::string_view text, double alpha, ShuffleRng& rng,
+              std::vector<int32_t>& ids) const;
+
+ private:
+  void read_vocabulary(const JsonPart& model, const SubwordTable& vocabulary);
+  void read_unknown(const JsonPart& model, const SubwordTable& vocabulary);
+  void read_merges(const TokenizerText& text);
+  void add_tokens(const JsonPart& file);
+  void index_tokens(const JsonPart& file);
+  std::string_view bytes(int32_t id) const;
+
+  // Calls word(bytes, ids) for each word of the text.
+  template <class Word>
+  void encode_words(std::string_view text, std::vector<int32_t>& ids, const Word& word) const;
+  void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
+  void byte_tokens(std::string_view word, std::vector<int32_t>& tokens) const;
+  bool is_whole(uint32_t entry, std::string_view word) const;
+
+  TextNormalizer normalizer_;
+  std::unique_ptr<const PreTokenizer> pre_tokenizer_;
+  AddedTokens added_;
+  Merges merges_;
+  bool ignore_merges_ = false, fuse_unknown_ = false;
+  int32_t unknown_ = -1;  // for bytes without a token; -1: they are left out
+  std::array<int32_t, 256> byte_ids_{};
+  std::vector<std::string> tokens_;  // names
+  SubwordTable names_;
+  SubwordTable words_;              // tokens of the model as bytes
+  std::vector<std::string> bytes_;  // of all tokens
+  std::vector<bool> is_special_;
+  // Of each entry of words_: whether merging its bytes gives the token itself. Found out when the
+  // word is first met.
+  enum class Whole : uint8_t { unknown, yes, no };
+  mutable std::unique_ptr<std::atomic<Whole>[]> whole_;
+};
+
+// The functions of the row in tokenizer_kinds.cc.
+bool is_byte_bpe_file(std::string_view file_bytes);
+Tokenizer load_byte_bpe(std::string_view file_bytes, std::string_view label,
+                        std::vector<CompanionFile> companions);
+void validate_byte_bpe(const TokenizerTrainOptions& options);
+Tokenizer train_byte_bpe(std::span<const std::string_view> sentences,
+                         const TokenizerTrainOptions& options);
+
+// Whether a tokenizer.json has a model and a pre-tokenizer of this kind.
+bool is_byte_level_bpe(const TokenizerText& text, std::string_view label);
+
+}  // namespace trafo

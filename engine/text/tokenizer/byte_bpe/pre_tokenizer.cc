@@ -1,0 +1,167 @@
+#include "engine/text/tokenizer/byte_bpe/pre_tokenizer.h"
+
+#include <algorithm>
+
+#include "engine/text/tokenizer/byte_bpe/byte_letters.h"
+#include "engine/text/tokenizer/byte_bpe/pattern_part.h"
+#include "engine/text/unicode/properties.h"
+
+namespace trafo {
+namespace {
+
+constexpr std::string_view kPreTokenizerList = "pretokenizers";
+
+using Span = Pattern::Match;
+
+CodePointSet numbers() {
+  return *category_set("N");
+}
+
+}  // namespace
+
+bool PreTokenizer::is_byte_level(const JsonPart& part) {
+  if (part.is_null()) return false;
+  const std::vector<JsonPart> steps = part.steps(kPreTokenizerList);
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const JsonPart& step) { return step.type() == "ByteLevel"; });
+}
+
+PreTokenizer::PreTokenizer(const JsonPart& part) {
+  bool is_made = false;
+  for (const JsonPart& step : part.steps(kPreTokenizerList)) {
+    if (is_made && !has_letters_) steps_.back().makes_letters = has_letters_ = true;
+    if (step.type() == "ByteLevel") {
+      if (is_made) step.refuse("a second ByteLevel is not supported");
+      is_made = true;
+    }
+    steps_.push_back(read(step));
+  }
+}
+
+PreTokenizer::Behavior PreTokenizer::read_behavior(const JsonPart& part) {
+  static constexpr std::pair<std::string_view, Behavior> kBehaviors[] = {
+      {"Removed", Behavior::removed},
+      {"Isolated", Behavior::isolated},
+      {"MergedWithPrevious", Behavior::merged_with_previous},
+      {"MergedWithNext", Behavior::merged_with_next},
+      {"Contiguous", Behavior::contiguous}};
+  for (const auto& [name, behavior] : kBehaviors)
+    if (part.text() == name) return behavior;
+  part.check(false, quote(part.text()), " is no behavior");
+  return Behavior::isolated;
+}
+
+PreTokenizer::Step PreTokenizer::read(const JsonPart& part) {
+  const std::string type = part.type();
+  Step step;
+  if (type == "Split") {
+    step.pattern = read_pattern(part.at("pattern"));
+    step.behavior = read_behavior(part.at("behavior"));
+    step.invert = part.at("invert").flag();
+  } else if (type == "ByteLevel") {
+    step.prefix_space = part.at("add_prefix_space").flag();
+    if (part.flag("use_regex", true)) step.pattern.emplace(kGpt2Pattern, part.path());
+  } else if (type == "Digits") {
+    step.pattern = Pattern::of_runs({numbers()}, false);
+    step.behavior = part.at("individual_digits").flag() ? Behavior::isolated : Behavior::contiguous;
+  } else if (type == "Punctuation") {
+    step.pattern = Pattern::of_runs({old_punctuation_set()}, false);
+    if (const auto behavior = part.find("behavior")) step.behavior = read_behavior(*behavior);
+  } else if (type == "Whitespace") {
+    const CodePointSet& word = rust_word_set();
+    step.pattern = Pattern::of_runs({word, word.united(white_space_set()).complement()}, true);
+    step.behavior = Behavior::removed;
+    step.invert = true;
+  } else if (type == "WhitespaceSplit") {
+    step.pattern = Pattern::of_runs({white_space_set()}, false);
+    step.behavior = Behavior::removed;
+  } else {
+    part.refuse("type ", quote(type),
+                " is not supported; byte-level BPE can have Split, ByteLevel, Digits, "
+                "Punctuation, Whitespace, WhitespaceSplit and Sequence");
+  }
+  return step;
+}
+
+void PreTokenizer::split(std::string_view text, Words& words) const {
+  words.text = text;
+  words.spans.clear();
+  if (!text.empty()) words.spans.push_back({0, text.size()});
+  for (const Step& step : steps_) {
+    if (step.prefix_space) add_spaces(words);
+    if (step.pattern) cut(step, words);
+    if (step.makes_letters) make_letters(words);
+  }
+  if (has_letters_) make_bytes(words);
+}
+
+// Makes a new text of the words, each changed by a function.
+template <class Change>
+static void rewrite(PreTokenizer::Words& words, const Change& change) {
+  std::string text;
+  for (Span& span : words.spans) {
+    const size_t begin = text.size();
+    change(std::string_view(words.text).substr(span.begin, span.end - span.begin), text);
+    span = {begin, text.size()};
+  }
+  words.text = std::move(text);
+}
+
+void PreTokenizer::add_spaces(Words& words) {
+  rewrite(words, [](std::string_view word, std::string& text) {
+    if (!word.starts_with(' ')) text += ' ';
+    text += word;
+  });
+}
+
+void PreTokenizer::make_letters(Words& words) {
+  rewrite(words, [](std::string_view word, std::string& text) { text += to_byte_letters(word); });
+}
+
+void PreTokenizer::make_bytes(Words& words) {
+  rewrite(words, [](std::string_view word, std::string& text) {
+    text += from_byte_letters(word).value();
+  });
+}
+
+void PreTokenizer::cut(const Step& step, Words& words) {
+  words.before.swap(words.spans);
+  words.spans.clear();
+  const bool backwards = step.behavior == Behavior::merged_with_next;
+  for (const Span& whole : words.before) {
+    step.pattern->find_all(
+        std::string_view(words.text).substr(whole.begin, whole.end - whole.begin), words.matches);
+    words.parts.clear();
+    size_t from = whole.begin;
+    for (const Span& match : words.matches) {
+      const size_t begin = whole.begin + match.begin, end = whole.begin + match.end;
+      if (begin > from) words.parts.push_back({{from, begin}, step.invert});
+      words.parts.push_back({{begin, end}, !step.invert});
+      from = end;
+    }
+    if (from < whole.end) words.parts.push_back({{from, whole.end}, step.invert});
+    if (backwards) std::reverse(words.parts.begin(), words.parts.end());
+
+    const size_t first = words.spans.size();
+    bool was_match = false;
+    for (const Words::Part& part : words.parts) {
+      if (step.behavior == Behavior::removed && part.is_match) continue;
+      const bool is_merged = part.is_match && !was_match &&
+                             (step.behavior == Behavior::merged_with_previous || backwards);
+      const bool joins =
+          is_merged || (step.behavior == Behavior::contiguous && part.is_match == was_match);
+      was_match = part.is_match;
+      if (!joins || words.spans.size() == first)
+        words.spans.push_back(part);
+      else if (backwards)
+        words.spans.back().begin = part.begin;
+      else
+        words.spans.back().end = part.end;
+    }
+    if (backwards)
+      std::reverse(words.spans.begin() + static_cast<ptrdiff_t>(first), words.spans.end());
+  }
+  std::erase_if(words.spans, [](const Span& span) { return span.begin == span.end; });
+}
+
+}  // namespace trafo

