@@ -1714,7 +1714,7 @@ pub struct trafo_tokenizer_options {
     #[doc = " Texts without white space that are one token each, wherever they are, and not normalised. Default none."]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
-    #[doc = " A kind by its name (docs/guide/vocabularies.md): \"sentencepiece\", or \"byte\", which has a token for each byte of UTF-8, with\n the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults.\n Default sentencepiece."]
+    #[doc = " A kind by its name (docs/guide/vocabularies.md): \"sentencepiece\", or \"byte\", which has a token for each byte of UTF-8, with\n the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults; or\n \"byte-bpe\", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary, soft_limit,\n max_sentences and seed. Default sentencepiece."]
     pub kind: trafo_string_view,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1764,7 +1764,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. NOT_FOUND, IO,\n CORRUPT_FILE. since 0.1"]
+    #[doc = " Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. A file with\n the name tokenizer.json is read with tokenizer_config.json, special_tokens_map.json and generation_config.json beside it, which name\n special tokens. NOT_FOUND, IO, CORRUPT_FILE; UNSUPPORTED: a tokenizer.json with a part that is not done here. since 0.1"]
     pub fn trafo_tokenizer_load(
         path: *const ::core::ffi::c_char,
         path_length: usize,
@@ -1773,7 +1773,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A tokenizer from the bytes of its file. CORRUPT_FILE. since 0.1"]
+    #[doc = " A tokenizer from the bytes of its file. CORRUPT_FILE, UNSUPPORTED. since 0.1"]
     pub fn trafo_tokenizer_load_buffer(
         data: *const u8,
         bytes: usize,
@@ -1782,7 +1782,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. IO. since 0.1"]
+    #[doc = " Writes its file, which appears whole or not at all. Of a directory, the file that trafo_find_vocabulary finds there. A tokenizer.json\n is written with the files that came with it, such as tokenizer_config.json, beside it; in a file of another name it is alone. IO;\n INVALID_ARGUMENT: such files of another vocabulary are there. since 0.1"]
     pub fn trafo_tokenizer_save(
         tokenizer: *const trafo_tokenizer,
         path: *const ::core::ffi::c_char,
@@ -1876,7 +1876,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same vocabulary as another tokenizer, for which the name of a special token in a text, such as \"</s>\" or \"[INST]\", is that token, in\n trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has\n its control tokens (user-defined ones are read in any text), a byte vocabulary has none. Other tokenizers never make such a token of a text. Use\n it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the\n same sort. since 0.1"]
+    #[doc = " The same vocabulary as another tokenizer, for which the name of a special token in a text, such as \"</s>\" or \"[INST]\", is that token, in\n trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has\n its control tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte\n vocabulary none. Other tokenizers never make such a token of a text. Use\n it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the\n same sort. since 0.1"]
     pub fn trafo_tokenizer_parse_special(
         tokenizer: *const trafo_tokenizer,
         out: *mut *mut trafo_tokenizer,
@@ -2824,7 +2824,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads a directory of transformers with safetensors weights, as float32: MarianMTModel, PegasusForConditionalGeneration,\n GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM or Qwen2ForCausalLM (docs/guide/import.md). *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free\n it with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
+    #[doc = " Reads a directory of Hugging Face Transformers with safetensors weights, as float32. docs/guide/import.md lists the families.\n *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free it\n with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,
