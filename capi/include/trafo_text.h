@@ -74,7 +74,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokeniz
                                                              size_t text_length, int32_t **out_ids, size_t *out_count);
 /* The same vocabulary as another tokenizer, for which the name of a special token in a text, such as "</s>" or "[INST]", is that token, in
  * trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has
- * its control tokens (user-defined ones are read in any text), a byte vocabulary has none. Other tokenizers never make such a token of a text. Use
+ * its control tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte
+ * vocabulary none. Other tokenizers never make such a token of a text. Use
  * it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the
  * same sort. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_parse_special(const trafo_tokenizer *tokenizer, trafo_tokenizer **out);

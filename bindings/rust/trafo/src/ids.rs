@@ -281,8 +281,8 @@ impl Corpus {
 impl Tokenizer {
     /// The same vocabulary, for which the name of a special token in a text, such as `</s>` or `[INST]`, is that token, in
     /// [`encode`](Self::encode) and every call that takes a tokenizer and text. A SentencePiece model has its control
-    /// tokens (user-defined ones are read in any text), a byte vocabulary has none. Other tokenizers never make such a token
-    /// of a text. Use it for texts of the program alone: in text of its users, a name would be a token as well.
+    /// tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte vocabulary
+    /// none. Other tokenizers never make such a token of a text. Use it for texts of the program alone: in text of its users, a name would be a token as well.
     pub fn parse_special(&self) -> Result<Self> {
         // SAFETY: the handle is live, the output is valid.
         Self::make(|out| unsafe { sys::trafo_tokenizer_parse_special(self.as_ptr(), out) })
