@@ -91,7 +91,8 @@ TEST_F(InteropTest, LlamasThatModelsHereAreNotAreNamed) {
          "attention_bias", true);
   config(ErrorCode::corrupt_file, "lacks the tensor model.layers.0.mlp.gate_proj.bias", "mlp_bias",
          true);
-  config(ErrorCode::unsupported, "rope_type is yarn", "rope_scaling", {{"rope_type", "yarn"}});
+  config(ErrorCode::unsupported, "rope_type is longrope", "rope_scaling",
+         {{"rope_type", "longrope"}});
   config(ErrorCode::unsupported, "type is dynamic", "rope_scaling",
          {{"type", "dynamic"}, {"factor", 2}});
   config(ErrorCode::corrupt_file, "rope_scaling has no factor", "rope_scaling",

@@ -132,16 +132,15 @@ void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const
     rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
     return;
   }
-  const bool yarn = type == "yarn";
-  if (yarn && !json.has(kOriginal) && !rope.has(kOriginal))
-    config.rope_original_positions = config.max_positions;
-  else
-    config.rope_original_positions =
-        (json.has(kOriginal) ? json : rope).integer(kOriginal, 1, limits::kModelDimension);
-  if (yarn) {
+  const auto original = [&] {
+    return (json.has(kOriginal) ? json : rope).integer(kOriginal, 1, limits::kModelDimension);
+  };
+  if (type == "yarn") {
     rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", kOriginal,
                 "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
                 "truncate"});
+    const bool has_original = json.has(kOriginal) || rope.has(kOriginal);
+    config.rope_original_positions = has_original ? original() : config.max_positions;
     return read_yarn(rope, config);
   }
   rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor",
@@ -151,6 +150,7 @@ void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const
   require(config.rope_low_turns > 0 && config.rope_low_turns < config.rope_high_turns,
           ErrorCode::corrupt_file, kOrigin, rope.label(),
           ": low_freq_factor must be above 0 and below high_freq_factor");
+  config.rope_original_positions = original();
 }
 
 // Newer files have an object `rope_parameters`, older ones `rope_theta` and perhaps `rope_scaling`.
