@@ -153,12 +153,12 @@ func TestPreferences(t *testing.T) {
 	training := trafo.DefaultTrainerOptions()
 	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, trafo.Some(1)
 	training.AfterUpdates, training.LogFreq = 10, trafo.Every(2, trafo.Updates)
-	_, err = model.NewTrainer(tokenizer, pairs, nil, &training)
+	_, err = model.NewTrainer(t.Context(), tokenizer, pairs, nil, &training)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	base := filepath.Join(folder, "base.safetensors")
 	ok(t, model.Save(base))
 	ok(t, model.LoadReference(base))
-	trainer := must[*trafo.Trainer](t)(model.NewTrainer(tokenizer, pairs, nil, &training))
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, pairs, nil, &training))
 	defer trainer.Close()
 	var last trafo.Event
 	_, err = trainer.Run(t.Context(), 0, func(event trafo.Event) error {
