@@ -193,7 +193,7 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   trafo_tokenizer *bytes = NULL, *again = NULL, *none = NULL;
   options.kind = view("word");
   FAILS(trafo_tokenizer_train(NULL, 0, &options, &none), TRAFO_INVALID_ARGUMENT,
-        "kind must be sentencepiece or byte, got 'word'");
+        "kind must be sentencepiece, byte or byte-bpe, got 'word'");
   options.kind = view("byte");
   OK(trafo_tokenizer_train(NULL, 0, &options, &bytes));
   options.bpe = 1;

@@ -54,9 +54,10 @@ TEST_F(Vocabularies, AKindThatDoesNotFitIsRefused) {
                  "run/vocab.spm is a vocabulary of the kind sentencepiece");
   Arguments unknown = bytes("never", "--after 5u");
   *std::find(unknown.begin(), unknown.end(), "byte") = "word";
-  expect_refused(run(unknown), "--vocab-kind must be sentencepiece or byte, got 'word'");
+  expect_refused(run(unknown), "--vocab-kind must be sentencepiece, byte or byte-bpe, got 'word'");
   EXPECT_FALSE(fs::exists(file("never/vocab.byte")));
-  expect_refused(run({"vocab", "--kind", "word"}), "--kind must be sentencepiece or byte");
+  expect_refused(run({"vocab", "--kind", "word"}),
+                 "--kind must be sentencepiece, byte or byte-bpe");
   expect_refused(run({"vocab"}), "--train-sets is required");
   expect_refused(run({"vocab", "--kind", "byte", "--bpe"}), "--bpe is not for a byte vocabulary");
 }

@@ -19,7 +19,7 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 
-constexpr int32_t kEos = 2;
+constexpr int32_t kEndOfAnswer = 2;
 
 class Preferences : public ::testing::Test {
  protected:
@@ -166,7 +166,7 @@ TokenizedCorpus numbered(SequenceForm form, int32_t batch_tokens, int64_t pairs 
       ends[side].push_back(static_cast<int64_t>(ids[side].size()));
     }
   TokenizedCorpusOptions options{.form = form, .max_length = 32, .batch_tokens = batch_tokens};
-  return TokenizedCorpus(ids[0], ends[0], ids[1], ends[1], 1000, kEos, options, ids[2], ends[2]);
+  return TokenizedCorpus(ids[0], ends[0], ids[1], ends[1], 1000, kEndOfAnswer, options, ids[2], ends[2]);
 }
 
 TEST(PreferenceBatches, BothAnswersOfAPairAreNeighbours) {

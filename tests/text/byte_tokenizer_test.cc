@@ -94,7 +94,8 @@ TEST(ByteTokenizer, RefusesOptionsThatItHasNoUseFor) {
   refuses("character_coverage", [](Options& o) { o.character_coverage = 0.99; });
   refuses("normalization", [](Options& o) { o.normalization = Normalization::nfkc; });
   refuses("user_symbols", [](Options& o) { o.user_symbols = {"x"}; });
-  refuses("kind must be sentencepiece or byte, got 'word'", [](Options& o) { o.kind = "word"; });
+  refuses("kind must be sentencepiece, byte or byte-bpe, got 'word'",
+          [](Options& o) { o.kind = "word"; });
   TokenizerTrainOptions larger;
   larger.kind = "byte";
   larger.vocab_size = 16000;
@@ -114,7 +115,7 @@ TEST(VocabularyFile, ItsContentTellsTheKind) {
        {"{\"tokenizer\": \"byte\", \"more\": 1}\n", "{\"tokenizer\": \"byte\"}"})
     expect_error(ErrorCode::corrupt_file, "x: a byte vocabulary has no more than",
                  [&] { Tokenizer::from_bytes(damaged, "x"); });
-  expect_error(ErrorCode::corrupt_file, "x: not a vocabulary (sentencepiece or byte or byte-bpe)",
+  expect_error(ErrorCode::corrupt_file, "x: not a vocabulary (sentencepiece, byte or byte-bpe)",
                [&] { Tokenizer::from_bytes("{\"models\": {}}", "x"); });
   expect_error(ErrorCode::corrupt_file, "x: not a usable SentencePiece model",
                [&] { Tokenizer::from_bytes("text", "x"); });

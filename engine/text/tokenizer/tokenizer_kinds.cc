@@ -44,8 +44,10 @@ constexpr TokenizerKind kTokenizerKinds[] = {
 
 std::string listed(std::string_view TokenizerKind::*member) {
   std::string names;
-  for (const TokenizerKind& kind : kTokenizerKinds)
-    names.append(names.empty() ? "" : " or ").append(kind.*member);
+  for (const TokenizerKind& kind : kTokenizerKinds) {
+    const bool is_last = &kind == std::end(kTokenizerKinds) - 1;
+    names.append(names.empty() ? "" : is_last ? " or " : ", ").append(kind.*member);
+  }
   return names;
 }
 
