@@ -80,7 +80,7 @@ TEST(Rotary, InPlaceGivesTheSame) {
   }
 }
 
-// Values of _compute_yarn_parameters of transformers 5.24, in float32.
+// Values of _compute_yarn_parameters of transformers 5.23, in float32.
 TEST(Rotary, AnglesOfYarn) {
   RotaryAngles angles{.theta = 1e6,
                       .factor = 4,

@@ -124,7 +124,7 @@ TEST(VocabularyFile, ItsContentTellsTheKind) {
 TEST(VocabularyFile, IsFoundInADirectory) {
   const TemporaryDirectory folder;
   expect_error(ErrorCode::not_found,
-               "there is no vocabulary (vocab.spm or vocab.byte or tokenizer.json)",
+               "there is no vocabulary (vocab.spm, vocab.byte or tokenizer.json)",
                [&] { Tokenizer::load(folder.path()); });
   spill(folder.path() / "vocab.byte", bytes().serialized());
   EXPECT_EQ(vocabulary_file(folder.path()), folder.path() / "vocab.byte");

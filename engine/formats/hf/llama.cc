@@ -91,7 +91,7 @@ void demand_whole_heads(const ConfigReader& reader) {
           ": partial_rotary_factor is ", share, ", rotary positions here turn whole heads");
 }
 
-// YaRN as _compute_yarn_parameters of transformers 5.24 (modeling_rope_utils.py) reads it, with its
+// YaRN as _compute_yarn_parameters of transformers 5.23 (modeling_rope_utils.py) reads it, with its
 // defaults.
 void read_yarn(const ConfigReader& rope, ModelConfig& config) {
   const auto or_usual = [&](const char* key, double usual) {

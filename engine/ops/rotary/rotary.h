@@ -24,7 +24,7 @@ namespace trafo {
 // - yarn (Peng et al., arXiv 2309.00071): linearly with the number of the pair, between the whole
 //   numbers around the pairs of high_turns and low_turns turns. Rotated vectors are multiplied by
 //   `magnitude`. Constants and rounding are those of _compute_yarn_parameters in
-//   modeling_rope_utils.py of transformers 5.24.
+//   modeling_rope_utils.py of transformers 5.23.
 struct RotaryAngles {
   double theta = 10000;
   double factor = 1;
