@@ -152,7 +152,7 @@ func TestPreferences(t *testing.T) {
 	defer model.Close()
 	training := trafo.DefaultTrainerOptions()
 	training.Objective, training.BatchTokens, training.Warmup = trafo.ObjectiveDPO, 256, trafo.Some(1)
-	training.AfterUpdates, training.LogFreq = 10, trafo.Every(2, trafo.Updates)
+	training.AfterUpdates, training.LogFreq = 60, trafo.Every(20, trafo.Updates)
 	_, err = model.NewTrainer(t.Context(), tokenizer, pairs, nil, &training)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	base := filepath.Join(folder, "base.safetensors")

@@ -29,6 +29,7 @@ impl Batch {
     }
     /// One pair more: what the encoder reads (a decoder-lm: what comes first and is not to be learnt) and what is to be
     /// predicted.
+    #[must_use]
     pub fn pair(mut self, source: impl Into<Vec<i32>>, target: impl Into<Vec<i32>>) -> Self {
         self.push(source, target);
         self

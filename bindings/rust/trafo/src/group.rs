@@ -73,6 +73,7 @@ impl GroupId {
     }
     /// The same processes, each on a separate GPU: NCCL moves the data between the GPUs. For ids of [`GroupId::tcp`]
     /// and [`GroupId::mpi`].
+    #[must_use]
     pub fn over_nccl(self) -> Self {
         GroupId { transport: sys::TRAFO_TRANSPORT_NCCL, ..self }
     }

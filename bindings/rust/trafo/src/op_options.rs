@@ -36,6 +36,7 @@ impl Dropout {
         Dropout { p, seed, step: 0, id: 0 }
     }
     /// The same at another address.
+    #[must_use]
     pub fn at(mut self, step: u32, id: u32) -> Self {
         self.step = step;
         self.id = id;

@@ -154,6 +154,18 @@ impl TrainerOptions {
 #[cfg(test)]
 mod tests {
     use super::TrainerOptions;
+    use crate::handle::defaults;
+
+    /// C gets what it gave: no option is lost on the way through the fields.
+    #[test]
+    fn defaults_come_back_as_they_were() {
+        let raw = defaults(trafo_sys::trafo_trainer_options_init);
+        assert_eq!(format!("{raw:?}"), format!("{:?}", TrainerOptions::new().to_raw()));
+        let raw = defaults(trafo_sys::trafo_model_config_init);
+        assert_eq!(format!("{raw:?}"), format!("{:?}", crate::ModelConfig::default().to_raw()));
+        let raw = defaults(trafo_sys::trafo_translate_options_init);
+        assert_eq!(format!("{raw:?}"), format!("{:?}", crate::TranslateOptions::new().to_raw()));
+    }
 
     #[test]
     fn switches_reach_the_options_of_the_engine() {

@@ -128,7 +128,7 @@ fn a_model_learns_which_answers_are_preferred() -> trafo::Result<()> {
         .learning_rate(3e-3)
         .log_freq(Period::Updates(5))
         .valid_metrics(&[Metric::RewardAccuracy, Metric::RewardMargin])
-        .after_updates(20);
+        .after_updates(60);
     let build = |model| {
         Trainer::builder(model, &tokenizer, &pairs).valid(&read).options(options.clone()).build()
     };
