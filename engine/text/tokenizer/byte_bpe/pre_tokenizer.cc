@@ -55,25 +55,26 @@ PreTokenizer::Step PreTokenizer::read(const JsonPart& part) {
   const std::string type = part.type();
   Step step;
   if (type == "Split") {
-    step.pattern = read_pattern(part.at("pattern"));
+    step.pattern.emplace(read_pattern(part.at("pattern")));
     step.behavior = read_behavior(part.at("behavior"));
     step.invert = part.at("invert").flag();
   } else if (type == "ByteLevel") {
     step.prefix_space = part.at("add_prefix_space").flag();
     if (part.flag("use_regex", true)) step.pattern.emplace(kGpt2Pattern, part.path());
   } else if (type == "Digits") {
-    step.pattern = Pattern::of_runs({numbers()}, false);
+    step.pattern.emplace(Pattern::of_runs({numbers()}, false));
     step.behavior = part.at("individual_digits").flag() ? Behavior::isolated : Behavior::contiguous;
   } else if (type == "Punctuation") {
-    step.pattern = Pattern::of_runs({old_punctuation_set()}, false);
+    step.pattern.emplace(Pattern::of_runs({old_punctuation_set()}, false));
     if (const auto behavior = part.find("behavior")) step.behavior = read_behavior(*behavior);
   } else if (type == "Whitespace") {
     const CodePointSet& word = rust_word_set();
-    step.pattern = Pattern::of_runs({word, word.united(white_space_set()).complement()}, true);
+    step.pattern.emplace(
+        Pattern::of_runs({word, word.united(white_space_set()).complement()}, true));
     step.behavior = Behavior::removed;
     step.invert = true;
   } else if (type == "WhitespaceSplit") {
-    step.pattern = Pattern::of_runs({white_space_set()}, false);
+    step.pattern.emplace(Pattern::of_runs({white_space_set()}, false));
     step.behavior = Behavior::removed;
   } else {
     part.refuse("type ", quote(type),
