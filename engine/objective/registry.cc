@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/argument_error.h"
+
 namespace trafo {
 namespace {
 
@@ -30,7 +32,8 @@ constexpr ObjectiveRow kObjectives[] = {
 
 const ObjectiveRow& row_of(ObjectiveKind kind) {
   const auto* const row = std::ranges::find(kObjectives, kind, &ObjectiveRow::kind);
-  require(row != std::end(kObjectives), ErrorCode::internal, "objective", "an unknown kind");
+  require_argument(row != std::end(kObjectives), "trainer", "objective", " has the unknown kind ",
+                   static_cast<int>(kind));
   return *row;
 }
 
