@@ -78,7 +78,7 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
     ++drops.too_long;
     return false;
   }
-  const auto [shorter, longer] = std::minmax(subwords.source.size(), subwords.target.size());
+  const auto [shorter, longer] = std::minmax({subwords.source.size(), subwords.target.size()});
   if (form == CorpusForm::parallel && options.max_length_ratio > 0 &&
       static_cast<double>(longer) > options.max_length_ratio * static_cast<double>(shorter)) {
     ++drops.ratio;
