@@ -10,21 +10,21 @@ namespace {
 
 class PreferencesCli : public Cli {
  protected:
-  // The training text, with the next line's target as the rejected answer.
+  // The corpus, with the words of each target in reverse as the rejected answer.
   static void write_pairs() {
-    const auto rotated = [](const std::string& text) {
-      const size_t line = text.find('\n') + 1;
-      return text.substr(line) + text.substr(0, line);
-    };
     for (const std::string name : {"t", "v"}) {
-      const std::string rejected = rotated(read_file(file(name + ".en")));
+      std::istringstream source(read_file(file(name + ".de")));
+      std::istringstream target(read_file(file(name + ".en")));
+      std::string rejected, columns, prompt, chosen, word;
+      while (std::getline(source, prompt) && std::getline(target, chosen)) {
+        std::istringstream words(chosen);
+        std::string reversed;
+        while (words >> word) reversed = word + (reversed.empty() ? "" : " ") + reversed;
+        rejected += reversed + "\n";
+        columns += prompt + "\t" + chosen + "\t" + reversed + "\n";
+      }
       write_file(file(name + ".bad"), rejected);
-      std::istringstream source(read_file(file(name + ".de"))),
-          target(read_file(file(name + ".en"))), other(rejected);
-      std::string all, a, b, c;
-      while (std::getline(source, a) && std::getline(target, b) && std::getline(other, c))
-        all += a + "\t" + b + "\t" + c + "\n";
-      write_file(file(name + ".triples"), all);
+      write_file(file(name + ".triples"), columns);
     }
   }
   static Arguments dpo(const std::string& run, const std::string& after, const std::string& flags) {
