@@ -10,28 +10,28 @@ namespace {
 
 class PreferencesCli : public Cli {
  protected:
-  // The training text, with the next line's target as the rejected answer.
+  // The corpus, with the words of each target in reverse as the rejected answer.
   static void write_pairs() {
-    const auto rotated = [](const std::string& text) {
-      const size_t line = text.find('\n') + 1;
-      return text.substr(line) + text.substr(0, line);
-    };
     for (const std::string name : {"t", "v"}) {
-      const std::string rejected = rotated(read_file(file(name + ".en")));
+      std::istringstream source(read_file(file(name + ".de")));
+      std::istringstream target(read_file(file(name + ".en")));
+      std::string rejected, columns, prompt, chosen, word;
+      while (std::getline(source, prompt) && std::getline(target, chosen)) {
+        std::istringstream words(chosen);
+        std::string reversed;
+        while (words >> word) reversed = word + (reversed.empty() ? "" : " ") + reversed;
+        rejected += reversed + "\n";
+        columns += prompt + "\t" + chosen + "\t" + reversed + "\n";
+      }
       write_file(file(name + ".bad"), rejected);
-      std::istringstream source(read_file(file(name + ".de"))),
-          target(read_file(file(name + ".en"))), other(rejected);
-      std::string all, a, b, c;
-      while (std::getline(source, a) && std::getline(target, b) && std::getline(other, c))
-        all += a + "\t" + b + "\t" + c + "\n";
-      write_file(file(name + ".triples"), all);
+      write_file(file(name + ".triples"), columns);
     }
   }
   static Arguments dpo(const std::string& run, const std::string& after, const std::string& flags) {
     return words_of(
         "train --objective dpo --task tiny --cpu-threads 1 --mini-batch-words 300 "
         "--max-length 60 --save-freq 10u --valid-freq 10u --disp-freq 5u --lr-warmup 2 "
-        "--learn-rate 0.002 --model " +
+        "--learn-rate 0.01 --model " +
         run + " --after " + after + " " + flags);
   }
   static inline const std::string kFiles =
@@ -49,19 +49,21 @@ class PreferencesCli : public Cli {
 TEST_F(PreferencesCli, AModelLearnsFromFilesAndFromColumnsAndResumes) {
   ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
   write_pairs();
-  const Outcome made = run(dpo("tuned", "20u", kFiles + "--pretrained-model run"));
+  const Outcome made = run(dpo("tuned", "80u", kFiles + "--pretrained-model run"));
   ASSERT_EQ(made.exit_code, 0) << made.err;
   EXPECT_NE(made.err.find("reference: run/ckpt/"), std::string::npos) << made.err;
   EXPECT_NE(made.err.find("beta 0.1"), std::string::npos) << made.err;
   EXPECT_NE(made.err.find(", reference "), std::string::npos) << made.err;  // of the plan
   EXPECT_NE(made.err.find(" reward-accuracy "), std::string::npos) << made.err;
-  EXPECT_NE(made.err.find("[valid] Ep 1 | Up 10 | acc "), std::string::npos) << made.err;
+  EXPECT_NE(made.err.find("[valid] Ep 1 | Up 10 | ce "), std::string::npos) << made.err;
 
   const auto train = records("tuned", "train");
   ASSERT_FALSE(train.empty());
   for (const char* name : {"chosen-reward", "rejected-reward", "reward-margin", "reward-accuracy"})
     EXPECT_TRUE(train.back()["objective"][name].is_number()) << name;
-  EXPECT_NEAR(train.front()["loss"], 0.69, 0.1);
+  EXPECT_NEAR(train.front()["loss"], 0.693147, 1e-4);  // equal rewards: there is no dropout
+  EXPECT_NE(read_file(file("tuned/config.yml")).find("transformer-dropout: 0\n"),
+            std::string::npos);
   const auto valid = records("tuned", "valid");
   ASSERT_GE(valid.size(), 2u);
   EXPECT_EQ(valid.front()["start"], true);
@@ -76,13 +78,13 @@ TEST_F(PreferencesCli, AModelLearnsFromFilesAndFromColumnsAndResumes) {
 
   // The same pairs as columns, cut in two.
   const std::string columns = "--tsv t.triples --valid-sets v.triples ";
-  ASSERT_EQ(run(dpo("cut", "10u", columns + "--pretrained-model run")).exit_code, 0);
-  const Outcome more = run(dpo("cut", "20u", columns));
+  ASSERT_EQ(run(dpo("cut", "30u", columns + "--pretrained-model run")).exit_code, 0);
+  const Outcome more = run(dpo("cut", "80u", columns));
   ASSERT_EQ(more.exit_code, 0) << more.err;
-  EXPECT_EQ(read_file(file("cut/ckpt/20/model.safetensors")),
-            read_file(file("tuned/ckpt/20/model.safetensors")));
-  expect_refused(run(dpo("cut", "25u", columns + "--dpo-beta 0.2")), "--dpo-beta was 0.1");
-  expect_refused(run(dpo("cut", "25u", columns + "--dpo-reference tuned")),
+  EXPECT_EQ(read_file(file("cut/ckpt/80/model.safetensors")),
+            read_file(file("tuned/ckpt/80/model.safetensors")));
+  expect_refused(run(dpo("cut", "85u", columns + "--dpo-beta 0.2")), "--dpo-beta was 0.1");
+  expect_refused(run(dpo("cut", "85u", columns + "--dpo-reference tuned")),
                  "with another reference");
 }
 
@@ -90,7 +92,7 @@ TEST_F(PreferencesCli, AnAdapterIsComparedWithItsBase) {
   ASSERT_EQ(trained_->exit_code, 0) << trained_->err;
   write_pairs();
   const Outcome made =
-      run(dpo("adapted", "10u", kFiles + "--pretrained-model run --lora-rank 4 --tensorboard"));
+      run(dpo("adapted", "80u", kFiles + "--pretrained-model run --lora-rank 4 --tensorboard"));
   ASSERT_EQ(made.exit_code, 0) << made.err;
   EXPECT_EQ(made.err.find("reference"), std::string::npos) << made.err;
   EXPECT_TRUE(fs::exists(file("adapted/tensorboard")));

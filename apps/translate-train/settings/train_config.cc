@@ -74,14 +74,29 @@ void take_limits(const Settings& settings, trafo_trainer_options& options) {
   }
 }
 
-}  // namespace
-
-bool has_encoder(const trafo_model_config& config) {
-  return architectures()[static_cast<size_t>(config.architecture)].has_encoder;
+// Defaults that DPO has in place of those of the task and of the pretrained model.
+void fill_preference_defaults(Settings& settings) {
+  settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_REWARD_ACCURACY)->name,
+                                                metric_of(TRAFO_METRIC_REWARD_MARGIN)->name,
+                                                metric_of(TRAFO_METRIC_CE)->name});
+  settings.set_default(Setting::learn_rate, {kPreferenceRate});
+  // A run is short: an average of its weights would hardly differ from the model at its start.
+  settings.set_default(Setting::exponential_smoothing, {"0"});
+  // The reference has no dropout: the rewards would be noise.
+  for (const Setting dropout :
+       {Setting::transformer_dropout, Setting::transformer_dropout_attention,
+        Setting::transformer_dropout_ffn})
+    settings.set_default(dropout, {"0"});
 }
+
+}  // namespace
 
 bool has_preferences(const Settings& settings) {
   return settings.has(Setting::objective) && settings.trainer.objective == TRAFO_OBJECTIVE_DPO;
+}
+
+bool has_encoder(const trafo_model_config& config) {
+  return architectures()[static_cast<size_t>(config.architecture)].has_encoder;
 }
 
 bool is_monolingual(const Settings& settings) {
@@ -95,6 +110,7 @@ const char* task_for(int64_t pairs, bool decoder_only) {
 }
 
 void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pairs) {
+  if (has_preferences(settings)) fill_preference_defaults(settings);
   if (pretrained) fill_shape(settings, *pretrained);
   settings.set_default(Setting::task, {task_for(pairs, !has_encoder(settings.model))});
   Values defaults = preset(text_of(Setting::task, settings));
@@ -110,17 +126,6 @@ void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pai
   settings.take_default(Setting::dim_vocabs, defaults);
   if (is_monolingual(settings))  // there is nothing to translate
     settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
-  if (has_preferences(settings)) {
-    settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_REWARD_ACCURACY)->name,
-                                                  metric_of(TRAFO_METRIC_REWARD_MARGIN)->name,
-                                                  metric_of(TRAFO_METRIC_CE)->name});
-    settings.set_default(Setting::learn_rate, {kPreferenceRate});
-    // The reference has none: the rewards would be noise.
-    for (const Setting dropout :
-         {Setting::transformer_dropout, Setting::transformer_dropout_attention,
-          Setting::transformer_dropout_ffn})
-      settings.set_default(dropout, {"0"});
-  }
   for (const SettingSpec& spec : setting_specs()) {
     if (lm && setting_of(spec) == Setting::enc_depth) continue;
     if (spec.source != SettingSource::program)
