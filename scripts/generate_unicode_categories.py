@@ -120,8 +120,9 @@ def text_header():
     punctuation = runs(lambda code: code in early or (u.category(chr(code))[0] == "P" and code not in late))
 
     lines = ["// Written by scripts/generate_unicode_categories.py: change that.",
-             f"// General categories and lower case of Unicode {u.unidata_version}, normal forms of Unicode 9 and punctuation of Unicode 8: the",
-             "// versions of the `tokenizers` library, so that vocabularies give the ids that they were trained with.",
+             f"// General categories and lower case of Unicode {u.unidata_version}, normal forms of Unicode 9 and",
+             "// punctuation of Unicode 8: the versions of the `tokenizers` library, so that vocabularies give",
+             "// the ids that they were trained with.",
              "// clang-format off", "#pragma once", "", "#include <cstdint>", "", "namespace trafo::unicode_data {", "",
              "// By the number in kCategoryRuns.",
              "inline constexpr const char* kCategoryNames[] = {" + ", ".join(f'"{name}"' for name in names) + "};", "",

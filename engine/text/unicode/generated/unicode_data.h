@@ -1,6 +1,7 @@
 // Written by scripts/generate_unicode_categories.py: change that.
-// General categories and lower case of Unicode 16.0.0, normal forms of Unicode 9 and punctuation of Unicode 8: the
-// versions of the `tokenizers` library, so that vocabularies give the ids that they were trained with.
+// General categories and lower case of Unicode 16.0.0, normal forms of Unicode 9 and
+// punctuation of Unicode 8: the versions of the `tokenizers` library, so that vocabularies give
+// the ids that they were trained with.
 // clang-format off
 #pragma once
 
