@@ -294,7 +294,7 @@ static int32_t on_preference_event(void* user_data, const trafo_event* event) {
 
 static void test_preferences(trafo_context* context, const trafo_tokenizer* tokenizer,
                              const trafo_corpus* parallel, int64_t vocabulary) {
-  trafo_string_view prompts[24], chosen[24], rejected[24], third;
+  trafo_string_view prompts[24], chosen[24], rejected[24], answer;
   trafo_corpus *pairs = NULL, *none = NULL;
   char path[600];
   for (int i = 0; i < 24; ++i) {
@@ -303,10 +303,10 @@ static void test_preferences(trafo_context* context, const trafo_tokenizer* toke
     rejected[i] = view(i % 2 ? "three" : "three two");
   }
   OK(trafo_corpus_new_preferences(prompts, chosen, rejected, 24, &pairs));
-  OK(trafo_corpus_get_rejected(pairs, 2, &third));
-  CHECK(third.length == 9 && memcmp(third.data, "three two", 9) == 0);
-  FAILS(trafo_corpus_get_rejected(pairs, 24, &third), TRAFO_INVALID_ARGUMENT, "index");
-  FAILS(trafo_corpus_get_rejected(parallel, 0, &third), TRAFO_INVALID_ARGUMENT,
+  OK(trafo_corpus_get_rejected(pairs, 2, &answer));
+  CHECK(answer.length == 9 && memcmp(answer.data, "three two", 9) == 0);
+  FAILS(trafo_corpus_get_rejected(pairs, 24, &answer), TRAFO_INVALID_ARGUMENT, "index");
+  FAILS(trafo_corpus_get_rejected(parallel, 0, &answer), TRAFO_INVALID_ARGUMENT,
         "no preference pairs");
   FAILS(trafo_corpus_new_preferences(prompts, chosen, rejected, 0, &none), TRAFO_INVALID_ARGUMENT,
         "is empty");

@@ -103,6 +103,7 @@ BatchSizes largest_batch(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
+  validate(options);
   bucket_of(spec_of(config), sizes, options);
   require_argument(options.memory_limit > 0, kMemoryPlanOrigin, "batch_fit",
                    " needs a memory limit to fit a batch to");
@@ -134,6 +135,7 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
                          const TrainOptions& options, const BatchSizes& sizes,
                          const PlannedGroups& groups, const TrainingGroup& group) {
   validate(config);
+  validate(options);
   const BatchBucket bucket = bucket_of(spec_of(config), sizes, options);
   return plan_training(device, config, dtype, options, {&bucket, 1}, groups, group);
 }
