@@ -9,12 +9,12 @@ use crate::cancel::CancelToken;
 use crate::enums::{ExportFormat, ExportWeights};
 use crate::error::{ErrorCode, Result, check};
 use crate::handle::{RawTranslations, check_abi, slice};
-use crate::model::{Model, read_lines};
+use crate::model::Model;
 use crate::open_model::{OpenModel, RECORDED};
 use crate::states::{HiddenStates, Logits, NOT_RECORDED};
 use crate::tensor::Tensor;
 use crate::text::{Corpus, SpecialTokens, Tokenizer, expect_equal};
-use crate::translation::{TranslateOptions, Translation};
+use crate::translation::{TranslateOptions, Translation, read_lines};
 
 /// Views of `rows`, valid as long as they are.
 fn id_views<R: AsRef<[i32]>>(rows: &[R]) -> Vec<sys::trafo_ids_view> {
@@ -68,7 +68,7 @@ impl Model {
                 rows.as_ptr(),
                 prefixes.as_ref().map_or(ptr::null(), Vec::as_ptr),
                 rows.len(),
-                &options.raw,
+                &options.to_raw(),
                 cancel,
                 out,
             )
@@ -103,7 +103,7 @@ impl Model {
                 sources.as_ptr(),
                 targets.as_ptr(),
                 sources.len(),
-                &options.raw,
+                &options.to_raw(),
                 cancel,
                 out,
             )

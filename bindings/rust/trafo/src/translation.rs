@@ -1,13 +1,16 @@
 use std::fmt;
 use std::path::Path;
+use std::ptr;
 use std::sync::Arc;
 
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
 use crate::enums::FinishReason;
-use crate::error::{Result, check};
-use crate::handle::{RawShortlist, defaults, path_view, views};
+use crate::error::{Error, ErrorCode, Result, check};
+use crate::handle::{
+    RawShortlist, RawTranslations, defaults, empty_view, path_view, view_to_string, views,
+};
 use crate::options::{from_flag, from_i64, options, same, to_count, to_i64};
 use crate::text::{Tokenizer, expect_equal};
 
@@ -218,4 +221,83 @@ impl fmt::Display for Translation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
     }
+}
+
+pub(crate) fn read_lines(translations: &RawTranslations, lines: usize) -> Result<Vec<Translation>> {
+    (0..lines).map(|i| read_line(translations, i)).collect()
+}
+
+/// A borrowed array of C; NULL is empty.
+///
+/// # Safety
+/// `data` has `count` elements that stay valid while the result is used, or `count` is 0.
+unsafe fn lent<'a, T>(data: *const T, count: usize) -> &'a [T] {
+    // SAFETY: promised by the caller.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, count) } }
+}
+
+fn read_hypothesis(
+    translations: &RawTranslations,
+    index: usize,
+    rank: usize,
+) -> Result<Hypothesis> {
+    let handle = translations.as_ptr();
+    let (mut text, mut score) = (empty_view(), 0.0);
+    let (mut ids, mut id_count) = (ptr::null(), 0);
+    let (mut scores, mut score_count) = (ptr::null(), 0);
+    let (mut weights, mut targets, mut sources) = (ptr::null(), 0, 0);
+    // SAFETY: the handle is live, the outputs are valid; views and arrays are borrowed from the handle and copied here.
+    unsafe {
+        check(sys::trafo_translations_get(handle, index, rank, &mut text, &mut score))?;
+        check(sys::trafo_translations_get_tokens(handle, index, rank, &mut ids, &mut id_count))?;
+        check(sys::trafo_translations_get_word_scores(
+            handle,
+            index,
+            rank,
+            &mut scores,
+            &mut score_count,
+        ))?;
+        check(sys::trafo_translations_get_alignment(
+            handle,
+            index,
+            rank,
+            &mut weights,
+            &mut targets,
+            &mut sources,
+        ))?;
+        let mut finish = 0;
+        check(sys::trafo_translations_get_finish(handle, index, rank, &mut finish))?;
+        Ok(Hypothesis {
+            text: view_to_string(&text),
+            finish: FinishReason::from_raw(finish),
+            score,
+            tokens: lent(ids, id_count).to_vec(),
+            word_scores: lent(scores, score_count).to_vec(),
+            alignment: Alignment::new(lent(weights, targets * sources), sources),
+        })
+    }
+}
+
+fn read_line(translations: &RawTranslations, index: usize) -> Result<Translation> {
+    let mut count = 0;
+    // SAFETY: the handle is live, the output is valid.
+    check(unsafe { sys::trafo_translations_get_count(translations.as_ptr(), index, &mut count) })?;
+    let mut hypotheses = Vec::with_capacity(count);
+    for rank in 0..count {
+        hypotheses.push(read_hypothesis(translations, index, rank)?);
+    }
+    if hypotheses.is_empty() {
+        return Err(Error::new(
+            ErrorCode::Internal,
+            "Model::translate",
+            format!("line {} has no hypothesis", index + 1),
+        ));
+    }
+    let (mut tokens, mut used) = (0, 0);
+    // SAFETY: the handle is live, the outputs are valid.
+    check(unsafe {
+        sys::trafo_translations_get_source(translations.as_ptr(), index, &mut tokens, &mut used)
+    })?;
+    let (source_tokens, used_tokens) = (from_i64(tokens), from_i64(used));
+    Ok(Translation { hypotheses, source_tokens, used_tokens })
 }
