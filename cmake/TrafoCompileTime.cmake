@@ -24,7 +24,7 @@ endfunction()
 # functions for another instruction set at the level of the precompiled header. Sanitizer builds have one level.
 set(TRAFO_QUICK_OPTIONS "")
 if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3" AND NOT TRAFO_SANITIZE)
-  set(TRAFO_QUICK_OPTIONS $<$<CONFIG:Release>:-O1>)
+  set(TRAFO_QUICK_OPTIONS "$<$<CONFIG:Release>:-O1>;-ffunction-sections")
 endif()
 
 function(trafo_compile_quickly)  # files

@@ -92,25 +92,38 @@ def metrics_header():
     return "\n".join([*lines, *table(entries), "};", "", "}  // namespace unicode", "", "}  // namespace trafo"]) + "\n"
 
 
+def shared_text(texts):
+    """A text that has each of the texts somewhere."""
+    pool = ""
+    for text in sorted(set(texts), key=lambda text: (-len(text), text)):
+        if text in pool:
+            continue
+        overlap = next(size for size in range(len(text) - 1, -1, -1) if pool.endswith(text[:size]))
+        pool += text[overlap:]
+    return pool
+
+
 def text_header():
     u = unicodedata2
     names = sorted({u.category(chr(code)) for code in characters()} | {"Cs"})
     categories = runs(lambda code: u.category(chr(code)))
 
     later = listed(AFTER_9)
-    pool, decompositions = [], []
+    mappings = []  # character, what it decomposes to, flags
     for code in characters():
         text = u.decomposition(chr(code))
         if not text or code in later:
             continue
         parts = text.split()
         compatible = parts[0].startswith("<")
-        codes = [int(part, 16) for part in parts[compatible:]]
-        composes = not compatible and len(codes) == 2 and u.normalize("NFC", "".join(map(chr, codes))) == chr(code)
-        flags = compatible * 1 + composes * 2
-        decompositions.append(f"{{{code:#x}, {len(pool)}, {len(codes)}, {flags}}},")
-        pool += codes
+        to = "".join(chr(int(part, 16)) for part in parts[compatible:])
+        composes = not compatible and len(to) == 2 and u.normalize("NFC", to) == chr(code)
+        mappings.append((code, to, compatible * 1 + composes * 2))
+    pool = shared_text(to for _, to, _ in mappings)
     assert len(pool) < 1 << 16
+    assert max(len(to) for _, to, _ in mappings) < 1 << 5
+    decompositions = [f"{code | len(to) << 21 | flags << 26:#x}," for code, to, flags in mappings]
+    begins = [f"{pool.index(to)}," for _, to, _ in mappings]
     classes = [run for run in runs(lambda code: 0 if code in later else u.combining(chr(code))) if run[2]]
 
     lower = {code: [LOWER[code]] if code in LOWER else [ord(c) for c in chr(code).lower()] for code in characters()}
@@ -137,11 +150,12 @@ def text_header():
              "struct CombiningRange {", "  char32_t first, last;", "  uint8_t combining_class;", "};",
              "inline constexpr CombiningRange kCombining[] = {",
              *table(f"{{{first:#x}, {last:#x}, {value}}}," for first, last, value in classes), "};", "",
-             "struct Decomposition {", "  char32_t character;", "  uint16_t begin;  // in kDecomposed", "  uint8_t count;",
-             "  uint8_t flags;", "};", "inline constexpr uint8_t kCompatible = 1;  // in NFKC and NFKD alone",
-             "inline constexpr uint8_t kComposes = 2;    // NFC and NFKC compose it", "// Sorted by character. One step: its parts may decompose further.",
-             "inline constexpr Decomposition kDecompositions[] = {", *table(decompositions), "};",
-             "inline constexpr char32_t kDecomposed[] = {", *table(f"{code:#x}," for code in pool), "};", "",
+             "// The character, the number of its parts times 2^21, flags times 2^26. Sorted by character. One step: parts",
+             "// may decompose further.", "inline constexpr uint32_t kDecompositions[] = {", *table(decompositions), "};",
+             "inline constexpr uint32_t kCompatible = 1 << 26;  // in NFKC and NFKD alone",
+             "inline constexpr uint32_t kComposes = 2 << 26;    // NFC and NFKC compose it",
+             "// Of each, where its parts begin in kDecomposed.", "inline constexpr uint16_t kBegins[] = {", *table(begins), "};",
+             "inline constexpr char32_t kDecomposed[] = {", *table(f"{ord(c):#x}," for c in pool), "};", "",
              "}  // namespace trafo::unicode_data"]
     return "\n".join(lines) + "\n"
 

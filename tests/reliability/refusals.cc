@@ -231,7 +231,11 @@ std::vector<std::pair<std::string, std::string>> tokenizer_texts() {
           {"pairs of merges", filled(few, "[\"a\",\"a\"],", 8 * kMiB, "]}}")},
           {"more merges than there may be", filled(few, "\"a a\",", 16 * kMiB, "]}}")},
           {"added tokens", filled("{\"model\":{\"vocab\":{}},\"added_tokens\":[", "{},", 8 * kMiB)},
-          {"a file beyond the limit", std::string(25 * kMiB, ' ')}};
+          {"white space alone", std::string(25 * kMiB, ' ')},
+          {"brackets alone", std::string(25 * kMiB, '[')},
+          {"one number", std::string(25 * kMiB, '7')},
+          {"one string", "\"" + std::string(25 * kMiB, 'x') + "\""},
+          {"a file beyond the limit", std::string(65 * kMiB, ' ')}};
 }
 
 // Each file of a directory becomes each text in turn.

@@ -252,6 +252,27 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   std::string subword_, left_;
 };
 
+// The parser holds a string, and all that stands between two strings or numbers, in memory several
+// times. A tokenizer's longest string is a map of characters, of less than 1 MiB.
+constexpr size_t kTokenBytes = 4u << 20;
+
+void check_tokens(std::string_view bytes, std::string_view origin, std::string_view label) {
+  bool in_string = false, in_number = false;
+  size_t length = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const char c = bytes[i];
+    const bool numeric = c == '-' || (c >= '0' && c <= '9');
+    const bool begins = !in_string && (c == '"' || (numeric && !in_number));
+    in_number = numeric;
+    length = begins ? 1 : length + 1;
+    require(length <= kTokenBytes, ErrorCode::corrupt_file, origin, label,
+            ": a string, or white space and brackets in a row, of more than ", kTokenBytes,
+            " bytes");
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++i;
+  }
+}
+
 }  // namespace
 
 void SubwordTable::add(std::string_view text, uint32_t id, double score) {
@@ -299,6 +320,7 @@ uint32_t SubwordTable::find(std::string_view wanted) const {
 
 TokenizerText read_tokenizer_text(std::string_view bytes, std::string_view origin,
                                   std::string_view label) {
+  check_tokens(bytes, origin, label);
   TokenizerText text;
   Handler handler(origin, label, text);
   nlohmann::json::sax_parse(bytes, &handler);

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "engine/text/unicode/generated/unicode_data.h"
 
 namespace trafo {
 namespace {
-
-using unicode_data::Decomposition;
 
 // Hangul syllables are computed: L leading consonants, V vowels, T trailing consonants.
 constexpr char32_t kSyllable = 0xac00, kL = 0x1100, kV = 0x1161, kT = 0x11a7;
@@ -26,6 +25,16 @@ int combining_class(char32_t c) {
   return (found - 1)->combining_class;
 }
 
+char32_t character_of(uint32_t decomposition) {
+  return decomposition & 0x1fffff;
+}
+
+// decomposition: an element of kDecompositions.
+std::span<const char32_t> parts_of(const uint32_t& decomposition) {
+  const auto begin = unicode_data::kBegins[&decomposition - unicode_data::kDecompositions];
+  return std::span(unicode_data::kDecomposed).subspan(begin, decomposition >> 21 & 31);
+}
+
 void decompose(char32_t c, bool compatible, std::u32string& out) {
   if (c >= kSyllable && c < kSyllable + kLs * kVs * kTs) {
     const char32_t index = c - kSyllable;
@@ -34,16 +43,13 @@ void decompose(char32_t c, bool compatible, std::u32string& out) {
     if (index % kTs != 0) out += kT + index % kTs;
     return;
   }
-  const auto* found = std::lower_bound(
-      std::begin(unicode_data::kDecompositions), std::end(unicode_data::kDecompositions), c,
-      [](const Decomposition& each, char32_t with) { return each.character < with; });
-  if (found == std::end(unicode_data::kDecompositions) || found->character != c ||
-      ((found->flags & unicode_data::kCompatible) && !compatible)) {
+  const auto* found = std::ranges::lower_bound(unicode_data::kDecompositions, c, {}, character_of);
+  if (found == std::end(unicode_data::kDecompositions) || character_of(*found) != c ||
+      ((*found & unicode_data::kCompatible) && !compatible)) {
     out += c;
     return;
   }
-  for (size_t i = 0; i < found->count; ++i)
-    decompose(unicode_data::kDecomposed[found->begin + i], compatible, out);
+  for (const char32_t part : parts_of(*found)) decompose(part, compatible, out);
 }
 
 struct Composition {
@@ -53,10 +59,9 @@ struct Composition {
 const std::vector<Composition>& compositions() {
   static const std::vector<Composition> all = [] {
     std::vector<Composition> list;
-    for (const Decomposition& each : unicode_data::kDecompositions)
-      if (each.flags & unicode_data::kComposes)
-        list.push_back({unicode_data::kDecomposed[each.begin],
-                        unicode_data::kDecomposed[each.begin + 1], each.character});
+    for (const uint32_t& each : unicode_data::kDecompositions)
+      if (each & unicode_data::kComposes)
+        list.push_back({parts_of(each)[0], parts_of(each)[1], character_of(each)});
     std::sort(list.begin(), list.end(), [](const Composition& a, const Composition& b) {
       return std::pair(a.first, a.second) < std::pair(b.first, b.second);
     });
