@@ -26,7 +26,8 @@ TEST(MetricRegistry, EveryMetricHasANameABitAndWhatItNeeds) {
   }
   EXPECT_EQ(find_metric("rouge"), nullptr);
   expect_error(ErrorCode::invalid_argument,
-               "unknown metric 'rouge', known are bleu, chrf, ter and ce-mean-words",
+               "unknown metric 'rouge', known are bleu, chrf, ter, ce-mean-words, "
+               "reward-accuracy and reward-margin",
                [] { metric_named("rouge", "test"); });
 }
 
