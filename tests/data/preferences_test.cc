@@ -166,7 +166,8 @@ TokenizedCorpus numbered(SequenceForm form, int32_t batch_tokens, int64_t pairs 
       ends[side].push_back(static_cast<int64_t>(ids[side].size()));
     }
   TokenizedCorpusOptions options{.form = form, .max_length = 32, .batch_tokens = batch_tokens};
-  return TokenizedCorpus(ids[0], ends[0], ids[1], ends[1], 1000, kAnswerEnd, options, ids[2], ends[2]);
+  return TokenizedCorpus(ids[0], ends[0], ids[1], ends[1], 1000, kAnswerEnd, options, ids[2],
+                         ends[2]);
 }
 
 TEST(PreferenceBatches, BothAnswersOfAPairAreNeighbours) {
