@@ -56,7 +56,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_with_prefixes(trafo_model 
                                                                     const trafo_translate_options *options,
                                                                     const trafo_cancel *cancel, trafo_translations **out);
 /* The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source is 0, and an empty
- * one has an empty translation. prefixes may be NULL: none. tokenizer may be NULL: the special tokens are the model's
+ * one has an empty translation. prefixes, options and cancel may be NULL. tokenizer may be NULL: the special tokens are the model's
  * (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With begin_source, a row
  * that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or
  * a model that does not know its special tokens. since 0.1 */
@@ -118,8 +118,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, con
                                                          size_t count, const trafo_translate_options *options,
                                                          const trafo_cancel *cancel, trafo_translations **out);
 /* The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty
- * source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids. With truncate, a
- * source that does not end with eos loses its first tokens. since 0.1 */
+ * source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids; options and cancel
+ * may be NULL. With truncate, a source that does not end with eos loses its first tokens. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode_ids(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                              const trafo_ids_view *source, const trafo_ids_view *target,
                                                              size_t count, const trafo_translate_options *options,

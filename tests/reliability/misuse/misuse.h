@@ -81,6 +81,7 @@ trafo_trainer* fresh_saver(void);     /* with a run directory */
 trafo_trainer* fresh_validated(void); /* and a best checkpoint in it */
 /* 0: without an adapter, 1: with one, 2: merged, 3: with a teacher instead, 4: with a reference */
 trafo_model* fresh_adapted(int state);
+trafo_corpus* fresh_preferences(void);    /* of two pairs of answers */
 trafo_model* fresh_language_model(void);  // without an encoder
 const char* fresh_path(void);             /* of nothing yet */
 const trafo_string_view* good_lines(void);

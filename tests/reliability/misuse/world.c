@@ -243,6 +243,13 @@ trafo_trainer* fresh_validated(void) {
   return saved_trainer(fresh_path());
 }
 
+trafo_corpus* fresh_preferences(void) {
+  trafo_corpus* corpus = NULL;
+  const trafo_string_view* lines = good_lines();
+  must(trafo_corpus_new_preferences(lines, lines, lines + 1, 2, &corpus));
+  return corpus;
+}
+
 trafo_model* fresh_language_model(void) {
   trafo_model* model = NULL;
   trafo_model_config config = w.config;

@@ -3709,7 +3709,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source is 0, and an empty\n one has an empty translation. prefixes may be NULL: none. tokenizer may be NULL: the special tokens are the model's\n (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With begin_source, a row\n that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or\n a model that does not know its special tokens. since 0.1"]
+    #[doc = " The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source is 0, and an empty\n one has an empty translation. prefixes, options and cancel may be NULL. tokenizer may be NULL: the special tokens are the model's\n (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With begin_source, a row\n that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or\n a model that does not know its special tokens. since 0.1"]
     pub fn trafo_translate_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3836,7 +3836,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids. With truncate, a\n source that does not end with eos loses its first tokens. since 0.1"]
+    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids; options and cancel\n may be NULL. With truncate, a source that does not end with eos loses its first tokens. since 0.1"]
     pub fn trafo_force_decode_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
