@@ -256,38 +256,25 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
 
 namespace {
 
-// The outputs get the states that work(translator) computes.
-template <class Work>
-void states_of(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer, Input input,
-               int32_t recorded, trafo_tensor** out_states, trafo_tensor** out_cu_seqlens,
-               Work&& work) {
-  call.out(out_states, "out_states");
-  call.out(out_cu_seqlens, "out_cu_seqlens");
-  const ModelObject& m = call.handle(model, "model");
-  call.use(m.context);
-  const std::optional<Tokenizer> subwords = vocabulary_for(call, *m.model, tokenizer, input);
-  std::optional<NoGrad> no_grad;
-  record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
-  const PackedStates packed = work(Translator(*m.context, *m.model, subwords));
-  NewTensors results(m.context, {packed.states, packed.cu_seqlens});
-  results.hand_over({out_states, out_cu_seqlens});
-}
+struct NamedOutput {
+  trafo_tensor** tensor;
+  const char* name;
+};
 
-// The same with logits.
+// The outputs get the two tensors of work(translator): PackedStates or PackedLogits.
 template <class Work>
-void logits_of(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer, Input input,
-               int32_t recorded, trafo_tensor** out_logits, trafo_tensor** out_labels,
-               Work&& work) {
-  call.out(out_logits, "out_logits");
-  call.out(out_labels, "out_labels");
+void packed_of(const Call& call, trafo_model* model, const trafo_tokenizer* tokenizer, Input input,
+               int32_t recorded, NamedOutput first, NamedOutput second, Work&& work) {
+  call.out(first.tensor, first.name);
+  call.out(second.tensor, second.name);
   const ModelObject& m = call.handle(model, "model");
   call.use(m.context);
   const std::optional<Tokenizer> subwords = vocabulary_for(call, *m.model, tokenizer, input);
   std::optional<NoGrad> no_grad;
   record_if_trainable(m, call.flag(recorded, "recorded"), no_grad);
-  const PackedLogits packed = work(Translator(*m.context, *m.model, subwords));
-  NewTensors results(m.context, {packed.logits, packed.labels});
-  results.hand_over({out_logits, out_labels});
+  const auto [values, places] = work(Translator(*m.context, *m.model, subwords));
+  NewTensors results(m.context, {values, places});
+  results.hand_over({first.tensor, second.tensor});
 }
 
 }  // namespace
@@ -297,8 +284,8 @@ trafo_error* trafo_model_hidden_states(trafo_model* model, const trafo_tokenizer
                                        int32_t recorded, trafo_tensor** out_states,
                                        trafo_tensor** out_cu_seqlens) {
   return api(__func__, [&](const Call& call) {
-    states_of(call, model, tokenizer, Input::text, recorded, out_states, out_cu_seqlens,
-              [&](const Translator& translator) {
+    packed_of(call, model, tokenizer, Input::text, recorded, {out_states, "out_states"},
+              {out_cu_seqlens, "out_cu_seqlens"}, [&](const Translator& translator) {
                 return translator.states(views_argument(call, lines, count, "lines"));
               });
   });
@@ -309,8 +296,8 @@ trafo_error* trafo_model_hidden_states_ids(trafo_model* model, const trafo_ids_v
                                            trafo_tensor** out_states,
                                            trafo_tensor** out_cu_seqlens) {
   return api(__func__, [&](const Call& call) {
-    states_of(call, model, nullptr, Input::ids, recorded, out_states, out_cu_seqlens,
-              [&](const Translator& translator) {
+    packed_of(call, model, nullptr, Input::ids, recorded, {out_states, "out_states"},
+              {out_cu_seqlens, "out_cu_seqlens"}, [&](const Translator& translator) {
                 return translator.states_ids(ids_argument(call, rows, count, "rows"));
               });
   });
@@ -321,8 +308,8 @@ trafo_error* trafo_model_logits(trafo_model* model, const trafo_tokenizer* token
                                 size_t count, int32_t recorded, trafo_tensor** out_logits,
                                 trafo_tensor** out_labels) {
   return api(__func__, [&](const Call& call) {
-    logits_of(call, model, tokenizer, Input::text, recorded, out_logits, out_labels,
-              [&](const Translator& translator) {
+    packed_of(call, model, tokenizer, Input::text, recorded, {out_logits, "out_logits"},
+              {out_labels, "out_labels"}, [&](const Translator& translator) {
                 return translator.logits(views_argument(call, source, count, "source"),
                                          views_argument(call, target, count, "target"));
               });
@@ -334,8 +321,8 @@ trafo_error* trafo_model_logits_ids(trafo_model* model, const trafo_tokenizer* t
                                     size_t count, int32_t recorded, trafo_tensor** out_logits,
                                     trafo_tensor** out_labels) {
   return api(__func__, [&](const Call& call) {
-    logits_of(call, model, tokenizer, Input::ids, recorded, out_logits, out_labels,
-              [&](const Translator& translator) {
+    packed_of(call, model, tokenizer, Input::ids, recorded, {out_logits, "out_logits"},
+              {out_labels, "out_labels"}, [&](const Translator& translator) {
                 return translator.logits_ids(pairs_argument(call, source, target, count));
               });
   });
