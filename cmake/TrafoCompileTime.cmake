@@ -21,7 +21,8 @@ function(trafo_reuse_precompiled_headers target from)  # both are compiled with 
 endfunction()
 
 # -O1 in place of a release's -O3, which takes half as much compile time again: for files without hot loops. Not for kernels: GCC compiles
-# functions for another instruction set at the level of the precompiled header. Sanitizer builds have one level.
+# functions for another instruction set at the level of the precompiled header. Sanitizer builds have one level. Each
+# function has a section, so that the linker drops unused ones from libtrafo.so.
 set(TRAFO_QUICK_OPTIONS "")
 if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3" AND NOT TRAFO_SANITIZE)
   set(TRAFO_QUICK_OPTIONS "$<$<CONFIG:Release>:-O1>;-ffunction-sections")

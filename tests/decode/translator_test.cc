@@ -100,7 +100,7 @@ TEST_P(TranslatorTest, IdsGiveWhatTheirTextGives) {
   same(text.translate(lines, options), ids.translate_ids(rows, options));
   same(text.force_decode(lines, targets, options), ids.force_decode_ids(pairs, options));
   if (GetParam() != Architecture::decoder_lm) return;
-  // A text that goes on has no end, and keeps its first token and its last ones.
+  // A row without an end continues a text. It keeps its first token and its last ones.
   options.end_source = false;
   options.begin_source = true;
   for (std::vector<int32_t>& row : rows) {

@@ -92,7 +92,7 @@ TEST(Pattern, TakesBoundedTimeForHostilePatternsAndTexts) {
   EXPECT_EQ(marked("(?:a?){30}a{30}b", std::string(2000, 'a')), std::string(2000, 'a'));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   EXPECT_LT(seconds.count(), 60);
-  // What is beyond the bound is an error.
+  // More steps than the bound are an error.
   expect_error(ErrorCode::invalid_argument, "needs more than 4096 steps a byte",
                [&] { marked("(?:(?=a*)a)+b", many); });
 }

@@ -74,7 +74,7 @@ void take_limits(const Settings& settings, trafo_trainer_options& options) {
   }
 }
 
-// Defaults that DPO has in place of those of the task and of the pretrained model.
+// DPO's defaults go before the defaults of the task and of the pretrained model.
 void fill_preference_defaults(Settings& settings) {
   settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_REWARD_ACCURACY)->name,
                                                 metric_of(TRAFO_METRIC_REWARD_MARGIN)->name,

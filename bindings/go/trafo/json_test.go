@@ -27,7 +27,7 @@ func decoded[T any](t *testing.T, text string) (value T) {
 	return value
 }
 
-// What is not known or not finite is missing, and the rest comes back as it was.
+// Values that are unknown or not finite are missing, and the others keep their values.
 func TestEventsAndMetricsAreJSON(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	event := Event{Kind: EventLog, Update: 20, Epoch: 1, Loss: 2.5, NLL: 2.25, GradNorm: 1.5, ETA: -1, BestMetric: nan, Message: "x"}

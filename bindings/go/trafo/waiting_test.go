@@ -135,7 +135,7 @@ func TestClosingAContextFreesItsTensors(t *testing.T) {
 	must[*trafo.Translations](t)(l.model.Translate(t.Context(), l.tokenizer, []string{"eins"}, nil))
 }
 
-// A call that waits for the engine ends with its context, and a score of a call that is under way as well.
+// A call that waits for the engine ends with its context, and so does a score that has begun.
 func TestContextsEndWaitingCalls(t *testing.T) {
 	l := newLesson(t)
 	l.options.LogFreq = trafo.Every(1, trafo.Updates)

@@ -346,7 +346,7 @@ CodePointSet PatternNode::first() const {
   CodePointSet result = set;
   if (kind == Kind::repeat) return parts[0].first();
   for (const PatternNode& part : parts) {
-    // What may be empty in front, such as an optional space, adds its own beginnings.
+    // A sequence may begin with its optional items, such as a space, or with the one after them.
     const bool skipped = kind == Kind::sequence && part.may_be_empty();
     if (skipped && part.kind != Kind::repeat) return kAny;
     result = result.united(skipped ? part.parts[0].first() : part.first());

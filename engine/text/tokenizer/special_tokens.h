@@ -19,7 +19,7 @@ struct SpecialTokens {
   bool operator==(const SpecialTokens&) const = default;
 };
 
-// What a model must know of its vocabulary to read and write token ids.
+// The part of a vocabulary that a model needs to read and write token ids.
 struct VocabularyTokens {
   SpecialTokens special;
   std::vector<int32_t> further_ends;  // tokens beside eos that end what a model generates

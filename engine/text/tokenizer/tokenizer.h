@@ -23,7 +23,7 @@ class SubwordSampler;
 // Immutable: any number of threads may use one. Copies share the model.
 class Tokenizer {
  public:
-  // What a kind implements.
+  // Each kind implements it.
   class Model;
   explicit Tokenizer(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
 

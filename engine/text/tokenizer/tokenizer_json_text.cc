@@ -14,7 +14,7 @@
 namespace trafo {
 namespace {
 
-// What is made of a file fits into limits::kRefusalBytes: 24 MiB of texts, 12 MiB of entries while
+// The tables of a file fit into limits::kRefusalBytes: 24 MiB of texts, 12 MiB of entries while
 // their list grows, 4 MiB of their hash table, 12 MiB of merges and some of the rest. Gemma's
 // vocabulary, a large one, has 2^18 subwords and 2^19 merges, in a file of 33 MB. The texts of
 // merges are kept only if they come before the vocabulary.

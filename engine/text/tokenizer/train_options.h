@@ -1,4 +1,4 @@
-// What a vocabulary is trained with.
+// Options for the training of a vocabulary.
 #pragma once
 
 #include <cstdint>

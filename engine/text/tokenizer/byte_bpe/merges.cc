@@ -9,7 +9,7 @@
 namespace trafo {
 namespace {
 
-// Words of so many tokens are scanned for the next merge, longer ones have a heap.
+// Words of at most this many tokens are scanned for the next merge, longer ones have a heap.
 constexpr size_t kShort = 32;
 
 uint64_t merge_key(int32_t left, int32_t right) {
