@@ -142,9 +142,16 @@ class LinkedCommunicator final : public Communicator {
     if (pieces_.empty()) return;
     require(link_ != nullptr, ErrorCode::internal, kLinkedOrigin,
             "a device must be attached before ranks exchange over ", transport());
-    use_link([&] { link_->begin_exchange(pieces_, after); });
-    wait_until_issued(timeouts_.wait, "come");
-    use_link([&] { link_->mark(number, after >= 0); });
+    try {
+      use_link([&] { link_->begin_exchange(pieces_, after); });
+      wait_until_issued(timeouts_.wait, "come");
+      use_link([&] { link_->mark(number, after >= 0); });
+    } catch (...) {
+      // The caller frees the pieces next, so no peer may read or write them any more.
+      const std::lock_guard in_use(link_use_);
+      link_->abort();
+      throw;
+    }
     const std::lock_guard lock(mutex_);
     in_flight_.push_back({number, LinkClock::now()});
   }
