@@ -158,7 +158,8 @@ fn parameters_have_names_and_move_between_threads() -> Result<()> {
         let w = network.get("w").unwrap();
         w.mul(w).unwrap().sum().unwrap().backward().unwrap();
         assert!(w.grad().unwrap().is_some(), "the leaf still wants a gradient");
-        (w.sum().unwrap().item().unwrap(), network.close().map_err(|_| ()).unwrap())
+        let sum = w.sum().unwrap().item().unwrap();
+        (sum, network.close().map_err(|_| ()).unwrap())
     })
     .join()
     .unwrap();
