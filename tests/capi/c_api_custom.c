@@ -1,4 +1,4 @@
-// Ops of the program with gradients of its own, tensors copied from a file by name, and schedules
+// Ops of the program with their gradients, tensors copied from a file by name, and schedules
 // outside a trainer.
 #include "capi_check.h"
 

@@ -1,5 +1,4 @@
-// Long calls of the SentencePiece library on a thread of their own, which a caller need not wait
-// for.
+// Long calls of the SentencePiece library, on a separate thread that the caller need not wait for.
 #pragma once
 
 #include <functional>
