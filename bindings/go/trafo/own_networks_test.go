@@ -166,3 +166,35 @@ func TestScheduledRate(t *testing.T) {
 	_, err := options.ScheduledRate(1, 0)
 	wantError(t, err, trafo.ErrInvalidArgument)
 }
+
+func TestIntegersAndBFloat16(t *testing.T) {
+	c := newContext(t)
+	labels := must[*trafo.Tensor](t)(trafo.NewIntegers(c, []int64{3, -100, math.MaxInt32}, 3))
+	if values := must[[]int64](t)(trafo.Integers[int64](labels)); !slices.Equal(values, []int64{3, -100, math.MaxInt32}) {
+		t.Errorf("labels %v", values)
+	}
+	mask := must[*trafo.Tensor](t)(trafo.NewIntegers(c, []uint8{1, 0, 255}, 3))
+	if values := must[[]uint8](t)(trafo.Integers[uint8](mask)); !slices.Equal(values, []uint8{1, 0, 255}) {
+		t.Errorf("mask %v", values)
+	}
+	for _, wide := range [][]uint64{{1, math.MaxInt32 + 1}, {1, math.MaxUint64}} {
+		_, err := trafo.NewIntegers(c, wide, 2)
+		wantError(t, err, trafo.ErrInvalidArgument)
+	}
+	_, err := trafo.Integers[uint8](labels)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	_, err = trafo.Integers[uint64](labels)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	halves := must[*trafo.Tensor](t)(trafo.NewBFloat16(c, []uint16{0x3f80, 0xc040}, 2))
+	if bits := must[[]uint16](t)(halves.BFloat16Bits()); !slices.Equal(bits, []uint16{0x3f80, 0xc040}) {
+		t.Errorf("bits %x", bits)
+	}
+	single := must[*trafo.Tensor](t)(c.Cast(halves, trafo.Float32))
+	if values := must[[]float32](t)(single.Float32s()); !slices.Equal(values, []float32{1, -3}) {
+		t.Errorf("values %v", values)
+	}
+	_, err = labels.BFloat16Bits()
+	wantError(t, err, trafo.ErrDTypeMismatch)
+	_, err = trafo.NewBFloat16(c, []uint16{1}, 2)
+	wantError(t, err, trafo.ErrShapeMismatch)
+}

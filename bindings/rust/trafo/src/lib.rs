@@ -155,6 +155,7 @@ mod event;
 mod factorize;
 mod group;
 mod handle;
+mod host_types;
 mod ids;
 mod interop;
 mod memory_plan;

@@ -179,3 +179,25 @@ fn schedules_serve_own_networks() -> Result<()> {
     assert_eq!(options.scheduled_rate(1, 0).unwrap_err().field(), Some("update"));
     Ok(())
 }
+
+#[test]
+fn integers_of_any_width_and_bits_of_bfloat16() -> Result<()> {
+    let context = Context::new()?;
+    let labels = context.integers(&[3i64, -100, i64::from(i32::MAX)], &[3])?;
+    assert_eq!(labels.to_vec::<i32>()?, [3, -100, i32::MAX]);
+    assert_eq!(labels.to_integers::<i64>()?, [3, -100, i64::from(i32::MAX)]);
+    assert_eq!(context.integers(&[1u8, 0, 255], &[3])?.to_integers::<u8>()?, [1, 0, 255]);
+    for error in [
+        context.integers(&[1, i64::from(i32::MAX) + 1], &[2]).unwrap_err(),
+        labels.to_integers::<u8>().unwrap_err(),
+    ] {
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(error.message().contains("element 1 is "), "{error}");
+    }
+    let halves = context.bf16_tensor(&[0x3f80, 0xc040], &[2])?;
+    assert_eq!(halves.to_bf16_bits()?, [0x3f80, 0xc040]);
+    assert_eq!(halves.cast(trafo::DType::F32)?.to_vec::<f32>()?, [1.0, -3.0]);
+    assert_eq!(labels.to_bf16_bits().unwrap_err().code(), ErrorCode::DTypeMismatch);
+    assert_eq!(context.bf16_tensor(&[1], &[2]).unwrap_err().code(), ErrorCode::ShapeMismatch);
+    Ok(())
+}
