@@ -303,8 +303,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
                                                                    size_t name_length);
 /* The learning rate that the schedule of the options gives an update, counted from 1, for optimizers of own networks. width is that of the
- * model, which TRAFO_SCHEDULE_NOAM needs; at least 1. options may be NULL for the defaults. INVALID_ARGUMENT: the settings of the schedule
- * do not fit together; update or width is below 1. since 0.1 */
+ * model, which TRAFO_SCHEDULE_NOAM needs; at least 1. options may be NULL for the defaults. INVALID_ARGUMENT: an option; update or
+ * width is below 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_scheduled_rate(const trafo_trainer_options *options, int64_t width, int64_t update,
                                                            double *out);
 /* A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.

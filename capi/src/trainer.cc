@@ -186,6 +186,7 @@ trafo_error* trafo_scheduled_rate(const trafo_trainer_options* options, int64_t 
     if (width < 1) call.refuse_argument("width", " must be at least 1, got ", width);
     if (update < 1) call.refuse_argument("update", " must be at least 1, got ", update);
     const TrainOptions training = from_c(call, read_options(call, options));
+    validate(training);
     *out = Schedule{schedule_options(training, width)}(update);
   });
 }

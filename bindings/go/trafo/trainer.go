@@ -140,8 +140,7 @@ func TrainerPreset(name string) (TrainerOptions, error) {
 }
 
 // ScheduledRate is the learning rate that the schedule gives an update, counted from 1, for optimizers of own networks.
-// width is the model's, which ScheduleNoam needs; at least 1. ErrInvalidArgument: the settings of the schedule do not
-// fit together.
+// width is the model's, which ScheduleNoam needs; at least 1. ErrInvalidArgument: an option.
 func (o *TrainerOptions) ScheduledRate(width, update int64) (float64, error) {
 	var rate C.double
 	err := check(C.trafo_scheduled_rate(o.c(), C.int64_t(width), C.int64_t(update), &rate))

@@ -143,8 +143,7 @@ impl TrainerOptions {
         self
     }
     /// The learning rate that the schedule gives an update, counted from 1, for optimizers of own networks. `width` is the
-    /// model's, which [`Schedule::Noam`] needs; at least 1. `InvalidArgument`: the settings of the schedule do not fit
-    /// together.
+    /// model's, which [`Schedule::Noam`] needs; at least 1. `InvalidArgument`: an option.
     ///
     /// ```
     /// # fn main() -> trafo::Result<()> {
