@@ -26,7 +26,7 @@ class WeightFiles {
   // list. UNSUPPORTED: there are weights in another format; the message says what to do.
   static WeightFiles open(const std::filesystem::path& directory);
 
-  // What the tensors are of, for messages: the one file, or the list.
+  // The name of the single file or of the list, for messages.
   const std::string& label() const { return label_; }
   bool has(std::string_view name) const { return tensors_.contains(name); }
   // NOT_FOUND, naming file and tensor.

@@ -26,7 +26,7 @@ TEST_F(InteropTest, WeightsComeBackBitForBit) {
       if (lm) config.encoder_layers = ModelConfig{}.encoder_layers;
       config.output_bias = !lm;  // GPT-2 has none
       const auto model = model_of(config);
-      const std::string name = concat(enum_name(activation), "-", export_format_name(format));
+      const std::string name = concat(enum_name(activation), "-", enum_name(format));
       EXPECT_EQ(exported(*model, format, name), 0);
       const ImportedModel imported = import_model(*context_, path(name));
       EXPECT_EQ(imported.model->config(), config);
