@@ -16,10 +16,11 @@ extern "C" {
 typedef struct trafo_shortlist trafo_shortlist;
 
 /* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).
- * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1 */
+ * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. cancel may be NULL. CANCELLED.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
                                                             const trafo_string_view *target, size_t count, int64_t best,
-                                                            trafo_shortlist **out);
+                                                            const trafo_cancel *cancel, trafo_shortlist **out);
 /* Loads a text file with lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length, trafo_shortlist **out);
@@ -104,10 +105,11 @@ TRAFO_API void trafo_translations_free(trafo_translations *translations);
 
 /* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
  * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a
- * log-probability is not finite, because weights are not or products overflow. since 0.1 */
+ * log-probability is not finite, because weights are not or products overflow. cancel may be NULL. CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                   const trafo_string_view *source, const trafo_string_view *target,
-                                                  size_t count, double *out_log_probability, int64_t *out_tokens);
+                                                  size_t count, const trafo_cancel *cancel, double *out_log_probability,
+                                                  int64_t *out_tokens);
 /* Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if
  * the options ask for them. length_penalty, batch_tokens, word_scores, alignment, alignment_layer and truncate of the options are used;
  * options and cancel may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and its end, and

@@ -92,7 +92,8 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
 }
 
 TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
-                                 const TokenizedCorpusOptions& options, int num_threads)
+                                 const TokenizedCorpusOptions& options, int num_threads,
+                                 const CancelToken* cancel)
     : epochs_(corpus.epochs()) {
   check_options(options);
   options_ = options;
@@ -103,7 +104,9 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& e
   for (int64_t begin = 0; begin < corpus.size(); begin += kBlock) {
     const int64_t count = std::min(kBlock, corpus.size() - begin);
     const std::vector<EncodedPair> pairs = encode_pairs(
-        corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads);
+        corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads,
+        cancel != nullptr ? &cancel->flag() : nullptr);
+    stop_if_cancelled(cancel, "corpus");  // then pairs are missing
     const auto end = corpus.has_ids() ? std::nullopt : std::optional(encoding.tokens.special.eos);
     for (const EncodedPair& pair : pairs) add(pair.subwords(), end, pair.identical);
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/cancel.h"
 #include "engine/data/encode_pairs.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
@@ -17,9 +18,10 @@ namespace trafo {
 class TokenizedCorpus final : public PairSource {
  public:
   // num_threads only changes the speed. INVALID_ARGUMENT: no pair is left after dropping; of
-  // encode_pairs().
+  // encode_pairs(). CANCELLED.
   TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
-                  const TokenizedCorpusOptions& options, int num_threads = 1);
+                  const TokenizedCorpusOptions& options, int num_threads = 1,
+                  const CancelToken* cancel = nullptr);
   // From token ids without </s>, 0 to vocab_size - 1. The source of pair i is
   // source[source_offsets[i]] to source[source_offsets[i+1] - 1]; targets and the rejected answers
   // of preference pairs, if there are any, have the same form.

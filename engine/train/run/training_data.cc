@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/cancel.h"
 #include "engine/core/status.h"
 #include "engine/data/text_pairs.h"
 #include "engine/metrics/registry.h"
@@ -64,7 +65,7 @@ void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& s
 
 TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
                           const PairEncoding& encoding, const ModelSpec& spec,
-                          const TrainOptions& options, int num_threads) {
+                          const TrainOptions& options, int num_threads, const CancelToken* cancel) {
   validate(options);
   require_argument(train != nullptr || !options.batch_fit, kTrainingDataOrigin, "batch_fit",
                    " needs a training corpus; a program that gives batches chooses their sizes");
@@ -96,13 +97,14 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
     data.train =
         std::make_shared<TextPairs>(*train, *encoding.tokenizer, filters, sampling, num_threads);
   else
-    data.train = std::make_shared<TokenizedCorpus>(*train, encoding, filters, num_threads);
+    data.train = std::make_shared<TokenizedCorpus>(*train, encoding, filters, num_threads, cancel);
   data.tokens = encoding.tokens.special;
   data.tokenizer = encoding.tokenizer;
   if (valid != nullptr) {
-    data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads);
+    data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads, cancel);
     PairBuffers buffers;
     for (int64_t i = 0; i < valid->size() && !valid->has_ids(); ++i) {
+      stop_if_cancelled(cancel, kTrainingDataOrigin);
       const PairView pair = valid->view(i, buffers);
       data.valid_sources.emplace_back(pair.source);
       data.valid_references.emplace_back(pair.target);

@@ -32,10 +32,11 @@ struct TrainingData {
 
 // Tokenises text for a model of `spec`, with the length limits of `options`. `train` may be null:
 // the program gives the batches (TrainingRun::set_batches). `valid` may be null. UNSUPPORTED if
-// subword sampling is on and the tokenizer has no other segmentations.
+// subword sampling is on and the tokenizer has no other segmentations. CANCELLED.
 TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
                           const PairEncoding& encoding, const ModelSpec& spec,
-                          const TrainOptions& options, int num_threads);
+                          const TrainOptions& options, int num_threads,
+                          const CancelToken* cancel = nullptr);
 inline TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
                                  const PairEncoding& encoding, const ModelSpec& spec,
                                  const TrainOptions& options, int num_threads) {

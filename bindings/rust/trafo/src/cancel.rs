@@ -64,6 +64,10 @@ impl CancelToken {
         infallible(unsafe { sys::trafo_cancel_is_set(self.as_ptr(), &mut set) });
         set != 0
     }
+    /// NULL for `None`.
+    pub(crate) fn raw(token: Option<&Self>) -> *const sys::trafo_cancel {
+        token.map_or(std::ptr::null(), Self::as_ptr)
+    }
     pub(crate) fn as_ptr(&self) -> *const sys::trafo_cancel {
         self.0.as_ptr()
     }

@@ -167,6 +167,7 @@ mod ops;
 mod optim;
 mod options;
 mod own_tensors;
+mod parameters;
 mod prune;
 mod quantize;
 mod region;
@@ -210,9 +211,10 @@ pub use open_model::OpenModel;
 pub use ops::{Activation, Comparison, Reduction};
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
+pub use parameters::{ClosedParameters, Loaded, Parameters, tensor_names};
 pub use prune::PruneOptions;
 pub use quantize::QuantizeOptions;
-pub use region::{Gradcheck, GradcheckOptions};
+pub use region::{CustomBackward, Gradcheck, GradcheckOptions};
 pub use results::{
     CorpusInfo, Evaluation, Event, EventKind, MemoryPlan, MemoryStats, ParameterInfo,
     ResampledScore, SpecialTokens, StepResult,

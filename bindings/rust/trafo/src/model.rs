@@ -580,7 +580,7 @@ impl Model {
         read_lines(&result, lines.len())
     }
 
-    /// How probable the model holds each target.
+    /// How probable the model holds each target. [`force_decode`](Self::force_decode) gives the same and may be cancelled.
     pub fn score<S: AsRef<str>, T: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,
@@ -599,6 +599,7 @@ impl Model {
                 sources.as_ptr(),
                 targets.as_ptr(),
                 sources.len(),
+                ptr::null(),
                 log_probabilities.as_mut_ptr(),
                 tokens.as_mut_ptr(),
             )

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use trafo_sys as sys;
 
+use crate::cancel::CancelToken;
 use crate::embed::{FirstFailure, tell_pairs};
 use crate::enums::Normalization;
 use crate::error::{Error, ErrorCode, Result, check, infallible};
@@ -95,12 +96,30 @@ impl Tokenizer {
 
     /// Trains on lines of text.
     pub fn train<S: AsRef<str>>(lines: &[S], options: &TokenizerOptions) -> Result<Self> {
+        Self::train_until(lines, options, None)
+    }
+    /// The same, ended with the error [`Cancelled`](ErrorCode::Cancelled) when the token is set. SentencePiece cannot be
+    /// stopped once it has read the lines: its training goes on unseen, and the next one, like the end of the process, waits
+    /// for it.
+    pub fn train_cancellable<S: AsRef<str>>(
+        lines: &[S],
+        options: &TokenizerOptions,
+        token: &CancelToken,
+    ) -> Result<Self> {
+        Self::train_until(lines, options, Some(token))
+    }
+    fn train_until<S: AsRef<str>>(
+        lines: &[S],
+        options: &TokenizerOptions,
+        token: Option<&CancelToken>,
+    ) -> Result<Self> {
         check_abi()?;
         let (lines, symbols) = (views(lines), views(&options.user_symbols));
         let options = options.to_raw(&symbols);
         // SAFETY: the views are valid during the call.
         Self::make(|out| unsafe {
-            sys::trafo_tokenizer_train(lines.as_ptr(), lines.len(), &options, out)
+            let cancel = CancelToken::raw(token);
+            sys::trafo_tokenizer_train(lines.as_ptr(), lines.len(), &options, cancel, out)
         })
     }
     /// Reads the file of a tokenizer, whose content tells its kind, or the one that [`find_vocabulary`] finds in a directory.
@@ -347,11 +366,27 @@ impl Corpus {
     }
     /// Trains one tokenizer on both sides together.
     pub fn train_tokenizer(&self, options: &TokenizerOptions) -> Result<Tokenizer> {
+        self.train_tokenizer_until(options, None)
+    }
+    /// The same, ended as [`Tokenizer::train_cancellable`] is.
+    pub fn train_tokenizer_cancellable(
+        &self,
+        options: &TokenizerOptions,
+        token: &CancelToken,
+    ) -> Result<Tokenizer> {
+        self.train_tokenizer_until(options, Some(token))
+    }
+    fn train_tokenizer_until(
+        &self,
+        options: &TokenizerOptions,
+        token: Option<&CancelToken>,
+    ) -> Result<Tokenizer> {
         let symbols = views(&options.user_symbols);
         let options = options.to_raw(&symbols);
         // SAFETY: options are valid during the call.
         let result = Tokenizer::make(|out| unsafe {
-            sys::trafo_corpus_train_tokenizer(self.as_ptr(), &options, out)
+            let cancel = CancelToken::raw(token);
+            sys::trafo_corpus_train_tokenizer(self.as_ptr(), &options, cancel, out)
         });
         tell_pairs(&self.sources, result)
     }

@@ -123,12 +123,32 @@ impl Shortlist {
         target: &[T],
         best: usize,
     ) -> Result<Self> {
+        Self::learn_until(tokenizer, source, target, best, None)
+    }
+    /// The same, ended with the error [`Cancelled`](ErrorCode::Cancelled) when the token is set.
+    pub fn learn_cancellable<S: AsRef<str>, T: AsRef<str>>(
+        tokenizer: &Tokenizer,
+        source: &[S],
+        target: &[T],
+        best: usize,
+        token: &CancelToken,
+    ) -> Result<Self> {
+        Self::learn_until(tokenizer, source, target, best, Some(token))
+    }
+    fn learn_until<S: AsRef<str>, T: AsRef<str>>(
+        tokenizer: &Tokenizer,
+        source: &[S],
+        target: &[T],
+        best: usize,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Self> {
         expect_equal("Shortlist::learn", "sources", source.len(), "targets", target.len())?;
         let (s, t) = (views(source), views(target));
         let (handle, count, best) = (tokenizer.as_ptr(), s.len(), to_i64(best));
+        let cancel = CancelToken::raw(cancel);
         // SAFETY: the handle is live, the views are valid during the call.
         Ok(Shortlist(Arc::new(RawShortlist::make(|out| unsafe {
-            sys::trafo_shortlist_learn(handle, s.as_ptr(), t.as_ptr(), count, best, out)
+            sys::trafo_shortlist_learn(handle, s.as_ptr(), t.as_ptr(), count, best, cancel, out)
         })?)))
     }
     /// Reads lines `TARGET SOURCE PROBABILITY`, subwords of the tokenizer, as Marian's lex.s2t.
