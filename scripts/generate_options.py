@@ -18,8 +18,10 @@ import docs
 import engine
 import go
 import ops
+import results
 import rust
 import structs
+import structs_rust
 from schema import ROOT, Schema
 
 
@@ -28,6 +30,9 @@ def targets(schema):
     model, training, decoding, evaluation = (schema.tables[name] for name in ("model", "training", "decoding", "evaluation"))
     for path in dict.fromkeys(enum.header for enum in schema.enums.values()):
         yield path, engine.enums_header(schema, path)
+    for enum in schema.enums.values():
+        if enum.names:
+            yield enum.names, engine.names_header(enum)
     yield "engine/models/generated/architectures.def", engine.architectures(schema)
     yield "engine/metrics/generated/metrics.def", engine.metrics(schema)
     drawn, searched = decoding.part("sampling"), [row for row in decoding.engine_rows if row.part is None]
@@ -52,6 +57,14 @@ def targets(schema):
     others = structs.read(schema)
     for struct in others:
         yield f"capi/include/trafo/generated/{struct.file}.h", structs.header(struct)
+        if struct.rust:
+            yield f"bindings/rust/trafo/src/generated/{struct.file}.rs", rust.file("schema/structs.toml", structs_rust.source(struct))
+    filled = results.read(schema)
+    for result in filled:
+        yield f"capi/include/trafo/generated/{result.file}.h", results.header(result)
+    yield "capi/src/generated/results.h", results.glue(filled)
+    yield "bindings/rust/trafo/src/generated/results.rs", results.rust_source(schema, filled)
+    yield "bindings/go/trafo/results.generated.go", results.go_source(filled)
     yield "capi/src/generated/defaults.h", structs.declarations(others, schema.tables.values())
     yield "capi/src/generated/defaults.cc", structs.source(others, schema.tables.values())
     rows = ops.read(schema)
@@ -66,6 +79,7 @@ def targets(schema):
     yield "tests/capi/generated/wrong_options.h", c_abi.wrong_options([model, training, decoding, evaluation])
     yield "apps/translate-train/settings/generated/settings.cc", cli.source(schema)
     yield "apps/translate-train/settings/generated/settings.h", cli.header(schema)
+    yield "apps/translate-train/settings/generated/choices.h", cli.choices_header(schema)
     for table, name, emit in ((model, "model_config", rust.model), (training, "trainer_options", rust.training),
                               (decoding, "translation", rust.decoding), (evaluation, "evaluation", rust.evaluation)):
         yield f"bindings/rust/trafo/src/generated/{name}.rs", rust.file(table.source, emit(schema))
@@ -73,7 +87,7 @@ def targets(schema):
     for table, name, emit in ((model, "model_config", go.options), (training, "trainer_options", go.options),
                               (decoding, "translation", go.decoding), (evaluation, "evaluation", go.evaluation)):
         yield f"bindings/go/trafo/{name}.generated.go", go.file(table.source, emit(table))
-    yield "docs/reference/generated/options.md", docs.page(schema, structs.page(others))
+    yield "docs/reference/generated/options.md", docs.page(schema, structs.page(others), results.page(filled))
 
 
 def main():

@@ -67,23 +67,7 @@ TRAFO_API int32_t trafo_abi_version(void);
 
 typedef struct trafo_error trafo_error;
 
-/* Error codes, int32_t. Later versions may add codes. */
-#define TRAFO_OK 0
-#define TRAFO_INVALID_ARGUMENT 1
-#define TRAFO_SHAPE_MISMATCH 2
-#define TRAFO_DTYPE_MISMATCH 3
-#define TRAFO_OUT_OF_MEMORY 4
-#define TRAFO_OUT_OF_DEVICE_MEMORY 5
-#define TRAFO_NOT_FOUND 6
-#define TRAFO_IO 7
-#define TRAFO_CORRUPT_FILE 8
-#define TRAFO_UNSUPPORTED 9
-#define TRAFO_CANCELLED 10
-#define TRAFO_DEVICE_LOST 11
-#define TRAFO_NON_FINITE 12
-#define TRAFO_VERSION 13
-#define TRAFO_INTERNAL 14
-#define TRAFO_PEER_LOST 15 /* another rank of a group has left, has died or does not answer */
+#include "trafo/generated/constants.h"
 
 /* TRAFO_OK for NULL. since 0.1 */
 TRAFO_API int32_t trafo_error_code(const trafo_error *error);
@@ -115,12 +99,6 @@ TRAFO_API void trafo_ids_free(int32_t *ids);
 
 typedef struct trafo_context trafo_context;
 
-#define TRAFO_DEVICE_CPU 0
-#define TRAFO_DEVICE_CUDA 1
-/* CUDA device 0 if the plugin loads and the driver and device suit it, else the CPU. Only for trafo_context_options;
- * trafo_context_get_device tells which device was chosen. */
-#define TRAFO_DEVICE_AUTO 2
-
 #include "trafo/generated/context_options.h"
 
 /* `options` may be NULL for the defaults. since 0.1 */
@@ -133,14 +111,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_get_device(const trafo_conte
 /* Host threads that compute, 1 to 256. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_set_threads(trafo_context *context, int32_t threads);
 
-typedef struct trafo_device_info {
-  size_t struct_size;
-  int64_t memory_bytes;  /* total memory of the device; of the machine for the CPU */
-  int32_t compute_major; /* CUDA: the compute capability; 0 for the CPU */
-  int32_t compute_minor;
-  char name[128];        /* "NVIDIA H200"; "CPU" */
-  char int8_kernel[32];  /* CPU: what multiplies int8 weights: "avx512-vnni", "avx-vnni", "avx2" or "portable"; "" for a GPU */
-} trafo_device_info;
+#include "trafo/generated/device_info.h"
 
 /* The number of devices of a kind: TRAFO_DEVICE_CPU (always 1) or TRAFO_DEVICE_CUDA. If there are none, *out_why tells what is
  * missing and where it was looked for, else it is "". out_why may be NULL. since 0.1 */
@@ -149,11 +120,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_device_count(int32_t device, int32_t
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_device_get_info(int32_t device, int32_t index, trafo_device_info *out,
                                                             size_t struct_size);
 
-typedef struct trafo_memory_stats {
-  int64_t allocated_bytes; /* in use now */
-  int64_t peak_bytes;      /* most in use since the context was made or the peak was reset */
-  int64_t reserved_bytes;  /* taken from the system, cached blocks included */
-} trafo_memory_stats;
+#include "trafo/generated/memory_stats.h"
 
 /* Bytes of the context's device that are in use, were in use at most, and are reserved. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_memory_stats(trafo_context *context, trafo_memory_stats *out);
@@ -190,11 +157,6 @@ TRAFO_API void trafo_cancel_free(trafo_cancel *cancel);
 /* ---- Tensors ------------------------------------------------------------------------------------------------------ */
 
 typedef struct trafo_tensor trafo_tensor;
-
-#define TRAFO_FLOAT32 0
-#define TRAFO_FLOAT64 1
-#define TRAFO_BFLOAT16 2
-#define TRAFO_INT32 3
 
 /* A tensor with the elements of `data`, in row-major order. `bytes` is exactly the size of the tensor; NULL with 0 bytes gives
  * zeros. rank is 0 to 8, shape has the outermost dimension first. since 0.1 */
@@ -290,8 +252,6 @@ typedef struct trafo_dropout {
   uint32_t reserved;   /* 0 */
   uint64_t seed;
 } trafo_dropout;
-
-#include "trafo/generated/constants.h"
 
 #include "trafo/generated/embedding_options.h"
 

@@ -26,13 +26,7 @@ typedef struct trafo_group trafo_group;
 
 #include "trafo/generated/group_options.h"
 
-typedef struct trafo_group_info {
-  size_t struct_size;
-  int32_t rank;
-  int32_t size;
-  int32_t transport;
-  int32_t reserved;
-} trafo_group_info;
+#include "trafo/generated/group_info.h"
 
 /* The name of a new group, which the program gives to all its ranks. id has room for id_bytes, which must be TRAFO_GROUP_ID_BYTES. With MPI
  * the group is the job, and each process makes the same id by itself.

@@ -149,23 +149,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_count(const traf
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter(trafo_model *model, int64_t index, const char **out_name,
                                                                 trafo_tensor **out_tensor);
 
-/* The dtype of an int8 weight. No tensor has it. */
-#define TRAFO_INT8 4
-
-typedef struct trafo_parameter_info {
-  size_t struct_size;
-  const char *name;            /* borrowed from the model */
-  const char *group;           /* borrowed: "matrices", "norms_and_biases", or a group that the model has declared */
-  int64_t elements;
-  int32_t dtype;               /* of the values: TRAFO_FLOAT32, ..., TRAFO_INT8 */
-  int32_t trainable;           /* 0: frozen */
-  double lr_factor;            /* multiplied with the learning rate */
-  double weight_decay_factor;  /* multiplied with weight_decay */
-  int64_t rows;                /* 1: a vector */
-  int64_t columns;
-  int64_t bits;                /* of an element in files: 4 of an int4 matrix, whose dtype is TRAFO_INT8 */
-  double signal_to_noise;      /* of what trafo_model_quantize made of a matrix, in dB; NaN: not known */
-} trafo_parameter_info;
+#include "trafo/generated/parameter_info.h"
 
 /* How parameter `index` is trained. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_get_parameter_info(const trafo_model *model, int64_t index,
@@ -263,19 +247,7 @@ typedef struct trafo_period {
 
 #include "trafo/generated/trainer_options.h"
 
-typedef struct trafo_memory_plan {
-  size_t struct_size;
-  int64_t weights_bytes;     /* with the float32 master weights of a bfloat16 model */
-  int64_t gradients_bytes;
-  int64_t optimizer_bytes;   /* the moments, and the EMA of the weights if ema_alpha is set */
-  int64_t activations_bytes; /* activations and temporary memory of forward and backward */
-  int64_t total_bytes;       /* expected peak of trafo_context_memory_stats, the batch included */
-  int64_t batch_tokens;      /* target tokens of the batch: the given number, or the largest that fits */
-  int64_t limit_bytes;       /* memory that training may use; 0: unknown */
-  int64_t device_bytes;      /* total memory of the device; 0: the device was not asked */
-  int64_t free_bytes;        /* free memory of the device before training; 0: the device was not asked */
-  int64_t teacher_bytes;     /* the weights of the teacher; 0 without one */
-} trafo_memory_plan;
+#include "trafo/generated/memory_plan.h"
 
 /* The memory that training needs on a CUDA device, computed without the device. Parameters whose names match one of the `frozen_count`
  * patterns are planned as trafo_model_freeze leaves them; NOT_FOUND: a pattern matches none. A batch has `sentences` sentences with
@@ -329,44 +301,9 @@ typedef struct trafo_metric_value {
   int32_t reserved; /* 0 */
 } trafo_metric_value;
 
-/* A number that the objective of a run computes beside its loss. */
-typedef struct trafo_objective_metric {
-  trafo_string_view name; /* borrowed while the callback runs */
-  double value;           /* mean per unit of the objective since the last LOG event */
-} trafo_objective_metric;
+#include "trafo/generated/objective_metric.h"
 
-typedef struct trafo_event {
-  size_t struct_size;
-  int32_t kind;          /* TRAFO_EVENT_* */
-  int32_t stop;          /* TRAFO_STOP_*, FINISHED and STOPPED only */
-  int64_t update;
-  int64_t epoch;         /* the current one, from 1; EPOCH: the completed one */
-  double epoch_fraction; /* of the current epoch, 0 to 1 */
-  double loss;           /* mean per label since the last LOG event, label smoothing included; of TRAFO_OBJECTIVE_DPO per pair */
-  double nll;            /* negative log-likelihood per label since then, without smoothing; exp() is the perplexity */
-  double grad_norm;
-  double learning_rate;
-  int64_t target_tokens; /* of the run so far */
-  int64_t source_tokens;
-  double target_tokens_per_second; /* since the last LOG event */
-  double source_tokens_per_second;
-  double elapsed_seconds; /* training time of the run, earlier processes included */
-  double eta_seconds;     /* to the nearest limit; negative: unknown */
-  int64_t memory_bytes;   /* in use */
-  int64_t peak_memory_bytes;
-  int64_t skipped_updates;
-  int64_t stalled;        /* validations in a row without improvement, as early stopping counts them */
-  const trafo_metric_value *metrics; /* VALIDATED and AVERAGED: those of valid_metrics; borrowed while the callback runs */
-  int64_t metric_count;
-  double best_metric;     /* VALIDATED: best value of the deciding metric so far, and where */
-  int64_t best_update;
-  int32_t improved;       /* VALIDATED: the deciding metric improved */
-  int32_t deciding_metric; /* VALIDATED: TRAFO_METRIC_*; chrF or cross-entropy instead of a metric of words for scripts without spaces */
-  trafo_string_view message; /* borrowed while the callback runs */
-  trafo_string_view path;
-  const trafo_objective_metric *objective_metrics; /* borrowed while the callback runs */
-  int64_t objective_metric_count; /* 0: the objective has none */
-} trafo_event;
+#include "trafo/generated/event.h"
 
 /* Called on the thread that runs the trainer. A non-zero result stops the run, which then returns TRAFO_CANCELLED. */
 typedef int32_t (*trafo_event_fn)(void *user_data, const trafo_event *event);
@@ -382,16 +319,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, 
                                                         const trafo_cancel *cancel, trafo_event_fn callback,
                                                         void *user_data, int32_t *out_stop);
 
-typedef struct trafo_step_result {
-  int64_t update;
-  double loss; /* mean per label, label smoothing included */
-  double nll;  /* mean per label, without */
-  double grad_norm; /* global norm before clipping */
-  double learning_rate;
-  int64_t labels;
-  int32_t skipped; /* 1: a non-finite update, nothing has changed */
-  int32_t reserved;
-} trafo_step_result;
+#include "trafo/generated/step_result.h"
 
 /* One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.
  * cancel may be NULL. CANCELLED: it was set before the update began; a validation that it interrupted is repeated by the next call.

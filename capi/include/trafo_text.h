@@ -54,13 +54,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_kind(const trafo_token
 /* The number of tokens. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_vocabulary(const trafo_tokenizer *tokenizer, int64_t *out);
 
-/* Ids of special tokens. -1: the vocabulary has none. */
-typedef struct trafo_special_tokens {
-  int32_t unk; /* stands for unknown text */
-  int32_t bos; /* the decoder of an encoder-decoder begins with it, or with eos where there is none */
-  int32_t eos; /* ends a text */
-  int32_t pad;
-} trafo_special_tokens;
+#include "trafo/generated/special_tokens.h"
 
 /* Token ids of the program, such as trafo_tokenizer_encode gives. */
 typedef struct trafo_ids_view {
@@ -111,11 +105,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new_preferences(const trafo_s
                                                                    const trafo_string_view *rejected, size_t count,
                                                                    trafo_corpus **out);
 
-typedef struct trafo_corpus_info {
-  int64_t lines;         /* lines of one side */
-  int64_t pairs;         /* pairs of the corpus */
-  int64_t dropped_empty; /* pairs left out because a side is empty or white space */
-} trafo_corpus_info;
+#include "trafo/generated/corpus_info.h"
 
 /* How many lines and pairs the corpus has, and how many were left out. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_info(const trafo_corpus *corpus, trafo_corpus_info *out);

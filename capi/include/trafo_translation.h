@@ -170,34 +170,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits_ids(trafo_model *model,
 
 #include "trafo/generated/evaluation_options.h"
 
-/* A corpus score, 0 to 100. The other members are NaN where lines were not resampled. */
-typedef struct trafo_resampled_score {
-  double score;
-  double mean;       /* of the resamples */
-  double half_width; /* 95 % of the resamples lie in an interval of twice this width */
-  /* Paired bootstrap test (Koehn, EMNLP 2004): how probable so large a difference from the baseline would be if both were equal.
-   * NaN without a baseline. */
-  double p_value;
-} trafo_resampled_score;
+#include "trafo/generated/resampled_score.h"
 
-typedef struct trafo_evaluation {
-  size_t struct_size;
-  trafo_resampled_score bleu;
-  trafo_resampled_score chrf;
-  trafo_resampled_score baseline_bleu; /* NaN without a baseline, as baseline_chrf */
-  trafo_resampled_score baseline_chrf;
-  double bleu_precisions[4]; /* of n-grams of 1 to 4 tokens, per cent, smoothed */
-  double bleu_brevity_penalty;
-  int64_t bleu_matches[4]; /* n-grams of the hypotheses that a reference has */
-  int64_t bleu_totals[4];  /* n-grams of the hypotheses */
-  int64_t hypothesis_tokens;
-  int64_t reference_tokens; /* with several references, of the one of each line that is nearest in length */
-  /* References in scripts without spaces (Chinese, Japanese, Thai, ...), of which the tokenizers 13a, intl and none take whole
-   * phrases for words: their BLEU says little then. */
-  int64_t unspaced_references;
-  char bleu_signature[128]; /* sacreBLEU's signature; only scores with equal signatures are comparable */
-  char chrf_signature[128];
-} trafo_evaluation;
+#include "trafo/generated/evaluation.h"
 
 /* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
  * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the

@@ -14,10 +14,10 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const std::optional<Tokenizer> subwords = optional_vocabulary_of(call, *m.model, tokenizer);
-    if (!is_export_format(format))
+    if (!is_known(static_cast<ExportFormat>(format)))
       call.refuse_argument(
           "format", " must be one of TRAFO_EXPORT_HF_MARIAN (0) and the others, got ", format);
-    if (!is_export_weights(weights))
+    if (!is_known(static_cast<ExportWeights>(weights)))
       call.refuse_argument(
           "weights", " must be one of TRAFO_EXPORT_WEIGHTS_BY_FORMAT (0) and the others, got ",
           weights);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "capi/src/generated/results.h"
 #include "capi/src/option_types.h"
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
@@ -19,18 +20,7 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-trafo_memory_plan to_c(const MemoryPlan& plan) {
-  trafo_memory_plan result{};
-  result.weights_bytes = plan.weights;
-  result.gradients_bytes = plan.gradients;
-  result.optimizer_bytes = plan.optimizer;
-  result.activations_bytes = plan.activations;
-  result.teacher_bytes = plan.teacher;
-  result.total_bytes = plan.total;
-  return result;
-}
-
-std::vector<trafo_metric_value> to_c(const std::vector<MetricValue>& metrics) {
+std::vector<trafo_metric_value> metrics_to_c(const std::vector<MetricValue>& metrics) {
   std::vector<trafo_metric_value> values;
   for (const MetricValue& metric : metrics)
     values.push_back({metric.value, metric_bits({metric.name}), 0});
@@ -45,29 +35,9 @@ std::vector<trafo_objective_metric> objective_metrics(const TrainEvent& event) {
 }
 
 // The event borrows its arguments.
-trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>& metrics,
-                 const std::vector<trafo_objective_metric>& of_objective) {
-  trafo_event e{};
-  e.struct_size = sizeof e;
-  e.kind = static_cast<int32_t>(event.kind);
-  e.stop = static_cast<int32_t>(event.reason);
-  e.update = event.update;
-  e.epoch = event.epoch;
-  e.epoch_fraction = event.epoch_fraction;
-  e.loss = event.loss;
-  e.nll = event.nll;
-  e.grad_norm = event.grad_norm;
-  e.learning_rate = event.learning_rate;
-  e.target_tokens = event.target_tokens;
-  e.source_tokens = event.source_tokens;
-  e.target_tokens_per_second = event.target_tokens_per_second;
-  e.source_tokens_per_second = event.source_tokens_per_second;
-  e.elapsed_seconds = event.elapsed_seconds;
-  e.eta_seconds = event.eta_seconds;
-  e.memory_bytes = event.memory_bytes;
-  e.peak_memory_bytes = event.peak_memory_bytes;
-  e.skipped_updates = event.skipped_updates;
-  e.stalled = event.stalled;
+trafo_event event_to_c(const TrainEvent& event, const std::vector<trafo_metric_value>& metrics,
+                       const std::vector<trafo_objective_metric>& of_objective) {
+  trafo_event e = to_c(event);
   e.metrics = metrics.data();
   e.metric_count = static_cast<int64_t>(metrics.size());
   e.best_metric = kUnknown;
@@ -78,8 +48,6 @@ trafo_event to_c(const TrainEvent& event, const std::vector<trafo_metric_value>&
     e.improved = metric.improved;
     e.deciding_metric = capi::metric_bits({metric.name});
   }
-  e.message = {event.message.data(), event.message.size()};
-  e.path = {event.path.data(), event.path.size()};
   e.objective_metrics = of_objective.data();
   e.objective_metric_count = static_cast<int64_t>(of_objective.size());
   return e;
@@ -249,9 +217,9 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
     TrainCallback forward;
     if (callback)
       forward = [&](const TrainEvent& event) {
-        const std::vector<trafo_metric_value> metrics = to_c(event.metrics);
+        const std::vector<trafo_metric_value> metrics = metrics_to_c(event.metrics);
         const std::vector<trafo_objective_metric> of_objective = objective_metrics(event);
-        const trafo_event e = to_c(event, metrics, of_objective);
+        const trafo_event e = event_to_c(event, metrics, of_objective);
         return static_cast<int>(call_host(callback, user_data, &e));
       };
     const int64_t countable = std::numeric_limits<int64_t>::max() - t->run->state().trainer.update;

@@ -1,8 +1,8 @@
 // The models that a format can express: an allow list over the specification of a model.
 //
 // settings_of() lists everything that decides the function of a model and is no size. A format says
-// which values of each it can express. What it does not list must be as in a plain model (the
-// defaults of ModelSpec), so that every format refuses a new setting until it lists it.
+// which values of each it can express. A setting that it does not list must have the default of
+// ModelSpec, so that every format refuses a new setting until it lists it.
 #pragma once
 
 #include <initializer_list>

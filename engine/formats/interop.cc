@@ -86,7 +86,6 @@ struct Job {
 // The formats. `weights`: the types that matrices can be stored in; the first is the usual one.
 struct Format {
   ExportFormat format;
-  const char* name;
   bool needs_tokenizer;
   std::vector<ExportWeights> weights;
   const interop::Expressible& (*expressible)();
@@ -97,7 +96,6 @@ const std::vector<Format>& formats() {
   using enum ExportWeights;
   static const std::vector<Format> all = {
       {ExportFormat::hf_marian,
-       "hf-marian",
        true,
        {float32},
        interop::hf_marian_expressible,
@@ -106,7 +104,6 @@ const std::vector<Format>& formats() {
          return interop::read_marian(job.directory).host;
        }},
       {ExportFormat::hf_pegasus,
-       "hf-pegasus",
        true,
        {float32},
        interop::hf_pegasus_expressible,
@@ -115,7 +112,6 @@ const std::vector<Format>& formats() {
          return interop::read_pegasus(job.directory).host;
        }},
       {ExportFormat::hf_gpt2,
-       "hf-gpt2",
        false,
        {float32},
        interop::hf_gpt2_expressible,
@@ -124,7 +120,6 @@ const std::vector<Format>& formats() {
          return interop::read_gpt2(job.directory).host;
        }},
       {ExportFormat::hf_llama,
-       "hf-llama",
        false,
        {float32},
        interop::hf_llama_expressible,
@@ -133,7 +128,6 @@ const std::vector<Format>& formats() {
          return interop::read_llama(job.directory).host;
        }},
       {ExportFormat::ctranslate2,
-       "ctranslate2",
        true,
        {float32, float16, bfloat16, int16, int8},
        interop::ctranslate2_expressible,
@@ -143,7 +137,6 @@ const std::vector<Format>& formats() {
          return interop::read_back_ctranslate2(job.host, job.weights, job.directory);
        }},
       {ExportFormat::onnx,
-       "onnx",
        true,
        {float32, int8},
        interop::onnx_expressible,
@@ -152,7 +145,6 @@ const std::vector<Format>& formats() {
          return interop::read_back_onnx(job.host, job.weights, job.directory);
        }},
       {ExportFormat::gguf,
-       "gguf",
        true,
        {float16, float32, q8_0, q4_0},
        interop::gguf_expressible,
@@ -162,7 +154,6 @@ const std::vector<Format>& formats() {
                                         job.directory);
        }},
       {ExportFormat::hf_compressed,
-       "hf-compressed",
        false,
        {int8, int4},
        interop::hf_compressed_expressible,
@@ -190,19 +181,17 @@ const Format* find_format(int32_t value) {
   return nullptr;
 }
 
-constexpr std::array kWeightsNames = {"by-format", "float32", "float16", "bfloat16", "int16",
-                                      "int8",      "q8_0",    "q4_0",    "int4"};
-
 // The type of the weights. UNSUPPORTED lists what the format has.
 ExportWeights weights_of(const Format& format, ExportWeights wanted) {
   if (wanted == ExportWeights::by_format) return format.weights.front();
   std::string known;
   for (const ExportWeights each : format.weights) {
     if (each == wanted) return wanted;
-    known.append(known.empty() ? "" : ", ").append(export_weights_name(each));
+    known.append(known.empty() ? "" : ", ").append(enum_name(each));
   }
-  interop::cannot_express(format.name, concat("weights of the type ", export_weights_name(wanted),
-                                              " (--weights), it has ", known));
+  interop::cannot_express(
+      enum_name(format.format),
+      concat("weights of the type ", enum_name(wanted), " (--weights), it has ", known));
 }
 
 // UNSUPPORTED names the first setting of the model that the format does not have, and the formats
@@ -213,7 +202,7 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
   std::string others;
   for (const Format& each : formats())
     if (interop::match(spec, each.expressible()).form >= 0)
-      others.append(others.empty() ? "; use " : " or ").append(each.name);
+      others.append(others.empty() ? "; use " : " or ").append(enum_name(each.format));
   interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
@@ -226,39 +215,22 @@ void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const 
                               (format.format == onnx && !spec.has_encoder());
   if (tokenizer.as_sentencepiece() == nullptr &&
       !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind))
-    interop::cannot_express(format.name, concat("a ", tokenizer.kind(), " vocabulary"));
+    interop::cannot_express(enum_name(format.format),
+                            concat("a ", tokenizer.kind(), " vocabulary"));
 }
 
 }  // namespace
-
-bool is_export_format(int32_t value) {
-  return find_format(value) != nullptr;
-}
-
-const char* export_format_name(ExportFormat format) {
-  const Format* found = find_format(static_cast<int32_t>(format));
-  return found != nullptr ? found->name : "unknown";
-}
-
-bool is_export_weights(int32_t value) {
-  return value >= 0 && static_cast<size_t>(value) < kWeightsNames.size();
-}
-
-const char* export_weights_name(ExportWeights weights) {
-  const auto value = static_cast<int32_t>(weights);
-  return is_export_weights(value) ? kWeightsNames[static_cast<size_t>(value)] : "unknown";
-}
 
 double export_model(Context& context, const Model& model, const std::optional<Tokenizer>& tokenizer,
                     ExportFormat format, const fs::path& directory, ExportWeights weights) {
   const Format* found = find_format(static_cast<int32_t>(format));
   require(found != nullptr, ErrorCode::invalid_argument, kOrigin, "unknown format ",
           static_cast<int32_t>(format));
-  require(is_export_weights(static_cast<int32_t>(weights)), ErrorCode::invalid_argument, kOrigin,
-          "unknown type of weights ", static_cast<int32_t>(weights));
+  require(is_known(weights), ErrorCode::invalid_argument, kOrigin, "unknown type of weights ",
+          static_cast<int32_t>(weights));
   weights = weights_of(*found, weights);
   require_argument(tokenizer || !found->needs_tokenizer, interop::kOrigin, "tokenizer",
-                   " is missing, and ", found->name, " has one in its files");
+                   " is missing, and ", enum_name(format), " has one in its files");
   if (tokenizer) {
     interop::check_vocabulary(model.spec(), *tokenizer);
     refuse_vocabulary(*tokenizer, model.spec(), *found);
@@ -278,7 +250,7 @@ double export_model(Context& context, const Model& model, const std::optional<To
       rounded ? interop::logit_difference(interop::with_weights_of(host.config(), again), again)
               : difference;
   require(error <= kTolerance && std::isfinite(difference), ErrorCode::non_finite, kOrigin,
-          "what was written as ", found->name, " gives logits that differ from the model's",
+          "what was written as ", enum_name(format), " gives logits that differ from the model's",
           rounded ? " with the same rounded weights" : "", " by ", error,
           "; nothing is left of it");
   unfinished.publish();

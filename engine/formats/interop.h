@@ -9,39 +9,11 @@
 #include <optional>
 #include <string>
 
+#include "engine/formats/generated/export_enums.h"
 #include "engine/models/model.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
-
-// Values are part of the C ABI: never renumber, only append.
-enum class ExportFormat : int32_t {
-  hf_marian = 0,      // transformers' MarianMTModel: a post-norm, tied encoder_decoder
-  hf_gpt2 = 1,        // transformers' GPT2LMHeadModel: a pre-norm decoder_lm
-  ctranslate2 = 2,    // a CTranslate2 model directory: every architecture
-  hf_llama = 3,       // transformers' LlamaForCausalLM: a decoder_lm with rms, rotary and swiglu
-  onnx = 4,           // ONNX graphs of opset 17 and their weights: every model
-  gguf = 5,           // llama.cpp's file of a Llama model
-  hf_compressed = 6,  // compressed-tensors for transformers and vLLM: a Llama model
-  hf_pegasus = 7,     // transformers' PegasusForConditionalGeneration: hf_marian for pre-norm
-};
-const char* export_format_name(ExportFormat format);  // "hf-marian", ...
-bool is_export_format(int32_t value);
-
-// How an export stores matrices. Values are part of the C ABI: never renumber, only append.
-enum class ExportWeights : int32_t {
-  by_format = 0,  // float16 in gguf, int8 in hf-compressed, float32 in the others
-  float32 = 1,
-  float16 = 2,
-  bfloat16 = 3,
-  int16 = 4,  // CTranslate2: one scale for a matrix
-  int8 = 5,   // CTranslate2, ONNX and compressed-tensors: a scale for each row
-  q8_0 = 6,   // ggml: a scale for each block of 32
-  q4_0 = 7,   // ggml: 4 bits, a scale for each block of 32
-  int4 = 8,   // compressed-tensors: a scale for each 32 values of a row
-};
-const char* export_weights_name(ExportWeights weights);  // "float32", ...
-bool is_export_weights(int32_t value);
 
 // Writes the master weights to `directory`, which must be empty or not exist. Returns the largest
 // difference of the logits, relative to the largest logit if that is above 1; it is 0 if the

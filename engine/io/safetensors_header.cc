@@ -9,6 +9,7 @@
 #include "engine/core/checked.h"
 #include "engine/core/json.h"
 #include "engine/core/status.h"
+#include "engine/core/utf8.h"
 #include "engine/io/checksum.h"
 
 namespace trafo {
@@ -301,23 +302,7 @@ int64_t tensor_bytes(std::span<const int64_t> shape, DType dtype, std::string_vi
 }
 
 bool is_valid_utf8_without_nul(std::string_view text) {
-  // RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-  for (size_t i = 0; i < text.size();) {
-    const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
-    const unsigned lead = byte(i);
-    const size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead == 0 || (lead >= 0x80 && lead < 0xc2) || lead > 0xf4 || i + length > text.size())
-      return false;
-    for (size_t k = 1; k < length; ++k)
-      if ((byte(i + k) & 0xc0) != 0x80) return false;
-    const bool bad_second =
-        length > 2 &&
-        ((lead == 0xe0 && byte(i + 1) < 0xa0) || (lead == 0xed && byte(i + 1) > 0x9f) ||
-         (lead == 0xf0 && byte(i + 1) < 0x90) || (lead == 0xf4 && byte(i + 1) > 0x8f));
-    if (bad_second) return false;
-    i += length;
-  }
-  return true;
+  return is_valid_utf8(text) && text.find('\0') == std::string_view::npos;
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t payload_bytes,

@@ -16,10 +16,10 @@ def metrics(schema):
 
 
 def constants(enum):
-    width = max(len(value["c"]) for value in enum.values)
+    width = max(len(value["c"]) for value in enum.all_values)
     lines = [f"/* {enum.doc} */"]
-    for i, value in enumerate(enum.values):
-        line = f"#define {value['c']:<{width}} {i}"
+    for value in enum.all_values:
+        line = f"#define {value['c']:<{width}} {value['number']}"
         lines += [f"{line} /* {value['doc']} */"] if len(line) + len(value["doc"]) + 7 <= WIDTH else (
             wrap(value["doc"] + " */", WIDTH, "/* ", " * ") + [line])
     return lines
@@ -30,7 +30,7 @@ def constants_header(schema):
     lines = ["/* Written by scripts/generate_options.py from schema/enums.toml: change that. Include trafo.h. */", f"#ifndef {guard}",
              f"#define {guard}"]
     for enum in schema.enums.values():
-        lines += [""] + constants(enum) if enum.with_table in ("ops", "library") else []
+        lines += [""] + constants(enum) if enum.with_table in ("ops", "library", "results") else []
     return lines + ["", f"#endif /* {guard} */"]
 
 
@@ -231,11 +231,11 @@ def wrong_options(tables):
 def source(schema):
     lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
              '#include "capi/src/options.h"', "", '#include "capi/src/option_types.h"',
-             *(f'#include "{path}"' for path in sorted({enum.declared for enum in schema.enums.values() if enum.declared})), "", "using namespace trafo;",
+             *(f'#include "{path}"' for path in sorted({enum.declared or enum.header for enum in schema.enums.values() if enum.engine})), "", "using namespace trafo;",
              "using namespace trafo::capi;", ""]
     for enum in schema.enums.values():
-        for value in enum.values if enum.engine else []:
-            lines.append(f"static_assert(static_cast<int32_t>({enum.engine}::{value['name']}) == {value['c']});")
+        for value in enum.engine_values if enum.engine else []:
+            lines.append(f"static_assert(static_cast<int32_t>({enum.engine}::{value['engine']}) == {value['c']});")
     for table in schema.tables.values():
         lines += [""] + to_c(table) + [""] + from_c(table)
     lines += ["", "namespace {", "", "constexpr Preset kPresets[] = {"]

@@ -145,6 +145,19 @@ def header(schema):
     return lines + ["};", "", "}  // namespace translate_train"]
 
 
+def choices_header(schema):
+    """The words of flags that commands read."""
+    lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off", "#pragma once", "",
+             "#include <cstdint>", "", '#include "trafo.h"', "", "namespace translate_train {", "",
+             "struct Choice {", "  const char* name;", "  int32_t value;", '  const char* alias = "";', "};"]
+    for enum in schema.enums.values():
+        if enum.choices:
+            words = [(value["cli"].split("|"), value["c"]) for value in enum.values]
+            items = ", ".join(f'{{"{names[0]}", {constant}' + "".join(f', "{name}"' for name in names[1:]) + "}" for names, constant in words)
+            lines += ["", f"inline constexpr Choice k{enum.engine}Choices[] = {{{items}}};"]
+    return lines + ["", "}  // namespace translate_train"]
+
+
 def source(schema):
     tables = tables_of(schema)
     lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",

@@ -75,7 +75,7 @@ def presets(schema):
     return lines + ["", f"Every preset has {common}. Options that a preset does not name have their defaults."]
 
 
-def page(schema, structs):
+def page(schema, structs, results):
     decoding = schema.tables["decoding"]
     return (HEAD.rstrip().split("\n") + ["", "## Model", "", "C: `trafo_model_config`; Rust and Go: `ModelConfig`.", ""] +
             options(schema.tables["model"]) + ["", "## Training", "",
@@ -86,4 +86,4 @@ def page(schema, structs):
             "C: `trafo_evaluation_options`; Rust and Go: `EvaluationOptions`. The flags belong to `translate-train eval`.", ""] +
             options(schema.tables["evaluation"]) + ["", "## Presets", "",
             "`trafo_model_config_preset` and `trafo_trainer_options_preset` fill a preset.",
-            "`translate-train train --task` takes its values as defaults.", ""] + presets(schema) + ["", *structs, "", "## Flags of translate-train train", ""] + flags(schema))[:-1]
+            "`translate-train train --task` takes its values as defaults.", ""] + presets(schema) + ["", *structs, "", *results, "", "## Flags of translate-train train", ""] + flags(schema))[:-1]

@@ -92,10 +92,20 @@ def enums_header(schema, path):
         lines += ["", *wrap(f"{enum.doc} Values are part of the C ABI.", 98, "// "), f"enum class {enum.engine} : int32_t {{"]
         for number, value in enumerate(enum.values):
             lines += wrap(value["doc"], 98, "  // ") + [f"  {value['name']} = {number},"]
-        names = ", ".join(f'"{value["text"]}"' for value in enum.values)
-        lines += ["};", "template <>", f"struct EnumNames<{enum.engine}> {{",
-                  f"  static constexpr std::array<const char*, {len(enum.values)}> names{{{names}}};", "};"]
+        lines += ["};", *names_of(enum)]
     return lines + ["", "}  // namespace trafo"]
+
+
+def names_of(enum):
+    names = ", ".join(f'"{value["text"]}"' for value in enum.engine_values)
+    return ["template <>", f"struct EnumNames<{enum.engine}> {{",
+            f"  static constexpr std::array<const char*, {len(enum.engine_values)}> names{{{names}}};", "};"]
+
+
+def names_header(enum):
+    """The names of an enum that is written by hand."""
+    return ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off", "#pragma once", "",
+            '#include "engine/core/enum_names.h"', f'#include "{enum.declared}"', "", "namespace trafo {", "", *names_of(enum), "", "}  // namespace trafo"]
 
 
 def metrics(schema):

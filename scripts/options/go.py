@@ -3,7 +3,8 @@ import re
 
 from schema import metrics_named, camel, described, default_text, words_of, wrap
 
-INITIALS = {"Dtype": "DType", "Ema": "EMA", "Ffn": "FFN", "Fp8": "FP8", "Gemm": "GEMM", "Kv": "KV", "Qkv": "QKV", "Tf32": "TF32"}
+INITIALS = {"Bleu": "BLEU", "Bos": "BOS", "Chrf": "ChrF", "Dtype": "DType", "Ema": "EMA", "Eos": "EOS", "Eta": "ETA", "Ffn": "FFN", "Fp8": "FP8", "Gemm": "GEMM", "Kv": "KV",
+            "Nll": "NLL", "Qkv": "QKV", "Tf32": "TF32"}
 WIDTH = 110
 
 
@@ -96,6 +97,8 @@ def enum_type(enum, shifted):
     for value in enum.values:
         lines += doc(value["doc"], "\t") + [f"\t{value['go']} {enum.go} = C.{value['c']}{' + 1' if shifted else ''}"]
     lines += [")", ""]
+    if not enum.words:
+        return lines
     table = f"wordsOf{enum.go}"
     lines += [f"var {table} = words[{enum.go}]{{"] + ['\t{0, []string{""}},'] * shifted
     lines += [f"\t{{{value['go']}, []string{{" + ", ".join(f'"{word}"' for word in words_of(value)) + "}}," for value in enum.values]

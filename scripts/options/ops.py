@@ -64,7 +64,7 @@ class Parameter:
         return f"Option<{kind}>" if self.optional else kind
 
 
-# What each language declares and passes on; {name} is the parameter.
+# The declaration and the argument of each form in each language; {name} is the parameter.
 FORMS = {
     "tensor": {"c": ["const trafo_tensor *{name}"], "engine": 'call.tensor({name}, "{name}")', "go": "*Tensor", "go_arg": "{name}.handle()",
                "rust": "&Tensor", "rust_arg": "{name}.as_ptr()"},

@@ -29,6 +29,8 @@ def library(schema):
 
 
 def named(enum):
+    if not enum.words:
+        return []
     lines = [f"named! {{ {enum.rust}{'?' * enum.open}:"]
     lines += [f"    {value['rust']} = " + " | ".join(f'"{word}"' for word in words_of(value)) + "," for value in enum.values]
     return lines + ["}"]

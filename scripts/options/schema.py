@@ -24,17 +24,31 @@ class Enum:
         self.exhaustive = spec.get("exhaustive", False)
         self.go_type, self.go_from_one = spec.get("go_type", "int32"), spec.get("go_from_one", False)
         self.with_table, self.default, self.open = spec.get("with"), spec.get("default"), spec.get("open", False)
-        self.header = spec.get("header", ENUM_HEADER)
-        self.values = spec["values"]
-        for value in self.values:
-            value.setdefault("text", value["name"])
+        self.header, self.names = spec.get("header", ENUM_HEADER), spec.get("names")
+        self.choices, self.words = spec.get("choices", False), spec.get("words", True)
+        self.all_values = spec["values"]  # of C
+        self.values = [value for value in self.all_values if value.get("only") != "c"]
+        self.engine_values = [value for value in self.all_values if value.get("only") != "bindings"]
+        self.fields = any("fields" in value for value in self.values)
+        for number, value in enumerate(self.all_values):
+            value["number"] = number
+            value.setdefault("text", value["name"].upper() if spec.get("upper") else value["name"])
+            value["rust_doc"] = value["doc"]
+            value["doc"] = " ".join(filter(None, [value["doc"], *map(part_of_event, value.get("fields", []))]))
             value.setdefault("cli", value["text"])
+            value.setdefault("engine", value["name"])
             value.setdefault("c", f"{self.c}_{value['name'].upper()}")
             value.setdefault("rust", camel(value["name"]))
             value.setdefault("go", (self.go or "") + camel(value["name"]))
 
     def value(self, name):
         return next(value for value in self.values if value["name"] == name)
+
+
+def part_of_event(field):
+    """The words of C and Go on the texts of an event of this kind; they need none on its other members."""
+    name, words = field.get("from", field.get("name")), field.get("c_doc", field.get("doc"))
+    return f"{name.capitalize()}: {words[0].lower()}{words[1:]}" if name in ("message", "path") else ""
 
 
 def words_of(value):
@@ -221,7 +235,7 @@ class Schema:
         """The enums that a table uses, in the order of its rows, and those that are declared with it."""
         found = []
         for row in table.rows:
-            if row.enum and row.enum not in found and row.enum.with_table not in ("ops", "library"):
+            if row.enum and row.enum not in found and row.enum.with_table not in ("ops", "library", "results"):
                 found.append(row.enum)
         return found + [enum for enum in self.enums.values() if enum.with_table == table.name]
 

@@ -1,4 +1,4 @@
-"""The structs of options that Rust and Go have types of their own for: schema/structs.toml as C structs with their defaults."""
+"""The structs of options of schema/structs.toml as C structs with their defaults."""
 import tomllib
 
 from c_abi import WIDTH, init_declaration
@@ -16,7 +16,8 @@ class Member:
         self.name, self.type, self.count = spec["name"], spec["type"], spec.get("count")
         self.default, self.source, self.doc = spec.get("default"), spec.get("from"), spec.get("doc")
         self.enum = schema.enums.get(self.type)
-        if set(spec) - {"name", "type", "count", "default", "from", "doc"}:
+        self.none, self.path, self.setter = spec.get("none"), spec.get("path", False), spec.get("setter", True)
+        if set(spec) - {"name", "type", "count", "default", "from", "doc", "none", "path", "setter"}:
             raise SystemExit(f"structs: {struct}.{self.name} has unknown keys")
         if self.type not in C and self.type not in HANDLES and not self.enum:
             raise SystemExit(f"structs: {struct}.{self.name} has the unknown type {self.type}")
@@ -36,8 +37,10 @@ class Member:
         return self.default if isinstance(self.default, str) else plain(self.default)
 
     def text(self):
-        default = self.default_text()
-        return f"{self.doc} Default {default}." if default else self.doc
+        """In C: the constants of an enum are named, and a flag says what 1 means."""
+        words, default = self.doc.replace("`", ""), self.default_text()
+        words = words.replace("Whether", "1:", 1) if self.type == "flag" else f"{self.enum.c}_*. {words}" if self.enum else words
+        return f"{words} Default {default}{': none' * bool(self.none)}." if default else words
 
     def initial(self):
         """An expression, None: zero."""
@@ -49,7 +52,10 @@ class Member:
 class Struct:
     def __init__(self, schema, spec):
         self.name, self.doc, self.include = "trafo_" + spec["name"], spec.get("doc"), spec.get("include")
-        self.file = spec["name"]
+        self.file, self.rust, self.public = spec["name"], spec.get("rust"), spec.get("public", False)
+        self.serde = spec.get("serde", False)
+        self.rust_doc, self.rust_new = spec.get("rust_doc", self.doc), spec.get("rust_new")
+        self.rust_example = spec.get("rust_example")
         self.members = [Member(schema, self.name, member) for member in spec["members"]]
 
 
@@ -75,7 +81,7 @@ def header(struct):
 
 
 def declarations(structs, tables):
-    """What read_options of capi/src/handles.h calls."""
+    """The functions that read_options of capi/src/handles.h calls."""
     lines = ["// Written by scripts/generate_options.py from the tables in schema: change those.", "// clang-format off", "#pragma once", "",
              '#include "capi/include/trafo.h"', "", "namespace trafo::capi {", "", "// The argument chooses the type alone."]
     lines += [f"{name} defaults(const {name}*);" for name in names_of(structs, tables)]
@@ -108,7 +114,7 @@ def source(structs, tables):
 
 
 def page(structs):
-    lines = ["## Structs of functions", "", "C alone: Rust and Go have types of their own for these, with the same defaults."]
+    lines = ["## Structs of functions", "", "Rust and Go have types for these too, with the same defaults."]
     for struct in structs:
         lines += ["", f"### {struct.name}", "", "| C | default | meaning |", "|---|---|---|"]
         for member in struct.members:

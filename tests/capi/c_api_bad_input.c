@@ -1,6 +1,7 @@
 // A fault of the input is an error that names it, and nothing else changes.
 #define _XOPEN_SOURCE 700
 #include "capi_check.h"
+#include "tiny_config.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -204,12 +205,8 @@ void test_bad_input(void) {
 
   trafo_model_config config;
   trafo_model *model = NULL, *small = NULL;
-  OK(trafo_model_config_init(&config, sizeof config));
+  OK(tiny_config(&config));
   config.vocabulary = vocabulary;
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 16;
-  config.heads = 2;
-  config.max_positions = 32;
   OK(trafo_model_new(context, &config, 1, &model));
   trafo_translations* translations = NULL;
   const trafo_string_view bad[] = {{"alpha", 5}, {"\xc3(", 2}};

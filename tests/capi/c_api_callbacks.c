@@ -1,6 +1,7 @@
 // Training inside a program: learning rates and pairs from functions, models and runs to writers
 // and from readers, two trainers.
 #include "capi_check.h"
+#include "tiny_config.h"
 
 enum { kPairs = 60, kSteps = 4 };
 
@@ -21,12 +22,8 @@ typedef struct setting {
 static trafo_model* new_model(const setting* s, uint64_t seed) {
   trafo_model_config config;
   trafo_model* model = NULL;
-  OK(trafo_model_config_init(&config, sizeof config));
+  OK(tiny_config(&config));
   OK(trafo_tokenizer_get_vocabulary(s->tokenizer, &config.vocabulary));
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 16;
-  config.heads = 2;
-  config.max_positions = 32;
   OK(trafo_model_new(s->context, &config, seed, &model));
   return model;
 }
@@ -257,14 +254,10 @@ static void test_batches(const setting* s, int32_t architecture) {
     trafo_model_config config;
     trafo_model* model = NULL;
     trafo_trainer* trainer = NULL;
-    OK(trafo_model_config_init(&config, sizeof config));
+    OK(tiny_config(&config));
     OK(trafo_tokenizer_get_vocabulary(s->tokenizer, &config.vocabulary));
     config.architecture = architecture;
     config.activation = architecture == TRAFO_DECODER_LM ? TRAFO_GELU : TRAFO_RELU;
-    config.encoder_layers = config.decoder_layers = 1;
-    config.width = config.ffn_width = 16;
-    config.heads = 2;
-    config.max_positions = 32;
     OK(trafo_model_new(s->context, &config, 1, &model));
     OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
     freed = 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tiny_config.h"
 #include "trafo.h"
 
 static void must(trafo_error* error) {
@@ -38,12 +39,8 @@ static void cycle(int number) {
   tokenizer_options.vocabulary = 30;
   tokenizer_options.soft_limit = 1;
   if (!tokenizer) must(trafo_corpus_train_tokenizer(corpus, &tokenizer_options, NULL, &tokenizer));
-  must(trafo_model_config_init(&config, sizeof config));
+  must(tiny_config(&config));
   must(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 16;
-  config.heads = 2;
-  config.max_positions = 32;
   must(trafo_model_new(context, &config, 1, &model));
   must(trafo_trainer_options_init(&training, sizeof training));
   training.max_length = 16;

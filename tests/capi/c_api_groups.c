@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include "capi_check.h"
+#include "tiny_config.h"
 
 enum { kPairs = 40, kUpdates = 5 };
 
@@ -25,12 +26,8 @@ static trafo_error* train(rank* r, trafo_context* context, trafo_model** model, 
   trafo_group_info info;
   trafo_trainer_options options;
   trafo_tensor* value = NULL;
-  if ((error = trafo_model_config_init(&config, sizeof config))) return error;
+  if ((error = tiny_config(&config))) return error;
   if ((error = trafo_tokenizer_get_vocabulary(r->tokenizer, &config.vocabulary))) return error;
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 16;
-  config.heads = 2;
-  config.max_positions = 32;
   if ((error = trafo_model_new(context, &config, 1, model))) return error;
   if ((error = trafo_group_options_init(&join, sizeof join))) return error;
   join.rank = r->number;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "dlpack_layout.h"
+#include "tiny_config.h"
 #include "trafo.h"
 #include "trafo_dlpack.h"
 
@@ -219,12 +220,8 @@ int main(void) {
   MUST(trafo_context_options_init(&options, sizeof options));
   options.threads = 2;
   MUST(trafo_context_new(&options, &context));
-  MUST(trafo_model_config_init(&config, sizeof config));
+  MUST(tiny_config(&config));
   MUST(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 16;
-  config.heads = 2;
-  config.max_positions = 32;
   MUST(trafo_model_new(context, &config, 1, &model));
   for (int call = 0; call < kCallCount; ++call) MUST(kCalls[call].run(&alone[call]));
 

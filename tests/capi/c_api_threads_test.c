@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tiny_config.h"
 #include "trafo.h"
 
 typedef struct lesson {
@@ -45,12 +46,8 @@ static void* train(void* argument) {
   options.threads = 2;
   ok(trafo_context_new(&options, &context));
   ok(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
-  ok(trafo_model_config_init(&config, sizeof config));
+  ok(tiny_config(&config));
   config.vocabulary = vocabulary;
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 16;
-  config.heads = 2;
-  config.max_positions = 32;
   ok(trafo_model_new(context, &config, 1, &model));
   ok(trafo_trainer_options_init(&training, sizeof training));
   training.log_freq.value = 3;
@@ -132,12 +129,8 @@ static void test_one_model_for_many_threads(int prepared) {
   ok(trafo_context_options_init(&options, sizeof options));
   options.threads = 2;
   ok(trafo_context_new(&options, &context));
-  ok(trafo_model_config_init(&config, sizeof config));
+  ok(tiny_config(&config));
   ok(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 16;
-  config.heads = 2;
-  config.max_positions = 32;
   ok(trafo_model_new(context, &config, 1, &shared));
   if (!prepared) {  // something is learnt first, and asked for meanwhile
     trafo_trainer_options training;

@@ -21,8 +21,8 @@
 #include "engine/models/upload.h"
 #include "engine/objective/cross_entropy/cross_entropy.h"
 #include "tests/decode/decode_models.h"
-#include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
+#include "tests/support/model_forms.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -181,16 +181,7 @@ TEST(WhitenedSvd, InputsThatAreAllZeroCountTheSame) {
   EXPECT_LT(sum_of_squares(difference(times(f.u, f.v, 4, 3, 3), w)), 1e-24);
 }
 
-ModelConfig low_rank_form(const std::string& name) {
-  const bool encoder = name == "encdec" || name == "tied";
-  ModelConfig config =
-      tiny_config(encoder ? Architecture::encoder_decoder : Architecture::decoder_lm, 0.1);
-  config.encoder_layers = config.decoder_layers = 2;
-  if (name == "tied") config.decoder_tied_layers = {1, 1};
-  if (name == "qwen3") return qwen3_of(config, 2);
-  return name == "llama" ? llama_of(config, 2) : config;
-}
-const char* const kLowRankForms[] = {"encdec", "tied", "lm", "llama", "qwen3"};
+const char* const kLowRankForms[] = {"encdec", "shared", "lm", "llama", "qwen3"};
 
 struct LowRankWorld {
   std::unique_ptr<Context> context;
@@ -199,7 +190,7 @@ struct LowRankWorld {
 
   explicit LowRankWorld(const std::string& form, DType dtype = DType::f32, int threads = 2)
       : context(make_context({DeviceKind::cpu, 0}, threads)) {
-    const ModelConfig config = low_rank_form(form);
+    const ModelConfig config = form_of(form);
     corpus = copy_corpus(config.architecture, 40, 4);
     model = make_model(*context, config, 5, dtype);
   }
@@ -341,7 +332,7 @@ TEST(Factorize, FullRankGivesTheSameOutputs) {
 
 TEST(Factorize, ARatioIsKeptAndSharedOut) {
   const LowRankWorld w("encdec");
-  ModelConfig config = low_rank_form("encdec");
+  ModelConfig config = form_of("encdec");
   config.width = 64;
   config.ffn_width = 128;
   const auto model = make_model(*w.context, config, 5);

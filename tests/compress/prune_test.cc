@@ -13,8 +13,8 @@
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
 #include "engine/train/run/validation.h"
-#include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
+#include "tests/support/model_forms.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -24,16 +24,12 @@ using namespace testing;
 
 // Forms of models whose parameters are laid out in different ways.
 ModelConfig pruned_form(const std::string& name) {
-  ModelConfig config = tiny_config(name == "lm" || name == "llama" || name == "qwen3"
-                                       ? Architecture::decoder_lm
-                                       : Architecture::encoder_decoder,
-                                   0.1);
+  ModelConfig config = form_of(name);
   config.encoder_layers = 3;
-  config.decoder_layers = 2;
   config.heads = 4;
-  config.pre_norm = name != "post-norm";
-  if (name == "qwen3") return qwen3_of(config, 2);
-  return name == "llama" ? llama_of(config, 2) : config;
+  if (config.kv_heads > 0) config.kv_heads = 2;
+  if (config.head_width > 0) config.head_width = config.width / config.heads + 4;
+  return config;
 }
 const char* const kPrunedForms[] = {"encdec", "post-norm", "lm", "llama", "qwen3"};
 

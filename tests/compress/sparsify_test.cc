@@ -10,8 +10,8 @@
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "tests/decode/decode_models.h"
-#include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
+#include "tests/support/model_forms.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -19,17 +19,7 @@ namespace {
 
 using namespace testing;
 
-ModelConfig sparse_form(const std::string& name) {
-  const bool encoder = name == "encdec" || name == "tied";
-  ModelConfig config =
-      tiny_config(encoder ? Architecture::encoder_decoder : Architecture::decoder_lm, 0.1);
-  config.encoder_layers = config.decoder_layers = 2;
-  if (name == "tied") config.decoder_tied_layers = {1, 1};
-  if (name == "separate") config.tied_embeddings = false;
-  if (name == "qwen3") return qwen3_of(config, 2);
-  return name == "llama" ? llama_of(config, 2) : config;
-}
-const char* const kSparseForms[] = {"encdec", "tied", "lm", "separate", "llama", "qwen3"};
+const char* const kSparseForms[] = {"encdec", "shared", "lm", "lm untied", "llama", "qwen3"};
 
 std::vector<double> sparse_weights_of(Context& context, const Model& model, ParamId id) {
   const ParameterStore& parameters = model.parameters();
@@ -84,7 +74,7 @@ TEST(Sparsify, TheWeightsWithTheLowestScoresBecomeZero) {
            {SparsityPattern::unstructured, SparsityPattern::two_of_four}) {
         SCOPED_TRACE(concat(form, " ", static_cast<int>(score), static_cast<int>(pattern)));
         const auto context = make_context({DeviceKind::cpu, 0}, 2);
-        const ModelConfig config = sparse_form(form);
+        const ModelConfig config = form_of(form);
         const auto model = make_model(*context, config, 5, DType::f64);
         const auto before = weight_bytes(*context, *model);
         const auto corpus = copy_corpus(config.architecture, 40, 4);
@@ -129,7 +119,7 @@ TEST(Sparsify, TheWeightsWithTheLowestScoresBecomeZero) {
 TEST(Sparsify, TheFileHasTheZerosAndTheModelTrains) {
   const TemporaryDirectory folder;
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  const auto model = make_model(*context, sparse_form("encdec"), 5);
+  const auto model = make_model(*context, form_of("encdec"), 5);
   SparsifyOptions options;
   options.sparsity = 0.75;
   const auto sparse = sparsify(*context, *model, options);
@@ -154,7 +144,7 @@ TEST(Sparsify, TheNumberOfThreadsDoesNotMatter) {
   std::vector<std::byte> bits;
   for (const int threads : {1, 4}) {
     const auto context = make_context({DeviceKind::cpu, 0}, threads);
-    const auto model = make_model(*context, sparse_form("lm"), 5);
+    const auto model = make_model(*context, form_of("lm"), 5);
     const auto corpus = copy_corpus(Architecture::decoder_lm, 40, 4);
     SparsifyOptions options;
     options.score = PruneScore::wanda;
@@ -167,7 +157,7 @@ TEST(Sparsify, TheNumberOfThreadsDoesNotMatter) {
 
 TEST(Sparsify, WhatCannotBeIsNamed) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  const auto model = make_model(*context, sparse_form("encdec"), 5);
+  const auto model = make_model(*context, form_of("encdec"), 5);
   const auto corpus = copy_corpus(Architecture::encoder_decoder, 10, 4);
   const auto other = copy_corpus(Architecture::decoder_lm, 10, 4);
   const auto refused = [&](SparsifyOptions options, const char* text) {
@@ -192,7 +182,7 @@ TEST(Sparsify, WhatCannotBeIsNamed) {
   refused(with(0.5, static_cast<PruneScore>(7), free, nullptr), "score is unknown: 7");
   refused(with(0.5, magnitude, static_cast<SparsityPattern>(3), nullptr), "pattern is unknown: 3");
 
-  ModelConfig odd = sparse_form("lm");
+  ModelConfig odd = form_of("lm");
   odd.ffn_width = 30;
   const auto narrow = make_model(*context, odd, 5);
   expect_error(ErrorCode::invalid_argument, "decoder.0.ffn.down.weight has 30",
@@ -210,7 +200,7 @@ TEST(Sparsify, WhatCannotBeIsNamed) {
   model->parameters().set_value(*context, id, values.data(), values.size() * sizeof(float));
   expect_error(ErrorCode::non_finite, "encoder.0.ffn.up.weight",
                [&] { sparsify(*context, *model, with(0.5, magnitude, free, nullptr)); });
-  const auto blind = make_model(*context, sparse_form("encdec"), 5);
+  const auto blind = make_model(*context, form_of("encdec"), 5);
   const ParamId embedding = blind->parameters().find("embedding.weight");
   values.assign(static_cast<size_t>(element_count(blind->parameters().shape(embedding))), NAN);
   blind->parameters().set_value(*context, embedding, values.data(), values.size() * sizeof(float));

@@ -13,21 +13,18 @@
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"
 #include "engine/ops/op_kernel.h"
+#include "tests/support/model_forms.h"
 
 namespace trafo::testing {
 
 inline constexpr int32_t kEos = 2;
 
 inline ModelConfig decode_config(Architecture architecture, int64_t vocabulary = 13) {
-  ModelConfig config;
-  config.architecture = architecture;
+  ModelConfig config = tiny_config(architecture, 0.3);  // the dropout must not matter
   config.vocabulary = vocabulary;
   config.encoder_layers = config.decoder_layers = 2;
-  config.width = 16;
   config.ffn_width = 24;
-  config.heads = 2;
   config.max_positions = 48;
-  config.dropout = 0.3;  // must not matter
   return config;
 }
 

@@ -18,6 +18,7 @@
 #include "engine/train/step/gemm_cache.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/model_forms.h"
 
 namespace trafo::fuzz {
 namespace {
@@ -66,23 +67,13 @@ RunIdentity sample_identity() {
   return {0x1234, "89abcdef", R"({"batch_tokens":4096,"seed":1})"};
 }
 
-ModelConfig sample_config() {
-  ModelConfig config;
-  config.vocabulary = 8;
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 4;
-  config.heads = 2;
-  config.max_positions = 8;
-  return config;
-}
-
 Context& context() {
   static Context one(make_cpu_backend(1));
   return one;
 }
 
 std::string sample_model() {
-  const auto model = make_model(context(), sample_config(), 1);
+  const auto model = make_model(context(), testing::smallest_config(8), 1);
   MemorySink sink;
   write_model(sink, context(), *model);
   return text_of(sink.take());
@@ -265,7 +256,7 @@ std::vector<Seed> checkpoint_seeds() {
 }
 
 std::vector<Seed> config_seeds() {
-  ModelConfig llama = sample_config();
+  ModelConfig llama = testing::smallest_config(8);
   llama.architecture = Architecture::decoder_lm;
   llama.norm = Norm::rms;
   llama.positions = Positions::rotary;
@@ -274,7 +265,7 @@ std::vector<Seed> config_seeds() {
   llama.biases = false;
   const std::string ours(1, '\0'), theirs(1, '\1');
   return {
-      {"model", ours + to_json(sample_config())},
+      {"model", ours + to_json(testing::smallest_config(8))},
       {"llama", ours + to_json(llama)},
       {"reader",
        theirs + R"({"integer":3,"number":1.5,"flag":true,"text":"relu","inside":{"number":2}})"},

@@ -10,6 +10,7 @@
 #include "engine/text/tokenizer/tokenizer.h"
 #include "tests/fuzz/support.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/model_forms.h"
 
 namespace trafo::fuzz {
 namespace {
@@ -27,12 +28,7 @@ struct Good {
 };
 
 ModelConfig config_of(const char* format, int64_t vocabulary) {
-  ModelConfig config;
-  config.vocabulary = vocabulary;
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = config.ffn_width = 4;
-  config.heads = 2;
-  config.max_positions = 8;
+  ModelConfig config = testing::smallest_config(vocabulary);
   const std::string_view name = format;
   if (name == "marian" || name == "ctranslate2" || name == "pegasus") {
     config.pre_norm = name == "pegasus";
@@ -42,13 +38,8 @@ ModelConfig config_of(const char* format, int64_t vocabulary) {
   config.architecture = Architecture::decoder_lm;
   config.pre_norm = true;
   config.activation = Activation::gelu;
-  if (name == "llama" || name == "gguf" || name == "resaved" || name == "peft") {
-    config.norm = Norm::rms;
-    config.positions = Positions::rotary;
-    config.ffn = FeedForward::swiglu;
-    config.activation = Activation::silu;
-    config.biases = false;
-  }
+  if (name == "llama" || name == "gguf" || name == "resaved" || name == "peft")
+    return testing::llama_of(config);
   return config;
 }
 

@@ -460,8 +460,7 @@ TEST_F(ForeignLlamaTest, TheFilesComputeWhatTheModelDoes) {
       const interop::HostModel host = interop::copy_to_host(*context_, *model);
       const auto check = [&](ExportFormat format, ExportWeights weights, const auto& read,
                              const auto& read_back) {
-        SCOPED_TRACE(concat(export_format_name(format), " ", export_weights_name(weights), " ",
-                            kv_heads, tied));
+        SCOPED_TRACE(concat(enum_name(format), " ", enum_name(weights), " ", kv_heads, tied));
         const fs::path directory = path("files");
         fs::remove_all(directory);
         exported_as(*model, format, weights, "files");

@@ -45,7 +45,7 @@ TEST_F(ByteBpeInteropTest, AVocabularyComesBackAsItCame) {
   const std::pair<ExportFormat, ModelConfig> forms[] = {
       {ExportFormat::hf_llama, llama_config(1, true)}, {ExportFormat::hf_gpt2, gpt2}};
   for (const auto& [format, config] : forms) {
-    const std::string name = export_format_name(format);
+    const std::string name = enum_name(format);
     const fs::path directory = directory_of(name, format, config);
     const ImportedModel imported = import_model(*context_, directory);
     ASSERT_TRUE(imported.tokenizer.has_value()) << imported.note;

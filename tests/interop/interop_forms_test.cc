@@ -27,21 +27,21 @@ class InteropFormsTest : public InteropTest {
 };
 
 TEST_F(InteropFormsTest, FormatsHaveNames) {
-  EXPECT_STREQ(export_format_name(ExportFormat::hf_marian), "hf-marian");
-  EXPECT_STREQ(export_format_name(ExportFormat::hf_gpt2), "hf-gpt2");
-  EXPECT_STREQ(export_format_name(ExportFormat::hf_llama), "hf-llama");
-  EXPECT_STREQ(export_format_name(ExportFormat::ctranslate2), "ctranslate2");
-  EXPECT_STREQ(export_format_name(ExportFormat::gguf), "gguf");
-  EXPECT_STREQ(export_format_name(ExportFormat::hf_compressed), "hf-compressed");
-  EXPECT_STREQ(export_format_name(ExportFormat::hf_pegasus), "hf-pegasus");
-  EXPECT_STREQ(export_weights_name(ExportWeights::bfloat16), "bfloat16");
-  EXPECT_STREQ(export_weights_name(ExportWeights::q4_0), "q4_0");
-  EXPECT_STREQ(export_weights_name(ExportWeights::int4), "int4");
-  EXPECT_STREQ(export_weights_name(static_cast<ExportWeights>(9)), "unknown");
-  EXPECT_FALSE(is_export_weights(-1));
-  EXPECT_STREQ(export_format_name(ExportFormat::onnx), "onnx");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_marian), "hf-marian");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_gpt2), "hf-gpt2");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_llama), "hf-llama");
+  EXPECT_STREQ(enum_name(ExportFormat::ctranslate2), "ctranslate2");
+  EXPECT_STREQ(enum_name(ExportFormat::gguf), "gguf");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_compressed), "hf-compressed");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_pegasus), "hf-pegasus");
+  EXPECT_STREQ(enum_name(ExportWeights::bfloat16), "bfloat16");
+  EXPECT_STREQ(enum_name(ExportWeights::q4_0), "q4_0");
+  EXPECT_STREQ(enum_name(ExportWeights::int4), "int4");
+  EXPECT_STREQ(enum_name(static_cast<ExportWeights>(9)), "unknown");
+  EXPECT_FALSE(is_known(static_cast<ExportWeights>(-1)));
+  EXPECT_STREQ(enum_name(ExportFormat::onnx), "onnx");
   const auto unknown = static_cast<ExportFormat>(77);
-  EXPECT_STREQ(export_format_name(unknown), "unknown");
+  EXPECT_STREQ(enum_name(unknown), "unknown");
   const auto model = make_model(*context_, config_of(Architecture::decoder_lm, true), 1);
   expect_error(ErrorCode::invalid_argument, "unknown format 77",
                [&] { exported(*model, unknown, "x"); });
@@ -121,7 +121,7 @@ TEST_F(InteropFormsTest, ACtranslate2FileCutShortIsCorrupt) {
   const auto model = model_of(config_of(Architecture::decoder_lm, true));
   const interop::HostModel host = interop::copy_to_host(*context_, *model);
   for (const ExportWeights weights : {ExportWeights::float32, ExportWeights::int8}) {
-    const fs::path directory = path(export_weights_name(weights));
+    const fs::path directory = path(enum_name(weights));
     export_model(*context_, *model, tokenizer(), ExportFormat::ctranslate2, directory, weights);
     const fs::path file = directory / "model.bin";
     const std::string whole = read_text_file(file, 1 << 24);
@@ -340,8 +340,7 @@ TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
     std::set<std::string> written;
     const auto export_as = [&](const ModelConfig& config, const std::string& setting) {
       for (const ExportWeights weights : form.weights) {
-        SCOPED_TRACE(concat(export_format_name(form.format), " ", setting, " ",
-                            export_weights_name(weights)));
+        SCOPED_TRACE(concat(enum_name(form.format), " ", setting, " ", enum_name(weights)));
         const fs::path directory = path("setting");
         fs::remove_all(directory);
         try {
@@ -369,7 +368,7 @@ TEST_F(InteropFormsTest, EverySettingIsWrittenOrRefusedByName) {
     });
     for (const std::string& setting : form.written)
       EXPECT_TRUE(written.contains(setting))
-          << export_format_name(form.format) << " does not write " << setting;
+          << enum_name(form.format) << " does not write " << setting;
   }
 }
 

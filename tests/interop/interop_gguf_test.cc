@@ -96,7 +96,7 @@ TEST_F(GgufTest, WeightsComeBackWithinTheRoundingOfTheirType) {
     for (const bool tied : {false, true}) {
       const auto model = model_of(gguf_config(kv_heads, tied));
       const auto difference = [&](ExportWeights weights) {
-        return gguf(*model, weights, concat(export_weights_name(weights), kv_heads, tied));
+        return gguf(*model, weights, concat(enum_name(weights), kv_heads, tied));
       };
       EXPECT_EQ(difference(float32), 0);
       const double half = difference(float16), eight = difference(q8_0), four = difference(q4_0);
@@ -121,7 +121,7 @@ TEST_F(GgufTest, SettingsAreInTheMetadataOfEveryType) {
   const auto model = model_of(config);
   const interop::HostModel host = interop::copy_to_host(*context_, *model);
   for (const ExportWeights weights : {float16, float32, q8_0, q4_0}) {
-    const std::string name = export_weights_name(weights);
+    const std::string name = enum_name(weights);
     gguf(*model, weights, name);
     const ModelConfig read =
         interop::read_back_gguf(host, bpe_tokenizer(), weights, path(name)).config();

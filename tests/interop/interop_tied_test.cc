@@ -81,8 +81,7 @@ TEST_F(TiedInterop, EveryFormatHasTheFilesOfTheUntiedCopy) {
     const auto tied = disturbed(config);
     const auto untied = untied_copy<float>(*context_, *tied);
     for (const ExportWeights weights : each.weights) {
-      SCOPED_TRACE(concat(export_format_name(each.format), " ", each.form, " ",
-                          export_weights_name(weights)));
+      SCOPED_TRACE(concat(enum_name(each.format), " ", each.form, " ", enum_name(weights)));
       const fs::path a = path("tied"), b = path("untied");
       fs::remove_all(a);
       fs::remove_all(b);

@@ -409,7 +409,7 @@ TEST_F(InteropTokenizerTest, HowAnEncoderDecoderGenerates) {
   for (const ExportFormat format : {ExportFormat::hf_marian, ExportFormat::hf_pegasus}) {
     const auto model =
         model_of(config_of(Architecture::encoder_decoder, format == ExportFormat::hf_pegasus));
-    const std::string name = export_format_name(format);
+    const std::string name = enum_name(format);
     exported(*model, format, name);
     const FileJson json = json_of(path(name) / "generation_config.json");
     EXPECT_EQ(json["early_stopping"], true);
@@ -471,7 +471,7 @@ TEST_F(InteropTokenizerTest, VocabulariesOfMarianTrainTranslateScoreAndExport) {
          translates
              ? std::vector{ExportFormat::hf_pegasus, ExportFormat::ctranslate2, ExportFormat::onnx}
              : std::vector{ExportFormat::hf_gpt2, ExportFormat::ctranslate2, ExportFormat::onnx}) {
-      const fs::path directory = path(concat(export_format_name(format), translates));
+      const fs::path directory = path(concat(enum_name(format), translates));
       export_model(*process.context, trained, marian, format, directory);
       if (format != ExportFormat::hf_pegasus && format != ExportFormat::hf_gpt2) continue;
       const FileJson json = json_of(directory / "config.json");

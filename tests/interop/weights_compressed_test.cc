@@ -104,7 +104,7 @@ TEST_F(CompressedTensorsTest, FourBitsArePackedFromTheLowestOn) {
 TEST_F(CompressedTensorsTest, EmbeddingsNormsAndOutputStayAsTheyAre) {
   for (const bool tied : {false, true})
     for (const ExportWeights weights : {ExportWeights::int8, ExportWeights::int4}) {
-      const std::string name = concat(export_weights_name(weights), tied);
+      const std::string name = concat(enum_name(weights), tied);
       const auto model = model_of(wide_config(tied));
       compressed(*model, weights, name);
       const interop::HostModel host = interop::copy_to_host(*context_, *model);
@@ -185,7 +185,7 @@ TEST_F(CompressedTensorsTest, AnotherFileIsNotReadBack) {
   const auto model = model_of(wide_config());
   const interop::HostModel host = interop::copy_to_host(*context_, *model);
   for (const ExportWeights weights : {ExportWeights::int8, ExportWeights::int4}) {
-    const std::string name = export_weights_name(weights);
+    const std::string name = enum_name(weights);
     compressed(*model, weights, name);
     const auto read = [&] { interop::read_back_compressed_tensors(host, weights, path(name)); };
     EXPECT_NO_THROW(read());

@@ -6,20 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "tests/models/llama_models.h"
+#include "tests/support/model_forms.h"
 #include "tests/train/training_support.h"
 
 namespace trafo::testing {
 
 // Forms whose layers share parameters in different ways.
 inline ModelConfig tied_form(const std::string& form, double dropout = 0.2) {
-  const bool lm = form == "lm" || form == "llama";
-  ModelConfig config =
-      tiny_config(lm ? Architecture::decoder_lm : Architecture::encoder_decoder, dropout);
+  ModelConfig config = form_of(form, 4, dropout);
   config.encoder_layers = 3;
-  config.decoder_layers = 4;
-  config.pre_norm = form != "post-norm";
-  if (form == "llama") config = llama_of(config, 1);
   config.decoder_tied_layers = {1, 1, 3, 3};
   if (form == "post-norm") config.decoder_tied_layers = {2, 1, 2, 1};  // names of sets, in turn
   if (form == "encdec") config.encoder_tied_layers = {3, 3, 3};

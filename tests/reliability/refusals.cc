@@ -282,9 +282,9 @@ void try_imports(Refusals& refusals, Context& context, const fs::path& folder) {
                            Form{ExportFormat::hf_gpt2, Architecture::decoder_lm, true},
                            Form{ExportFormat::hf_llama, Architecture::decoder_lm, true},
                            Form{ExportFormat::ctranslate2, Architecture::encoder_decoder, false}}) {
-    const fs::path directory = folder / export_format_name(form.format);
+    const fs::path directory = folder / enum_name(form.format);
     directory_of(form, directory);
-    try_model(export_format_name(form.format), directory);
+    try_model(enum_name(form.format), directory);
   }
   // As transformers saves a large model: a list of weight files, and no tokenizer.model.
   const fs::path resaved = folder / "resaved";

@@ -17,8 +17,8 @@
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/micro_batch.h"
 #include "tests/interop/interop_support.h"
-#include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
+#include "tests/support/model_forms.h"
 #include "tests/train/training_support.h"
 
 namespace trafo {
@@ -28,16 +28,8 @@ using namespace testing;
 
 using Values = std::vector<std::vector<std::byte>>;
 
-ModelConfig form_of(const std::string& name) {
-  ModelConfig config =
-      tiny_config(name == "encdec" ? Architecture::encoder_decoder : Architecture::decoder_lm, 0.1);
-  config.encoder_layers = config.decoder_layers = 2;
-  config.pre_norm = name != "encdec";  // as MarianMT and GPT-2 have it
-  if (name == "gpt2") config.activation = Activation::gelu;
-  if (name == "qwen3") return qwen3_of(config, 1, false);
-  return name == "llama" ? llama_of(config, 1, false) : config;
-}
-const char* const kForms[] = {"encdec", "gpt2", "llama", "qwen3"};
+// As MarianMT, GPT-2, Llama and Qwen3 have them.
+const char* const kForms[] = {"encdec post-norm", "gpt2", "llama untied", "qwen3 untied"};
 
 const AdapterConfig kAdapterOfRank3{.rank = 3, .alpha = 6};
 
@@ -252,7 +244,7 @@ struct AdapterProcess {
   AdapterProcess(const TrainingData& data, const TrainOptions& options,
                  const std::optional<AdapterConfig>& adapter,
                  const std::optional<std::filesystem::path>& directory, uint64_t seed)
-      : model(make_model(*context, form_of("encdec"), seed)) {
+      : model(make_model(*context, form_of("encdec post-norm"), seed)) {
     if (adapter) add_adapter(*context, *model, *adapter, seed);
     run = std::make_unique<TrainingRun>(*context, *model, data, options, directory);
   }
@@ -395,7 +387,7 @@ class AdapterFiles : public InteropTest {
   void refused(const ModelConfig& base, ErrorCode code, const char* part,
                const std::function<void(const fs::path&)>& change) {
     fs::remove_all(path("bad"));
-    const auto model = make_model(*context_, form_of("encdec"), 5);
+    const auto model = make_model(*context_, form_of("encdec post-norm"), 5);
     add_random_adapter(*context_, *model, {3, 6, {"query", "value"}});
     save_adapter(*context_, *model, path("bad"));
     change(path("bad"));
@@ -437,10 +429,10 @@ TEST_F(AdapterFiles, HaveTheNamesThatPeftLooksFor) {
     int64_t rows;
   };
   for (const Case& c :
-       {Case{"encdec", "query", "model.encoder.layers.1.self_attn.q_proj", 16},
-        Case{"encdec", "key", "model.decoder.layers.1.encoder_attn.k_proj", 16},
-        Case{"encdec", "output", "model.decoder.layers.0.encoder_attn.out_proj", 16},
-        Case{"encdec", "down", "model.decoder.layers.0.fc2", 16},
+       {Case{"encdec post-norm", "query", "model.encoder.layers.1.self_attn.q_proj", 16},
+        Case{"encdec post-norm", "key", "model.decoder.layers.1.encoder_attn.k_proj", 16},
+        Case{"encdec post-norm", "output", "model.decoder.layers.0.encoder_attn.out_proj", 16},
+        Case{"encdec post-norm", "down", "model.decoder.layers.0.fc2", 16},
         Case{"gpt2", "qkv", "transformer.h.1.attn.c_attn", 48},
         Case{"gpt2", "down", "transformer.h.0.mlp.c_proj", 16},
         Case{"llama", "value", "model.layers.1.self_attn.v_proj", 8},
@@ -465,11 +457,11 @@ TEST_F(AdapterFiles, HaveTheNamesThatPeftLooksFor) {
 
 TEST_F(AdapterFiles, OfAnotherBaseAreRefusedByName) {
   const auto as_it_is = [](const fs::path&) {};
-  ModelConfig config = form_of("encdec");
+  ModelConfig config = form_of("encdec post-norm");
   config.width = 32;
   refused(config, ErrorCode::invalid_argument, "width is 16 in the checkpoint, 32 here", as_it_is);
-  refused(form_of("llama"), ErrorCode::invalid_argument, "architecture", as_it_is);
-  config = form_of("encdec");
+  refused(form_of("llama untied"), ErrorCode::invalid_argument, "architecture", as_it_is);
+  config = form_of("encdec post-norm");
   config.decoder_layers = 3;
   refused(config, ErrorCode::invalid_argument, "decoder_layers is 2", as_it_is);
   // The same from a file that does not say what its base is, as PEFT writes it.
@@ -478,13 +470,13 @@ TEST_F(AdapterFiles, OfAnotherBaseAreRefusedByName) {
           unsaid);
   config.decoder_layers = 1;
   refused(config, ErrorCode::invalid_argument, "which is of no linear layer of this model", unsaid);
-  refused(form_of("llama"), ErrorCode::invalid_argument, "(decoder-lm); its first is base_model.",
-          unsaid);
-  config = form_of("encdec");
+  refused(form_of("llama untied"), ErrorCode::invalid_argument,
+          "(decoder-lm); its first is base_model.", unsaid);
+  config = form_of("encdec post-norm");
   config.width = 32;
   refused(config, ErrorCode::invalid_argument, "need [3, 32]", unsaid);
   // Another vocabulary of the same size.
-  const auto model = make_model(*context_, form_of("encdec"), 5);
+  const auto model = make_model(*context_, form_of("encdec post-norm"), 5);
   model->set_origin({"", "0123abcd"});
   add_adapter(*context_, *model, kAdapterOfRank3, 1);
   save_adapter(*context_, *model, path("vocabulary"));
@@ -496,7 +488,7 @@ TEST_F(AdapterFiles, OfAnotherBaseAreRefusedByName) {
 
 // Other weights of the same shape; the base's rounded to bfloat16 are the same.
 TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
-  const ModelConfig config = form_of("encdec");
+  const ModelConfig config = form_of("encdec post-norm");
   const auto model = make_model(*context_, config, 5);
   ParameterStore& parameters = model->parameters();
   const BaseChecksums base = base_checksums(*context_, parameters);
@@ -539,7 +531,7 @@ TEST_F(AdapterFiles, OfOtherWeightsAreRefusedByName) {
 }
 
 TEST_F(AdapterFiles, ThatAreNoneOfOursAreRefusedByName) {
-  const ModelConfig config = form_of("encdec");
+  const ModelConfig config = form_of("encdec post-norm");
   const auto with = [](const char* field, const testing::FileJson& value) {
     return [field, value](const fs::path& directory) {
       edit_json(directory / "adapter_config.json",
@@ -595,7 +587,7 @@ TEST_F(AdapterFiles, AnExportHasTheAdapterMerged) {
        {std::pair{config_of(Architecture::encoder_decoder, false), ExportFormat::hf_marian},
         std::pair{config_of(Architecture::decoder_lm, true), ExportFormat::hf_gpt2},
         std::pair{llama_config(1, false), ExportFormat::hf_llama}}) {
-    const std::string name = export_format_name(format);
+    const std::string name = enum_name(format);
     SCOPED_TRACE(name);
     const auto model = model_of(config);
     const auto base = logits_of(*context_, *model);

@@ -9,8 +9,8 @@
 #include "engine/models/upload.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/micro_batch.h"
-#include "tests/models/llama_models.h"
 #include "tests/support/errors.h"
+#include "tests/support/model_forms.h"
 #include "tests/train/accelerator.h"
 #include "tests/train/training_support.h"
 
@@ -19,17 +19,7 @@ namespace {
 
 using namespace testing;
 
-// Forms of models: what their parameters are called and how they are connected differs.
-ModelConfig freezing_form(const std::string& name) {
-  ModelConfig config =
-      tiny_config(name.starts_with("lm") || name == "llama" ? Architecture::decoder_lm
-                                                            : Architecture::encoder_decoder,
-                  0.1);
-  config.encoder_layers = config.decoder_layers = 2;
-  config.tied_embeddings = !name.ends_with("untied");
-  config.pre_norm = name != "post-norm";
-  return name == "llama" ? llama_of(config, 1) : config;
-}
+// They differ in the names and connections of their parameters.
 const char* const kFreezingForms[] = {"encdec", "encdec untied", "post-norm",
                                       "lm",     "lm untied",     "llama"};
 
@@ -68,7 +58,7 @@ Pass pass_of(Context& context, const ModelConfig& config, const std::vector<std:
 // three places, and the output layer has its gradients made in the forward pass.
 TEST(Freezing, GradientsOfTheOthersAreTheSameBits) {
   for (const char* form : kFreezingForms) {
-    const ModelConfig config = freezing_form(form);
+    const ModelConfig config = form_of(form);
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -130,7 +120,7 @@ Cost cost_of(const ModelConfig& config, const std::vector<std::string>& frozen,
 }
 
 TEST(Freezing, AFrozenPrefixCostsItsForwardPassAlone) {
-  ModelConfig config = freezing_form("encdec");
+  ModelConfig config = form_of("encdec");
   config.encoder_layers = 6;
   config.decoder_layers = 1;
   const std::vector<std::string> encoder{"encoder.*", "embedding.weight"};
@@ -194,7 +184,7 @@ Trained trained(Context& context, const ModelConfig& config, TrainOptions option
 const std::vector<std::string> kEncoder{"encoder.*", "source_embedding.weight"};
 
 TEST(Freezing, TrainsTheOthersBitForBitAndNothingElse) {
-  const ModelConfig config = freezing_form("encdec untied");
+  const ModelConfig config = form_of("encdec untied");
   for (const bool accelerator : {false, true}) {
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       for (const int64_t accumulation : {1, 2}) {
@@ -242,7 +232,7 @@ TEST(Freezing, TrainsTheOthersBitForBitAndNothingElse) {
 }
 
 TEST(Freezing, EightBitStatesAreOfTheTrainableParametersAlone) {
-  const ModelConfig config = freezing_form("encdec untied");
+  const ModelConfig config = form_of("encdec untied");
   TrainOptions options = quick_options();
   options.optimizer_states = OptimizerStates::eight_bit;
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
@@ -292,7 +282,7 @@ struct FrozenProcess {
 };
 
 TEST(Freezing, AResumedRunEndsWithTheSameBits) {
-  const ModelConfig config = freezing_form("encdec untied");
+  const ModelConfig config = form_of("encdec untied");
   const TrainingData data = copy_data();
   for (const OptimizerStates states : {OptimizerStates::float32, OptimizerStates::eight_bit}) {
     for (const double alpha : {0.0, 0.05}) {
@@ -322,7 +312,7 @@ TEST(Freezing, AResumedRunEndsWithTheSameBits) {
 }
 
 TEST(Freezing, ARunContinuesWithWhatItHasFrozen) {
-  const ModelConfig config = freezing_form("encdec untied");
+  const ModelConfig config = form_of("encdec untied");
   const TrainingData data = copy_data();
   const TrainOptions options = quick_options();
   for (const auto& [before, after, word] :
@@ -355,7 +345,7 @@ TEST(Freezing, ARunContinuesWithWhatItHasFrozen) {
 }
 
 TEST(Freezing, FilesHoldTheWholeModelAndTheStatesOfItsTrainablePart) {
-  const ModelConfig config = freezing_form("encdec untied");
+  const ModelConfig config = form_of("encdec untied");
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, config, 5);
   ParameterStore& parameters = model->parameters();
@@ -402,7 +392,7 @@ TEST(Freezing, ThePlanIsWhatTrainingTakes) {
     for (const OptimizerStates states : {OptimizerStates::float32, OptimizerStates::eight_bit}) {
       auto context = std::make_unique<Context>(std::make_shared<StreamAccelerator>());
       context->set_graphs(false);
-      const ModelConfig config = freezing_form(form);
+      const ModelConfig config = form_of(form);
       TrainOptions options = quick_options();
       options.optimizer_states = states;
       options.ema_alpha = 0.1;
@@ -443,7 +433,7 @@ TEST(Freezing, ThePlanIsWhatTrainingTakes) {
 }
 
 TEST(Freezing, WeightDecayOfNormsAndBiasesCanBeLeftOut) {
-  const ModelConfig config = freezing_form("encdec untied");
+  const ModelConfig config = form_of("encdec untied");
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto after_a_step = [&](double decay, bool norms_and_biases) {
     const auto model = make_model(*context, config, 5);
@@ -472,7 +462,7 @@ TEST(Freezing, WeightDecayOfNormsAndBiasesCanBeLeftOut) {
 }
 
 TEST(Freezing, WhatATrainerUsesIsNotFrozen) {
-  const ModelConfig config = freezing_form("lm");
+  const ModelConfig config = form_of("lm");
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, config, 5);
   ParameterStore& parameters = model->parameters();

@@ -13,26 +13,12 @@
 #include "engine/core/philox.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/train/run/run.h"
+#include "tests/support/model_forms.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trafo::testing {
 
-inline constexpr int32_t kVocabulary = 24;
 inline constexpr SpecialTokens kTokens{.bos = 1, .eos = 2, .pad = 3, .unk = 0};
-
-inline ModelConfig tiny_config(Architecture architecture = Architecture::encoder_decoder,
-                               double dropout = 0.2) {
-  ModelConfig config;
-  config.architecture = architecture;
-  config.vocabulary = kVocabulary;
-  config.encoder_layers = config.decoder_layers = 1;
-  config.width = 16;
-  config.ffn_width = 32;
-  config.heads = 2;
-  config.max_positions = 32;
-  config.dropout = config.attention_dropout = config.ffn_dropout = dropout;
-  return config;
-}
 
 // The target of every sentence is its source.
 inline std::shared_ptr<const TokenizedCorpus> copy_corpus(Architecture architecture,

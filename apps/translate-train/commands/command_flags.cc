@@ -14,7 +14,7 @@ std::string choices_of(const std::string& name) {
   return {};
 }
 
-// What CLI11 checks a value against stands behind its name: NAME:{one,two}.
+// CLI11 writes the choices of a value after its name: NAME:{one,two}.
 std::string checked_choices(const std::string& type_name) {
   const size_t begin = type_name.find(":{");
   if (begin == std::string::npos || type_name.back() != '}') return {};

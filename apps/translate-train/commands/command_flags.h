@@ -19,7 +19,7 @@ struct Flag {
 // Without the names of earlier releases.
 std::vector<Flag> flags_of(const CLI::App& app);
 
-// What stands alone, as COMMAND.
+// Arguments without a flag, such as COMMAND.
 std::vector<Flag> arguments_of(const CLI::App& app);
 
 std::vector<const CLI::App*> commands_of(const CLI::App& app);

@@ -38,7 +38,7 @@ std::string bash(const CLI::App& app) {
         values +=
             fmt::format("    '{0} {0}') values='{1}' ;;\n", command->get_name(), argument.choices);
   }
-  // What is no flag is completed as a file name, because the function then offers nothing.
+  // The function offers nothing for a word that is no flag, so the shell completes a file name.
   return fmt::format(R"(_translate_train() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
   local command= words= values= i

@@ -13,16 +13,16 @@ namespace translate_train {
 // "auto", "cpu", "cuda", "cuda:1". Throws usage errors.
 trafo_context_options context_options(const std::string& device, int64_t threads, bool fused);
 
-// What --devices names, one for each rank as "cuda:1" or "cpu", or else --device. Throws usage
-// errors.
+// The devices of --devices, one for each rank as "cuda:1" or "cpu", or else of --device. Throws
+// usage errors.
 std::vector<std::string> devices_of(const Settings& settings);
 // For each of them, with the settings of the machine.
 std::vector<trafo_context_options> context_options_of(const Settings& settings);
 
 inline constexpr const char* kPrecisions[] = {"auto", "fp32", "tf32", "bf16", "fp8"};
-// Says why there is none.
+// Throws the usage error that says why there is no fp16.
 void refuse_fp16(const std::string& precision);
-// What a model is trained in.
+// The number formats that a model is trained in.
 struct Precision {
   int32_t dtype;      // TRAFO_FLOAT32 or TRAFO_BFLOAT16
   bool tf32 = false;  // trafo_trainer_options::tf32

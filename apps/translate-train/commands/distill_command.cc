@@ -154,7 +154,7 @@ struct Line {
   std::optional<Loss> loss;  // without a candidate
 };
 
-// What has become of the lines so far.
+// Counts of the lines that were kept and lost so far.
 struct Totals {
   int64_t lines = 0, kept = 0;
   LossCounts lost{};

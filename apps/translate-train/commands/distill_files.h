@@ -9,8 +9,8 @@
 namespace translate_train {
 
 // While SOURCE and TARGET grow they are SOURCE.part and TARGET.part. TARGET.journal says how long
-// both are after each step, so that a later process continues behind the last whole step. What
-// lies behind it is cut off.
+// both are after each step. A later process cuts off everything after the last whole step and
+// continues there.
 class DistillFiles {
  public:
   using Json = nlohmann::ordered_json;
@@ -23,14 +23,14 @@ class DistillFiles {
   // Usage error: the constructor would refuse these names because something has them.
   static void check_names(const std::string& source, const std::string& target);
 
-  // What the last step left; null before the first one.
+  // The state that the last step left; null before the first one.
   const Json& state() const { return journal_["state"]; }
   // Everything is written, and only the names may be missing.
   bool finished() const;
   // False if the file system has no locks (flock): another process is not kept away.
   bool is_locked() const { return is_locked_; }
   std::string journal_name() const { return target_.name + ".journal"; }
-  // What has been written, as LineReader takes it.
+  // The names of the files written so far, for LineReader.
   std::string source_part() const { return source_.name + ".part"; }
   std::string target_part() const { return target_.name + ".part"; }
 

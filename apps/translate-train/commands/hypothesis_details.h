@@ -1,4 +1,4 @@
-// What --word-scores and --alignment add to a hypothesis, written as Marian writes it.
+// The fields that --word-scores and --alignment add to a hypothesis, in the format of Marian.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -22,7 +22,7 @@ struct InfoArguments {
   bool json = false;
 };
 
-// What the weights are stored in and, of quantized ones, what multiplies them.
+// The types that the weights are stored in, and the kernel that multiplies quantized ones.
 Json weight_facts(const std::vector<trafo_parameter_info>& parameters) {
   int64_t int8_matrices = 0, int8_elements = 0, int4_matrices = 0, int4_elements = 0, others = 0;
   int64_t factorized = 0, least_rank = 0, most_rank = 0;
@@ -60,8 +60,8 @@ Json tied_layers(const uint8_t (&layers)[TRAFO_TIED_LAYERS]) {
   return list;
 }
 
-// What --json writes and the text shows. `vocabulary`: the file that belongs to the model, or
-// empty.
+// The object that --json writes and that the text shows. `vocabulary`: the file that belongs to the
+// model, or empty.
 Json model_facts(const std::string& path, const std::string& vocabulary, bool tensors) {
   const auto context =
       make<Context>(trafo_context_new, static_cast<trafo_context_options*>(nullptr));

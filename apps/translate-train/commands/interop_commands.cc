@@ -3,11 +3,13 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "commands/command_flags.h"
 #include "commands/commands.h"
 #include "run_dir/model_card.h"
 #include "run_dir/run_files.h"
+#include "settings/generated/choices.h"
 
 namespace translate_train {
 namespace {
@@ -16,28 +18,19 @@ namespace fs = std::filesystem;
 
 constexpr int32_t kPeft = -1;  // no format of trafo_model_export: the adapter alone
 
-struct Choice {
-  const char* name;
-  int32_t value;
-  const char* alias = "";
-};
-constexpr Choice kFormats[] = {{"hf-marian", TRAFO_EXPORT_HF_MARIAN},
-                               {"hf-pegasus", TRAFO_EXPORT_HF_PEGASUS},
-                               {"hf-gpt2", TRAFO_EXPORT_HF_GPT2},
-                               {"hf-llama", TRAFO_EXPORT_HF_LLAMA},
-                               {"ctranslate2", TRAFO_EXPORT_CTRANSLATE2},
-                               {"onnx", TRAFO_EXPORT_ONNX},
-                               {"gguf", TRAFO_EXPORT_GGUF},
-                               {"hf-compressed", TRAFO_EXPORT_HF_COMPRESSED},
-                               {"peft", kPeft}};
-constexpr Choice kWeights[] = {{"float32", TRAFO_EXPORT_WEIGHTS_FLOAT32, "f32"},
-                               {"float16", TRAFO_EXPORT_WEIGHTS_FLOAT16, "f16"},
-                               {"bfloat16", TRAFO_EXPORT_WEIGHTS_BFLOAT16, "bf16"},
-                               {"int16", TRAFO_EXPORT_WEIGHTS_INT16},
-                               {"int8", TRAFO_EXPORT_WEIGHTS_INT8},
-                               {"q8_0", TRAFO_EXPORT_WEIGHTS_Q8_0},
-                               {"q4_0", TRAFO_EXPORT_WEIGHTS_Q4_0},
-                               {"int4", TRAFO_EXPORT_WEIGHTS_INT4}};
+const std::vector<Choice>& export_choices() {
+  static const std::vector<Choice> all = [] {
+    std::vector<Choice> choices(std::begin(kExportFormatChoices), std::end(kExportFormatChoices));
+    choices.push_back({"peft", kPeft});
+    return choices;
+  }();
+  return all;
+}
+
+// Without the value that leaves the type to the format: the flag is left out then.
+std::span<const Choice> weights_choices() {
+  return std::span(kExportWeightsChoices).subspan(TRAFO_EXPORT_WEIGHTS_BY_FORMAT + 1);
+}
 
 std::string names_of(std::span<const Choice> choices) {
   std::string names;
@@ -70,10 +63,10 @@ struct ExportArguments {
 };
 
 int export_to(const ExportArguments& arguments) {
-  const Choice& format = choice_of("--to", arguments.format, kFormats);
+  const Choice& format = choice_of("--to", arguments.format, export_choices());
   const int32_t weights = arguments.weights.empty()
                               ? TRAFO_EXPORT_WEIGHTS_BY_FORMAT
-                              : choice_of("--weights", arguments.weights, kWeights).value;
+                              : choice_of("--weights", arguments.weights, weights_choices()).value;
   Reporter reporter({.quiet = arguments.quiet});
   // A format that needs a vocabulary says so.
   ModelArguments optional = arguments.model;
@@ -137,13 +130,13 @@ Action add_export(CLI::App& app) {
   arguments->model.precision = "fp32";
   app.add_option("--to", arguments->format, "the program that is to read it")
       ->required()
-      ->type_name(type_of("FORMAT", kFormats));
+      ->type_name(type_of("FORMAT", export_choices()));
   app.add_option("--weights", arguments->weights,
                  "how matrices are stored; ctranslate2 has the first five, onnx float32 and int8, "
                  "gguf float32, "
                  "float16, q8_0 and q4_0, hf-compressed int8 and int4, the others float32 "
                  "(default: float16 for gguf, int8 for hf-compressed, otherwise float32)")
-      ->type_name(type_of("TYPE", kWeights));
+      ->type_name(type_of("TYPE", weights_choices()));
   app.add_option("-o,--output", arguments->output, "a directory that is new or empty")
       ->required()
       ->type_name("DIR");

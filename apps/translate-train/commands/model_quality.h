@@ -1,4 +1,4 @@
-// What a model that was made smaller lost.
+// Measures how much quality a model has lost by compression.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ struct RankPlan {
   trafo_memory_plan plan{};
 };
 
-// What is planned, but for the rank.
+// A plan that is wanted, for any rank.
 struct PlanRequest {
   const TrainConfig& config;
   const trafo_model_config* teacher;  // may be null

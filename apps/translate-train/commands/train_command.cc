@@ -31,8 +31,8 @@ struct TrainArguments {
   LaunchArguments launch;
 };
 
-// What a run is cannot change while it goes on. The library checks model, corpus and optimizer;
-// these it would never see, because the run directory's answer is taken.
+// Refuses settings that a run keeps from its start. The library checks model, corpus and optimizer.
+// It would never see the settings here, because their values come from the run directory.
 void check_continued(const Settings& saved, const Settings& given, const std::string& run) {
   for (const Setting setting :
        {Setting::task, Setting::arch, Setting::dim_vocabs, Setting::parse_special})
@@ -369,7 +369,7 @@ void check_kind(const Settings& settings, const Tokenizer& tokenizer, const std:
                     fmt::format("{} is a vocabulary of the kind {}", path, kind));
 }
 
-// What a run with these settings would keep as its config.yml, and where it would.
+// Prints the config.yml that a run with these settings would write, and its path.
 int dump_config(Settings settings, const std::string& run, const Pretrained* pretrained,
                 Reporter& reporter) {
   // A size that nobody has asked for gives way where the text has fewer subwords: it stays unsaid.
@@ -396,7 +396,7 @@ void write_config(const Settings& settings, const std::string& run, bool continu
   write_file(path, config_with_checksums(text, run, owned));
 }
 
-// What the model of a run begins with and what of it is trained.
+// The weights that the model of a run begins with, and the parameters that are trained.
 struct ModelStart {
   std::string pretrained;  // file; empty: random weights
   std::string like;        // file of a model with the same factors; empty: there are none

@@ -117,7 +117,7 @@ class TranslateRun {
         if (arguments_.model.ids)
           id_rows_.add(line, fmt::format("{}:{}", in_.name(), in_.line_number()));
         if (given_) next_prefix();
-        // What is written in one go is translated in one go, but nobody waits for more.
+        // Lines that arrive together are translated together, without waiting for more.
       } while (lines_.size() < limit && in_.ready(kPatience));
       if (lines_.empty()) break;
       now("translating");

@@ -1,4 +1,4 @@
-// What started this process: a user, or the launcher of a job that has several processes.
+// Finds out whether a user or the launcher of a job with several processes started this process.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ class App;
 
 namespace translate_train {
 
-// What the command line says of it.
+// The flags on the command line that describe the job.
 struct LaunchArguments {
   std::string launcher = "auto";
   double rank_timeout = 0;  // seconds; 0: the library's default

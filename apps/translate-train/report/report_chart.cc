@@ -175,7 +175,7 @@ Json series_data(const Series& series, size_t axis, const Axis& scale, const Val
   return data;
 }
 
-// What a screen reader says instead of the picture.
+// The text of the chart for screen readers.
 std::string summary(const Chart& chart, const Axis& scale) {
   std::string text = fmt::format("{} ({}) by {}.", chart.title, chart.unit, scale.label);
   for (const Series& series : chart.series) {

@@ -9,7 +9,7 @@
 
 namespace translate_train {
 
-// What the horizontal axis can be; every chart is drawn once for each.
+// The choices of the horizontal axis; every chart is drawn once for each.
 inline constexpr size_t kAxes = 3;
 struct Axis {
   const char* id;  // "u", "t", "s"

@@ -152,8 +152,8 @@ class LogReader {
   int64_t update_ = 0;
 };
 
-// Settings are texts and lists of texts. What is nested more may be without an end: an alias can
-// name the list that it stands in.
+// Settings are texts and lists of texts. Deeper lists are left out: they may be endless, because an
+// alias can name the list that contains it.
 std::string scalar_text(const YAML::Node& node) {
   if (node.IsScalar()) return node.Scalar();
   std::string all;

@@ -51,8 +51,8 @@ struct RunLog {
   int best_validation() const;
 };
 
-// Throws a usage error if `path` is no run directory. What cannot be read in it is left out and
-// told in `warnings`.
+// Throws a usage error if `path` is no run directory. Leaves out parts that cannot be read and adds
+// a warning for each.
 RunLog read_run(const std::string& path, std::vector<std::string>& warnings);
 
 }  // namespace translate_train

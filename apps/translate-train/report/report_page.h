@@ -12,7 +12,7 @@ namespace translate_train {
 
 inline constexpr size_t kMostRuns = 8;  // as many as can be told apart by colour
 
-// What every page begins with.
+// The beginning of every page.
 std::string_view report_begin();
 
 // The whole HTML file. It fetches nothing. `now` is in Unix seconds.

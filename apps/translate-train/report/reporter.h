@@ -1,5 +1,5 @@
-// What a command says while it works: lines on standard error and in train.log, one rewritten
-// status line on a terminal, records in metrics.jsonl.
+// The output of a command at work: lines on standard error and in train.log, one rewritten status
+// line on a terminal, records in metrics.jsonl.
 #pragma once
 
 #include <chrono>
@@ -52,7 +52,7 @@ class Reporter {
     Phase(const Phase&) = delete;
     Phase& operator=(const Phase&) = delete;
     double seconds() const;
-    // What is being done by now, as "translating, 2,000 lines done".
+    // Sets the text of the work, as "translating, 2,000 lines done".
     void now(std::string doing);
 
    private:

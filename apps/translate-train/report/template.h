@@ -12,13 +12,13 @@ std::string_view report_template();
 std::string_view report_style();
 std::string_view report_script();
 
-// {{name}} is a text, which is escaped; {{{name}}} is markup. What is between
-// {{#name}} and {{/name}} is there for each element of a list, or once for an
-// object, a text or true; what is between
-// {{^name}} and {{/name}} if there is nothing of that kind. Names are looked up
-// from the innermost section outwards; {{.}} is the element itself. Lines lose
-// their indentation, and those that have tags of sections alone leave nothing.
-// A section has no other section of its name inside.
+// {{name}} is a text, which is escaped; {{{name}}} is markup. The part between
+// {{#name}} and {{/name}} is repeated for each element of a list, and appears
+// once for an object, a text or true. The part between {{^name}} and {{/name}}
+// appears otherwise. Names are looked up from the innermost section outwards;
+// {{.}} is the element itself. Lines lose their indentation, and lines that
+// have only tags of sections disappear. A section contains no other section of
+// the same name.
 std::string fill_template(std::string_view text, const nlohmann::ordered_json& data);
 
 }  // namespace translate_train

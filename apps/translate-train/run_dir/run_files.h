@@ -46,8 +46,8 @@ void write_file(const std::string& path, std::string_view text);
 // RUN/NAME, made if it is not there. Throws if it is a symbolic link or no directory.
 void make_own_folder(const std::string& path);
 
-// A file that grows. What is not a regular file, is a symbolic link, or has a second name is
-// refused: a run directory of a stranger must not write elsewhere.
+// A file that grows. It must be a regular file with one name and no symbolic link, so that a
+// run directory from a stranger does not write elsewhere.
 class OutputFile {
  public:
   enum class Mode { append, create };  // create: there must be nothing of that name

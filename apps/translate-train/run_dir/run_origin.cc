@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = "# Written by translate-train. Checksums: settings ";
 constexpr std::string_view kNone = "none";
-// What metrics.jsonl begins with (RunRecords).
+// The beginning of metrics.jsonl (RunRecords).
 constexpr std::string_view kFirstRecord = "{\"type\":\"run\",";
 
 std::string content_of(const std::string& path) {

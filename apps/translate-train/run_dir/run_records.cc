@@ -146,7 +146,8 @@ Json RunRecords::end(int64_t update, const char* stop, double seconds) {
 }
 
 void RunRecords::begin(const trafo_event& e, bool resumed) {
-  // What an earlier process wrote after the checkpoint comes again; of a run that has none, all.
+  // Removes the records that an earlier process wrote after the checkpoint, because they come
+  // again. Without a checkpoint these are all records.
   reporter_.rewind_metrics(resumed ? e.update : -1);
   Json run = new_record("run", e.update);
   run["resumed"] = resumed;

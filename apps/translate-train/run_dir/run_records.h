@@ -1,4 +1,4 @@
-// What is remembered of a run: RUN/metrics.jsonl, which `report` draws, and TensorBoard's files.
+// The records of a run: RUN/metrics.jsonl, which `report` draws, and TensorBoard's files.
 //
 // metrics.jsonl has one JSON object a line, each with "type", "update" and "time" (Unix seconds):
 //   run      at the start of every process: what it runs on
@@ -12,7 +12,7 @@
 //   end      the process is done, "stop" says why: limit, early stopping, cancelled, stopped,
 //            diverged, failed
 // Readers must skip types and keys that they do not know. Records appear in the order of updates:
-// what a killed process wrote after its last checkpoint is taken out when the run goes on.
+// when a run resumes, the records after its last checkpoint are removed.
 #pragma once
 
 #include <memory>

@@ -21,7 +21,7 @@ Values preset(const std::string& task) {
   return values;
 }
 
-// What of a pretrained model a setting may not say otherwise.
+// Refuses settings that contradict the shape of the pretrained model.
 void check_shape(const Settings& settings, const Values& wanted,
                  const trafo_model_config& pretrained) {
   Values its;

@@ -31,8 +31,8 @@ bool is_monolingual(const Settings& settings);
 // Sets everything that has not been set: by the pretrained model, if there is one (null: none), the
 // task and, where no task is set, the number of pairs.
 void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pairs);
-// The settings are complete. What decides the weights is the pretrained model's. Throws usage
-// errors.
+// The settings are complete. Options that decide the shape of weights come from the pretrained
+// model. Throws usage errors.
 TrainConfig resolve(const Settings& settings, const Pretrained* pretrained);
 // Throws what the library has against these values together, before there are a corpus, a
 // vocabulary and a model: it plans an update of one pair.

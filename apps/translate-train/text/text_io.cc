@@ -49,7 +49,7 @@ void LineReader::failed(const std::string& why) const {
   usage_error(fmt::format("{}:{} {}", name_, line_ + 1, why));
 }
 
-// What is there, at least a byte; 0 at the end.
+// Reads the bytes that are available, at least one; 0 at the end of the file.
 size_t LineReader::read_raw(char* to, size_t room) {
   while (true) {
     const ssize_t count = read(file_, to, room);

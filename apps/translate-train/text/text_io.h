@@ -66,7 +66,7 @@ class LineWriter {
   LineWriter& operator=(const LineWriter&) = delete;
   // The line and a line break. On a terminal, as show().
   void write(std::string_view line);
-  // What a person reads: terminal_text() of the line, wherever it goes.
+  // Writes a line for a person: terminal_text() of it, on a terminal and in a file.
   void show(std::string_view line);
   void flush();
   void finish();

@@ -297,20 +297,13 @@ func (c *Context) SetThreads(threads int) error {
 	})
 }
 
-// MemoryStats counts the memory of a context in bytes.
-type MemoryStats struct {
-	Allocated int64 // in use now
-	Peak      int64 // most in use since the context was made or trimmed
-	Reserved  int64 // taken from the system, kept blocks included
-}
-
 // MemoryStats reads the counters of the context's allocator.
 func (c *Context) MemoryStats() (MemoryStats, error) {
 	var s C.trafo_memory_stats
 	err := c.call("Context.MemoryStats", func(ptr *C.trafo_context) *C.trafo_error {
 		return C.trafo_context_memory_stats(ptr, &s)
 	})
-	return MemoryStats{int64(s.allocated_bytes), int64(s.peak_bytes), int64(s.reserved_bytes)}, err
+	return newMemoryStats(&s), err
 }
 
 // TrimMemory gives kept blocks back to the system and starts a new peak.

@@ -89,20 +89,13 @@ func (c *Corpus) in(origin string, f func(ptr *C.trafo_corpus) *C.trafo_error) e
 	return told(c.sources, check(f(ptr)))
 }
 
-// CorpusInfo counts lines.
-type CorpusInfo struct {
-	Lines        int64 // read
-	Pairs        int64 // kept
-	DroppedEmpty int64 // one side empty
-}
-
 // Info counts the corpus.
 func (c *Corpus) Info() (CorpusInfo, error) {
 	var info C.trafo_corpus_info
 	err := c.in("Corpus.Info", func(ptr *C.trafo_corpus) *C.trafo_error {
 		return C.trafo_corpus_get_info(ptr, &info)
 	})
-	return CorpusInfo{int64(info.lines), int64(info.pairs), int64(info.dropped_empty)}, err
+	return newCorpusInfo(&info), err
 }
 
 // Pair gives one pair.

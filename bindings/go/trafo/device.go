@@ -8,28 +8,6 @@ import (
 	"strings"
 )
 
-// Device is where tensors live and ops run.
-type Device int32
-
-// The devices. Auto is CUDA device 0 where the plugin, a driver and a device are there and fit, else
-// the CPU; [Context.Device] says which.
-const (
-	CPU  Device = C.TRAFO_DEVICE_CPU
-	CUDA Device = C.TRAFO_DEVICE_CUDA
-	Auto Device = C.TRAFO_DEVICE_AUTO
-)
-
-var wordsOfDevice = words[Device]{{CPU, []string{"cpu"}}, {CUDA, []string{"cuda"}}, {Auto, []string{"auto"}}}
-
-// String gives the device's name, as "cuda".
-func (d Device) String() string { return wordsOfDevice.name(d) }
-
-// MarshalText gives the name.
-func (d Device) MarshalText() ([]byte, error) { return wordsOfDevice.marshal(d) }
-
-// UnmarshalText reads a name.
-func (d *Device) UnmarshalText(text []byte) error { return wordsOfDevice.unmarshal(d, text) }
-
 // ParseDevice reads "auto", "cpu", "cuda" or "cuda:1", for WithDevice.
 func ParseDevice(text string) (device Device, index int, err error) {
 	switch text {
@@ -48,23 +26,13 @@ func ParseDevice(text string) (device Device, index int, err error) {
 	return 0, 0, refuse("ParseDevice", "a device is auto, cpu, cuda or cuda:N, not %q", text)
 }
 
-// DeviceInfo describes a device.
-type DeviceInfo struct {
-	Name         string // "NVIDIA H200"; "CPU"
-	MemoryBytes  int64  // all of the device's memory; for the CPU all of the machine's
-	ComputeMajor int    // of CUDA's compute capability; 0 for the CPU
-	ComputeMinor int
-	Int8Kernel   string // of the CPU: what multiplies int8 weights, "avx512-vnni" for example
-}
-
 // Info describes a CPU (index 0) or CUDA device without opening it.
 func (d Device) Info(index int) (DeviceInfo, error) {
 	var c C.trafo_device_info
 	if err := check(C.trafo_device_get_info(C.int32_t(d), cInt(index), &c, C.sizeof_trafo_device_info)); err != nil {
 		return DeviceInfo{}, err
 	}
-	return DeviceInfo{C.GoString(&c.name[0]), int64(c.memory_bytes), int(c.compute_major), int(c.compute_minor),
-		C.GoString(&c.int8_kernel[0])}, nil
+	return newDeviceInfo(&c), nil
 }
 
 // CUDADevices lists the CUDA devices of this machine. Without devices, the error says what is

@@ -543,14 +543,14 @@ const (
 )
 
 var wordsOfExportFormat = words[ExportFormat]{
-	{HFMarian, []string{"hf_marian"}},
-	{HFGPT2, []string{"hf_gpt2"}},
+	{HFMarian, []string{"hf-marian", "hf_marian"}},
+	{HFGPT2, []string{"hf-gpt2", "hf_gpt2"}},
 	{CTranslate2, []string{"ctranslate2"}},
-	{HFLlama, []string{"hf_llama"}},
+	{HFLlama, []string{"hf-llama", "hf_llama"}},
 	{ONNX, []string{"onnx"}},
 	{GGUF, []string{"gguf"}},
-	{HFCompressed, []string{"hf_compressed"}},
-	{HFPegasus, []string{"hf_pegasus"}},
+	{HFCompressed, []string{"hf-compressed", "hf_compressed"}},
+	{HFPegasus, []string{"hf-pegasus", "hf_pegasus"}},
 }
 
 // String gives the name; "unknown" of other numbers.
@@ -593,10 +593,10 @@ const (
 )
 
 var wordsOfExportWeights = words[ExportWeights]{
-	{WeightsByFormat, []string{"by_format"}},
-	{WeightsFloat32, []string{"float32"}},
-	{WeightsFloat16, []string{"float16"}},
-	{WeightsBFloat16, []string{"bfloat16"}},
+	{WeightsByFormat, []string{"by-format", "by_format"}},
+	{WeightsFloat32, []string{"float32", "f32"}},
+	{WeightsFloat16, []string{"float16", "f16"}},
+	{WeightsBFloat16, []string{"bfloat16", "bf16"}},
 	{WeightsInt16, []string{"int16"}},
 	{WeightsInt8, []string{"int8"}},
 	{WeightsQ8_0, []string{"q8_0"}},
@@ -770,33 +770,34 @@ type EventKind int32
 const (
 	// A new run. Message: the pairs that were dropped from the corpora, if any.
 	EventStarted EventKind = C.TRAFO_EVENT_STARTED
-	// Path: the checkpoint.
+	// Continued from a checkpoint. Path: the checkpoint.
 	EventResumed EventKind = C.TRAFO_EVENT_RESUMED
-	// A newer checkpoint is damaged and is not used; message: why.
+	// A newer checkpoint is damaged and is not used. Message: why.
 	EventCheckpointRefused EventKind = C.TRAFO_EVENT_CHECKPOINT_REFUSED
 	// Progress, every log_freq.
 	EventLog EventKind = C.TRAFO_EVENT_LOG
-	// A non-finite update was skipped; message: its loss and gradient norm.
+	// A non-finite update was skipped. Message: its loss and gradient norm.
 	EventSkipped EventKind = C.TRAFO_EVENT_SKIPPED
-	// An epoch is complete; message: the pairs that were dropped from it, if any.
+	// An epoch is complete. Message: the pairs that were dropped from it, if any.
 	EventEpoch EventKind = C.TRAFO_EVENT_EPOCH
-	// Path: the translations, if any were written. Message: "before the first update" of the validation of the
-	// model that a run or a phase starts from, which is no candidate for the best; otherwise empty.
+	// A validation is done. Path: the translations, if any were written. Message: "before the first update" of
+	// the model that a run or a phase starts from, which is no candidate for the best; otherwise empty.
 	EventValidated EventKind = C.TRAFO_EVENT_VALIDATED
-	// Path: the checkpoint; on a GPU, events of later updates may precede it.
+	// A checkpoint was written. On a GPU, events of later updates may precede this one. Path: the checkpoint.
 	EventSaved EventKind = C.TRAFO_EVENT_SAVED
-	// A limit was reached.
+	// A limit was reached, or early stopping ended the training.
 	EventFinished EventKind = C.TRAFO_EVENT_FINISHED
-	// Training can be resumed.
+	// Training ended and can be resumed.
 	EventStopped EventKind = C.TRAFO_EVENT_STOPPED
 	// A validation begins; it may take long.
 	EventValidating EventKind = C.TRAFO_EVENT_VALIDATING
-	// Of average_last. Path: the averaged model, message: its updates; metrics as in the event of a validation.
+	// The average of the newest checkpoints was made (average_last). Path: the averaged model. Message: the
+	// updates of its checkpoints, as "100, 200".
 	EventAveraged EventKind = C.TRAFO_EVENT_AVERAGED
-	// Of autotune_gemm. Message: how many GEMMs were timed, how long that took, where the other kernels come
-	// from.
+	// GEMM kernels were timed or taken from a cache (autotune_gemm). Message: how many were timed, how long that
+	// took, where the other kernels come from.
 	EventGEMMAutotuned EventKind = C.TRAFO_EVENT_GEMM_AUTOTUNED
-	// Something cannot be used, and the run continues without it; message: what and why.
+	// Something cannot be used, and the run continues without it. Message: the event and its reason.
 	EventWarning EventKind = C.TRAFO_EVENT_WARNING
 )
 
@@ -838,15 +839,15 @@ type StopReason int32
 const (
 	// It has not.
 	StopNone StopReason = C.TRAFO_STOP_NONE
-	// after_updates, after_epochs or after_tokens.
+	// after_updates, after_epochs or after_tokens was reached.
 	StopLimit StopReason = C.TRAFO_STOP_LIMIT
-	// early_stopping.
+	// No improvement for early_stopping validations.
 	StopEarly StopReason = C.TRAFO_STOP_EARLY
 	// The function that receives events asked for it.
 	StopCallback StopReason = C.TRAFO_STOP_CALLBACK
 	// The cancel token was set.
 	StopCancelled StopReason = C.TRAFO_STOP_CANCELLED
-	// max_updates of this call are done.
+	// The updates that were asked for are done.
 	StopPaused StopReason = C.TRAFO_STOP_PAUSED
 )
 
@@ -872,4 +873,113 @@ func (value StopReason) MarshalText() ([]byte, error) {
 // UnmarshalText reads a name, also one that only the command line has.
 func (value *StopReason) UnmarshalText(text []byte) error {
 	return wordsOfStopReason.unmarshal(value, text)
+}
+
+// Code: codes of errors. Later versions may add codes.
+type Code int32
+
+const (
+	// An argument is impossible; the message names it.
+	ErrInvalidArgument Code = C.TRAFO_INVALID_ARGUMENT
+	// Shapes do not fit each other.
+	ErrShapeMismatch Code = C.TRAFO_SHAPE_MISMATCH
+	// Element types do not fit each other or the op.
+	ErrDTypeMismatch Code = C.TRAFO_DTYPE_MISMATCH
+	// No host memory.
+	ErrOutOfMemory Code = C.TRAFO_OUT_OF_MEMORY
+	// No device memory.
+	ErrOutOfDeviceMemory Code = C.TRAFO_OUT_OF_DEVICE_MEMORY
+	// A name, a preset or a file does not exist.
+	ErrNotFound Code = C.TRAFO_NOT_FOUND
+	// Reading or writing failed.
+	ErrIO Code = C.TRAFO_IO
+	// A file is damaged.
+	ErrCorruptFile Code = C.TRAFO_CORRUPT_FILE
+	// The library cannot do that.
+	ErrUnsupported Code = C.TRAFO_UNSUPPORTED
+	// Stopped on request.
+	ErrCancelled Code = C.TRAFO_CANCELLED
+	// The device does not answer any more.
+	ErrDeviceLost Code = C.TRAFO_DEVICE_LOST
+	// NaN or Inf where the work cannot continue with it.
+	ErrNonFinite Code = C.TRAFO_NON_FINITE
+	// The library and the program, or a file, are of versions that do not fit.
+	ErrVersion Code = C.TRAFO_VERSION
+	// A bug in the library.
+	ErrInternal Code = C.TRAFO_INTERNAL
+	// Another rank of a group has left, has died or does not answer.
+	ErrPeerLost Code = C.TRAFO_PEER_LOST
+)
+
+// Device: devices that compute.
+type Device int32
+
+const (
+	// The processor of the host.
+	CPU Device = C.TRAFO_DEVICE_CPU
+	// A CUDA device.
+	CUDA Device = C.TRAFO_DEVICE_CUDA
+	// CUDA device 0 if the plugin loads and the driver and device suit it, else the CPU. Only to make a context,
+	// which tells the device that was chosen.
+	Auto Device = C.TRAFO_DEVICE_AUTO
+)
+
+var wordsOfDevice = words[Device]{
+	{CPU, []string{"cpu"}},
+	{CUDA, []string{"cuda"}},
+	{Auto, []string{"auto"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Device) String() string {
+	return wordsOfDevice.name(value)
+}
+
+// MarshalText gives the name.
+func (value Device) MarshalText() ([]byte, error) {
+	return wordsOfDevice.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Device) UnmarshalText(text []byte) error {
+	return wordsOfDevice.unmarshal(value, text)
+}
+
+// DType: types of a tensor's elements. Ops compute in float32 and float64, on CUDA also in bfloat16.
+type DType int32
+
+const (
+	// 32-bit floats.
+	Float32 DType = C.TRAFO_FLOAT32
+	// 64-bit floats: for gradient checks.
+	Float64 DType = C.TRAFO_FLOAT64
+	// 16-bit brain floats, a storage type on the CPU.
+	BFloat16 DType = C.TRAFO_BFLOAT16
+	// 32-bit integers: tokens, labels, offsets.
+	Int32 DType = C.TRAFO_INT32
+	// 8-bit codes, of int8 weights. No tensor has them.
+	Int8 DType = C.TRAFO_INT8
+)
+
+var wordsOfDType = words[DType]{
+	{Float32, []string{"float32"}},
+	{Float64, []string{"float64"}},
+	{BFloat16, []string{"bfloat16"}},
+	{Int32, []string{"int32"}},
+	{Int8, []string{"int8"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value DType) String() string {
+	return wordsOfDType.name(value)
+}
+
+// MarshalText gives the name.
+func (value DType) MarshalText() ([]byte, error) {
+	return wordsOfDType.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *DType) UnmarshalText(text []byte) error {
+	return wordsOfDType.unmarshal(value, text)
 }

@@ -9,34 +9,12 @@ import (
 	"fmt"
 )
 
-// Code is the reason of a failure. Codes are errors themselves:
-//
-//	if errors.Is(err, trafo.ErrShapeMismatch) { ... }
-type Code int32
-
-// The codes of the engine. Later versions may add some.
-const (
-	ErrInvalidArgument   Code = C.TRAFO_INVALID_ARGUMENT
-	ErrShapeMismatch     Code = C.TRAFO_SHAPE_MISMATCH
-	ErrDTypeMismatch     Code = C.TRAFO_DTYPE_MISMATCH
-	ErrOutOfMemory       Code = C.TRAFO_OUT_OF_MEMORY
-	ErrOutOfDeviceMemory Code = C.TRAFO_OUT_OF_DEVICE_MEMORY
-	ErrNotFound          Code = C.TRAFO_NOT_FOUND
-	ErrIO                Code = C.TRAFO_IO
-	ErrCorruptFile       Code = C.TRAFO_CORRUPT_FILE
-	ErrUnsupported       Code = C.TRAFO_UNSUPPORTED
-	ErrCancelled         Code = C.TRAFO_CANCELLED
-	ErrDeviceLost        Code = C.TRAFO_DEVICE_LOST
-	ErrNonFinite         Code = C.TRAFO_NON_FINITE
-	ErrVersion           Code = C.TRAFO_VERSION
-	ErrInternal          Code = C.TRAFO_INTERNAL
-	ErrPeerLost          Code = C.TRAFO_PEER_LOST
-)
-
 // ErrClosed is in the chain of the error of every call on an object that was closed.
 var ErrClosed = errors.New("trafo: object is closed")
 
-// Error makes a Code an error: its name, as "SHAPE_MISMATCH".
+// Error makes a Code an error, by its name, as "SHAPE_MISMATCH":
+//
+//	if errors.Is(err, trafo.ErrShapeMismatch) { ... }
 func (c Code) Error() string { return C.GoString(C.trafo_error_code_name(C.int32_t(c))) }
 
 // Error is what every failing call returns; get it with errors.As.

@@ -86,7 +86,7 @@ func (m *Model) SpecialTokens() (tokens SpecialTokens, furtherEnds []int32, err 
 		if err := m.c.core.finish(C.trafo_model_get_special_tokens(m.ptr, &c, &ends, &count)); err != nil {
 			return err
 		}
-		tokens = SpecialTokens{int32(c.unk), int32(c.bos), int32(c.eos), int32(c.pad)}
+		tokens = newSpecialTokens(&c)
 		furtherEnds = append(furtherEnds, unsafe.Slice((*int32)(ends), count)...)
 		return nil
 	})

@@ -15,6 +15,17 @@ func finite(number float64) *float64 {
 	return &number
 }
 
+// finiteOf leaves out values that are not finite.
+func finiteOf[K comparable](values map[K]float64) map[K]float64 {
+	result := make(map[K]float64, len(values))
+	for key, value := range values {
+		if finite(value) != nil {
+			result[key] = value
+		}
+	}
+	return result
+}
+
 // MarshalJSON leaves out what is not known or not finite, as the loss of a skipped update.
 func (e Event) MarshalJSON() ([]byte, error) {
 	type plain Event
@@ -24,7 +35,9 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		NLL        *float64 `json:"nll,omitempty"`
 		GradNorm   *float64 `json:"grad_norm,omitempty"`
 		BestMetric *float64 `json:"best_metric,omitempty"`
-	}{plain(e), finite(e.Loss), finite(e.NLL), finite(e.GradNorm), finite(e.BestMetric)})
+
+		ObjectiveMetrics map[string]float64 `json:"objective_metrics,omitempty"`
+	}{plain(e), finite(e.Loss), finite(e.NLL), finite(e.GradNorm), finite(e.BestMetric), finiteOf(e.ObjectiveMetrics)})
 }
 
 // MarshalJSON leaves out what is not finite, as the loss of a skipped update.
@@ -40,13 +53,7 @@ func (r StepResult) MarshalJSON() ([]byte, error) {
 
 // MarshalJSON leaves out values that are not finite.
 func (m Metrics) MarshalJSON() ([]byte, error) {
-	values := make(map[Metric]float64, len(m))
-	for metric, value := range m {
-		if finite(value) != nil {
-			values[metric] = value
-		}
-	}
-	return json.Marshal(values)
+	return json.Marshal(finiteOf(m))
 }
 
 // MarshalJSON leaves out what was not measured.

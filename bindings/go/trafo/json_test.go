@@ -56,6 +56,10 @@ func TestEventsAndMetricsAreJSON(t *testing.T) {
 	if back := decoded[Event](t, text); back.Metrics[MetricBLEU] != 30 || len(back.Metrics) != 1 {
 		t.Errorf("%+v", back)
 	}
+	logged := encoded(t, Event{Kind: EventLog, ObjectiveMetrics: map[string]float64{"reward_margin": 0.5, "reward_accuracy": nan}})
+	if !strings.Contains(logged, `"objective_metrics":{"reward_margin":0.5}`) {
+		t.Error(logged)
+	}
 	if text := encoded(t, Event{Kind: EventSkipped, Loss: nan, NLL: inf, GradNorm: -inf}); strings.Contains(text, "loss") ||
 		strings.Contains(text, "nll") || strings.Contains(text, "grad_norm") {
 		t.Error(text)

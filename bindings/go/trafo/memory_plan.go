@@ -3,21 +3,6 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-// MemoryPlan is what training takes on a CUDA device, in bytes, known without training and without
-// the device.
-type MemoryPlan struct {
-	Weights     int64 // with the float32 masters of a bfloat16 model
-	Gradients   int64
-	Optimizer   int64 // the moments, and the mean of the weights under EMAAlpha
-	Teacher     int64 // its weights; 0 without one
-	Activations int64 // what forward and backward keep and use
-	Total       int64 // the peak: all of these, the batch and small change
-	BatchTokens int64 // target tokens of the batch: those given, or the largest that fits
-	Limit       int64 // what training may take; 0: not known
-	Device      int64 // all of the device's memory; 0: not asked
-	Free        int64 // of the device's memory, before training
-}
-
 // PlanTraining plans for batches of this many sentences and tokens a side; a decoder-only model has
 // no source tokens. With BatchFit and a MemoryLimit the batch is the largest of such sentences that
 // the limit has room for. Parameters whose names match a pattern of frozen are planned as Model.Freeze
@@ -63,12 +48,6 @@ func PlanDistillation(config, teacher ModelConfig, options TrainerOptions, rank,
 		return MemoryPlan{}, err
 	}
 	return newMemoryPlan(&p), nil
-}
-
-func newMemoryPlan(p *C.trafo_memory_plan) MemoryPlan {
-	return MemoryPlan{int64(p.weights_bytes), int64(p.gradients_bytes), int64(p.optimizer_bytes),
-		int64(p.teacher_bytes), int64(p.activations_bytes), int64(p.total_bytes), int64(p.batch_tokens), int64(p.limit_bytes),
-		int64(p.device_bytes), int64(p.free_bytes)}
 }
 
 // Plan is what the training takes, by the largest batches of the first epoch.

@@ -30,41 +30,6 @@ func DefaultEvaluationOptions() EvaluationOptions {
 	return o
 }
 
-// ResampledScore is a corpus score, 0 to 100. The other fields are NaN where nothing was resampled.
-type ResampledScore struct {
-	Score     float64 `json:"score"`
-	Mean      float64 `json:"mean"`       // of the resamples
-	HalfWidth float64 `json:"half_width"` // of the interval that has 95 % of the resamples
-	PValue    float64 `json:"p_value"`    // how probable so large a difference from the baseline would be if both were equal
-}
-
-func newResampledScore(c C.trafo_resampled_score) ResampledScore {
-	return ResampledScore{float64(c.score), float64(c.mean), float64(c.half_width), float64(c.p_value)}
-}
-
-// Evaluation is what Evaluate measures.
-type Evaluation struct {
-	BLEU ResampledScore `json:"bleu"`
-	ChrF ResampledScore `json:"chrf"`
-	// Without a baseline both are NaN.
-	BaselineBLEU ResampledScore `json:"baseline_bleu,omitzero"`
-	BaselineChrF ResampledScore `json:"baseline_chrf,omitzero"`
-
-	Precisions       [4]float64 `json:"precisions"` // BLEU's, of n-grams of 1 to 4 tokens, per cent, smoothed
-	BrevityPenalty   float64    `json:"brevity_penalty"`
-	Matches          [4]int64   `json:"matches"` // n-grams that a reference has
-	Totals           [4]int64   `json:"totals"`  // n-grams of the hypotheses
-	HypothesisTokens int64      `json:"hypothesis_tokens"`
-	ReferenceTokens  int64      `json:"reference_tokens"` // with several references, of the one that is nearest in length
-
-	// UnspacedReferences are in scripts without spaces: Tokenize13a, TokenizeIntl and TokenizeNone take
-	// their phrases for words.
-	UnspacedReferences int64 `json:"unspaced_references"`
-	// Only scores with equal signatures are comparable.
-	BLEUSignature string `json:"bleu_signature"`
-	ChrFSignature string `json:"chrf_signature"`
-}
-
 // hold makes the C struct; release after the call. o may be nil.
 func (o *EvaluationOptions) hold(origin string) (c *C.trafo_evaluation_options, release func(), err error) {
 	c, release = evaluationDefaults(), func() {}
@@ -114,19 +79,8 @@ func Evaluate(hypotheses []string, references [][]string, options *EvaluationOpt
 	if err := check(C.trafo_evaluate(h, r, C.size_t(len(hypotheses)), C.size_t(len(references)), baseline, settings, &e, C.sizeof_trafo_evaluation)); err != nil {
 		return nil, err
 	}
-	result := &Evaluation{
-		BLEU: newResampledScore(e.bleu), ChrF: newResampledScore(e.chrf),
-		BaselineBLEU: newResampledScore(e.baseline_bleu), BaselineChrF: newResampledScore(e.baseline_chrf),
-		BrevityPenalty:   float64(e.bleu_brevity_penalty),
-		HypothesisTokens: int64(e.hypothesis_tokens), ReferenceTokens: int64(e.reference_tokens),
-		UnspacedReferences: int64(e.unspaced_references),
-		BLEUSignature:      C.GoString(&e.bleu_signature[0]), ChrFSignature: C.GoString(&e.chrf_signature[0]),
-	}
-	for i := range result.Precisions {
-		result.Precisions[i] = float64(e.bleu_precisions[i])
-		result.Matches[i], result.Totals[i] = int64(e.bleu_matches[i]), int64(e.bleu_totals[i])
-	}
-	return result, nil
+	result := newEvaluation(&e)
+	return &result, nil
 }
 
 // MetricScore is the corpus score by a metric that needs translations, as MetricTER. references are one or more

@@ -309,23 +309,6 @@ func (m *Model) Parameters() (parameters []Parameter, err error) {
 	return parameters, err
 }
 
-// ParameterInfo says how a parameter is trained.
-type ParameterInfo struct {
-	Name     string `json:"name"`
-	Group    string `json:"group"` // "matrices", "norms_and_biases", or a group that the model has declared
-	Elements int64  `json:"elements"`
-	DType    DType  `json:"dtype"` // of the values
-	Frozen   bool   `json:"frozen"`
-	// Factors of the learning rate and the weight decay.
-	LearningRateFactor float64 `json:"learning_rate_factor"`
-	WeightDecayFactor  float64 `json:"weight_decay_factor"`
-	Rows               int64   `json:"rows"`
-	Columns            int64   `json:"columns"` // a vector has one row
-	Bits               int64   `json:"bits"`    // of an element in files: 4 of an int4 matrix, whose DType is Int8
-	// Signal-to-noise ratio of a matrix after Model.Quantize, in dB; NaN: not known.
-	SignalToNoise float64 `json:"signal_to_noise"`
-}
-
 // ParameterInfos lists how the parameters are trained, in the order of the file.
 func (m *Model) ParameterInfos() (infos []ParameterInfo, err error) {
 	err = m.in("Model.ParameterInfos", func() *C.trafo_error {
@@ -338,11 +321,7 @@ func (m *Model) ParameterInfos() (infos []ParameterInfo, err error) {
 			if e := C.trafo_model_get_parameter_info(m.ptr, i, &c, C.sizeof_trafo_parameter_info); e != nil {
 				return e
 			}
-			infos = append(infos, ParameterInfo{
-				C.GoString(c.name), C.GoString(c.group), int64(c.elements), DType(c.dtype), c.trainable == 0,
-				float64(c.lr_factor), float64(c.weight_decay_factor), int64(c.rows), int64(c.columns),
-				int64(c.bits), float64(c.signal_to_noise),
-			})
+			infos = append(infos, newParameterInfo(&c))
 		}
 		return nil
 	})

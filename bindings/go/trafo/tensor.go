@@ -21,32 +21,6 @@ import (
 	"unsafe"
 )
 
-// DType is the type of a tensor's elements.
-type DType int32
-
-// The element types. Ops compute in Float32 and Float64; BFloat16 is a storage type on the CPU.
-const (
-	Float32  DType = C.TRAFO_FLOAT32
-	Float64  DType = C.TRAFO_FLOAT64
-	BFloat16 DType = C.TRAFO_BFLOAT16
-	Int32    DType = C.TRAFO_INT32
-	Int8     DType = C.TRAFO_INT8 // of int8 weights (ParameterInfo.DType); no tensor has it
-)
-
-var wordsOfDType = words[DType]{
-	{Float32, []string{"float32"}}, {Float64, []string{"float64"}}, {BFloat16, []string{"bfloat16"}},
-	{Int32, []string{"int32"}}, {Int8, []string{"int8"}},
-}
-
-// String gives the type's name, as "float32".
-func (d DType) String() string { return wordsOfDType.name(d) }
-
-// MarshalText gives the name.
-func (d DType) MarshalText() ([]byte, error) { return wordsOfDType.marshal(d) }
-
-// UnmarshalText reads a name.
-func (d *DType) UnmarshalText(text []byte) error { return wordsOfDType.unmarshal(d, text) }
-
 // Element is a Go type that tensors are made of and read as.
 type Element interface{ float32 | float64 | int32 }
 

@@ -33,12 +33,6 @@ type TokenizerOptions struct {
 	UserSymbols []string `json:"user_symbols,omitzero"`
 }
 
-// SpecialTokens are the ids of a vocabulary's special tokens; -1 where it has none. The decoder of an encoder-decoder
-// begins with BOS, or with EOS where there is no BOS.
-type SpecialTokens struct {
-	Unk, BOS, EOS, Pad int32
-}
-
 // DefaultTokenizerOptions gives the defaults.
 func DefaultTokenizerOptions() TokenizerOptions {
 	var o C.trafo_tokenizer_options
@@ -182,7 +176,7 @@ func (t *Tokenizer) Special() (SpecialTokens, error) {
 	err := t.in("Tokenizer.Special", func(ptr *C.trafo_tokenizer) *C.trafo_error {
 		return C.trafo_tokenizer_get_special(ptr, &ids)
 	})
-	return SpecialTokens{int32(ids.unk), int32(ids.bos), int32(ids.eos), int32(ids.pad)}, err
+	return newSpecialTokens(&ids), err
 }
 
 // Encode gives the ids of a text, without the ids of the sentence's begin and end.

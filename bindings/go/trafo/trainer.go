@@ -21,6 +21,7 @@ import (
 	"runtime/cgo"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Period is how often something happens, as Every(500, Updates); Every(0, Updates) is never. In options, the
@@ -322,17 +323,6 @@ func (t *Trainer) inWith(ctx context.Context, origin string, f func(cancel *C.tr
 	return told(t.sources, withContext(ctx, t.c.core.finish(failure), false))
 }
 
-// StepResult is what one update did.
-type StepResult struct {
-	Update       int64   `json:"update"`
-	Loss         float64 `json:"loss"` // mean for each label, smoothing included
-	NLL          float64 `json:"nll"`
-	GradNorm     float64 `json:"grad_norm"`
-	LearningRate float64 `json:"learning_rate"`
-	Labels       int64   `json:"labels"`
-	Skipped      bool    `json:"skipped"` // NaN or Inf: nothing was changed
-}
-
 // Step does one update; it validates and saves like Run. When ctx ends before the update begins, the error is
 // ErrCancelled and the error of ctx; a validation that it interrupts is repeated by the next call.
 func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
@@ -340,12 +330,24 @@ func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
 	err := t.inWith(ctx, "Trainer.Step", func(cancel *C.trafo_cancel) *C.trafo_error {
 		return C.trafo_trainer_step(t.ptr, cancel, &r)
 	})
-	return StepResult{int64(r.update), float64(r.loss), float64(r.nll), float64(r.grad_norm),
-		float64(r.learning_rate), int64(r.labels), r.skipped != 0}, err
+	return newStepResult(&r), err
 }
 
 // Metrics are the values of a validation, of the metrics that were asked for.
 type Metrics map[Metric]float64
+
+func seconds(s C.double) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+func newObjectiveMetrics(values []C.trafo_objective_metric) map[string]float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	metrics := make(map[string]float64, len(values))
+	for i := range values {
+		metrics[viewed(values[i].name)] = float64(values[i].value)
+	}
+	return metrics
+}
 
 func newMetrics(values []C.trafo_metric_value) Metrics {
 	metrics := make(Metrics, len(values))

@@ -5,8 +5,13 @@
 #include "capi/src/option_types.h"
 #include "engine/compress/quantize.h"
 #include "engine/compress/sparsify.h"
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "engine/core/generated/option_enums.h"
+#include "engine/core/status.h"
 #include "engine/decode/hypothesis.h"
-#include "engine/formats/interop.h"
+#include "engine/formats/generated/export_enums.h"
+#include "engine/metrics/generated/metric_enums.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
 #include "engine/text/tokenizer/train_options.h"
@@ -125,6 +130,28 @@ static_assert(static_cast<int32_t>(StopReason::early_stopping) == TRAFO_STOP_EAR
 static_assert(static_cast<int32_t>(StopReason::callback) == TRAFO_STOP_CALLBACK);
 static_assert(static_cast<int32_t>(StopReason::cancelled) == TRAFO_STOP_CANCELLED);
 static_assert(static_cast<int32_t>(StopReason::paused) == TRAFO_STOP_PAUSED);
+static_assert(static_cast<int32_t>(ErrorCode::ok) == TRAFO_OK);
+static_assert(static_cast<int32_t>(ErrorCode::invalid_argument) == TRAFO_INVALID_ARGUMENT);
+static_assert(static_cast<int32_t>(ErrorCode::shape_mismatch) == TRAFO_SHAPE_MISMATCH);
+static_assert(static_cast<int32_t>(ErrorCode::dtype_mismatch) == TRAFO_DTYPE_MISMATCH);
+static_assert(static_cast<int32_t>(ErrorCode::out_of_memory) == TRAFO_OUT_OF_MEMORY);
+static_assert(static_cast<int32_t>(ErrorCode::out_of_device_memory) == TRAFO_OUT_OF_DEVICE_MEMORY);
+static_assert(static_cast<int32_t>(ErrorCode::not_found) == TRAFO_NOT_FOUND);
+static_assert(static_cast<int32_t>(ErrorCode::io) == TRAFO_IO);
+static_assert(static_cast<int32_t>(ErrorCode::corrupt_file) == TRAFO_CORRUPT_FILE);
+static_assert(static_cast<int32_t>(ErrorCode::unsupported) == TRAFO_UNSUPPORTED);
+static_assert(static_cast<int32_t>(ErrorCode::cancelled) == TRAFO_CANCELLED);
+static_assert(static_cast<int32_t>(ErrorCode::device_lost) == TRAFO_DEVICE_LOST);
+static_assert(static_cast<int32_t>(ErrorCode::non_finite) == TRAFO_NON_FINITE);
+static_assert(static_cast<int32_t>(ErrorCode::version) == TRAFO_VERSION);
+static_assert(static_cast<int32_t>(ErrorCode::internal) == TRAFO_INTERNAL);
+static_assert(static_cast<int32_t>(ErrorCode::peer_lost) == TRAFO_PEER_LOST);
+static_assert(static_cast<int32_t>(DeviceKind::cpu) == TRAFO_DEVICE_CPU);
+static_assert(static_cast<int32_t>(DeviceKind::cuda) == TRAFO_DEVICE_CUDA);
+static_assert(static_cast<int32_t>(DType::f32) == TRAFO_FLOAT32);
+static_assert(static_cast<int32_t>(DType::f64) == TRAFO_FLOAT64);
+static_assert(static_cast<int32_t>(DType::bf16) == TRAFO_BFLOAT16);
+static_assert(static_cast<int32_t>(DType::i32) == TRAFO_INT32);
 
 trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   trafo_model_config c{};

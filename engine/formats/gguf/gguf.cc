@@ -178,7 +178,7 @@ void check_widths(const StackSpec& decoder, ExportWeights weights) {
   const auto check = [&](const char* flag, int64_t width) {
     if (width % kBlockValues != 0)
       cannot_express(kGgufFormat,
-                     concat(flag, " ", width, " with --weights ", export_weights_name(weights),
+                     concat(flag, " ", width, " with --weights ", enum_name(weights),
                             ", whose blocks have ", kBlockValues,
                             " values; train with a multiple of ", kBlockValues, " or use float16"));
   };

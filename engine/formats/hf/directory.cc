@@ -29,7 +29,7 @@ void check_tensor(const WeightFiles& weights, const std::string& name, const Map
   require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
           " has the shape ", shape_text(info->shape), ", its configuration asks for ",
           shape_text(wanted));
-  require_weight_type(*file, *info);
+  require_weight_type(file->label(), *info);
 }
 
 }  // namespace
@@ -169,17 +169,14 @@ void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const 
           " is ", wanted ? "false" : "true", ", models here have ", wanted ? "true" : "false");
 }
 
-void require_weight_type(const SafetensorsReader& reader, const TensorInfo& info) {
+void require_weight_type(const std::string& file, const TensorInfo& info) {
   const bool known = info.foreign == "F16" || (info.foreign.empty() && is_floating(info.dtype));
-  require(known, ErrorCode::unsupported, kOrigin, reader.label(), ": ", info.name, " is ",
+  require(known, ErrorCode::unsupported, kOrigin, file, ": ", info.name, " is ",
           info.foreign.empty() ? dtype_name(info.dtype) : info.foreign.c_str(),
           "; weights are F32, F64, BF16 or F16");
 }
 
-std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info) {
-  require_weight_type(reader, info);
-  std::vector<std::byte> bytes(info.bytes);
-  reader.read(info, bytes);
+std::vector<float> to_floats(const TensorInfo& info, std::span<const std::byte> bytes) {
   if (info.foreign == "F16") return converted<uint16_t>(bytes, half_to_float);
   switch (info.dtype) {
     case DType::f64:

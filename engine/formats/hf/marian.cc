@@ -350,7 +350,7 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
     if (!weights.has(name)) continue;
     const auto [file, info] = weights.at(name);
     const std::vector<int64_t> wanted{spec.max_positions, spec.width()};
-    require_weight_type(*file, *info);
+    require_weight_type(file->label(), *info);
     require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
             " is no table of ", spec.max_positions, " positions of the width ", spec.width());
     const std::vector<float> values = read_floats(*file, *info);

@@ -91,7 +91,7 @@ std::vector<AdapterModule> modules_of_layers(const ModelSpec& spec, const Adapte
   return modules;
 }
 
-// What PEFT finds the modules of a target by: the end of their names.
+// The end of the names of a target's modules, by which PEFT finds them.
 std::string module_suffix(Form form, const std::string& target) {
   const LeafName& names = leaf_of(form, target);
   const bool attention = *names.attention != '\0';
@@ -163,7 +163,7 @@ void require_savable(const Model& model) {
 
 // --- reading ---
 
-// What of PEFT's LoRA adapters here do not have.
+// Refuses kinds and features of PEFT adapters that adapters here do not have.
 void refuse_other_kinds(const ConfigReader& config) {
   const std::string type = config.text("peft_type");
   require(type == "LORA", ErrorCode::unsupported, kPeftOrigin, config.label(), ": peft_type is ",

@@ -18,7 +18,7 @@ Characters characters_of(std::string_view text) {
   return {characters.begin(), characters.end()};
 }
 
-// What the subwords that a text is cut into have.
+// The characters of normal subwords, and the pairs that are neighbours in one.
 struct Alphabet {
   std::set<char32_t> characters;
   std::set<std::pair<char32_t, char32_t>> neighbours;

@@ -41,8 +41,8 @@ class RunDirectory {
   // overwrite, in a directory that no run has used.
   explicit RunDirectory(const std::filesystem::path& path);
 
-  // What the file system of the directory cannot protect the run against, for a warning. Empty if
-  // it has all operations.
+  // The dangers that the file system of the directory does not protect the run against, for a
+  // warning. Empty if it has all operations.
   const std::string& unprotected() const { return unprotected_; }
 
   struct Checkpoint {

@@ -1,4 +1,4 @@
-// What the ranks of a group tell each other when they begin a run.
+// The messages between the ranks of a group at the beginning of a run.
 #pragma once
 
 #include <filesystem>

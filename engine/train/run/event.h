@@ -36,7 +36,6 @@ enum class StopReason : int32_t {
   cancelled = 4,       // the CancelToken was set
   paused = 5,          // run() has done max_updates updates
 };
-const char* stop_reason_name(StopReason reason);
 
 struct MetricValue {
   std::string name;  // "ce-mean-words", "bleu", "chrf"

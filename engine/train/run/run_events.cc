@@ -28,24 +28,6 @@ std::string describe(const PairSource& corpus, const std::string& name) {
 
 }  // namespace
 
-const char* stop_reason_name(StopReason reason) {
-  switch (reason) {
-    case StopReason::none:
-      return "none";
-    case StopReason::limit:
-      return "limit";
-    case StopReason::early_stopping:
-      return "early stopping";
-    case StopReason::callback:
-      return "callback";
-    case StopReason::cancelled:
-      return "cancelled";
-    case StopReason::paused:
-      return "paused";
-  }
-  return "unknown";
-}
-
 void RunEvents::begin_counting() {
   process_seconds_ = 0;
   since_log_ = {};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "misuse.h"
+#include "tests/capi/tiny_config.h"
 
 world w;
 const uint8_t* tokenizer_bytes;
@@ -491,12 +492,8 @@ void world_begin(void) {
   options.vocabulary = 30;
   options.soft_limit = 1;
   must(trafo_tokenizer_train(lines, 3, &options, NULL, &w.tokenizer));
-  must(trafo_model_config_init(&w.config, sizeof w.config));
+  must(tiny_config(&w.config));
   must(trafo_tokenizer_get_vocabulary(w.tokenizer, &w.config.vocabulary));
-  w.config.encoder_layers = w.config.decoder_layers = 1;
-  w.config.width = w.config.ffn_width = 16;
-  w.config.heads = 2;
-  w.config.max_positions = 32;
   w.config.pre_norm = 0;
   w.model = fresh(KIND_trafo_model);
   w.free_model = fresh(KIND_trafo_model);

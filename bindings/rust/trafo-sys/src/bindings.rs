@@ -568,23 +568,6 @@ unsafe extern "C" {
         output_count: usize,
     ) -> *mut trafo_error;
 }
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " An op of the program, with its gradient. `forward` is a region, which is not recorded, and makes new floating-point tensors of its\n inputs. `backward` gets the inputs, then the outputs, then a gradient of each output (zeros where nothing used it), in all input_count\n + 2 output_count tensors; it writes a gradient of each input, of the input's shape, or leaves NULL where there is none. It runs in\n trafo_backward, whose error it is when it returns non-zero, and, like `forward`, inside checkpointed regions and trafo_gradcheck.\n Inputs and outputs are kept until then. No gradient flows to tensors that are not inputs. user_data is for both functions;\n user_data_free (may be NULL) is called once, when they can no longer run, also if the call fails. CANCELLED: `forward` returned\n non-zero. since 0.1"]
-    pub fn trafo_custom_op(
-        context: *mut trafo_context,
-        forward: trafo_region_fn,
-        backward: trafo_region_fn,
-        user_data: *mut ::core::ffi::c_void,
-        user_data_free: ::core::option::Option<
-            unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
-        >,
-        inputs: *const *const trafo_tensor,
-        input_count: usize,
-        outputs: *mut *mut trafo_tensor,
-        output_count: usize,
-    ) -> *mut trafo_error;
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_gradcheck_result {
@@ -1707,28 +1690,6 @@ unsafe extern "C" {
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " The names of the tensors in a safetensors file, in ascending order, each with a NUL byte after it: a string of *out_length bytes, freed\n with trafo_string_free. NOT_FOUND, IO, CORRUPT_FILE. since 0.1"]
-    pub fn trafo_tensors_list(
-        path: *const ::core::ffi::c_char,
-        path_length: usize,
-        out_names: *mut *mut ::core::ffi::c_char,
-        out_length: *mut usize,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " Copies the tensors of these names from a safetensors file into leaves of the program, as trafo_tensor_write does. The file may have\n more. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of another shape or dtype, CORRUPT_FILE what is damaged:\n nothing has changed then. since 0.1"]
-    pub fn trafo_tensors_read(
-        context: *mut trafo_context,
-        path: *const ::core::ffi::c_char,
-        path_length: usize,
-        names: *const trafo_string_view,
-        tensors: *const *mut trafo_tensor,
-        count: usize,
-    ) -> *mut trafo_error;
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_tokenizer {
@@ -1793,12 +1754,11 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new\n SentencePiece model has the special tokens TRAFO_TOKEN_*. cancel may be NULL. CANCELLED: soon after it is set. SentencePiece cannot\n be stopped once it has read the lines: its training goes on unseen, and the next training, like the end of the process, waits for it.\n INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
+    #[doc = " Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new\n SentencePiece model has the special tokens TRAFO_TOKEN_*.\n INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
         options: *const trafo_tokenizer_options,
-        cancel: *const trafo_cancel,
         out: *mut *mut trafo_tokenizer,
     ) -> *mut trafo_error;
 }
@@ -2052,11 +2012,10 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains one tokenizer on both sides, as trafo_tokenizer_train does. cancel may be NULL. CANCELLED. since 0.1"]
+    #[doc = " Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1"]
     pub fn trafo_corpus_train_tokenizer(
         corpus: *const trafo_corpus,
         options: *const trafo_tokenizer_options,
-        cancel: *const trafo_cancel,
         out: *mut *mut trafo_tokenizer,
     ) -> *mut trafo_error;
 }
@@ -2363,11 +2322,10 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for\n the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.\n trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,\n otherwise of the weights. cancel may be NULL. CANCELLED. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of\n another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1"]
+    #[doc = " A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for\n the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.\n trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,\n otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of\n another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1"]
     pub fn trafo_model_quantize(
         model: *mut trafo_model,
         options: *const trafo_quantize_options,
-        cancel: *const trafo_cancel,
         out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
@@ -3288,17 +3246,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The learning rate that the schedule of the options gives an update, counted from 1, for optimizers of own networks. width is that of the\n model, which TRAFO_SCHEDULE_NOAM needs; at least 1. options may be NULL for the defaults. INVALID_ARGUMENT: the settings of the schedule\n do not fit together; update or width is below 1. since 0.1"]
-    pub fn trafo_scheduled_rate(
-        options: *const trafo_trainer_options,
-        width: i64,
-        update: i64,
-        out: *mut f64,
-    ) -> *mut trafo_error;
-}
-unsafe extern "C" {
-    #[must_use]
-    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n tokenizer may be NULL where the corpora have token ids (trafo_corpus_new_ids): the special tokens are then the model's\n (trafo_model_set_special_tokens). train may be NULL: the program gives batches (trafo_trainer_set_batches) before the trainer trains, and\n the memory is planned for batches of batch_tokens in rows of max_length.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was\n trained with another vocabulary. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. cancel may be NULL.\n CANCELLED: it was set while the corpora were tokenised; the model has not changed. since 0.1"]
+    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n tokenizer may be NULL where the corpora have token ids (trafo_corpus_new_ids): the special tokens are then the model's\n (trafo_model_set_special_tokens). train may be NULL: the program gives batches (trafo_trainer_set_batches) before the trainer trains, and\n the memory is planned for batches of batch_tokens in rows of max_length.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was\n trained with another vocabulary. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1"]
     pub fn trafo_trainer_new(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3307,7 +3255,6 @@ unsafe extern "C" {
         options: *const trafo_trainer_options,
         run_directory: *const ::core::ffi::c_char,
         run_directory_length: usize,
-        cancel: *const trafo_cancel,
         out: *mut *mut trafo_trainer,
     ) -> *mut trafo_error;
 }
@@ -3519,19 +3466,17 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.\n cancel may be NULL. CANCELLED: it was set before the update began; a validation that it interrupted is repeated by the next call.\n since 0.1"]
+    #[doc = " One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.\n since 0.1"]
     pub fn trafo_trainer_step(
         trainer: *mut trafo_trainer,
-        cancel: *const trafo_cancel,
         out: *mut trafo_step_result,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is\n no validation corpus, or `capacity` is smaller than the number of metrics. cancel may be NULL; several ranks do not look at it. CANCELLED.\n since 0.1"]
+    #[doc = " Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is\n no validation corpus, or `capacity` is smaller than the number of metrics. since 0.1"]
     pub fn trafo_trainer_validate(
         trainer: *mut trafo_trainer,
-        cancel: *const trafo_cancel,
         out: *mut trafo_metric_value,
         capacity: i64,
         out_count: *mut i64,
@@ -3570,14 +3515,13 @@ pub struct trafo_shortlist {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).\n Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. cancel may be NULL. CANCELLED.\n since 0.1"]
+    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).\n Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1"]
     pub fn trafo_shortlist_learn(
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
         target: *const trafo_string_view,
         count: usize,
         best: i64,
-        cancel: *const trafo_cancel,
         out: *mut *mut trafo_shortlist,
     ) -> *mut trafo_error;
 }
@@ -3865,14 +3809,13 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a\n log-probability is not finite, because weights are not or products overflow. cancel may be NULL. CANCELLED. since 0.1"]
+    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a\n log-probability is not finite, because weights are not or products overflow. since 0.1"]
     pub fn trafo_score(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
         target: *const trafo_string_view,
         count: usize,
-        cancel: *const trafo_cancel,
         out_log_probability: *mut f64,
         out_tokens: *mut i64,
     ) -> *mut trafo_error;
@@ -4542,7 +4485,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. cancel may be NULL. CANCELLED: this rank has left the call, and\n the others wait for it until trafo_group_abort or the timeout of the group. since 0.1"]
+    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1"]
     pub fn trafo_trainer_new_in_group(
         group: *mut trafo_group,
         model: *mut trafo_model,
@@ -4552,7 +4495,6 @@ unsafe extern "C" {
         options: *const trafo_trainer_options,
         run_directory: *const ::core::ffi::c_char,
         run_directory_length: usize,
-        cancel: *const trafo_cancel,
         out: *mut *mut trafo_trainer,
     ) -> *mut trafo_error;
 }

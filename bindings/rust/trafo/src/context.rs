@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::error::{Error, Result, check, infallible};
 use crate::handle::{OutString, RawContext, check_abi, defaults, path_view};
 use crate::options::{to_i32, to_i64};
+use crate::results::{MemoryStats, filled};
 use crate::tensor::{Element, Tensor};
 
 /// Settings of a [`Context`] and of the engine of a [`Model`](crate::Model).
@@ -85,28 +86,11 @@ impl Default for ContextOptions {
     }
 }
 
-/// Memory of a context, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemoryStats {
-    /// In use now.
-    pub allocated: i64,
-    /// Most in use since the context was made or its memory was trimmed.
-    pub peak: i64,
-    /// Taken from the system, kept blocks included.
-    pub reserved: i64,
-}
-
 pub(crate) fn memory_stats(context: &RawContext) -> Result<MemoryStats> {
-    let mut stats =
-        sys::trafo_memory_stats { allocated_bytes: 0, peak_bytes: 0, reserved_bytes: 0 };
-    // SAFETY: the handle is live, `stats` is valid.
-    check(unsafe { sys::trafo_context_memory_stats(context.as_ptr(), &mut stats) })?;
-    Ok(MemoryStats {
-        allocated: stats.allocated_bytes,
-        peak: stats.peak_bytes,
-        reserved: stats.reserved_bytes,
-    })
+    // SAFETY: the handle is live; the struct is valid.
+    let stats =
+        filled(|stats, _| unsafe { sys::trafo_context_memory_stats(context.as_ptr(), stats) })?;
+    Ok(MemoryStats::from_raw(&stats))
 }
 
 pub(crate) fn start_profile(context: &RawContext, keep_graphs: bool) -> Result<()> {

@@ -9,71 +9,8 @@ use crate::handle::{check_abi, defaults, path_text};
 use crate::options::{from_i64, to_i64};
 use crate::text::Corpus;
 
-/// How [`Corpus::open`] reads files.
-///
-/// ```
-/// let options = trafo::CorpusOptions::new().memory_bytes(64 << 20).unpack_directory("/var/tmp");
-/// ```
-#[must_use]
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(default, deny_unknown_fields)
-)]
-pub struct CorpusOptions {
-    /// Files with more text than this stay on disk.
-    pub memory_bytes: usize,
-    /// Where gzip files and standard input that stay on disk are unpacked; empty: the system's directory.
-    pub unpack_directory: std::path::PathBuf,
-    /// Whether it is one file of text without a source.
-    pub monolingual: bool,
-    /// Whether it is triples of a prompt, a chosen and a rejected answer.
-    pub preferences: bool,
-}
-
-impl CorpusOptions {
-    /// The defaults.
-    pub fn new() -> Self {
-        let raw: sys::trafo_corpus_options = defaults(sys::trafo_corpus_options_init);
-        CorpusOptions {
-            memory_bytes: from_i64(raw.memory_bytes),
-            unpack_directory: Default::default(),
-            monolingual: false,
-            preferences: false,
-        }
-    }
-    /// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is trained. Default
-    /// 256 MiB.
-    pub fn memory_bytes(mut self, bytes: usize) -> Self {
-        self.memory_bytes = bytes;
-        self
-    }
-    /// Where gzip files and standard input that stay on disk are unpacked; default the system's directory for temporary
-    /// files.
-    pub fn unpack_directory(mut self, directory: impl AsRef<Path>) -> Self {
-        self.unpack_directory = directory.as_ref().to_owned();
-        self
-    }
-    /// Whether it is one file of text without a source, for a decoder-lm; default no.
-    pub fn monolingual(mut self, monolingual: bool) -> Self {
-        self.monolingual = monolingual;
-        self
-    }
-    /// Whether it is preference pairs, for [`Objective::Dpo`](crate::Objective::Dpo): three files of prompts, chosen and
-    /// rejected answers, or one TSV file of three columns; default no.
-    pub fn preferences(mut self, preferences: bool) -> Self {
-        self.preferences = preferences;
-        self
-    }
-}
-
-impl Default for CorpusOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+// The table in schema/structs.toml gives the options.
+include!("generated/corpus_options.rs");
 
 impl Corpus {
     /// Two files of equal line count; or one TSV file, or one of text if the options say so. Files that stay on disk must
@@ -81,11 +18,7 @@ impl Corpus {
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &CorpusOptions) -> Result<Self> {
         check_abi()?;
         let paths: Vec<_> = paths.iter().map(|path| path_text(path.as_ref())).collect();
-        let mut raw: sys::trafo_corpus_options = defaults(sys::trafo_corpus_options_init);
-        raw.memory_bytes = to_i64(options.memory_bytes);
-        raw.unpack_directory = path_text(&options.unpack_directory);
-        raw.monolingual = options.monolingual.into();
-        raw.preferences = options.preferences.into();
+        let raw = options.to_raw();
         // SAFETY: paths and options are valid during the call.
         Self::make(|out| unsafe { sys::trafo_corpus_open(paths.as_ptr(), paths.len(), &raw, out) })
     }

@@ -1,4 +1,3 @@
-use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::str::FromStr;
 
@@ -7,6 +6,7 @@ use trafo_sys as sys;
 use crate::error::{Error, ErrorCode, Result, check, infallible};
 use crate::handle::{OutString, RawContext, check_abi};
 use crate::names::text;
+use crate::results::{filled, text_of};
 
 /// Where work happens.
 ///
@@ -91,30 +91,14 @@ impl Device {
     pub fn info(self) -> Result<DeviceInfo> {
         check_abi()?;
         let (device, index) = self.as_raw();
-        let mut info = sys::trafo_device_info {
-            struct_size: 0,
-            memory_bytes: 0,
-            compute_major: 0,
-            compute_minor: 0,
-            name: [0; 128],
-            int8_kernel: [0; 32],
-        };
-        // SAFETY: `info` has the size that is told.
-        check(unsafe {
-            sys::trafo_device_get_info(
-                device,
-                index,
-                &mut info,
-                size_of::<sys::trafo_device_info>(),
-            )
-        })?;
-        // SAFETY: the library ends both names with a NUL.
-        let text = |name: &[c_char]| unsafe { CStr::from_ptr(name.as_ptr()) };
+        // SAFETY: the struct has the size that is told.
+        let info =
+            filled(|info, size| unsafe { sys::trafo_device_get_info(device, index, info, size) })?;
         Ok(DeviceInfo {
-            name: text(&info.name).to_string_lossy().into_owned(),
+            name: text_of(&info.name),
             memory_bytes: info.memory_bytes,
             compute_capability: (info.compute_major, info.compute_minor),
-            int8_kernel: text(&info.int8_kernel).to_string_lossy().into_owned(),
+            int8_kernel: text_of(&info.int8_kernel),
         })
     }
 

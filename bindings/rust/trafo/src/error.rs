@@ -4,91 +4,14 @@ use std::sync::Arc;
 
 use trafo_sys as sys;
 
+pub(crate) use crate::enums::ErrorCode;
+
 /// The result of everything that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Kind of an error. New kinds may appear in newer libraries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorCode {
-    /// An argument is impossible; the message names it.
-    InvalidArgument,
-    /// Shapes do not fit each other.
-    ShapeMismatch,
-    /// Element types do not fit each other or the op.
-    DTypeMismatch,
-    /// No host memory.
-    OutOfMemory,
-    /// No device memory.
-    OutOfDeviceMemory,
-    /// A name, a preset or a file is not there.
-    NotFound,
-    /// Reading or writing failed.
-    Io,
-    /// A file is damaged.
-    CorruptFile,
-    /// The library cannot do that.
-    Unsupported,
-    /// Stopped on request.
-    Cancelled,
-    /// The device does not answer any more.
-    DeviceLost,
-    /// NaN or Inf where the work cannot go on with it.
-    NonFinite,
-    /// The library and this crate, or a file, are of versions that do not fit.
-    Version,
-    /// A bug in the library.
-    Internal,
-    /// Another rank of a group has left, has died or does not answer.
-    PeerLost,
-    /// A code that this crate does not know yet.
-    Unknown(i32),
-}
-
-impl ErrorCode {
-    /// The number that the C interface uses.
-    pub fn as_raw(self) -> i32 {
-        match self {
-            ErrorCode::InvalidArgument => sys::TRAFO_INVALID_ARGUMENT,
-            ErrorCode::ShapeMismatch => sys::TRAFO_SHAPE_MISMATCH,
-            ErrorCode::DTypeMismatch => sys::TRAFO_DTYPE_MISMATCH,
-            ErrorCode::OutOfMemory => sys::TRAFO_OUT_OF_MEMORY,
-            ErrorCode::OutOfDeviceMemory => sys::TRAFO_OUT_OF_DEVICE_MEMORY,
-            ErrorCode::NotFound => sys::TRAFO_NOT_FOUND,
-            ErrorCode::Io => sys::TRAFO_IO,
-            ErrorCode::CorruptFile => sys::TRAFO_CORRUPT_FILE,
-            ErrorCode::Unsupported => sys::TRAFO_UNSUPPORTED,
-            ErrorCode::Cancelled => sys::TRAFO_CANCELLED,
-            ErrorCode::DeviceLost => sys::TRAFO_DEVICE_LOST,
-            ErrorCode::NonFinite => sys::TRAFO_NON_FINITE,
-            ErrorCode::Version => sys::TRAFO_VERSION,
-            ErrorCode::Internal => sys::TRAFO_INTERNAL,
-            ErrorCode::PeerLost => sys::TRAFO_PEER_LOST,
-            ErrorCode::Unknown(code) => code,
-        }
-    }
-}
-
 impl From<i32> for ErrorCode {
     fn from(code: i32) -> Self {
-        match code {
-            sys::TRAFO_INVALID_ARGUMENT => ErrorCode::InvalidArgument,
-            sys::TRAFO_SHAPE_MISMATCH => ErrorCode::ShapeMismatch,
-            sys::TRAFO_DTYPE_MISMATCH => ErrorCode::DTypeMismatch,
-            sys::TRAFO_OUT_OF_MEMORY => ErrorCode::OutOfMemory,
-            sys::TRAFO_OUT_OF_DEVICE_MEMORY => ErrorCode::OutOfDeviceMemory,
-            sys::TRAFO_NOT_FOUND => ErrorCode::NotFound,
-            sys::TRAFO_IO => ErrorCode::Io,
-            sys::TRAFO_CORRUPT_FILE => ErrorCode::CorruptFile,
-            sys::TRAFO_UNSUPPORTED => ErrorCode::Unsupported,
-            sys::TRAFO_CANCELLED => ErrorCode::Cancelled,
-            sys::TRAFO_DEVICE_LOST => ErrorCode::DeviceLost,
-            sys::TRAFO_NON_FINITE => ErrorCode::NonFinite,
-            sys::TRAFO_VERSION => ErrorCode::Version,
-            sys::TRAFO_INTERNAL => ErrorCode::Internal,
-            sys::TRAFO_PEER_LOST => ErrorCode::PeerLost,
-            other => ErrorCode::Unknown(other),
-        }
+        ErrorCode::from_raw(code)
     }
 }
 

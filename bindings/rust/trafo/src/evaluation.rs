@@ -1,13 +1,12 @@
 //! BLEU and chrF with their parts, intervals and a baseline.
 
-use std::ffi::{CStr, c_char};
-
 use trafo_sys as sys;
 
 use crate::error::{Result, check};
 use crate::handle::{check_abi, defaults, views};
 use crate::names::named;
 use crate::options::{from_flag, from_i64, options, same, to_count};
+use crate::results::{Evaluation, filled};
 use crate::text::{Tokenizer, expect_equal};
 use crate::trainer_options::Metric;
 
@@ -48,68 +47,6 @@ impl EvaluationOptions {
         }
         raw
     }
-}
-
-/// A corpus score, 0 to 100, and what resampling says about it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ResampledScore {
-    /// Of the whole corpus.
-    pub score: f64,
-    /// The mean of the resamples; `None` where nothing was resampled.
-    pub mean: Option<f64>,
-    /// Half of the interval that has 95 % of the resamples.
-    pub half_width: Option<f64>,
-    /// How probable so large a difference from the baseline would be if both were equal.
-    pub p_value: Option<f64>,
-}
-
-impl ResampledScore {
-    fn from_raw(raw: &sys::trafo_resampled_score) -> Self {
-        let known = |value: f64| (!value.is_nan()).then_some(value);
-        ResampledScore {
-            score: raw.score,
-            mean: known(raw.mean),
-            half_width: known(raw.half_width),
-            p_value: known(raw.p_value),
-        }
-    }
-}
-
-/// The scores of translations.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Evaluation {
-    /// Corpus BLEU.
-    pub bleu: ResampledScore,
-    /// Corpus chrF2.
-    pub chrf: ResampledScore,
-    /// BLEU of the baseline, if there is one.
-    pub baseline_bleu: Option<ResampledScore>,
-    /// chrF2 of the baseline, if there is one.
-    pub baseline_chrf: Option<ResampledScore>,
-    /// BLEU's precisions of n-grams of 1 to 4 tokens, per cent, smoothed.
-    pub precisions: [f64; 4],
-    /// BLEU's brevity penalty.
-    pub brevity_penalty: f64,
-    /// The n-grams that a reference has.
-    pub matches: [i64; 4],
-    /// The n-grams of the translations.
-    pub totals: [i64; 4],
-    /// Tokens of the translations.
-    pub hypothesis_tokens: i64,
-    /// Tokens of the references; of several, of the one that is nearest in length.
-    pub reference_tokens: i64,
-    /// References in scripts without spaces, of which the tokenizers 13a, intl and none take whole phrases for words.
-    pub unspaced_references: i64,
-    /// Only BLEU scores with equal signatures are comparable.
-    pub bleu_signature: String,
-    /// The same for chrF2.
-    pub chrf_signature: String,
-}
-
-fn text_of(signature: &[c_char]) -> String {
-    // SAFETY: the library ends it with a zero byte inside the array, which it zeroed first.
-    unsafe { CStr::from_ptr(signature.as_ptr()) }.to_string_lossy().into_owned()
 }
 
 /// The corpus score by a metric that needs translations, such as [`Metric::Ter`]. `references`: one or more sets with a
@@ -186,11 +123,8 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
     let r: Vec<_> = references.iter().flat_map(|set| views(set)).collect();
     let b = baseline.map(views);
     let others = b.as_ref().map_or(std::ptr::null(), |lines| lines.as_ptr());
-    // SAFETY: zero is a value of all members.
-    let mut raw: sys::trafo_evaluation = unsafe { std::mem::zeroed() };
-    let size = std::mem::size_of::<sys::trafo_evaluation>();
-    // SAFETY: views and options are valid during the call, `raw` has the size that is given.
-    check(unsafe {
+    // SAFETY: views and options are valid during the call; the struct has the size that is told.
+    let raw = filled(|raw, size| unsafe {
         sys::trafo_evaluate(
             h.as_ptr(),
             r.as_ptr(),
@@ -198,26 +132,11 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
             references.len(),
             others,
             &options.to_raw(),
-            &mut raw,
+            raw,
             size,
         )
     })?;
-    let of_baseline = |score| baseline.map(|_| ResampledScore::from_raw(score));
-    Ok(Evaluation {
-        bleu: ResampledScore::from_raw(&raw.bleu),
-        chrf: ResampledScore::from_raw(&raw.chrf),
-        baseline_bleu: of_baseline(&raw.baseline_bleu),
-        baseline_chrf: of_baseline(&raw.baseline_chrf),
-        precisions: raw.bleu_precisions,
-        brevity_penalty: raw.bleu_brevity_penalty,
-        matches: raw.bleu_matches,
-        totals: raw.bleu_totals,
-        hypothesis_tokens: raw.hypothesis_tokens,
-        reference_tokens: raw.reference_tokens,
-        unspaced_references: raw.unspaced_references,
-        bleu_signature: text_of(&raw.bleu_signature),
-        chrf_signature: text_of(&raw.chrf_signature),
-    })
+    Ok(Evaluation::from_raw(&raw))
 }
 
 /// BLEU and chrF2 of one translation by itself, 0 to 100.

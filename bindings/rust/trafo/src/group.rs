@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use trafo_sys as sys;
 
-use crate::error::{Result, check, infallible};
+use crate::error::{Result, check};
 use crate::handle::{RawGroup, defaults};
 use crate::model::Model;
+use crate::results::always_filled;
 
 const ID_BYTES: usize = sys::TRAFO_GROUP_ID_BYTES as usize;
 
@@ -195,13 +196,8 @@ impl Group {
         })
     }
     fn info(&self) -> sys::trafo_group_info {
-        let mut info =
-            sys::trafo_group_info { struct_size: 0, rank: 0, size: 0, transport: 0, reserved: 0 };
-        // SAFETY: the handle is live, `info` has the size that is given.
-        infallible(unsafe {
-            sys::trafo_group_get_info(self.as_ptr(), &mut info, size_of::<sys::trafo_group_info>())
-        });
-        info
+        // SAFETY: the handle is live; the struct has the size that is told.
+        always_filled(|info, size| unsafe { sys::trafo_group_get_info(self.as_ptr(), info, size) })
     }
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_group {
         self.0.as_ptr()

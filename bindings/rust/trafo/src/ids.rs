@@ -11,9 +11,10 @@ use crate::error::{ErrorCode, Result, check};
 use crate::handle::{RawTranslations, check_abi, slice};
 use crate::model::Model;
 use crate::open_model::{OpenModel, RECORDED};
+use crate::results::SpecialTokens;
 use crate::states::{HiddenStates, Logits, NOT_RECORDED};
 use crate::tensor::Tensor;
-use crate::text::{Corpus, SpecialTokens, Tokenizer, expect_equal};
+use crate::text::{Corpus, Tokenizer, expect_equal};
 use crate::translation::{TranslateOptions, Translation, read_lines};
 
 /// Views of `rows`, valid as long as they are.

@@ -172,6 +172,7 @@ mod parameters;
 mod prune;
 mod quantize;
 mod region;
+mod results;
 #[cfg(feature = "serde")]
 mod serialize;
 mod sparsify;
@@ -187,24 +188,21 @@ pub use adapter::AdapterOptions;
 pub use batches::{Batch, BatchSource};
 pub use cancel::CancelToken;
 pub use chain::Chain;
-pub use context::{Context, ContextOptions, MemoryStats};
+pub use context::{Context, ContextOptions};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
-pub use enums::{ExportFormat, ExportWeights, FinishReason, Normalization};
-pub use error::{Error, ErrorCode, Result};
+pub use enums::{DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop};
+pub use error::{Error, Result};
 pub use evaluation::{
-    BleuTokenizer, Evaluation, EvaluationOptions, ResampledScore, SentenceScore, evaluate,
-    metric_score, sentence_scores,
+    BleuTokenizer, EvaluationOptions, SentenceScore, evaluate, metric_score, sentence_scores,
 };
-pub use event::{Event, EventKind, Metrics, Stop};
+pub use event::Metrics;
 pub use factorize::FactorizeOptions;
 pub use group::{Group, GroupId, finalize_mpi};
 pub use interop::Imported;
-pub use memory_plan::MemoryPlan;
 pub use model::{
-    Model, Parameter, ParameterInfo, ParameterMut, Score, find_checkpoint, find_model,
-    list_checkpoints,
+    Model, Parameter, ParameterMut, Score, find_checkpoint, find_model, list_checkpoints,
 };
 pub use model_config::*;
 pub use op_options::{
@@ -218,14 +216,15 @@ pub use parameters::{ClosedParameters, Loaded, Parameters, tensor_names};
 pub use prune::PruneOptions;
 pub use quantize::QuantizeOptions;
 pub use region::{CustomBackward, Gradcheck, GradcheckOptions};
+pub use results::{
+    CorpusInfo, Evaluation, Event, EventKind, MemoryPlan, MemoryStats, ParameterInfo,
+    ResampledScore, SpecialTokens, StepResult,
+};
 pub use sparsify::SparsifyOptions;
 pub use states::{HiddenStates, Logits};
-pub use tensor::{DType, Element, Tensor};
-pub use text::{
-    Corpus, CorpusInfo, MetricScore, SpecialTokens, Tokenizer, TokenizerOptions, bleu, chrf,
-    find_vocabulary,
-};
-pub use trainer::{StepResult, Trainer, TrainerBuilder};
+pub use tensor::{Element, Tensor};
+pub use text::{Corpus, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf, find_vocabulary};
+pub use trainer::{Trainer, TrainerBuilder};
 pub use trainer_options::{
     CommunicationDType, Metric, Objective, OptimizerKind, OptimizerStates, Period, Recompute,
     RunModel, Schedule, StoppingMetrics, TrainerOptions,

@@ -6,7 +6,7 @@ use std::ptr;
 use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
-use crate::context::{ContextOptions, MemoryStats, memory_stats, start_profile, write_profile};
+use crate::context::{ContextOptions, memory_stats, start_profile, write_profile};
 use crate::device::Device;
 use crate::error::{Result, check, infallible};
 use crate::handle::{
@@ -15,6 +15,7 @@ use crate::handle::{
 };
 use crate::model_config::ModelConfig;
 use crate::options::{from_i64, to_i32, to_i64};
+use crate::results::{MemoryStats, ParameterInfo, filled};
 use crate::tensor::{DType, Element, expect_dtype};
 use crate::text::{Tokenizer, expect_equal};
 use crate::trainer_options::RunModel;
@@ -79,34 +80,6 @@ pub fn list_checkpoints(run_directory: impl AsRef<Path>) -> Result<Vec<i64>> {
             return Ok(updates);
         }
     }
-}
-
-/// How a parameter of a model is trained.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ParameterInfo {
-    /// Its name in the file.
-    pub name: String,
-    /// `matrices`, `norms_and_biases`, or a group that the model has declared.
-    pub group: String,
-    /// Number of weights.
-    pub elements: usize,
-    /// Type of the values.
-    pub dtype: DType,
-    /// False: it is frozen.
-    pub trainable: bool,
-    /// Multiplied with the learning rate.
-    pub lr_factor: f64,
-    /// Multiplied with the weight decay.
-    pub weight_decay_factor: f64,
-    /// Rows of a matrix; 1 for a vector.
-    pub rows: usize,
-    /// Elements of a row.
-    pub columns: usize,
-    /// Bits of an element in files: 4 of an int4 matrix, whose `dtype` is `I8`.
-    pub bits: usize,
-    /// Signal-to-noise ratio of a matrix after [`Model::quantize`], in dB; NaN: not known.
-    pub signal_to_noise: f64,
 }
 
 /// A parameter of a model, borrowed from it.
@@ -428,28 +401,12 @@ impl Model {
         (0..self.counts().0).map(|index| self.parameter_info(index)).collect()
     }
     fn parameter_info(&self, index: i64) -> Result<ParameterInfo> {
-        let size = size_of::<sys::trafo_parameter_info>();
-        // SAFETY: zeros are a value of the struct; the handle is live, `info` has the size that is told, and its texts
-        // are borrowed from the model.
-        unsafe {
-            let mut info: sys::trafo_parameter_info = std::mem::zeroed();
-            info.struct_size = size;
-            check(sys::trafo_model_get_parameter_info(self.as_ptr(), index, &mut info, size))?;
-            let text = |text| std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned();
-            Ok(ParameterInfo {
-                name: text(info.name),
-                group: text(info.group),
-                elements: from_i64(info.elements),
-                dtype: DType::from_raw(info.dtype),
-                trainable: info.trainable != 0,
-                lr_factor: info.lr_factor,
-                weight_decay_factor: info.weight_decay_factor,
-                rows: from_i64(info.rows),
-                columns: from_i64(info.columns),
-                bits: from_i64(info.bits),
-                signal_to_noise: info.signal_to_noise,
-            })
-        }
+        // SAFETY: the handle is live; the struct has the size that is told.
+        let info = filled(|info, size| unsafe {
+            sys::trafo_model_get_parameter_info(self.as_ptr(), index, info, size)
+        })?;
+        // SAFETY: the texts are borrowed from the model, which is alive.
+        Ok(unsafe { ParameterInfo::from_raw(&info) })
     }
     /// Freezes the parameters whose whole names match `pattern`, and returns how many match. Training does not change
     /// them, and takes no gradients, optimizer states and backward work for them. `*` stands for any characters, `?` for

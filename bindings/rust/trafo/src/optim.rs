@@ -10,35 +10,8 @@ use crate::error::{Result, check};
 use crate::handle::{RawAdamW, defaults, path_view};
 use crate::tensor::Tensor;
 
-/// Settings of [`AdamW`].
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AdamWOptions {
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Keeps the denominator from zero.
-    pub epsilon: f64,
-    /// Decoupled weight decay.
-    pub weight_decay: f64,
-    /// Limit of the global gradient norm; 0 is off.
-    pub clip_norm: f64,
-}
-
-impl Default for AdamWOptions {
-    /// The library's defaults.
-    fn default() -> Self {
-        let raw = defaults(sys::trafo_adamw_options_init);
-        AdamWOptions {
-            beta1: raw.beta1,
-            beta2: raw.beta2,
-            epsilon: raw.epsilon,
-            weight_decay: raw.weight_decay,
-            clip_norm: raw.clip_norm,
-        }
-    }
-}
+// The table in schema/structs.toml gives the options.
+include!("generated/adamw_options.rs");
 
 /// AdamW on parameters of an own network.
 ///
@@ -66,12 +39,7 @@ impl AdamW {
     /// For leaves of one type that want gradients; keeps them alive.
     pub fn new(context: &Context, parameters: &[&Tensor], options: &AdamWOptions) -> Result<Self> {
         let raw_parameters: Vec<_> = parameters.iter().map(|t| t.as_ptr()).collect();
-        let mut raw_options = defaults(sys::trafo_adamw_options_init);
-        raw_options.beta1 = options.beta1;
-        raw_options.beta2 = options.beta2;
-        raw_options.epsilon = options.epsilon;
-        raw_options.weight_decay = options.weight_decay;
-        raw_options.clip_norm = options.clip_norm;
+        let raw_options = options.to_raw();
         // SAFETY: the handles are live or NULL; array and options are valid during the call.
         let raw = RawAdamW::make(|out| unsafe {
             sys::trafo_adamw_new(

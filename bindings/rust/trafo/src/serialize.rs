@@ -3,10 +3,10 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::evaluation::{Evaluation, ResampledScore, SentenceScore};
-use crate::event::{Event, EventKind, Metrics};
+use crate::evaluation::SentenceScore;
+use crate::event::Metrics;
 use crate::model::Score;
-use crate::trainer::StepResult;
+use crate::results::{Evaluation, Event, EventKind, ResampledScore, StepResult};
 
 fn finite<M: SerializeMap>(map: &mut M, name: &str, value: f64) -> Result<(), M::Error> {
     if value.is_finite() { map.serialize_entry(name, &value) } else { Ok(()) }
@@ -23,6 +23,14 @@ fn known<M: SerializeMap, T: Serialize>(
 impl Serialize for Metrics {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.iter().filter(|(_, value)| value.is_finite()))
+    }
+}
+
+struct Finite<'a>(&'a [(String, f64)]);
+
+impl Serialize for Finite<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().filter(|(_, value)| value.is_finite()).map(|(k, v)| (k, v)))
     }
 }
 
@@ -99,6 +107,9 @@ impl Serialize for Event {
         map.serialize_entry("peak_memory_bytes", &self.peak_memory_bytes)?;
         map.serialize_entry("skipped_updates", &self.skipped_updates)?;
         map.serialize_entry("stalled", &self.stalled)?;
+        if !self.objective_metrics.is_empty() {
+            map.serialize_entry("objective_metrics", &Finite(&self.objective_metrics))?;
+        }
         map.end()
     }
 }

@@ -7,50 +7,10 @@ use std::rc::Rc;
 use trafo_sys as sys;
 
 use crate::context::Context;
+pub(crate) use crate::enums::DType;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::RawTensor;
 use crate::options::to_i64;
-
-/// Type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DType {
-    /// 32-bit floats: what training computes in.
-    F32,
-    /// 64-bit floats: for gradient checks.
-    F64,
-    /// 16-bit brain floats, a storage type on the CPU.
-    BF16,
-    /// 32-bit integers: tokens, labels, offsets.
-    I32,
-    /// 8-bit codes, of int8 weights ([`ParameterInfo::dtype`](crate::ParameterInfo::dtype)). No tensor has them.
-    I8,
-    /// A type that this crate does not know yet.
-    Unknown(i32),
-}
-
-impl DType {
-    pub(crate) fn as_raw(self) -> i32 {
-        match self {
-            DType::F32 => sys::TRAFO_FLOAT32,
-            DType::F64 => sys::TRAFO_FLOAT64,
-            DType::BF16 => sys::TRAFO_BFLOAT16,
-            DType::I32 => sys::TRAFO_INT32,
-            DType::I8 => sys::TRAFO_INT8,
-            DType::Unknown(raw) => raw,
-        }
-    }
-    pub(crate) fn from_raw(raw: i32) -> Self {
-        match raw {
-            sys::TRAFO_FLOAT32 => DType::F32,
-            sys::TRAFO_FLOAT64 => DType::F64,
-            sys::TRAFO_BFLOAT16 => DType::BF16,
-            sys::TRAFO_INT32 => DType::I32,
-            sys::TRAFO_INT8 => DType::I8,
-            other => DType::Unknown(other),
-        }
-    }
-}
 
 mod sealed {
     pub trait Sealed {}

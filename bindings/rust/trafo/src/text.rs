@@ -16,66 +16,13 @@ use crate::handle::{
     OutString, RawCorpus, RawTokenizer, check_abi, defaults, empty_view, path_view, slice, view,
     view_to_string, views,
 };
-use crate::options::from_i64;
+use crate::options::{from_i64, to_i64};
+use crate::results::{CorpusInfo, SpecialTokens, always_filled};
 
-/// Settings of a tokenizer's training.
-///
-/// ```
-/// let options = trafo::TokenizerOptions::new(500).bpe(true);
-/// ```
-#[must_use]
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(default, deny_unknown_fields)
-)]
-pub struct TokenizerOptions {
-    /// The name of a kind; `None`: `sentencepiece`.
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub kind: Option<String>,
-    /// Subwords.
-    pub vocabulary: usize,
-    /// Share of the text's characters that get a subword.
-    pub character_coverage: f64,
-    /// Byte-pair encoding instead of a unigram model.
-    pub bpe: bool,
-    /// Unknown characters become bytes instead of `<unk>`.
-    pub byte_fallback: bool,
-    /// Fewer subwords are accepted when the text has no more.
-    pub soft_limit: bool,
-    /// The normal form of text.
-    pub normalization: Normalization,
-    /// Texts without white space that are one token each.
-    pub user_symbols: Vec<String>,
-}
-
-/// 8000 subwords.
-impl Default for TokenizerOptions {
-    fn default() -> Self {
-        Self::new(8000)
-    }
-}
-
-/// Ids of a vocabulary's special tokens; `None` where it has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpecialTokens {
-    /// Stands for unknown text.
-    pub unk: i32,
-    /// The decoder of an encoder-decoder begins with it, or with `eos` where there is none.
-    pub bos: Option<i32>,
-    /// Ends a text.
-    pub eos: i32,
-    /// Padding.
-    pub pad: Option<i32>,
-}
+// The table in schema/structs.toml gives the options and most of their setters.
+include!("generated/tokenizer_options.rs");
 
 impl SpecialTokens {
-    pub(crate) fn from_raw(raw: &sys::trafo_special_tokens) -> Self {
-        let present = |id| (id >= 0).then_some(id);
-        SpecialTokens { unk: raw.unk, bos: present(raw.bos), eos: raw.eos, pad: present(raw.pad) }
-    }
     pub(crate) fn to_raw(self) -> sys::trafo_special_tokens {
         sys::trafo_special_tokens {
             unk: self.unk,
@@ -89,69 +36,12 @@ impl SpecialTokens {
 impl TokenizerOptions {
     /// A unigram model of `vocabulary` subwords that covers every character of the text.
     pub fn new(vocabulary: usize) -> Self {
-        TokenizerOptions {
-            kind: None,
-            vocabulary,
-            character_coverage: 1.0,
-            bpe: false,
-            byte_fallback: false,
-            soft_limit: false,
-            normalization: Normalization::NmtNfkc,
-            user_symbols: Vec::new(),
-        }
+        TokenizerOptions { vocabulary, ..Self::default() }
     }
-    /// The name of a kind (docs/guide/vocabularies.md); default `sentencepiece`. `byte` has a token for each byte of UTF-8,
-    /// with the ids of ByT5. It learns nothing from a text, has 259 tokens, and takes no other option. `byte-bpe` is byte-level
-    /// BPE with GPT-2's pattern; its file is a tokenizer.json.
-    pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.kind = Some(kind.into());
-        self
-    }
-    /// Share of the text's characters that get a subword.
-    pub fn character_coverage(mut self, coverage: f64) -> Self {
-        self.character_coverage = coverage;
-        self
-    }
-    /// Byte-pair encoding instead of a unigram model.
-    pub fn bpe(mut self, bpe: bool) -> Self {
-        self.bpe = bpe;
-        self
-    }
-    /// Unknown characters become bytes instead of `<unk>`.
-    pub fn byte_fallback(mut self, byte_fallback: bool) -> Self {
-        self.byte_fallback = byte_fallback;
-        self
-    }
-    /// Accepts fewer subwords when the text has no more.
-    pub fn soft_limit(mut self, soft_limit: bool) -> Self {
-        self.soft_limit = soft_limit;
-        self
-    }
-    /// The normal form of text. Default [`Normalization::NmtNfkc`].
-    pub fn normalization(mut self, normalization: Normalization) -> Self {
-        self.normalization = normalization;
-        self
-    }
-    /// Texts without white space that are one token each, wherever they stand, and not normalised.
+    /// Texts without white space that are one token each, wherever they are, and not normalised.
     pub fn user_symbols<S: Into<String>>(mut self, symbols: impl IntoIterator<Item = S>) -> Self {
         self.user_symbols = symbols.into_iter().map(Into::into).collect();
         self
-    }
-    /// Points to `symbols`, the views of the user's symbols.
-    fn to_raw(&self, symbols: &[sys::trafo_string_view]) -> sys::trafo_tokenizer_options {
-        let mut raw = defaults(sys::trafo_tokenizer_options_init);
-        if let Some(kind) = &self.kind {
-            raw.kind = view(kind);
-        }
-        raw.vocabulary = i64::try_from(self.vocabulary).unwrap_or(i64::MAX);
-        raw.character_coverage = self.character_coverage;
-        raw.bpe = self.bpe.into();
-        raw.byte_fallback = self.byte_fallback.into();
-        raw.soft_limit = self.soft_limit.into();
-        raw.normalization = self.normalization.as_raw();
-        raw.user_symbols = symbols.as_ptr();
-        raw.user_symbol_count = symbols.len();
-        raw
     }
 }
 
@@ -277,9 +167,9 @@ impl Tokenizer {
     }
     /// Ids of the special tokens.
     pub fn special(&self) -> SpecialTokens {
-        let mut ids = sys::trafo_special_tokens { unk: -1, bos: -1, eos: -1, pad: -1 };
-        // SAFETY: `ids` is valid.
-        infallible(unsafe { sys::trafo_tokenizer_get_special(self.as_ptr(), &mut ids) });
+        // SAFETY: the handle is live; the struct is valid.
+        let ids =
+            always_filled(|ids, _| unsafe { sys::trafo_tokenizer_get_special(self.as_ptr(), ids) });
         SpecialTokens::from_raw(&ids)
     }
     /// Ids of a text, without `<s>` and `</s>`.
@@ -333,17 +223,6 @@ impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokenizer").field("vocabulary", &self.vocabulary()).finish()
     }
-}
-
-/// Counts of the text that was read into a [`Corpus`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CorpusInfo {
-    /// Lines read.
-    pub lines: usize,
-    /// Pairs kept.
-    pub pairs: usize,
-    /// Pairs left out because one side is empty.
-    pub dropped_empty: usize,
 }
 
 /// Pairs of sentences. Clones are the same corpus; threads may share it.
@@ -448,14 +327,10 @@ impl Corpus {
     }
     /// Counts of the text that was read.
     pub fn info(&self) -> CorpusInfo {
-        let mut raw = sys::trafo_corpus_info { lines: 0, pairs: 0, dropped_empty: 0 };
-        // SAFETY: `raw` is valid.
-        infallible(unsafe { sys::trafo_corpus_get_info(self.as_ptr(), &mut raw) });
-        CorpusInfo {
-            lines: from_i64(raw.lines),
-            pairs: from_i64(raw.pairs),
-            dropped_empty: from_i64(raw.dropped_empty),
-        }
+        // SAFETY: the handle is live; the struct is valid.
+        let info =
+            always_filled(|info, _| unsafe { sys::trafo_corpus_get_info(self.as_ptr(), info) });
+        CorpusInfo::from_raw(&info)
     }
     /// Source and target of a pair. `InvalidArgument`: the corpus has token ids and no text.
     pub fn pair(&self, index: usize) -> Result<(String, String)> {

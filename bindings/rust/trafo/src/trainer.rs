@@ -10,35 +10,16 @@ use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
 use crate::embed::{FirstFailure, tell_pairs};
+use crate::enums::Stop;
 use crate::error::{ErrorCode, Result, check};
-use crate::event::{Event, Metrics, Stop};
+use crate::event::Metrics;
 use crate::group::Group;
 use crate::handle::{RawModel, RawTrainer, path_view};
-use crate::memory_plan::MemoryPlan;
 use crate::model::Model;
 use crate::options::to_i64;
+use crate::results::{Event, MemoryPlan, StepResult, filled};
 use crate::text::{Corpus, Tokenizer};
 use crate::trainer_options::TrainerOptions;
-
-/// Result of [`Trainer::step`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct StepResult {
-    /// The update that was done.
-    pub update: i64,
-    /// Mean per label, smoothing included.
-    pub loss: f64,
-    /// The same without smoothing.
-    pub nll: f64,
-    /// Global gradient norm before clipping.
-    pub grad_norm: f64,
-    /// Learning rate.
-    pub learning_rate: f64,
-    /// Target tokens.
-    pub labels: i64,
-    /// NaN or Inf came up and nothing was changed.
-    pub skipped: bool,
-}
 
 /// Makes a [`Trainer`].
 #[must_use]
@@ -287,21 +268,11 @@ impl Trainer {
     /// One update; validates and saves by their frequencies like [`run`](Trainer::run). With the trainer's token set before
     /// the update begins, the error is `Cancelled`; a validation that it interrupts is repeated by the next call.
     pub fn step(&mut self) -> Result<StepResult> {
-        // SAFETY: plain numbers, for which zeros are valid.
-        let mut raw: sys::trafo_step_result = unsafe { std::mem::zeroed() };
         let cancel = CancelToken::raw(self.cancel.as_ref());
         // SAFETY: the handles are live, the output is valid.
-        let result = check(unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), cancel, &mut raw) });
-        self.tell(result)?;
-        Ok(StepResult {
-            update: raw.update,
-            loss: raw.loss,
-            nll: raw.nll,
-            grad_norm: raw.grad_norm,
-            learning_rate: raw.learning_rate,
-            labels: raw.labels,
-            skipped: raw.skipped != 0,
-        })
+        let step =
+            filled(|step, _| unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), cancel, step) });
+        self.tell(step).map(|step| StepResult::from_raw(&step))
     }
     /// Validates now. `Cancelled`: the trainer's token was set; several ranks do not look at it.
     pub fn validate(&mut self) -> Result<Metrics> {
@@ -331,14 +302,9 @@ impl Trainer {
     }
     /// The memory that training takes, by the largest batches of the first epoch.
     pub fn plan(&self) -> Result<MemoryPlan> {
-        let mut plan = MemoryPlan::empty();
-        // SAFETY: the handle is live, `plan` has the size that is told.
-        check(unsafe {
-            sys::trafo_trainer_get_plan(
-                self.raw.as_ptr(),
-                &mut plan,
-                size_of::<sys::trafo_memory_plan>(),
-            )
+        // SAFETY: the handle is live; the struct has the size that is told.
+        let plan = filled(|plan, size| unsafe {
+            sys::trafo_trainer_get_plan(self.raw.as_ptr(), plan, size)
         })?;
         Ok(MemoryPlan::from_raw(&plan))
     }

@@ -10,14 +10,14 @@ typedef struct trafo_attention_options {
   int64_t q_column; /* First of heads * head_dim columns of q. Default 0. */
   int64_t k_column; /* First of kv_heads * head_dim columns of k. Default 0. */
   int64_t v_column; /* First of kv_heads * head_dim columns of v. Default 0. */
-  double scale; /* 0: 1 / sqrt(head_dim). Default 0. */
+  double scale; /* Of the scores; 0: 1 / sqrt(head_dim). Default 0. */
   int32_t causal; /* 1: a query attends to no later key. Default 0. */
   int32_t reserved; /* 0 */
   trafo_dropout dropout; /* On probabilities. Default off. */
   /* [B, heads, queries, keys], of which each may be 1; queries and keys of the longest sequences. int32: what is not 0 is
    * masked. Of the dtype of q: added to the scaled scores; it gets a gradient, and -infinity masks. A query whose keys are all
-   * masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for trafo_op_matmul and
-   * trafo_op_softmax. Default NULL. */
+   * masked gives zeros. With a mask the scores of all heads are stored: memory and time are as for a matmul and a softmax.
+   * Default NULL. */
   const trafo_tensor *mask;
 } trafo_attention_options;
 

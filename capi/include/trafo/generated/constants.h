@@ -85,31 +85,66 @@
 
 /* The events of a training run. */
 #define TRAFO_EVENT_STARTED            0 /* A new run. Message: the pairs that were dropped from the corpora, if any. */
-#define TRAFO_EVENT_RESUMED            1 /* Path: the checkpoint. */
-#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* A newer checkpoint is damaged and is not used; message: why. */
+#define TRAFO_EVENT_RESUMED            1 /* Continued from a checkpoint. Path: the checkpoint. */
+#define TRAFO_EVENT_CHECKPOINT_REFUSED 2 /* A newer checkpoint is damaged and is not used. Message: why. */
 #define TRAFO_EVENT_LOG                3 /* Progress, every log_freq. */
-#define TRAFO_EVENT_SKIPPED            4 /* A non-finite update was skipped; message: its loss and gradient norm. */
-#define TRAFO_EVENT_EPOCH              5 /* An epoch is complete; message: the pairs that were dropped from it, if any. */
-/* Path: the translations, if any were written. Message: "before the first update" of the validation of the model that a run or
- * a phase starts from, which is no candidate for the best; otherwise empty. */
+#define TRAFO_EVENT_SKIPPED            4 /* A non-finite update was skipped. Message: its loss and gradient norm. */
+#define TRAFO_EVENT_EPOCH              5 /* An epoch is complete. Message: the pairs that were dropped from it, if any. */
+/* A validation is done. Path: the translations, if any were written. Message: "before the first update" of the model that a run
+ * or a phase starts from, which is no candidate for the best; otherwise empty. */
 #define TRAFO_EVENT_VALIDATED          6
-#define TRAFO_EVENT_SAVED              7 /* Path: the checkpoint; on a GPU, events of later updates may precede it. */
-#define TRAFO_EVENT_FINISHED           8 /* A limit was reached. */
-#define TRAFO_EVENT_STOPPED            9 /* Training can be resumed. */
+/* A checkpoint was written. On a GPU, events of later updates may precede this one. Path: the checkpoint. */
+#define TRAFO_EVENT_SAVED              7
+#define TRAFO_EVENT_FINISHED           8 /* A limit was reached, or early stopping ended the training. */
+#define TRAFO_EVENT_STOPPED            9 /* Training ended and can be resumed. */
 #define TRAFO_EVENT_VALIDATING         10 /* A validation begins; it may take long. */
-/* Of average_last. Path: the averaged model, message: its updates; metrics as in the event of a validation. */
+/* The average of the newest checkpoints was made (average_last). Path: the averaged model. Message: the updates of its
+ * checkpoints, as "100, 200". */
 #define TRAFO_EVENT_AVERAGED           11
-/* Of autotune_gemm. Message: how many GEMMs were timed, how long that took, where the other kernels come from. */
+/* GEMM kernels were timed or taken from a cache (autotune_gemm). Message: how many were timed, how long that took, where the
+ * other kernels come from. */
 #define TRAFO_EVENT_GEMM_AUTOTUNED     12
-/* Something cannot be used, and the run continues without it; message: what and why. */
+/* Something cannot be used, and the run continues without it. Message: the event and its reason. */
 #define TRAFO_EVENT_WARNING            13
 
 /* Why training ended. */
 #define TRAFO_STOP_NONE      0 /* It has not. */
-#define TRAFO_STOP_LIMIT     1 /* after_updates, after_epochs or after_tokens. */
-#define TRAFO_STOP_EARLY     2 /* early_stopping. */
+#define TRAFO_STOP_LIMIT     1 /* after_updates, after_epochs or after_tokens was reached. */
+#define TRAFO_STOP_EARLY     2 /* No improvement for early_stopping validations. */
 #define TRAFO_STOP_CALLBACK  3 /* The function that receives events asked for it. */
 #define TRAFO_STOP_CANCELLED 4 /* The cancel token was set. */
-#define TRAFO_STOP_PAUSED    5 /* max_updates of this call are done. */
+#define TRAFO_STOP_PAUSED    5 /* The updates that were asked for are done. */
+
+/* Codes of errors. Later versions may add codes. */
+#define TRAFO_OK                   0 /* No error. */
+#define TRAFO_INVALID_ARGUMENT     1 /* An argument is impossible; the message names it. */
+#define TRAFO_SHAPE_MISMATCH       2 /* Shapes do not fit each other. */
+#define TRAFO_DTYPE_MISMATCH       3 /* Element types do not fit each other or the op. */
+#define TRAFO_OUT_OF_MEMORY        4 /* No host memory. */
+#define TRAFO_OUT_OF_DEVICE_MEMORY 5 /* No device memory. */
+#define TRAFO_NOT_FOUND            6 /* A name, a preset or a file does not exist. */
+#define TRAFO_IO                   7 /* Reading or writing failed. */
+#define TRAFO_CORRUPT_FILE         8 /* A file is damaged. */
+#define TRAFO_UNSUPPORTED          9 /* The library cannot do that. */
+#define TRAFO_CANCELLED            10 /* Stopped on request. */
+#define TRAFO_DEVICE_LOST          11 /* The device does not answer any more. */
+#define TRAFO_NON_FINITE           12 /* NaN or Inf where the work cannot continue with it. */
+#define TRAFO_VERSION              13 /* The library and the program, or a file, are of versions that do not fit. */
+#define TRAFO_INTERNAL             14 /* A bug in the library. */
+#define TRAFO_PEER_LOST            15 /* Another rank of a group has left, has died or does not answer. */
+
+/* Devices that compute. */
+#define TRAFO_DEVICE_CPU  0 /* The processor of the host. */
+#define TRAFO_DEVICE_CUDA 1 /* A CUDA device. */
+/* CUDA device 0 if the plugin loads and the driver and device suit it, else the CPU. Only to make a context, which tells the
+ * device that was chosen. */
+#define TRAFO_DEVICE_AUTO 2
+
+/* Types of a tensor's elements. Ops compute in float32 and float64, on CUDA also in bfloat16. */
+#define TRAFO_FLOAT32  0 /* 32-bit floats. */
+#define TRAFO_FLOAT64  1 /* 64-bit floats: for gradient checks. */
+#define TRAFO_BFLOAT16 2 /* 16-bit brain floats, a storage type on the CPU. */
+#define TRAFO_INT32    3 /* 32-bit integers: tokens, labels, offsets. */
+#define TRAFO_INT8     4 /* 8-bit codes, of int8 weights. No tensor has them. */
 
 #endif /* TRAFO_GENERATED_CONSTANTS_H */

@@ -4,10 +4,10 @@
 
 typedef struct trafo_context_options {
   size_t struct_size;
-  int32_t device; /* TRAFO_DEVICE_*. Default TRAFO_DEVICE_CPU. */
+  int32_t device; /* TRAFO_DEVICE_*. The device that computes. Default TRAFO_DEVICE_CPU. */
   int32_t device_index; /* 0 for CPU and AUTO. Default 0. */
   int32_t threads; /* Host threads that compute, 1 to 256; 0: one a core. Does not change results. Default 0. */
-  int32_t fused_kernels; /* 0: every op runs its unfused reference. Default 1. */
+  int32_t fused_kernels; /* 1: ops run fused kernels; otherwise every op runs its unfused reference. Default 1. */
   int32_t graphs; /* 1: training steps on CUDA are replayed as CUDA graphs. Does not change results. Default 1. */
   int32_t reserved; /* 0 */
 } trafo_context_options;

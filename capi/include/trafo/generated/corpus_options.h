@@ -11,9 +11,9 @@ typedef struct trafo_corpus_options {
   /* Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if
    * missing. Empty: the system's directory for temporary files. Default empty. */
   trafo_string_view unpack_directory;
-  int32_t monolingual; /* 1: one file of text without a source, for a decoder-lm. Default 0. */
-  /* 1: preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of three columns. Default
-   * 0. */
+  int32_t monolingual; /* 1: it is one file of text without a source, for a decoder-lm. Default 0. */
+  /* 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of three columns.
+   * Default 0. */
   int32_t preferences;
 } trafo_corpus_options;
 

@@ -5,7 +5,7 @@
 typedef struct trafo_embedding_options {
   size_t struct_size;
   double scale; /* Multiplies the rows of the table. Default 1. */
-  int64_t padding_id; /* Tokens with this id give the table no gradient; -1: none. Default -1. */
+  int64_t padding_id; /* Tokens with this id give the table no gradient. Default -1: none. */
   const trafo_tensor *positions; /* [T] int32, with position_table. Default NULL. */
   const trafo_tensor *position_table; /* [P,C]. Default NULL. */
   trafo_dropout dropout; /* On the sum. Default off. */

@@ -5,7 +5,7 @@
 typedef struct trafo_quantize_options {
   size_t struct_size;
   int32_t bits; /* 8: a scale for each row; 4: a scale for each 32 columns of a row. Default 8. */
-  int32_t method; /* TRAFO_QUANTIZE_*. Default TRAFO_QUANTIZE_NEAREST. */
+  int32_t method; /* TRAFO_QUANTIZE_*. How weights are rounded. Default TRAFO_QUANTIZE_NEAREST. */
   /* Patterns of names as of trafo_model_freeze: matrices that stay float32. Default none. */
   const trafo_string_view *keep_float;
   size_t keep_float_count;

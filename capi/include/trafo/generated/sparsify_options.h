@@ -5,8 +5,8 @@
 typedef struct trafo_sparsify_options {
   size_t struct_size;
   double sparsity; /* Share of the weights of each linear layer that becomes zero, at least 0 and below 1. Default 0.5. */
-  int32_t score; /* TRAFO_PRUNE_*. Default TRAFO_PRUNE_MAGNITUDE. */
-  int32_t pattern; /* TRAFO_SPARSITY_*. Default TRAFO_SPARSITY_UNSTRUCTURED. */
+  int32_t score; /* TRAFO_PRUNE_*. The score of a weight. Default TRAFO_PRUNE_MAGNITUDE. */
+  int32_t pattern; /* TRAFO_SPARSITY_*. Which weights are compared with each other. Default TRAFO_SPARSITY_UNSTRUCTURED. */
   const trafo_tokenizer *tokenizer; /* Of the calibration pairs. Default NULL. */
   const trafo_corpus *calibration; /* Pairs that show what the layers multiply; TRAFO_PRUNE_WANDA needs them. Default NULL. */
 } trafo_sparsify_options;

@@ -6,17 +6,17 @@ typedef struct trafo_tokenizer_options {
   size_t struct_size;
   int64_t vocabulary; /* Tokens: special, byte and learned ones. Default 8000. */
   double character_coverage; /* Share of the characters that become tokens, 0.98 to 1. Default 1. */
-  int32_t bpe; /* 0: unigram model; 1: byte-pair encoding. Default 0. */
-  int32_t byte_fallback; /* 0: unknown characters become <unk>; 1: they are spelled in byte tokens. Default 0. */
+  int32_t bpe; /* 1: it learns by byte-pair encoding; otherwise it learns a unigram model. Default 0. */
+  int32_t byte_fallback; /* 1: unknown characters are spelled in byte tokens; otherwise they become <unk>. Default 0. */
   int32_t soft_limit; /* 1: the vocabulary may be smaller if the text has too few subwords. Default 0. */
-  int32_t normalization; /* TRAFO_NORMALIZATION_*. Default TRAFO_NORMALIZATION_NMT_NFKC. */
+  int32_t normalization; /* TRAFO_NORMALIZATION_*. The normal form of text. Default TRAFO_NORMALIZATION_NMT_NFKC. */
   /* Texts without white space that are one token each, wherever they are, and not normalised. Default none. */
   const trafo_string_view *user_symbols;
   size_t user_symbol_count;
   /* A kind by its name (docs/guide/vocabularies.md): "sentencepiece", or "byte", which has a token for each byte of UTF-8, with
    * the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults; or
-   * "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary, soft_limit,
-   * max_sentences and seed. Default sentencepiece. */
+   * "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary and soft_limit.
+   * Default sentencepiece. */
   trafo_string_view kind;
 } trafo_tokenizer_options;
 

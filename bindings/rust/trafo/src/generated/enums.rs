@@ -35,14 +35,14 @@ impl ExportFormat {
     }
 }
 named! { ExportFormat:
-    HfMarian = "hf_marian",
-    HfGpt2 = "hf_gpt2",
+    HfMarian = "hf-marian" | "hf_marian",
+    HfGpt2 = "hf-gpt2" | "hf_gpt2",
     CTranslate2 = "ctranslate2",
-    HfLlama = "hf_llama",
+    HfLlama = "hf-llama" | "hf_llama",
     Onnx = "onnx",
     Gguf = "gguf",
-    HfCompressed = "hf_compressed",
-    HfPegasus = "hf_pegasus",
+    HfCompressed = "hf-compressed" | "hf_compressed",
+    HfPegasus = "hf-pegasus" | "hf_pegasus",
 }
 /// How an export stores matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -84,10 +84,10 @@ impl ExportWeights {
     }
 }
 named! { ExportWeights:
-    ByFormat = "by_format",
-    Float32 = "float32",
-    Float16 = "float16",
-    BFloat16 = "bfloat16",
+    ByFormat = "by-format" | "by_format",
+    Float32 = "float32" | "f32",
+    Float16 = "float16" | "f16",
+    BFloat16 = "bfloat16" | "bf16",
     Int16 = "int16",
     Int8 = "int8",
     Q8_0 = "q8_0",
@@ -167,4 +167,183 @@ named! { FinishReason?:
     End = "end",
     Length = "length",
     Blocked = "blocked",
+}
+/// Why training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stop {
+    /// It has not.
+    None,
+    /// after_updates, after_epochs or after_tokens was reached.
+    Limit,
+    /// No improvement for early_stopping validations.
+    Early,
+    /// The function that receives events asked for it.
+    Callback,
+    /// The cancel token was set.
+    Cancelled,
+    /// The updates that were asked for are done.
+    Paused,
+    /// A value that this crate does not know yet.
+    Unknown(i32),
+}
+impl Stop {
+    /// The number in the C ABI.
+    pub fn as_raw(self) -> i32 {
+        match self {
+            Stop::None => sys::TRAFO_STOP_NONE,
+            Stop::Limit => sys::TRAFO_STOP_LIMIT,
+            Stop::Early => sys::TRAFO_STOP_EARLY,
+            Stop::Callback => sys::TRAFO_STOP_CALLBACK,
+            Stop::Cancelled => sys::TRAFO_STOP_CANCELLED,
+            Stop::Paused => sys::TRAFO_STOP_PAUSED,
+            Stop::Unknown(raw) => raw,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_STOP_NONE => Stop::None,
+            sys::TRAFO_STOP_LIMIT => Stop::Limit,
+            sys::TRAFO_STOP_EARLY => Stop::Early,
+            sys::TRAFO_STOP_CALLBACK => Stop::Callback,
+            sys::TRAFO_STOP_CANCELLED => Stop::Cancelled,
+            sys::TRAFO_STOP_PAUSED => Stop::Paused,
+            other => Stop::Unknown(other),
+        }
+    }
+}
+named! { Stop?:
+    None = "none",
+    Limit = "limit",
+    Early = "early_stopping",
+    Callback = "callback",
+    Cancelled = "cancelled",
+    Paused = "paused",
+}
+/// Codes of errors. Later versions may add codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// An argument is impossible; the message names it.
+    InvalidArgument,
+    /// Shapes do not fit each other.
+    ShapeMismatch,
+    /// Element types do not fit each other or the op.
+    DTypeMismatch,
+    /// No host memory.
+    OutOfMemory,
+    /// No device memory.
+    OutOfDeviceMemory,
+    /// A name, a preset or a file does not exist.
+    NotFound,
+    /// Reading or writing failed.
+    Io,
+    /// A file is damaged.
+    CorruptFile,
+    /// The library cannot do that.
+    Unsupported,
+    /// Stopped on request.
+    Cancelled,
+    /// The device does not answer any more.
+    DeviceLost,
+    /// NaN or Inf where the work cannot continue with it.
+    NonFinite,
+    /// The library and the program, or a file, are of versions that do not fit.
+    Version,
+    /// A bug in the library.
+    Internal,
+    /// Another rank of a group has left, has died or does not answer.
+    PeerLost,
+    /// A value that this crate does not know yet.
+    Unknown(i32),
+}
+impl ErrorCode {
+    /// The number in the C ABI.
+    pub fn as_raw(self) -> i32 {
+        match self {
+            ErrorCode::InvalidArgument => sys::TRAFO_INVALID_ARGUMENT,
+            ErrorCode::ShapeMismatch => sys::TRAFO_SHAPE_MISMATCH,
+            ErrorCode::DTypeMismatch => sys::TRAFO_DTYPE_MISMATCH,
+            ErrorCode::OutOfMemory => sys::TRAFO_OUT_OF_MEMORY,
+            ErrorCode::OutOfDeviceMemory => sys::TRAFO_OUT_OF_DEVICE_MEMORY,
+            ErrorCode::NotFound => sys::TRAFO_NOT_FOUND,
+            ErrorCode::Io => sys::TRAFO_IO,
+            ErrorCode::CorruptFile => sys::TRAFO_CORRUPT_FILE,
+            ErrorCode::Unsupported => sys::TRAFO_UNSUPPORTED,
+            ErrorCode::Cancelled => sys::TRAFO_CANCELLED,
+            ErrorCode::DeviceLost => sys::TRAFO_DEVICE_LOST,
+            ErrorCode::NonFinite => sys::TRAFO_NON_FINITE,
+            ErrorCode::Version => sys::TRAFO_VERSION,
+            ErrorCode::Internal => sys::TRAFO_INTERNAL,
+            ErrorCode::PeerLost => sys::TRAFO_PEER_LOST,
+            ErrorCode::Unknown(raw) => raw,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_INVALID_ARGUMENT => ErrorCode::InvalidArgument,
+            sys::TRAFO_SHAPE_MISMATCH => ErrorCode::ShapeMismatch,
+            sys::TRAFO_DTYPE_MISMATCH => ErrorCode::DTypeMismatch,
+            sys::TRAFO_OUT_OF_MEMORY => ErrorCode::OutOfMemory,
+            sys::TRAFO_OUT_OF_DEVICE_MEMORY => ErrorCode::OutOfDeviceMemory,
+            sys::TRAFO_NOT_FOUND => ErrorCode::NotFound,
+            sys::TRAFO_IO => ErrorCode::Io,
+            sys::TRAFO_CORRUPT_FILE => ErrorCode::CorruptFile,
+            sys::TRAFO_UNSUPPORTED => ErrorCode::Unsupported,
+            sys::TRAFO_CANCELLED => ErrorCode::Cancelled,
+            sys::TRAFO_DEVICE_LOST => ErrorCode::DeviceLost,
+            sys::TRAFO_NON_FINITE => ErrorCode::NonFinite,
+            sys::TRAFO_VERSION => ErrorCode::Version,
+            sys::TRAFO_INTERNAL => ErrorCode::Internal,
+            sys::TRAFO_PEER_LOST => ErrorCode::PeerLost,
+            other => ErrorCode::Unknown(other),
+        }
+    }
+}
+/// Types of a tensor's elements. Ops compute in float32 and float64, on CUDA also in bfloat16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DType {
+    /// 32-bit floats.
+    F32,
+    /// 64-bit floats: for gradient checks.
+    F64,
+    /// 16-bit brain floats, a storage type on the CPU.
+    BF16,
+    /// 32-bit integers: tokens, labels, offsets.
+    I32,
+    /// 8-bit codes, of int8 weights. No tensor has them.
+    I8,
+    /// A value that this crate does not know yet.
+    Unknown(i32),
+}
+impl DType {
+    /// The number in the C ABI.
+    pub fn as_raw(self) -> i32 {
+        match self {
+            DType::F32 => sys::TRAFO_FLOAT32,
+            DType::F64 => sys::TRAFO_FLOAT64,
+            DType::BF16 => sys::TRAFO_BFLOAT16,
+            DType::I32 => sys::TRAFO_INT32,
+            DType::I8 => sys::TRAFO_INT8,
+            DType::Unknown(raw) => raw,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_FLOAT32 => DType::F32,
+            sys::TRAFO_FLOAT64 => DType::F64,
+            sys::TRAFO_BFLOAT16 => DType::BF16,
+            sys::TRAFO_INT32 => DType::I32,
+            sys::TRAFO_INT8 => DType::I8,
+            other => DType::Unknown(other),
+        }
+    }
+}
+named! { DType?:
+    F32 = "float32",
+    F64 = "float64",
+    BF16 = "bfloat16",
+    I32 = "int32",
+    I8 = "int8",
 }

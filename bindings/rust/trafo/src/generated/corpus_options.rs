@@ -1,0 +1,73 @@
+// Written by scripts/generate_options.py from schema/structs.toml: change that.
+/// How [`Corpus::open`] reads files.
+///
+/// ```
+/// let options = trafo::CorpusOptions::new().memory_bytes(64 << 20).unpack_directory("/var/tmp");
+/// ```
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default, deny_unknown_fields))]
+pub struct CorpusOptions {
+    /// Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16
+    /// bytes of memory a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair
+    /// beside their text. Does not change training. 0: all text stays on disk. Default 256 MiB.
+    pub memory_bytes: usize,
+    /// Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is
+    /// created if missing. Empty: the system's directory for temporary files.
+    pub unpack_directory: std::path::PathBuf,
+    /// Whether it is one file of text without a source, for a decoder-lm. Default false.
+    pub monolingual: bool,
+    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of
+    /// three columns. Default false.
+    pub preferences: bool,
+}
+impl CorpusOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Bytes. A larger file (gzip: larger than a quarter of it) stays on disk and is read as batches need it, with 16
+    /// bytes of memory a pair. So does a corpus whose pairs take more once they are unpacked, with 72 bytes a pair
+    /// beside their text. Does not change training. 0: all text stays on disk. Default 256 MiB.
+    pub fn memory_bytes(mut self, memory_bytes: usize) -> Self {
+        self.memory_bytes = memory_bytes;
+        self
+    }
+    /// Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is
+    /// created if missing. Empty: the system's directory for temporary files.
+    pub fn unpack_directory(mut self, unpack_directory: impl AsRef<Path>) -> Self {
+        self.unpack_directory = unpack_directory.as_ref().to_owned();
+        self
+    }
+    /// Whether it is one file of text without a source, for a decoder-lm. Default false.
+    pub fn monolingual(mut self, monolingual: bool) -> Self {
+        self.monolingual = monolingual;
+        self
+    }
+    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of
+    /// three columns. Default false.
+    pub fn preferences(mut self, preferences: bool) -> Self {
+        self.preferences = preferences;
+        self
+    }
+    pub(crate) fn to_raw(&self) -> sys::trafo_corpus_options {
+        let mut raw = defaults(sys::trafo_corpus_options_init);
+        raw.memory_bytes = to_i64(self.memory_bytes);
+        raw.unpack_directory = path_text(&self.unpack_directory);
+        raw.monolingual = self.monolingual.into();
+        raw.preferences = self.preferences.into();
+        raw
+    }
+}
+impl Default for CorpusOptions {
+    fn default() -> Self {
+        let raw = defaults(sys::trafo_corpus_options_init);
+        CorpusOptions {
+            memory_bytes: from_i64(raw.memory_bytes),
+            unpack_directory: Default::default(),
+            monolingual: raw.monolingual != 0,
+            preferences: raw.preferences != 0,
+        }
+    }
+}

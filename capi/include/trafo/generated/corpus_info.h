@@ -1,0 +1,12 @@
+/* Written by scripts/generate_options.py from schema/results.toml: change that. Include trafo.h. */
+#ifndef TRAFO_GENERATED_CORPUS_INFO_H
+#define TRAFO_GENERATED_CORPUS_INFO_H
+
+/* Sizes of a corpus. */
+typedef struct trafo_corpus_info {
+  int64_t lines; /* Lines of one side. */
+  int64_t pairs; /* Pairs of the corpus. */
+  int64_t dropped_empty; /* Pairs left out because a side is empty or white space. */
+} trafo_corpus_info;
+
+#endif /* TRAFO_GENERATED_CORPUS_INFO_H */
