@@ -40,6 +40,7 @@ impl CancelToken {
     ///
     /// # Panics
     /// If there is no memory for it.
+    #[must_use]
     pub fn new() -> Self {
         // SAFETY: `out` is valid.
         match RawCancel::make(|out| unsafe { sys::trafo_cancel_new(out) }) {
@@ -58,6 +59,7 @@ impl CancelToken {
         infallible(unsafe { sys::trafo_cancel_reset(self.as_ptr()) });
     }
     /// Whether it was set.
+    #[must_use]
     pub fn is_cancelled(&self) -> bool {
         let mut set = 0;
         // SAFETY: the handle is live, `set` is valid.

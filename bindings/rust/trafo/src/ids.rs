@@ -24,7 +24,7 @@ fn id_views<R: AsRef<[i32]>>(rows: &[R]) -> Vec<sys::trafo_ids_view> {
 }
 
 fn optional(tokenizer: Option<&Tokenizer>) -> *const sys::trafo_tokenizer {
-    tokenizer.map_or(ptr::null(), |tokenizer| tokenizer.as_ptr())
+    tokenizer.map_or(ptr::null(), Tokenizer::as_ptr)
 }
 
 impl Model {

@@ -94,14 +94,17 @@ pub struct Parameter<'a> {
 
 impl Parameter<'_> {
     /// Its name in the file.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
     /// Its dimensions.
+    #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
     /// Type of its elements.
+    #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -374,6 +377,7 @@ impl Model {
         (tensors, elements)
     }
     /// Number of weights.
+    #[must_use]
     pub fn parameter_count(&self) -> usize {
         from_i64(self.counts().1)
     }
@@ -488,6 +492,7 @@ impl Model {
     }
 
     /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.
+    #[must_use]
     pub fn device(&self) -> Device {
         Device::of(&self.context)
     }

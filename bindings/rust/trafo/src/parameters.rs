@@ -72,10 +72,12 @@ pub fn tensor_names(path: impl AsRef<Path>) -> Result<Vec<String>> {
 
 impl Parameters {
     /// None yet, of the context.
+    #[must_use]
     pub fn new(context: &Context) -> Self {
         Parameters { tensors: Vec::new(), context: context.clone() }
     }
     /// Their context.
+    #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
@@ -96,6 +98,7 @@ impl Parameters {
         Ok(())
     }
     /// The tensor of this name.
+    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.iter().find(|(each, _)| *each == name).map(|(_, tensor)| tensor)
     }
@@ -104,6 +107,7 @@ impl Parameters {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
     /// The tensors, as optimizers take them.
+    #[must_use]
     pub fn tensors(&self) -> Vec<&Tensor> {
         self.tensors.iter().map(|(_, tensor)| tensor).collect()
     }
@@ -158,6 +162,7 @@ impl Parameters {
 
 impl ClosedParameters {
     /// The parameters on this thread.
+    #[must_use]
     pub fn open(self) -> Parameters {
         let inner = ContextInner { raw: self.context, interruption: RefCell::new(None) };
         let context = Context(Rc::new(inner));

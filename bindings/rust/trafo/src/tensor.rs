@@ -206,22 +206,27 @@ impl Tensor {
     }
 
     /// The context it lives in.
+    #[must_use]
     pub fn context(&self) -> &Context {
         &self.0.context
     }
     /// Dimensions, outermost first.
+    #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.0.shape
     }
     /// Type of the elements.
+    #[must_use]
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
     /// Number of elements.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.0.shape.iter().product()
     }
     /// Whether it has no elements.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

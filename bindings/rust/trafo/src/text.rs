@@ -150,6 +150,7 @@ impl Tokenizer {
         check(unsafe { sys::trafo_tokenizer_save(self.as_ptr(), data, length) })
     }
     /// Its kind, by the names of [`TokenizerOptions::kind`].
+    #[must_use]
     pub fn kind(&self) -> String {
         let mut kind = ptr::null();
         // SAFETY: the output is valid; the text is static.
@@ -159,6 +160,7 @@ impl Tokenizer {
         }
     }
     /// Number of tokens.
+    #[must_use]
     pub fn vocabulary(&self) -> usize {
         let mut count = 0;
         // SAFETY: `count` is valid.
@@ -166,6 +168,7 @@ impl Tokenizer {
         from_i64(count)
     }
     /// Ids of the special tokens.
+    #[must_use]
     pub fn special(&self) -> SpecialTokens {
         // SAFETY: the handle is live; the struct is valid.
         let ids =
@@ -326,6 +329,7 @@ impl Corpus {
         self
     }
     /// Counts of the text that was read.
+    #[must_use]
     pub fn info(&self) -> CorpusInfo {
         // SAFETY: the handle is live; the struct is valid.
         let info =

@@ -79,7 +79,7 @@ impl<'a> TrainerBuilder<'a> {
         // SAFETY: the handles are live; options and path are valid during the call.
         let valid = self.valid.map_or(ptr::null(), Corpus::as_ptr);
         let train = self.train.map_or(ptr::null(), Corpus::as_ptr);
-        let tokenizer = self.tokenizer.map_or(ptr::null(), |t| t.as_ptr());
+        let tokenizer = self.tokenizer.map_or(ptr::null(), Tokenizer::as_ptr);
         let cancel = CancelToken::raw(self.cancel.as_ref());
         let raw = RawTrainer::make(|out| unsafe {
             match &self.group {
@@ -309,10 +309,12 @@ impl Trainer {
         Ok(MemoryPlan::from_raw(&plan))
     }
     /// The model with its current weights.
+    #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
     /// Ends training and gives the model back.
+    #[must_use]
     pub fn into_model(self) -> Model {
         self.model
     }

@@ -201,10 +201,12 @@ impl Alignment {
     }
     /// For each token that has a word score, its weights over the source tokens that were translated, `</s>` included. They
     /// sum to 1.
+    #[must_use]
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
         self.weights.chunks_exact(self.source_tokens)
     }
     /// The source token of the largest weight, for each row.
+    #[must_use]
     pub fn hard(&self) -> Vec<usize> {
         let best = |row: &[f32]| {
             (1..row.len()).fold(0, |best, s| if row[s] > row[best] { s } else { best })
@@ -228,10 +230,12 @@ pub struct Translation {
 
 impl Translation {
     /// The best hypothesis' text.
+    #[must_use]
     pub fn text(&self) -> &str {
         self.hypotheses.first().map_or("", |h| &h.text)
     }
     /// The best hypothesis' score.
+    #[must_use]
     pub fn score(&self) -> f64 {
         self.hypotheses.first().map_or(0.0, |h| h.score)
     }
