@@ -79,8 +79,9 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                 pre ? "pre-norm layers (--transformer-norm pre)"
                     : "post-norm layers (--transformer-norm post)"});
   to.push_back({"qk_norm", enum_name(qk_norm),
-                qk_norm == QkNorm::none ? "queries and keys without norms"
-                                        : "norms of queries and keys (--task qwen3)"});
+                qk_norm == QkNorm::none
+                    ? "queries and keys without norms"
+                    : concat("norms of queries and keys (qk_norm ", enum_name(qk_norm), ")")});
   to.push_back({"head_width", heads * head_dim == width ? "width/heads" : concat(head_dim),
                 head_text(attention)});
   to.push_back({"heads", concat(heads), {}, true});

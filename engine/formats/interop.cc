@@ -178,11 +178,15 @@ struct DirectoryReader {
   const char* model_type;
   interop::Imported (*read)(const fs::path& directory);
 };
-constexpr DirectoryReader kDirectoryReaders[] = {
-    {"marian", interop::read_marian}, {"pegasus", interop::read_pegasus},
-    {"gpt2", interop::read_gpt2},     {"llama", interop::read_llama},
-    {"mistral", interop::read_llama}, {"qwen2", interop::read_llama},
-    {"qwen3", interop::read_llama}};
+constexpr DirectoryReader kDirectoryReaders[] = {{"marian", interop::read_marian},
+                                                 {"pegasus", interop::read_pegasus},
+                                                 {"gpt2", interop::read_gpt2},
+                                                 {"llama", interop::read_llama},
+                                                 {"mistral", interop::read_llama},
+                                                 {"qwen2", interop::read_llama},
+                                                 {"qwen3", interop::read_llama},
+                                                 {"phi3", interop::read_llama},
+                                                 {"hunyuan_v1_dense", interop::read_llama}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())

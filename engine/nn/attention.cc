@@ -80,9 +80,11 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
                                    const PackedSequences& sequences, const Dropout& dropout,
                                    const KvCache* cache, int64_t layer) const {
   Tensor qkv = qkv_.forward(context, x);
-  if (spec_.qk_norm == QkNorm::head)
+  const auto norm_heads = [&] {
     qkv = ops::qk_norm(context, qkv, store_->value(query_norm_), store_->value(key_norm_),
                        spec_.query_width(), spec_.kv_width(), norm_epsilon_);
+  };
+  if (spec_.qk_norm == QkNorm::head) norm_heads();
   if (spec_.rotary) {
     ops::RotaryOptions rotary;
     rotary.heads = spec_.heads;
@@ -92,6 +94,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
     rotary.in_place = true;  // neither a GEMM nor qk_norm keeps its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
+  if (spec_.qk_norm == QkNorm::head_after_rotary) norm_heads();
   const int64_t key_column = spec_.query_width();
   const int64_t value_column = key_column + spec_.kv_width();
   if (cache) cache->append(context, layer, qkv, key_column);

@@ -420,7 +420,92 @@ TEST_F(ImportTest, Qwen3) {
   refused("head_dim", nullptr, "has the shape", ErrorCode::corrupt_file);
   refused("model_type", "llama", "norm", ErrorCode::corrupt_file);  // tensors that Llama lacks
   refused("model_type", "qwen4",
-          "model_type is qwen4; marian, pegasus, gpt2, llama, mistral, qwen2 and qwen3 can be");
+          "model_type is qwen4; marian, pegasus, gpt2, llama, mistral, qwen2, qwen3, phi3 and "
+          "hunyuan_v1_dense can be");
+}
+
+TEST_F(ImportTest, Hunyuan) {
+  ModelConfig config = llama_config(1, true);
+  config.qk_norm = QkNorm::head_after_rotary;
+  config.head_width = 12;
+  const fs::path directory = llama("hunyuan", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  // As the files of Tencent have it: a fixed alpha is another theta.
+  edit_config(directory, [](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "hunyuan_v1_dense");
+    json.erase("rms_norm_eps");
+    json["rope_theta"] = 100.0;
+    json["rope_scaling"] = {{"type", "dynamic"}, {"alpha", 8.0},  {"factor", 1.0},
+                            {"beta_fast", 32},   {"mscale", 1.0}, {"mscale_all_dim", 1.0}};
+  });
+  ModelConfig stretched = config;
+  stretched.rope_theta = 100.0 * std::pow(8.0, 12.0 / 10.0);
+  stretched.norm_epsilon = 1e-5;
+  EXPECT_EQ(imported(directory).model->config(), stretched);
+  edit_config(directory, [](FileJson& json) { json["rope_scaling"]["alpha"] = -1; });
+  refused_import(directory, ErrorCode::corrupt_file, "alpha must be above 0");
+  edit_config(directory, [](FileJson& json) { json["rope_scaling"].erase("alpha"); });
+  refused_import(directory, ErrorCode::unsupported, "type is dynamic");
+}
+
+TEST_F(ImportTest, JoinedMatricesOfPhi3) {
+  for (const bool tied : {false, true}) {
+    const fs::path directory = llama(concat("phi", tied), llama_config(1, tied));
+    const ImportedModel whole = imported(directory);
+    edit_config(directory, [](FileJson& json) {
+      json["model_type"] = "phi3";
+      json["sliding_window"] = nullptr;
+      json["original_max_position_embeddings"] = 8;  // of no effect
+    });
+    refused_import(directory, ErrorCode::corrupt_file, "qkv_proj");
+    edit_tensors(directory, [](std::vector<Stored>& tensors) {
+      std::vector<Stored> joined;
+      const auto append = [&](Stored& tensor, const char* name, const std::string& to,
+                              bool is_first) {
+        const size_t at = tensor.name.find(name);
+        if (at == std::string::npos) return false;
+        if (is_first) {
+          joined.push_back(tensor);
+          joined.back().name.replace(at, std::strlen(name), to);
+        } else {
+          joined.back().shape[0] += tensor.shape[0];
+          joined.back().bytes.insert(joined.back().bytes.end(), tensor.bytes.begin(),
+                                     tensor.bytes.end());
+        }
+        return true;
+      };
+      for (const char* layer : {".layers.0.", ".layers.1."})
+        for (const auto& [name, to, is_first] :
+             {std::tuple<const char*, const char*, bool>{"q_proj", "qkv_proj", true},
+              {"k_proj", "", false},
+              {"v_proj", "", false},
+              {"gate_proj", "gate_up_proj", true},
+              {"up_proj", "", false}})
+          for (Stored& tensor : tensors)
+            if (contains(tensor.name, layer)) append(tensor, name, to, is_first);
+      std::erase_if(tensors, [](const Stored& tensor) {
+        for (const char* name : {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"})
+          if (contains(tensor.name, name)) return true;
+        return false;
+      });
+      for (Stored& tensor : joined) tensors.push_back(tensor);
+    });
+    EXPECT_EQ(imported(directory).model->config(), whole.model->config());
+    EXPECT_EQ(weight_bytes(*context_, *imported(directory).model),
+              weight_bytes(*context_, *whole.model));
+    const auto refused = [&](const char* key, const FileJson& value, const char* text) {
+      const std::string before = read_text_file(directory / "config.json", 1 << 20);
+      edit_config(directory, [&](FileJson& json) { json[key] = value; });
+      refused_import(directory, ErrorCode::unsupported, text);
+      write_file_atomically(directory / "config.json", before);
+    };
+    refused("sliding_window", 8, "sliding_window is 8, below");
+    refused("rope_scaling", {{"type", "longrope"}}, "type is longrope; there is default");
+    refused("rope_scaling", {{"type", "yarn"}, {"factor", 2}}, "type is yarn; there is default");
+    refused("partial_rotary_factor", 0.75, "partial_rotary_factor is 0.75");
+    refused("attention_bias", true, "attention_bias");
+  }
 }
 
 TEST_F(ImportTest, PositionsStretchedByYarn) {

@@ -35,6 +35,12 @@ ModelConfig tiny_qwen3(int64_t kv_heads = 1, bool tied = true, double dropout = 
   return qwen3_of(tiny_config(Architecture::decoder_lm, dropout), kv_heads, tied);
 }
 
+ModelConfig tiny_hunyuan(int64_t kv_heads = 1, bool tied = true, double dropout = 0.2) {
+  ModelConfig config = tiny_qwen3(kv_heads, tied, dropout);
+  config.qk_norm = QkNorm::head_after_rotary;
+  return config;
+}
+
 // Stretched by YaRN, with constants that are not the usual ones.
 ModelConfig stretched(ModelConfig config) {
   config.rope_theta = 100;
@@ -120,8 +126,8 @@ double loss_of(Context& context, const Model& model, const Batch& batch) {
 TEST(Llama, GradientsInFloat64) {
   for (const ModelConfig& config :
        {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0)),
-        tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)),
-        stretched(tiny_qwen3(1, true, 0))}) {
+        tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)), stretched(tiny_qwen3(1, true, 0)),
+        tiny_hunyuan(1, false, 0)}) {
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -166,9 +172,10 @@ PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute reco
 }
 
 TEST(Llama, RecomputingChangesNoBit) {
-  std::vector<ModelConfig> forms(3, tiny_llama(1));
+  std::vector<ModelConfig> forms(4, tiny_llama(1));
   forms[1].pre_norm = false;
   forms[2] = stretched(tiny_qwen3());
+  forms[3] = tiny_hunyuan();
   for (ModelConfig& config : forms) {
     config.decoder_layers = 3;
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
@@ -184,7 +191,7 @@ TEST(Llama, RecomputingChangesNoBit) {
 TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   ModelConfig config = tiny_config(Architecture::decoder_lm);
-  std::vector<ModelConfig> forms(6, config);
+  std::vector<ModelConfig> forms(7, config);
   forms[0].positions = Positions::rotary;
   forms[1].ffn = FeedForward::swiglu;
   forms[1].activation = Activation::silu;
@@ -195,6 +202,7 @@ TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   forms[4].kv_heads = 1;
   forms[4].pre_norm = false;
   forms[5].qk_norm = QkNorm::head;
+  forms[6].qk_norm = QkNorm::head_after_rotary;
   for (const ModelConfig& form : forms) {
     EXPECT_EQ(model_config_from_json(to_json(form)), form);
     const auto model = make_model(*context, form, 5);
@@ -284,7 +292,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(LlamaOnDevice, EqualsTheCpu) {
-  for (const ModelConfig& config : {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3())}) {
+  for (const ModelConfig& config :
+       {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3()), tiny_hunyuan()}) {
     const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
     const auto there = make_model(*context_, config, 5);
     const auto here = make_model(*cpu, config, 5);

@@ -129,6 +129,8 @@ const (
 	// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for
 	// keys, as in Qwen3. A decoder-lm only.
 	QKNormHead QKNorm = C.TRAFO_QK_NORM_HEAD
+	// The same after the rotary positions, as in Hunyuan.
+	QKNormHeadAfterRotary QKNorm = C.TRAFO_QK_NORM_HEAD_AFTER_ROTARY
 )
 
 var wordsOfQKNorm = words[QKNorm]{

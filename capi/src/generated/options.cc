@@ -37,6 +37,7 @@ static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STAND
 static_assert(static_cast<int32_t>(Positions::rotary) == TRAFO_POSITIONS_ROTARY);
 static_assert(static_cast<int32_t>(QkNorm::none) == TRAFO_QK_NORM_NONE);
 static_assert(static_cast<int32_t>(QkNorm::head) == TRAFO_QK_NORM_HEAD);
+static_assert(static_cast<int32_t>(QkNorm::head_after_rotary) == TRAFO_QK_NORM_HEAD_AFTER_ROTARY);
 static_assert(static_cast<int32_t>(RopeScaling::llama3) == TRAFO_ROPE_SCALING_LLAMA3);
 static_assert(static_cast<int32_t>(RopeScaling::yarn) == TRAFO_ROPE_SCALING_YARN);
 static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);

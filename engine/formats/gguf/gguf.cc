@@ -32,9 +32,11 @@ struct GgufArchitecture {
   bool neighbours_turn;
   const char *biases, *qk_norm, *head_width;
 };
-constexpr GgufArchitecture kArchitectures[] = {{"llama", true, "none", "none", "width/heads"},
-                                               {"qwen2", false, "qkv", "none", "width/heads"},
-                                               {"qwen3", false, "none", "head", "*"}};
+constexpr GgufArchitecture kArchitectures[] = {
+    {"llama", true, "none", "none", "width/heads"},
+    {"qwen2", false, "qkv", "none", "width/heads"},
+    {"qwen3", false, "none", "head", "*"},
+    {"hunyuan-dense", false, "none", "head-after-rotary", "*"}};
 
 const GgufArchitecture& architecture_of(const ModelSpec& spec) {
   return kArchitectures[std::max(0, match(spec, gguf_expressible()).form)];
@@ -90,9 +92,11 @@ std::string name_of(const std::string& name) {
       {"self_attn.q_proj.weight", "attn_q.weight"},
       {"self_attn.q_proj.bias", "attn_q.bias"},
       {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+      {"self_attn.query_layernorm.weight", "attn_q_norm.weight"},
       {"self_attn.k_proj.weight", "attn_k.weight"},
       {"self_attn.k_proj.bias", "attn_k.bias"},
       {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+      {"self_attn.key_layernorm.weight", "attn_k_norm.weight"},
       {"self_attn.v_proj.weight", "attn_v.weight"},
       {"self_attn.v_proj.bias", "attn_v.bias"},
       {"self_attn.o_proj.weight", "attn_output.weight"},
@@ -296,7 +300,8 @@ ModelConfig described_by(const GgufReader& in) {
                        [&](const GgufTensor& each) { return each.name == tensor; });
   };
   config.qkv_biases = has("blk.0.attn_q.bias");
-  if (has("blk.0.attn_q_norm.weight")) config.qk_norm = QkNorm::head;
+  if (has("blk.0.attn_q_norm.weight"))
+    config.qk_norm = name == "qwen3" ? QkNorm::head : QkNorm::head_after_rotary;
   config.vocabulary = count("vocab_size");
   config.max_positions = count("context_length");
   config.width = count("embedding_length");

@@ -24,6 +24,9 @@ FORMS = {
     "qwen3-biases-yarn": ("Qwen3", dict(head_dim=4, num_key_value_heads=2, tie_word_embeddings=True, attention_bias=True, rope_parameters=YARN),
                           dict(qk_norm="head", qkv_biases=True, attention_output_bias=True, rope_theta=1000.0, rope_scaling="yarn",
                                rope_factor=4.0, rope_original_positions=8, rope_high_turns=2.0, rope_low_turns=0.1)),
+    "hunyuan": ("HunYuanDenseV1", dict(head_dim=6, num_key_value_heads=1, tie_word_embeddings=True,
+                                       rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=1.0, alpha=8.0)),
+                dict(qk_norm="head-after-rotary", head_width=6, kv_heads=1, rope_theta=100 * 8**1.5)),
     "qwen2-yarn": ("Qwen2", dict(num_key_value_heads=1, tie_word_embeddings=True, rope_parameters=YARN | dict(attention_factor=1.5)),
                    dict(kv_heads=1, qkv_biases=True, rope_theta=1000.0, rope_scaling="yarn", rope_factor=4.0, rope_original_positions=8,
                         rope_high_turns=2.0, rope_low_turns=0.1, rope_magnitude=1.5)),
@@ -56,14 +59,15 @@ def parameters(model):
     for i in range(LAYERS):
         ours, theirs = f"decoder.{i}.", f"model.layers.{i}."
         attention = theirs + "self_attn."
+        norms = ("query_layernorm", "key_layernorm") if attention + "query_layernorm.weight" in named else ("q_norm", "k_norm")
         found += [(ours + "attention_norm.weight", [theirs + "input_layernorm.weight"]),
                   (ours + "ffn_norm.weight", [theirs + "post_attention_layernorm.weight"])]
         for kind in ("weight", "bias"):
             found.append((ours + "attention.qkv." + kind, [f"{attention}{part}_proj.{kind}" for part in "qkv"]))
         for kind in ("weight", "bias"):
             found.append((ours + "attention.output." + kind, [f"{attention}o_proj.{kind}"]))
-        found += [(ours + "attention.query_norm.weight", [attention + "q_norm.weight"]),
-                  (ours + "attention.key_norm.weight", [attention + "k_norm.weight"]),
+        found += [(ours + "attention.query_norm.weight", [f"{attention}{norms[0]}.weight"]),
+                  (ours + "attention.key_norm.weight", [f"{attention}{norms[1]}.weight"]),
                   (ours + "ffn.gate_up.weight", [theirs + "mlp.gate_proj.weight", theirs + "mlp.up_proj.weight"]),
                   (ours + "ffn.down.weight", [theirs + "mlp.down_proj.weight"])]
     found += [("decoder.norm.weight", ["model.norm.weight"]), ("output.weight", ["lm_head.weight"])]

@@ -19,10 +19,11 @@
 #define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
 
 /* The norm of queries and keys of self-attention. */
-#define TRAFO_QK_NORM_NONE 0 /* There is none. */
+#define TRAFO_QK_NORM_NONE              0 /* There is none. */
 /* RMS norm of each head before the rotary positions, with one vector of weights for queries and one for keys, as in Qwen3. A
  * decoder-lm only. */
-#define TRAFO_QK_NORM_HEAD 1
+#define TRAFO_QK_NORM_HEAD              1
+#define TRAFO_QK_NORM_HEAD_AFTER_ROTARY 2 /* The same after the rotary positions, as in Hunyuan. */
 
 /* How rotary positions are stretched from a number of original positions. */
 #define TRAFO_ROPE_SCALING_LLAMA3 0 /* By the turns of a pair in the original positions, as in Llama 3.1. */

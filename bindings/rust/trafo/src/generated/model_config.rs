@@ -116,17 +116,21 @@ pub enum QkNorm {
     /// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for keys, as
     /// in Qwen3. A decoder-lm only.
     Head,
+    /// The same after the rotary positions, as in Hunyuan.
+    HeadAfterRotary,
 }
 impl QkNorm {
     pub(crate) fn as_raw(self) -> i32 {
         match self {
             QkNorm::None => sys::TRAFO_QK_NORM_NONE,
             QkNorm::Head => sys::TRAFO_QK_NORM_HEAD,
+            QkNorm::HeadAfterRotary => sys::TRAFO_QK_NORM_HEAD_AFTER_ROTARY,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_QK_NORM_HEAD => QkNorm::Head,
+            sys::TRAFO_QK_NORM_HEAD_AFTER_ROTARY => QkNorm::HeadAfterRotary,
             _ => QkNorm::None,
         }
     }
@@ -134,6 +138,7 @@ impl QkNorm {
 named! { QkNorm:
     None = "none",
     Head = "head",
+    HeadAfterRotary = "head-after-rotary" | "head_after_rotary",
 }
 /// How rotary positions are stretched from a number of original positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
