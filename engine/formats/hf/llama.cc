@@ -203,7 +203,7 @@ void read_rope_scaling(const ConfigReader& json, const ConfigReader& rope, const
 }
 
 // The "dynamic" scaling of Hunyuan with an alpha (compute_ntk_alpha_rope_parameters of transformers
-// 5.24) is another theta. Its other keys are of no effect there.
+// 5.23) is another theta. Its other keys are of no effect there.
 void read_alpha(const ConfigReader& rope, ModelConfig& config) {
   rope.allow({"rope_type", "type", "rope_theta", "partial_rotary_factor", "alpha", "factor",
               "beta_fast", "beta_slow", "mscale", "mscale_all_dim"});
