@@ -46,6 +46,7 @@ ops::AttentionOptions attention_options(const AttentionSpec& spec, bool causal,
   options.heads = spec.heads;
   options.kv_heads = spec.key_heads;
   options.head_dim = spec.head_dim;
+  options.scale = spec.scale;
   options.causal = causal;
   options.dropout = dropout;
   return options;
@@ -67,13 +68,15 @@ SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
       spec_(spec.attention),
       causal_(spec.causal) {
   if (spec_.qk_norm == QkNorm::none) return;
-  const auto declare_norm = [&](const char* name, Role role) {
-    const ParamId id = store.declare(prefix + name, {spec_.head_dim}, Init::ones());
-    store.set_parts(id, Piece::weight, {{role, place, spec_.head_dim}});
+  const bool whole = spec_.qk_norm == QkNorm::whole;
+  const auto declare_norm = [&](const char* name, Role role, int64_t width) {
+    const int64_t size = whole ? width : spec_.head_dim;
+    const ParamId id = store.declare(prefix + name, {size}, Init::ones());
+    store.set_parts(id, Piece::weight, {{role, place, size}});
     return id;
   };
-  query_norm_ = declare_norm(".query_norm.weight", Role::query_norm);
-  key_norm_ = declare_norm(".key_norm.weight", Role::key_norm);
+  query_norm_ = declare_norm(".query_norm.weight", Role::query_norm, spec_.query_width());
+  key_norm_ = declare_norm(".key_norm.weight", Role::key_norm, spec_.kv_width());
 }
 
 PendingBias SelfAttention::forward(Context& context, const Tensor& x,
@@ -84,8 +87,9 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
     qkv = ops::qk_norm(context, qkv, store_->value(query_norm_), store_->value(key_norm_),
                        spec_.query_width(), spec_.kv_width(), norm_epsilon_);
   };
-  if (spec_.qk_norm == QkNorm::head) norm_heads();
-  if (spec_.rotary) {
+  const bool first = spec_.qk_norm == QkNorm::head || spec_.qk_norm == QkNorm::whole;
+  if (first) norm_heads();
+  if (spec_.rotates(layer)) {
     ops::RotaryOptions rotary;
     rotary.heads = spec_.heads;
     rotary.kv_heads = spec_.key_heads;

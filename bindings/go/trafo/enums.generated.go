@@ -131,11 +131,16 @@ const (
 	QKNormHead QKNorm = C.TRAFO_QK_NORM_HEAD
 	// The same after the rotary positions, as in Hunyuan.
 	QKNormHeadAfterRotary QKNorm = C.TRAFO_QK_NORM_HEAD_AFTER_ROTARY
+	// RMS norm of all queries and of all keys of a token before the rotary positions, as in OLMo 2. A decoder-lm
+	// only.
+	QKNormWhole QKNorm = C.TRAFO_QK_NORM_WHOLE
 )
 
 var wordsOfQKNorm = words[QKNorm]{
 	{QKNormNone, []string{"none"}},
 	{QKNormHead, []string{"head"}},
+	{QKNormHeadAfterRotary, []string{"head-after-rotary", "head_after_rotary"}},
+	{QKNormWhole, []string{"whole"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -1,7 +1,9 @@
 // Directories of transformers for LlamaForCausalLM and the models of its form: pre-norm, RMS norm,
 // rotary positions over the halves of a head, SwiGLU, grouped-query attention. Mistral differs in
 // names and in a window of its attention, Qwen2 in biases of queries, keys and values, Qwen3 and
-// Hunyuan in norms of queries and keys, Phi-3 in joined matrices.
+// Hunyuan in norms of queries and keys, Phi-3 in joined matrices, SmolLM3 in layers without rotary
+// positions, Granite in four factors, OLMo 2 in norms of queries and keys and of outputs.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/formats/formats.h"
@@ -13,26 +15,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A class of transformers: the matrices in which it has biases, and its norm of queries and keys.
+// A class of transformers, and what it has beside Llama's form. A model is exported as the first
+// that can be it.
 struct LlamaClass {
   const char* architecture;
   const char* model_type;
-  const char* biases;
-  const char* qk_norm;
+  LlamaForm form;  // with heads of any width and all kinds of stretched positions
 };
+constexpr const char *kSomeBiases = "none qkv+output", *kAnyBiases = "none ffn qkv+output all";
 constexpr LlamaClass kClasses[] = {
-    {"LlamaForCausalLM", "llama", "none ffn qkv+output all", "none"},
-    {"Qwen2ForCausalLM", "qwen2", "qkv", "none"},
-    {"Qwen3ForCausalLM", "qwen3", "none qkv+output", "head"},
-    {"HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "none qkv+output", "head-after-rotary"}};
+    {"LlamaForCausalLM", "llama", {.biases = kAnyBiases}},
+    {"Qwen2ForCausalLM", "qwen2", {.biases = "qkv"}},
+    {"Qwen3ForCausalLM", "qwen3", {.biases = kSomeBiases, .qk_norm = QkNorm::head}},
+    {"HunYuanDenseV1ForCausalLM",
+     "hunyuan_v1_dense",
+     {.biases = kSomeBiases, .qk_norm = QkNorm::head_after_rotary}},
+    {"SmolLM3ForCausalLM", "smollm3", {.biases = kAnyBiases, .no_rope_interval = "*"}},
+    {"GraniteForCausalLM", "granite", {.biases = kAnyBiases, .scaled = true}},
+    {"Olmo2ForCausalLM",
+     "olmo2",
+     {.biases = kSomeBiases, .qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}}};
 
 // Of an attention with a window: whether `sliding_window` says so, or use_sliding_window.
-enum class Window : uint8_t { none, where_it_is, where_it_is_used };
+enum class Window : uint8_t { where_it_is, where_it_is_used };
 
 // A model_type: what its configuration may say, and what it means.
 struct LlamaType {
   const char* name;
-  Window window = Window::none;
+  Window window = Window::where_it_is;            // caches of transformers ask every class for it
   bool attention_bias = false, mlp_bias = false;  // keys that may be true
   bool qkv_biases = false;                        // without a key
   QkNorm qk_norm = QkNorm::none;
@@ -41,10 +51,15 @@ struct LlamaType {
   double epsilon = 1e-6;          // without rms_norm_eps
   bool stretches = true;          // positions, by other rope_types than "default"
   bool joined = false;            // see llama_tensors()
+  double theta = 1e4;             // without rope_theta
+  bool tied = false;              // without tie_word_embeddings
+  bool skips_rope = false;        // in the layers of no_rope_layers
+  bool scaled = false;            // by the four factors of Granite
+  bool norm_outputs = false;
 };
 constexpr LlamaType kTypes[] = {
     {.name = "llama", .attention_bias = true, .mlp_bias = true},
-    {.name = "mistral", .window = Window::where_it_is, .kv_heads_may_lack = false},
+    {.name = "mistral", .kv_heads_may_lack = false},
     {.name = "qwen2",
      .window = Window::where_it_is_used,
      .qkv_biases = true,
@@ -59,11 +74,21 @@ constexpr LlamaType kTypes[] = {
      .attention_bias = true,
      .qk_norm = QkNorm::head_after_rotary,
      .epsilon = 1e-5},
-    {.name = "phi3",
-     .window = Window::where_it_is,
+    {.name = "phi3", .epsilon = 1e-5, .stretches = false, .joined = true},
+    {.name = "smollm3",
+     .window = Window::where_it_is_used,
+     .attention_bias = true,
+     .mlp_bias = true,
+     .kv_heads_may_lack = false,
+     .theta = 2e6,
+     .tied = true,
+     .skips_rope = true},
+    {.name = "granite", .attention_bias = true, .mlp_bias = true, .scaled = true},
+    {.name = "olmo2",
+     .attention_bias = true,
+     .qk_norm = QkNorm::whole,
      .epsilon = 1e-5,
-     .stretches = false,
-     .joined = true}};
+     .norm_outputs = true}};
 
 const LlamaType& type_of(const ConfigReader& json) {
   const std::string name = json.text("model_type");
@@ -72,6 +97,7 @@ const LlamaType& type_of(const ConfigReader& json) {
   fail(ErrorCode::internal, kOrigin, json.label(), ": model_type ", name, " is not of this form");
 }
 
+constexpr const char *kNoRopeLayers = "no_rope_layers", *kNoRopeInterval = "no_rope_layer_interval";
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
 Json rope_json(const RotaryAngles& angles) {
@@ -122,11 +148,24 @@ Json llama_config(const ModelSpec& spec, const ExportVocabulary& vocabulary) {
   json["attention_dropout"] = attention.dropout;
   const std::string_view type = its_class.model_type;
   if (type != "qwen2") json["attention_bias"] = attention.qkv_bias;
-  if (type == "llama") {
+  if (type == "llama" || type == "smollm3" || type == "granite")
     json["mlp_bias"] = decoder.feed_forward.bias;
-    json["pretraining_tp"] = 1;
+  if (type == "llama") json["pretraining_tp"] = 1;
+  if (type == "qwen2" || type == "qwen3" || type == "smollm3") json["use_sliding_window"] = false;
+  if (type == "smollm3") {
+    Json::List rotated;
+    for (int64_t i = 0; i < decoder.layers(); ++i) rotated.push_back(attention.rotates(i) ? 1 : 0);
+    json[kNoRopeLayers] = std::move(rotated);
+    json[kNoRopeInterval] = attention.no_rope_interval;
   }
-  if (type == "qwen2" || type == "qwen3") json["use_sliding_window"] = false;
+  if (type == "granite") {
+    json["embedding_multiplier"] = spec.embedding.scale;
+    json["attention_multiplier"] = attention.scale > 0
+                                       ? attention.scale
+                                       : 1 / std::sqrt(static_cast<double>(attention.head_dim));
+    json["residual_multiplier"] = decoder.residual_scale;
+    json["logits_scaling"] = spec.output.divisor;
+  }
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
   put_special_ids(vocabulary.tokens, json);
@@ -218,7 +257,7 @@ void read_alpha(const ConfigReader& rope, ModelConfig& config) {
 // Newer files have an object `rope_parameters`, older ones `rope_theta` and perhaps `rope_scaling`.
 void read_rope(const ConfigReader& json, const LlamaType& of, ModelConfig& config) {
   demand_whole_heads(json);
-  config.rope_theta = json.number("rope_theta", 1e4);
+  config.rope_theta = json.number("rope_theta", of.theta);
   for (const char* object : {"rope_scaling", "rope_parameters"}) {
     if (!json.has(object)) continue;
     const ConfigReader rope = json.inside(object);
@@ -243,13 +282,45 @@ void read_rope(const ConfigReader& json, const LlamaType& of, ModelConfig& confi
   }
 }
 
+// SmolLM3: a list with 0 for each layer without rotary positions, or else an interval. Of lists,
+// only those that an interval makes.
+int64_t read_no_rope_interval(const ConfigReader& json, int64_t layers) {
+  if (!json.has(kNoRopeLayers)) {
+    if (!json.has(kNoRopeInterval)) return 4;
+    return json.integer(kNoRopeInterval, 1, limits::kLayers);
+  }
+  const std::vector<int64_t> rotated = json.integers(kNoRopeLayers, 0, 1);
+  require(std::ssize(rotated) == layers, ErrorCode::corrupt_file, kOrigin, json.label(), ": ",
+          kNoRopeLayers, " has ", rotated.size(), " numbers, there are ", layers, " layers");
+  const auto first = std::find(rotated.begin(), rotated.end(), 0);
+  if (first == rotated.end()) return 0;
+  const int64_t interval = first - rotated.begin() + 1;
+  for (int64_t i = 0; i < layers; ++i)
+    require((rotated[static_cast<size_t>(i)] == 0) == ((i + 1) % interval == 0),
+            ErrorCode::unsupported, kOrigin, json.label(), ": ", kNoRopeLayers,
+            " must have its zeros at equal distances, as every 4th");
+  return interval;
+}
+
+void read_scales(const ConfigReader& json, ModelConfig& config) {
+  const auto factor = [&](const char* key) {
+    const double value = json.number(key, 1);
+    require(value > 0 && value <= 1e6, ErrorCode::unsupported, kOrigin, json.label(), ": ", key,
+            " is ", value, ", it must be above 0 and at most 1e6");
+    return value;
+  };
+  const double of_embeddings = factor("embedding_multiplier");
+  if (of_embeddings != 1) config.embedding_scale = of_embeddings;
+  config.attention_scale = factor("attention_multiplier");
+  config.residual_scale = factor("residual_multiplier");
+  config.logits_divisor = factor("logits_scaling");
+}
+
 // An attention whose window has all positions is the plain one.
 void check_window(const ConfigReader& json, Window window_of, int64_t positions) {
-  const bool by_layers = window_of == Window::where_it_is_used;
-  const bool is_used =
-      window_of == Window::where_it_is || (by_layers && json.flag("use_sliding_window", false));
+  const bool is_used = window_of == Window::where_it_is || json.flag("use_sliding_window", false);
   const bool has_window = is_used && json.has("sliding_window");
-  if (by_layers && json.has("layer_types"))
+  if (json.has("layer_types"))
     for (const std::string& layer : json.texts("layer_types"))
       require(layer == "full_attention" || (layer == "sliding_attention" && has_window),
               ErrorCode::unsupported, kOrigin, json.label(), ": layer_types has ",
@@ -300,9 +371,12 @@ ModelConfig read_config(const ConfigReader& json) {
   config.activation = activation_from_name(json, "hidden_act");
   config.norm_epsilon = json.number("rms_norm_eps", type.epsilon);
   read_rope(json, type, config);
+  if (type.skips_rope) config.no_rope_interval = read_no_rope_interval(json, config.decoder_layers);
+  if (type.scaled) read_scales(json, config);
+  config.norm_outputs = type.norm_outputs;
   config.dropout = 0;
   config.attention_dropout = json.number("attention_dropout", 0);
-  config.tied_embeddings = json.flag("tie_word_embeddings", false);
+  config.tied_embeddings = json.flag("tie_word_embeddings", type.tied);
   return config;
 }
 
@@ -311,11 +385,12 @@ ModelConfig read_config(const ConfigReader& json) {
 const Expressible& hf_llama_expressible() {
   static const Expressible expressible = [] {
     Expressible all{"Llama", {}};
-    for (const LlamaClass& each : kClasses)
-      all.forms.push_back(llama_form({{"biases", each.biases},
-                                      {"qk_norm", each.qk_norm},
-                                      {"head_width", "*"},
-                                      {"rope_scaling", "*"}}));
+    for (const LlamaClass& each : kClasses) {
+      LlamaForm form = each.form;
+      form.any_head_width = true;
+      form.rope_scaling = "*";
+      all.forms.push_back(llama_form(form));
+    }
     return all;
   }();
   return expressible;
