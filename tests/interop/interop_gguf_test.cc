@@ -132,6 +132,43 @@ TEST_F(GgufTest, SettingsAreInTheMetadataOfEveryType) {
   }
 }
 
+TEST_F(GgufTest, FormsWithAnArchitectureOfTheirOwn) {
+  ModelConfig smollm3 = gguf_config(1, true), granite = smollm3, olmo2 = gguf_config(1, false);
+  smollm3.decoder_layers = 5;
+  smollm3.no_rope_interval = 4;
+  granite.embedding_scale = 12;
+  granite.attention_scale = 0.25;
+  granite.residual_scale = 0.5;
+  granite.logits_divisor = 8;
+  olmo2.norm_outputs = true;
+  olmo2.qk_norm = QkNorm::whole;
+  ModelConfig hunyuan = gguf_config(1, true);
+  hunyuan.qk_norm = QkNorm::head_after_rotary;
+  for (const auto& [name, config] : {std::pair{"smollm3", smollm3},
+                                     {"granite", granite},
+                                     {"olmo2", olmo2},
+                                     {"hunyuan-dense", hunyuan}}) {
+    const auto model = model_of(config);
+    EXPECT_EQ(gguf(*model, ExportWeights::float32, name), 0) << name;
+    const GgufReader in = reader(name);
+    EXPECT_EQ(in.pairs().front(), (std::pair<std::string, interop::GgufValue>(
+                                      "general.architecture", std::string(name))));
+    const interop::HostModel host = interop::copy_to_host(*context_, *model);
+    const ModelConfig read =
+        interop::read_back_gguf(host, bpe_tokenizer(), ExportWeights::float32, path(name)).config();
+    EXPECT_EQ(read.no_rope_interval, config.no_rope_interval);
+    EXPECT_EQ(read.embedding_scale, config.embedding_scale);
+    EXPECT_EQ(read.attention_scale, config.attention_scale);
+    EXPECT_EQ(read.residual_scale, config.residual_scale);
+    EXPECT_EQ(read.logits_divisor, config.logits_divisor);
+    EXPECT_EQ(read.norm_outputs, config.norm_outputs);
+    EXPECT_EQ(read.qk_norm, config.qk_norm);
+    fs::remove_all(path(name));
+  }
+  smollm3.no_rope_interval = 2;  // llama.cpp knows 4 alone
+  gguf_refused(smollm3, ExportWeights::float32, "no_rope_interval 2, it has");
+}
+
 TEST_F(GgufTest, TypesOfTensors) {
   const auto model = model_of(gguf_config(1, true));
   gguf(*model, ExportWeights::q4_0, "q4");

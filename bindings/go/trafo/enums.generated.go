@@ -129,11 +129,18 @@ const (
 	// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for
 	// keys, as in Qwen3. A decoder-lm only.
 	QKNormHead QKNorm = C.TRAFO_QK_NORM_HEAD
+	// The same after the rotary positions, as in Hunyuan.
+	QKNormHeadAfterRotary QKNorm = C.TRAFO_QK_NORM_HEAD_AFTER_ROTARY
+	// RMS norm of all queries and of all keys of a token before the rotary positions, as in OLMo 2. A decoder-lm
+	// only.
+	QKNormWhole QKNorm = C.TRAFO_QK_NORM_WHOLE
 )
 
 var wordsOfQKNorm = words[QKNorm]{
 	{QKNormNone, []string{"none"}},
 	{QKNormHead, []string{"head"}},
+	{QKNormHeadAfterRotary, []string{"head-after-rotary", "head_after_rotary"}},
+	{QKNormWhole, []string{"whole"}},
 }
 
 // String gives the name; "unknown" of other numbers.

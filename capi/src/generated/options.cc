@@ -42,6 +42,8 @@ static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STAND
 static_assert(static_cast<int32_t>(Positions::rotary) == TRAFO_POSITIONS_ROTARY);
 static_assert(static_cast<int32_t>(QkNorm::none) == TRAFO_QK_NORM_NONE);
 static_assert(static_cast<int32_t>(QkNorm::head) == TRAFO_QK_NORM_HEAD);
+static_assert(static_cast<int32_t>(QkNorm::head_after_rotary) == TRAFO_QK_NORM_HEAD_AFTER_ROTARY);
+static_assert(static_cast<int32_t>(QkNorm::whole) == TRAFO_QK_NORM_WHOLE);
 static_assert(static_cast<int32_t>(RopeScaling::llama3) == TRAFO_ROPE_SCALING_LLAMA3);
 static_assert(static_cast<int32_t>(RopeScaling::yarn) == TRAFO_ROPE_SCALING_YARN);
 static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);
@@ -194,11 +196,18 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.qk_norm = static_cast<int32_t>(o.qk_norm);
   c.rope_scaling = static_cast<int32_t>(o.rope_scaling);
   c.rope_magnitude = o.rope_magnitude;
+  c.norm_outputs = o.norm_outputs ? 1 : 0;
+  c.no_rope_interval = o.no_rope_interval;
+  c.embedding_scale = o.embedding_scale;
+  c.attention_scale = o.attention_scale;
+  c.residual_scale = o.residual_scale;
+  c.logits_divisor = o.logits_divisor;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
+  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -238,6 +247,12 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.qk_norm = static_cast<QkNorm>(c.qk_norm);
   o.rope_scaling = static_cast<RopeScaling>(c.rope_scaling);
   o.rope_magnitude = c.rope_magnitude;
+  o.norm_outputs = call.flag(c.norm_outputs, "norm_outputs");
+  o.no_rope_interval = c.no_rope_interval;
+  o.embedding_scale = c.embedding_scale;
+  o.attention_scale = c.attention_scale;
+  o.residual_scale = c.residual_scale;
+  o.logits_divisor = c.logits_divisor;
   return o;
 }
 

@@ -1,14 +1,16 @@
 // The GGUF file of a model of Llama's form, as llama.cpp reads it: its architecture "llama",
-// "qwen2" (biases of queries, keys and values) or "qwen3" (norms of queries and keys), tokenizer
-// "llama" (SentencePiece BPE with byte tokens).
+// "qwen2" (biases of queries, keys and values), "qwen3" and "hunyuan-dense" (norms of queries and
+// keys), "smollm3" (layers without rotary positions), "granite" (four factors) or "olmo2" (norms of
+// outputs), tokenizer "llama" (SentencePiece BPE with byte tokens).
 //
-// In a "llama", llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle, models
-// here the columns (i, i + width / 2), as llama.cpp's other architectures. The rows of the
-// projections of queries and keys of a "llama" are therefore stored in another order.
+// In some of them llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle
+// (neighbours_turn), models here the columns (i, i + width / 2), as llama.cpp's others. The rows of
+// the projections of queries and keys of the former are therefore stored in another order.
 //
 // Norms are float32. In Q4_0 files the output matrix, which may be the embeddings as well, is Q8_0:
 // every logit depends on it.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "engine/formats/formats.h"
@@ -30,11 +32,21 @@ constexpr const char* kFile = "model.gguf";
 struct GgufArchitecture {
   const char* name;
   bool neighbours_turn;
-  const char *biases, *qk_norm, *head_width;
+  LlamaForm form;
 };
-constexpr GgufArchitecture kArchitectures[] = {{"llama", true, "none", "none", "width/heads"},
-                                               {"qwen2", false, "qkv", "none", "width/heads"},
-                                               {"qwen3", false, "none", "head", "*"}};
+constexpr int64_t kSmolLm3Interval = 4;  // llama.cpp knows no other
+constexpr GgufArchitecture kArchitectures[] = {
+    {"llama", true, {.rope_scaling = "none yarn"}},
+    {"qwen2", false, {.biases = "qkv", .rope_scaling = "none yarn"}},
+    {"qwen3",
+     false,
+     {.qk_norm = QkNorm::head, .any_head_width = true, .rope_scaling = "none yarn"}},
+    {"hunyuan-dense",
+     false,
+     {.qk_norm = QkNorm::head_after_rotary, .any_head_width = true, .rope_scaling = "none yarn"}},
+    {"smollm3", true, {.no_rope_interval = "4"}},
+    {"granite", true, {.scaled = true}},
+    {"olmo2", false, {.qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}}};
 
 const GgufArchitecture& architecture_of(const ModelSpec& spec) {
   return kArchitectures[std::max(0, match(spec, gguf_expressible()).form)];
@@ -81,7 +93,7 @@ struct Placed {
 };
 
 // "model.layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight".
-std::string name_of(const std::string& name) {
+std::string name_of(const std::string& name, bool norm_outputs) {
   static const std::map<std::string_view, const char*> kNames = {
       {"model.embed_tokens.weight", "token_embd.weight"},
       {"model.norm.weight", "output_norm.weight"},
@@ -90,13 +102,16 @@ std::string name_of(const std::string& name) {
       {"self_attn.q_proj.weight", "attn_q.weight"},
       {"self_attn.q_proj.bias", "attn_q.bias"},
       {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+      {"self_attn.query_layernorm.weight", "attn_q_norm.weight"},
       {"self_attn.k_proj.weight", "attn_k.weight"},
       {"self_attn.k_proj.bias", "attn_k.bias"},
       {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+      {"self_attn.key_layernorm.weight", "attn_k_norm.weight"},
       {"self_attn.v_proj.weight", "attn_v.weight"},
       {"self_attn.v_proj.bias", "attn_v.bias"},
       {"self_attn.o_proj.weight", "attn_output.weight"},
       {"post_attention_layernorm.weight", "ffn_norm.weight"},
+      {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
       {"mlp.gate_proj.weight", "ffn_gate.weight"},
       {"mlp.up_proj.weight", "ffn_up.weight"},
       {"mlp.down_proj.weight", "ffn_down.weight"},
@@ -104,6 +119,9 @@ std::string name_of(const std::string& name) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!name.starts_with(kLayers)) return kNames.at(name);
   const size_t dot = name.find('.', kLayers.size());
+  if (norm_outputs && name.ends_with(".post_attention_layernorm.weight"))
+    return concat("blk.", name.substr(kLayers.size(), dot - kLayers.size()),
+                  ".post_attention_norm.weight");
   return concat("blk.", name.substr(kLayers.size(), dot - kLayers.size()), ".",
                 kNames.at(std::string_view(name).substr(dot + 1)));
 }
@@ -115,7 +133,8 @@ std::vector<Placed> tensors_of(const HostModel& host, ExportWeights weights) {
   const char* output = spec.output.tied ? "token_embd.weight" : "output.weight";
   std::vector<Placed> placed;
   for (MappedTensor& tensor : llama_tensors(host.config())) {
-    const std::string name = name_of(tensor.name);
+    const std::string name =
+        name_of(tensor.name, spec.decoder.norm.placement == NormPlacement::on_output);
     GgufType type = tensor.shape.size() == 1 ? GgufType::f32 : matrices;
     if (type == GgufType::q4_0 && name == output) type = GgufType::q8_0;
     const bool turned =
@@ -238,6 +257,14 @@ GgufPairs pairs_of(const ModelSpec& spec, const Tokenizer& tokenizer, const SpmM
     pairs.emplace_back(name + ".rope.scaling.original_context_length",
                        number(angles.original_positions));
   }
+  if (architecture_of(spec).form.scaled) {
+    const double usual = 1 / std::sqrt(static_cast<double>(attention.head_dim));
+    pairs.emplace_back(name + ".embedding_scale", static_cast<float>(spec.embedding.scale));
+    pairs.emplace_back(name + ".attention.scale",
+                       static_cast<float>(attention.scale > 0 ? attention.scale : usual));
+    pairs.emplace_back(name + ".residual_scale", static_cast<float>(spec.decoder.residual_scale));
+    pairs.emplace_back(name + ".logit_scale", static_cast<float>(spec.output.divisor));
+  }
   pairs.emplace_back("tokenizer.ggml.model", "llama");
   pairs.emplace_back("tokenizer.ggml.pre", "default");
   std::vector<std::string> subwords;
@@ -296,7 +323,18 @@ ModelConfig described_by(const GgufReader& in) {
                        [&](const GgufTensor& each) { return each.name == tensor; });
   };
   config.qkv_biases = has("blk.0.attn_q.bias");
-  if (has("blk.0.attn_q_norm.weight")) config.qk_norm = QkNorm::head;
+  if (has("blk.0.attn_q_norm.weight"))
+    config.qk_norm = name == "qwen3"   ? QkNorm::head
+                     : name == "olmo2" ? QkNorm::whole
+                                       : QkNorm::head_after_rotary;
+  config.norm_outputs = has("blk.0.post_ffw_norm.weight");
+  if (name == "smollm3") config.no_rope_interval = kSmolLm3Interval;
+  if (name == "granite") {
+    config.embedding_scale = at(key_of("embedding_scale"), float{});
+    config.attention_scale = at(key_of("attention.scale"), float{});
+    config.residual_scale = at(key_of("residual_scale"), float{});
+    config.logits_divisor = at(key_of("logit_scale"), float{});
+  }
   config.vocabulary = count("vocab_size");
   config.max_positions = count("context_length");
   config.width = count("embedding_length");
@@ -323,11 +361,7 @@ ModelConfig described_by(const GgufReader& in) {
 const Expressible& gguf_expressible() {
   static const Expressible expressible = [] {
     Expressible all{kGgufFormat, {}};
-    for (const GgufArchitecture& each : kArchitectures)
-      all.forms.push_back(llama_form({{"biases", each.biases},
-                                      {"qk_norm", each.qk_norm},
-                                      {"head_width", each.head_width},
-                                      {"rope_scaling", "none yarn"}}));
+    for (const GgufArchitecture& each : kArchitectures) all.forms.push_back(llama_form(each.form));
     return all;
   }();
   return expressible;

@@ -153,6 +153,11 @@ std::string ConfigReader::text(const char* field) const {
   return *value.as<std::string>();
 }
 
+void ConfigReader::demand_same(const char* other, const char* field) const {
+  require(json_.find(other) == nullptr || *json_.find(other) == at(field), ErrorCode::unsupported,
+          kOrigin, label_, ": ", other, " is another name of ", field, " and has another value");
+}
+
 void ConfigReader::refuse(const char* field, const char* reason) const {
   require(!has(field), ErrorCode::unsupported, kOrigin, label_, ": ", field, " is given; ", reason);
 }
@@ -165,8 +170,10 @@ void ConfigReader::allow(std::initializer_list<std::string_view> fields) const {
 }
 
 void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const {
-  require(flag(field, otherwise) == wanted, ErrorCode::unsupported, kOrigin, label_, ": ", field,
-          " is ", wanted ? "false" : "true", ", models here have ", wanted ? "true" : "false");
+  const bool is_null = !has(field) && json_.find(field) != nullptr;  // Python: not true
+  require((is_null ? false : flag(field, otherwise)) == wanted, ErrorCode::unsupported, kOrigin,
+          label_, ": ", field, " is ", wanted ? "false" : "true", ", models here have ",
+          wanted ? "true" : "false");
 }
 
 void require_weight_type(const std::string& file, const TensorInfo& info) {

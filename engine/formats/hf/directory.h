@@ -39,8 +39,10 @@ class ConfigReader {
   bool flag(const char* field, bool otherwise) const;
   std::string text(const char* field) const;
   std::vector<std::string> texts(const char* field) const;  // a list of them
-  // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`.
+  // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`. null is false.
   void demand(const char* field, bool wanted, bool otherwise) const;
+  // UNSUPPORTED if `other`, a second name of `field` in transformers, has another value.
+  void demand_same(const char* other, const char* field) const;
   // UNSUPPORTED if `field` is there.
   void refuse(const char* field, const char* reason) const;
   // UNSUPPORTED, naming it, if there is another field than these.

@@ -71,7 +71,7 @@ const Expressible& onnx_expressible() {
                                          {"norm placement", "before after"},
                                          {"biases", "none all"},
                                          {"kv_heads", "*"},
-                                         {"qk_norm", "*"},
+                                         {"qk_norm", "none head head-after-rotary"},
                                          {"rope_theta", "*"},
                                          {"activation", "*"},
                                          {"norm_epsilon", "*"},

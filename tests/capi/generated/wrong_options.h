@@ -49,6 +49,16 @@
   wrong("rope_scaling", rope_scaling, 99) \
   wrong("rope_magnitude", rope_magnitude, -1) \
   wrong("rope_magnitude", rope_magnitude, NAN) \
+  wrong("norm_outputs", norm_outputs, 2) \
+  wrong("no_rope_interval", no_rope_interval, -1) \
+  wrong("embedding_scale", embedding_scale, -1) \
+  wrong("embedding_scale", embedding_scale, NAN) \
+  wrong("attention_scale", attention_scale, -1) \
+  wrong("attention_scale", attention_scale, NAN) \
+  wrong("residual_scale", residual_scale, -1) \
+  wrong("residual_scale", residual_scale, NAN) \
+  wrong("logits_divisor", logits_divisor, -1) \
+  wrong("logits_divisor", logits_divisor, NAN) \
   wrong("precision", precision, 99) \
   /* the end */
 

@@ -113,6 +113,8 @@ pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
 pub const TRAFO_QK_NORM_NONE: i32 = 0;
 pub const TRAFO_QK_NORM_HEAD: i32 = 1;
+pub const TRAFO_QK_NORM_HEAD_AFTER_ROTARY: i32 = 2;
+pub const TRAFO_QK_NORM_WHOLE: i32 = 3;
 pub const TRAFO_ROPE_SCALING_LLAMA3: i32 = 0;
 pub const TRAFO_ROPE_SCALING_YARN: i32 = 1;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
@@ -2134,6 +2136,16 @@ pub struct trafo_model_config {
     pub encoder_tied_layers: [u8; 32usize],
     #[doc = " Factor of rotated queries and keys with the rope_scaling yarn; other models have none. Default 0: 0.1 ln(rope_factor) + 1."]
     pub rope_magnitude: f64,
+    #[doc = " The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all layers have\n them."]
+    pub no_rope_interval: i64,
+    #[doc = " Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of width."]
+    pub embedding_scale: f64,
+    #[doc = " Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of head_width."]
+    pub attention_scale: f64,
+    #[doc = " Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm (Granite). Default\n 1."]
+    pub residual_scale: f64,
+    #[doc = " The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1."]
+    pub logits_divisor: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2164,12 +2176,16 @@ pub struct trafo_model_config {
     pub qk_norm: i32,
     #[doc = " TRAFO_ROPE_SCALING_*. How rope_factor divides the angles of a model with rope_original_positions. With yarn, the first pair\n whose angle it divides is the one of rope_high_turns turns (usual: 32), and from the pair of rope_low_turns turns on it\n divides them whole. Default TRAFO_ROPE_SCALING_LLAMA3."]
     pub rope_scaling: i32,
+    #[doc = " 1: the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in a model with RMS norm\n and pre_norm. Default 0."]
+    pub norm_outputs: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 304usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 352usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2219,38 +2235,52 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, encoder_tied_layers) - 200usize];
     ["Offset of field: trafo_model_config::rope_magnitude"]
         [::core::mem::offset_of!(trafo_model_config, rope_magnitude) - 232usize];
+    ["Offset of field: trafo_model_config::no_rope_interval"]
+        [::core::mem::offset_of!(trafo_model_config, no_rope_interval) - 240usize];
+    ["Offset of field: trafo_model_config::embedding_scale"]
+        [::core::mem::offset_of!(trafo_model_config, embedding_scale) - 248usize];
+    ["Offset of field: trafo_model_config::attention_scale"]
+        [::core::mem::offset_of!(trafo_model_config, attention_scale) - 256usize];
+    ["Offset of field: trafo_model_config::residual_scale"]
+        [::core::mem::offset_of!(trafo_model_config, residual_scale) - 264usize];
+    ["Offset of field: trafo_model_config::logits_divisor"]
+        [::core::mem::offset_of!(trafo_model_config, logits_divisor) - 272usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 240usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 280usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 244usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 284usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 248usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 288usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 252usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 292usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 256usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 296usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 260usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 300usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 264usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 304usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 268usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 308usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 272usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 312usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 276usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 316usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 280usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 320usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 284usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 324usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 288usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 328usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 292usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 332usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 296usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 336usize];
+    ["Offset of field: trafo_model_config::norm_outputs"]
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 340usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 300usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 344usize];
+    ["Offset of field: trafo_model_config::reserved"]
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 348usize];
 };
 unsafe extern "C" {
     #[must_use]
