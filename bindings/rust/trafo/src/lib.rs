@@ -224,8 +224,8 @@ pub use text::{
 };
 pub use trainer::{StepResult, Trainer, TrainerBuilder};
 pub use trainer_options::{
-    CommunicationDType, Metric, Objective, OptimizerKind, OptimizerStates, Period, Recompute,
-    RunModel, Schedule, StoppingMetrics, TrainerOptions,
+    CommunicationDType, FrameToken, Metric, Objective, OptimizerKind, OptimizerStates, Period,
+    Recompute, RunModel, Schedule, StoppingMetrics, TrainerOptions,
 };
 pub use translation::{Alignment, Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
 
