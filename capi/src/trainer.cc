@@ -178,9 +178,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   for (const TextCorpus* corpus : {training, validation})
     if (!subwords && corpus != nullptr && !corpus->has_ids())
       call.refuse_argument("tokenizer", " is NULL, and a corpus has text");
-  const PairEncoding encoding =
-      subwords ? PairEncoding(*subwords)
-               : PairEncoding(tokens_of(*m.model, subwords), m.model->spec().vocabulary);
+  const PairEncoding encoding = training_encoding(*m.model, subwords, settings);
   const std::shared_ptr<const CancelToken> token = cancel_token(call, arguments.cancel);
   TrainingData data = prepare_data(training, validation, encoding, m.model->spec(), settings,
                                    m.context->backend().threads(), token.get());

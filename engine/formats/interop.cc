@@ -141,7 +141,7 @@ const std::vector<Format>& formats() {
        {float32, int8},
        interop::onnx_expressible,
        [](const Job& job) {
-         interop::write_onnx(job.host, *job.vocabulary.tokenizer, job.weights, job.directory);
+         interop::write_onnx(job.host, job.vocabulary, job.weights, job.directory);
          return interop::read_back_onnx(job.host, job.weights, job.directory);
        }},
       {ExportFormat::gguf,
@@ -149,9 +149,8 @@ const std::vector<Format>& formats() {
        {float16, float32, q8_0, q4_0},
        interop::gguf_expressible,
        [](const Job& job) {
-         interop::write_gguf(job.host, *job.vocabulary.tokenizer, job.weights, job.directory);
-         return interop::read_back_gguf(job.host, *job.vocabulary.tokenizer, job.weights,
-                                        job.directory);
+         interop::write_gguf(job.host, job.vocabulary, job.weights, job.directory);
+         return interop::read_back_gguf(job.host, job.vocabulary, job.weights, job.directory);
        }},
       {ExportFormat::hf_compressed,
        false,
@@ -244,12 +243,12 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
   interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
-// All formats write a SentencePiece model, or another form of its subwords and scores. The
-// decoder-only models of transformers have a tokenizer.json of byte-level BPE as well.
+// All formats write a SentencePiece model, or another form of its subwords and scores. GGUF and the
+// decoder-only models of transformers have byte-level BPE as well.
 void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const Format& format) {
   using enum ExportFormat;
   const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
-                              format.format == hf_compressed ||
+                              format.format == hf_compressed || format.format == gguf ||
                               (format.format == onnx && !spec.has_encoder());
   if (tokenizer.as_sentencepiece() == nullptr &&
       !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind))
@@ -276,9 +275,7 @@ double export_model(Context& context, const Model& model, const std::optional<To
   refuse_what_is_not(model.spec(), *found);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
-  const interop::ExportVocabulary vocabulary =
-      tokenizer ? interop::ExportVocabulary(*tokenizer)
-                : interop::ExportVocabulary(tokens_of(model, tokenizer));
+  const interop::ExportVocabulary vocabulary(tokenizer, tokens_of(model, tokenizer));
   const HostModel again = found->write_and_read({host, vocabulary, weights, unfinished.path()});
   const double difference = interop::logit_difference(host, again);
   // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
@@ -320,8 +317,12 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
     for (const char* key : {"sliding_window", "layer_types"}) config.refuse(key, kNoWindow);
   interop::Imported imported = reader->read(directory);
   std::unique_ptr<Model> model = interop::copy_from_host(context, imported.host);
-  model->set_tokens(imported.tokenizer ? imported.tokenizer->tokens()
-                                       : interop::read_tokens(directory, config, model->spec()));
+  std::optional<VocabularyTokens> tokens =
+      imported.tokenizer ? imported.tokenizer->tokens()
+                         : interop::read_tokens(directory, config, model->spec());
+  if (tokens && !model->spec().has_encoder())
+    tokens->frame = interop::read_frame(directory, *tokens, imported.tokenizer);
+  model->set_tokens(std::move(tokens));
   return {std::move(model), std::move(imported.tokenizer), std::move(imported.note)};
 }
 

@@ -432,7 +432,7 @@ TEST_F(ImportTest, ATextIsContinued) {
   const ImportedModel base = imported(directory);
   const Translator translator(*context_, *base.model, *base.tokenizer);
   TranslateOptions options;
-  options.end_source = false;
+  options.end_source = FrameToken::off;
   options.decode.beam = 1;
   options.decode.max_length = 5;
   const std::vector<std::string_view> lines{"der Hund"};
@@ -449,7 +449,7 @@ TEST_F(ImportTest, ATextIsContinued) {
   std::vector<int32_t> whole = ids;
   whole.insert(whole.end(), found.hypotheses[0].tokens.begin(), found.hypotheses[0].tokens.end());
   EXPECT_EQ("der Hund" + found.hypotheses[0].text, tokenizer().decode(whole));
-  options.begin_source = true;
+  options.begin_source = FrameToken::on;
   ids.insert(ids.begin(), 1);
   EXPECT_EQ(translator.translate(lines, options)[0].hypotheses[0].tokens, expected(ids));
   // A text that is too long loses its beginning.
@@ -466,8 +466,8 @@ TEST_F(ImportTest, ATextIsContinued) {
 
   const auto other = model_of(config_of(Architecture::encoder_decoder, false));
   for (const bool begins : {false, true}) {
-    options.begin_source = begins;
-    options.end_source = begins;
+    options.begin_source = begins ? FrameToken::on : FrameToken::off;
+    options.end_source = begins ? FrameToken::on : FrameToken::off;
     expect_error(ErrorCode::invalid_argument, begins ? "begin_source" : "end_source",
                  [&] { Translator(*context_, *other, tokenizer()).translate(lines, options); });
   }

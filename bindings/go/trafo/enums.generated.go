@@ -321,6 +321,40 @@ func (value *Objective) UnmarshalText(text []byte) error {
 	return wordsOfObjective.unmarshal(value, text)
 }
 
+// FrameToken: whether a special token is beside a source or a prompt.
+type FrameToken int32
+
+const (
+	// It is not there.
+	FrameOff FrameToken = C.TRAFO_FRAME_OFF + 1
+	// It is there.
+	FrameOn FrameToken = C.TRAFO_FRAME_ON + 1
+	// As the model was trained; of an imported decoder-lm, as its own files say.
+	FrameByModel FrameToken = C.TRAFO_FRAME_BY_MODEL + 1
+)
+
+var wordsOfFrameToken = words[FrameToken]{
+	{0, []string{""}},
+	{FrameOff, []string{"off"}},
+	{FrameOn, []string{"on"}},
+	{FrameByModel, []string{"model", "by_model"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value FrameToken) String() string {
+	return wordsOfFrameToken.name(value)
+}
+
+// MarshalText gives the name.
+func (value FrameToken) MarshalText() ([]byte, error) {
+	return wordsOfFrameToken.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *FrameToken) UnmarshalText(text []byte) error {
+	return wordsOfFrameToken.unmarshal(value, text)
+}
+
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.
 type OptimizerStates int32
 

@@ -68,7 +68,7 @@ void write_gpt2_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                       const fs::path& directory) {
   write_json(directory / "config.json", gpt2_config(spec, vocabulary));
   write_generation(vocabulary, spec, directory);
-  write_lm_tokenizer(vocabulary.tokenizer, spec, directory);
+  write_lm_tokenizer(vocabulary, spec, directory);
 }
 
 void write_gpt2(const HostModel& given, const ExportVocabulary& vocabulary,

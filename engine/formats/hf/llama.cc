@@ -402,7 +402,7 @@ void write_llama_files(const ModelSpec& spec, const ExportVocabulary& vocabulary
   if (quantization.as<Json::Object>() != nullptr) json["quantization_config"] = quantization;
   write_json(directory / "config.json", json);
   write_generation(vocabulary, spec, directory);
-  write_lm_tokenizer(vocabulary.tokenizer, spec, directory);
+  write_lm_tokenizer(vocabulary, spec, directory);
 }
 
 void write_llama(const HostModel& host, const ExportVocabulary& vocabulary,

@@ -63,6 +63,32 @@ void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& s
 
 }  // namespace
 
+PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tokenizer,
+                               const TrainOptions& options) {
+  PairEncoding encoding(tokens_of(model, tokenizer), model.spec().vocabulary);
+  if (tokenizer) {
+    encoding.tokenizer = tokenizer;
+    encoding.vocabulary = tokenizer->vocab_size();
+  }
+  TextFrame& frame = encoding.tokens.frame;
+  const TextFrame before = frame;
+  const auto choose = [&](FrameToken wanted, bool& there, bool possible, const char* name) {
+    if (wanted == FrameToken::by_model) return;
+    there = wanted == FrameToken::on;
+    require_argument(possible, kTrainingDataOrigin, name, " is ", enum_name(wanted),
+                     ", which only a decoder-lm whose vocabulary has bos can be");
+  };
+  const bool has_encoder = model.spec().has_encoder();
+  choose(
+      options.begin_source, frame.begin,
+      options.begin_source != FrameToken::on || (!has_encoder && encoding.tokens.special.bos >= 0),
+      "begin_source");
+  choose(options.end_source, frame.end, options.end_source != FrameToken::off || !has_encoder,
+         "end_source");
+  if (frame != before) model.set_tokens(encoding.tokens);
+  return encoding;
+}
+
 TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
                           const PairEncoding& encoding, const ModelSpec& spec,
                           const TrainOptions& options, int num_threads, const CancelToken* cancel) {
@@ -94,8 +120,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   if (train == nullptr)
     data.train = std::make_shared<GivenBatches>(filters);
   else if (encoding.tokenizer && (samples || train->is_large()))
-    data.train =
-        std::make_shared<TextPairs>(*train, *encoding.tokenizer, filters, sampling, num_threads);
+    data.train = std::make_shared<TextPairs>(*train, encoding, filters, sampling, num_threads);
   else
     data.train = std::make_shared<TokenizedCorpus>(*train, encoding, filters, num_threads, cancel);
   data.tokens = encoding.tokens.special;

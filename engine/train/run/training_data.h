@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/data/batcher.h"
+#include "engine/data/encode_pairs.h"
 #include "engine/data/text_corpus.h"
 #include "engine/objective/frozen_model.h"
 #include "engine/text/tokenizer/tokenizer.h"
@@ -29,6 +30,12 @@ struct TrainingData {
   // The other model of the objective; null: none.
   std::shared_ptr<const FrozenModel> frozen;
 };
+
+// How the text of a corpus becomes ids for a model: with its special tokens (tokens_of()), in the
+// frame that begin_source and end_source of the options give it. The model keeps another frame than
+// its own. INVALID_ARGUMENT names the option that the model cannot have.
+PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tokenizer,
+                               const TrainOptions& options);
 
 // Tokenises text for a model of `spec`, with the length limits of `options`. `train` may be null:
 // the program gives the batches (TrainingRun::set_batches). `valid` may be null. UNSUPPORTED if

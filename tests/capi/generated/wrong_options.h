@@ -117,6 +117,8 @@
   wrong("max_length_ratio", max_length_ratio, -1) \
   wrong("max_length_ratio", max_length_ratio, NAN) \
   wrong("drop_identical", drop_identical, 2) \
+  wrong("begin_source", begin_source, 99) \
+  wrong("end_source", end_source, 99) \
   wrong("source_alpha", source_alpha, -1) \
   wrong("source_alpha", source_alpha, NAN) \
   wrong("target_alpha", target_alpha, -1) \
@@ -171,8 +173,8 @@
   wrong("top_p", top_p, NAN) \
   wrong("shortlist_first", shortlist_first, -1) \
   wrong("shortlist_best", shortlist_best, -1) \
-  wrong("end_source", end_source, 2) \
-  wrong("begin_source", begin_source, 2) \
+  wrong("end_source", end_source, 99) \
+  wrong("begin_source", begin_source, 99) \
   /* the end */
 
 #define WRONG_TRAFO_EVALUATION_OPTIONS(wrong) \
