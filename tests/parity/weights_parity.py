@@ -238,7 +238,7 @@ def relatives(program, updates):
 
 
 def check_classes(checks, program, test):
-    """Random models of classes that have an architecture of their own in llama.cpp."""
+    """Random models of classes that no preset trains, in the architectures of llama.cpp."""
     import sentencepiece
     import torch
     import transformers
