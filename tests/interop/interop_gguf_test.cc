@@ -132,7 +132,7 @@ TEST_F(GgufTest, SettingsAreInTheMetadataOfEveryType) {
   }
 }
 
-TEST_F(GgufTest, FormsWithAnArchitectureOfTheirOwn) {
+TEST_F(GgufTest, ArchitecturesOfOtherClasses) {
   ModelConfig smollm3 = gguf_config(1, true), granite = smollm3, olmo2 = gguf_config(1, false);
   smollm3.decoder_layers = 5;
   smollm3.no_rope_interval = 4;

@@ -237,6 +237,37 @@ def relatives(program, updates):
     return [run, "qwen3-yarn", "qwen2-yarn"]
 
 
+def check_classes(checks, program, test):
+    """Random models of classes that no preset trains, in the architectures of llama.cpp."""
+    import sentencepiece
+    import torch
+    import transformers
+    file = os.path.join(program.folder, "bpe.spm")
+    spm = sentencepiece.SentencePieceProcessor(model_file=file)
+    common = dict(vocab_size=len(spm), hidden_size=32, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2,
+                  max_position_embeddings=160, initializer_range=0.2, bos_token_id=spm.bos_id(), eos_token_id=spm.eos_id(), pad_token_id=None,
+                  rope_parameters={"rope_type": "default", "rope_theta": 1e3})
+    for name, settings in {
+            "SmolLM3": dict(num_hidden_layers=5, tie_word_embeddings=True, no_rope_layers=[1, 1, 1, 0, 1]),
+            "Granite": dict(num_hidden_layers=2, embedding_multiplier=6.0, attention_multiplier=0.125, residual_multiplier=0.5, logits_scaling=3.0),
+            "Olmo2": dict(num_hidden_layers=2),
+            "HunYuanDenseV1": dict(num_hidden_layers=2, head_dim=12)}.items():
+        torch.manual_seed(3)
+        model = getattr(transformers, name + "ForCausalLM")(getattr(transformers, name + "Config")(**common, **settings))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() == 1:
+                    parameter.add_(0.2 * torch.randn_like(parameter))
+            model.get_output_embeddings().weight[3:259] = 0  # a byte is never the most likely
+        folder = os.path.join(program.folder, name)
+        model.save_pretrained(folder)
+        shutil.copy(file, os.path.join(folder, "tokenizer.model"))
+        program.run("import", "--from", folder, "-o", name + "-imported", "--quiet")
+        program.run("export", "-m", name + "-imported", "--to", "gguf", "--weights", "float32", "-o", name + "-gguf", "--quiet")
+        check_llama_cpp(checks, name, os.path.join(program.folder, name + "-gguf", "model.gguf"), spm, test,
+                        program.greedy(name + "-imported", test), LLAMA_CPP_SAME["f32"])
+
+
 def check_llama_cpp(checks, name, file, spm, test, reference, share):
     import urllib.request
 
@@ -294,6 +325,7 @@ def main():
             program.run("export", "-m", run, "--to", "hf-llama", "-o", run + "-hf", "--quiet")
             # transformers takes 128 for the width of a head, and reads no keys of YaRN.
             check_gguf(checks, program, run, test, reference, ["f32"], ["f32"], in_transformers=False)
+        check_classes(checks, program, test)
         check_ctranslate2(checks, program, shared, test)
         check_ctranslate2(checks, program, program.train("post", 2 * arguments.updates, "--enc-depth", "2"), test)
     export_parity.finish(checks, began)
