@@ -74,15 +74,17 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
           kTranslatorOrigin, "there are ", prefixes.size(), " prefixes for ", lines.size(),
           " lines");
   check_begin(options);
-  const int32_t bos = tokenizer().bos_id();
+  const Tokenizer& subwords = tokenizer();
+  const Tokenizer targets = subwords.for_targets();
+  const int32_t bos = subwords.bos_id();
   std::vector<std::vector<int32_t>> rows(lines.size()), begun(prefixes.size());
   for_lines(lines.size(), [&](size_t i) {
     std::vector<int32_t>& ids = rows[i];
-    ids = encode(lines[i], "", i + 1);
+    ids = encode(subwords, lines[i], "", i + 1);
     if (!options.end_source) ids.pop_back();
     if (options.begin_source && !ids.empty()) ids.insert(ids.begin(), bos);
     if (prefixes.empty()) return;
-    begun[i] = encode(prefixes[i], "prefix, ", i + 1);
+    begun[i] = encode(targets, prefixes[i], "prefix, ", i + 1);
     begun[i].pop_back();
   });
   return translate_ids(std::move(rows), options, begun);
@@ -210,7 +212,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
   std::vector<SentencePair> pairs;
   std::vector<size_t> scored;  // lines with a token to score
   for (size_t i = 0; i < lines.size(); ++i) {
-    std::vector<int32_t> ids = encode(lines[i], "", i + 1);
+    std::vector<int32_t> ids = encode(tokenizer(), lines[i], "", i + 1);
     if (!given.end_source) ids.pop_back();
     result[i].source_tokens = static_cast<int64_t>(ids.size());
     // The last token is predicted, but not read; the one in front of the line is read.
@@ -274,7 +276,8 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
 
 PackedStates Translator::states(std::span<const std::string_view> lines) const {
   std::vector<std::vector<int32_t>> rows;
-  for (size_t i = 0; i < lines.size(); ++i) rows.push_back(encode(lines[i], "", i + 1));
+  for (size_t i = 0; i < lines.size(); ++i)
+    rows.push_back(encode(tokenizer(), lines[i], "", i + 1));
   return states_ids(rows);
 }
 
@@ -327,16 +330,18 @@ std::vector<SentencePair> Translator::encode_pairs(
     std::span<const std::string_view> sources, std::span<const std::string_view> targets) const {
   require(sources.size() == targets.size(), ErrorCode::invalid_argument, kTranslatorOrigin,
           sources.size(), " source lines and ", targets.size(), " target lines are no pairs");
+  const Tokenizer& subwords = tokenizer();
+  const Tokenizer target_subwords = subwords.for_targets();
   std::vector<SentencePair> pairs;
   for (size_t i = 0; i < sources.size(); ++i)
-    pairs.push_back({encode(sources[i], "source, ", i + 1), encode(targets[i], "target, ", i + 1)});
+    pairs.push_back({encode(subwords, sources[i], "source, ", i + 1),
+                     encode(target_subwords, targets[i], "target, ", i + 1)});
   return pairs;
 }
 
 // The tokens of a line and eos.
-std::vector<int32_t> Translator::encode(std::string_view line, const char* side,
-                                        size_t number) const {
-  const Tokenizer& subwords = tokenizer();
+std::vector<int32_t> Translator::encode(const Tokenizer& subwords, std::string_view line,
+                                        const char* side, size_t number) {
   try {
     std::vector<int32_t> ids = subwords.encode(line);
     ids.push_back(subwords.eos_id());
