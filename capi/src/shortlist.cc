@@ -42,7 +42,8 @@ trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
     if (best < 0) call.refuse_argument("best", " must be at least 0, got ", best);
     if (count == 0) call.refuse("there are no pairs to learn from");
     const auto sources = encode_lines(call, subwords, source, count, "source", token.get());
-    const auto targets = encode_lines(call, subwords, target, count, "target", token.get());
+    const auto targets =
+        encode_lines(call, subwords.for_targets(), target, count, "target", token.get());
     *out = new_handle<trafo_shortlist>(subwords,
                                        LexicalTable::learn(sources, targets, subwords.vocab_size(),
                                                            best > 0 ? best : 100, token.get()));

@@ -54,12 +54,14 @@ std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncodi
   constexpr int64_t kChunk = 128;
   require(encoding.tokenizer || corpus.has_ids(), ErrorCode::invalid_argument, kEncodePairsOrigin,
           "a corpus of text needs a tokenizer");
+  std::optional<Tokenizer> targets;
+  if (encoding.tokenizer) targets = encoding.tokenizer->for_targets();
   const auto encode_side = [&](std::string_view text, int side, int64_t i,
                                std::vector<int32_t>& ids) {
     if (encoder)
       encoder(text, side, i, ids);
     else
-      encoding.tokenizer->encode(text, ids);
+      (side == 0 ? *encoding.tokenizer : *targets).encode(text, ids);
   };
   const auto work = [&](int64_t begin, int64_t end) {
     PairBuffers buffers;

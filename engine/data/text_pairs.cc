@@ -18,8 +18,9 @@ TextPairs::TextPairs(TextCorpus corpus, PairEncoding encoding,
   report_ = corpus_.report();
   form_ = corpus_.form();
   fingerprint_ = tokenized_fingerprint(corpus_, encoding_, options_.form);
-  if (sampling.source_alpha > 0 || sampling.target_alpha > 0)
-    sampler_ = encoding_.tokenizer->sampler();
+  if (encoding_.tokenizer) targets_ = encoding_.tokenizer->for_targets();
+  if (sampling.source_alpha > 0) sampler_ = encoding_.tokenizer->sampler();
+  if (sampling.target_alpha > 0) target_sampler_ = targets_->sampler();
 }
 
 void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
@@ -29,11 +30,11 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     return epochs_.pair(epoch, int64_t{draws[static_cast<size_t>(i)]});
   };
   Encoder encoder;
-  if (sampler_)
+  if (varies())
     encoder = [&](std::string_view text, int side, int64_t i, std::vector<int32_t>& ids) {
       const double alpha = side == 0 ? sampling_.source_alpha : sampling_.target_alpha;
       if (alpha == 0) {
-        encoding_.tokenizer->encode(text, ids);
+        (side == 0 ? encoding_.tokenizer : targets_)->encode(text, ids);
         return;
       }
       // Each side of each draw has its own random stream, so the order of threads is
@@ -42,7 +43,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
       const uint64_t base = side == 2 ? ~sampling_.seed : sampling_.seed;
       ShuffleRng rng(mix_bits(base + 2 * draw + static_cast<uint64_t>(side) + 1),
                      static_cast<uint64_t>(epoch));
-      sampler_->sample(text, alpha, rng, ids);
+      (side == 0 ? sampler_ : target_sampler_)->sample(text, alpha, rng, ids);
     };
   const std::vector<EncodedPair> pairs =
       encode_pairs(corpus_, encoding_, count, pair_of, encoder, num_threads_, stop);

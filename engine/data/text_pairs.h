@@ -23,14 +23,15 @@ class TextPairs final : public PairSource {
   void read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
             const std::atomic<bool>* stop) const override;
   bool is_slow() const noexcept override { return true; }
-  bool varies() const noexcept override { return sampler_ != nullptr; }
+  bool varies() const noexcept override { return sampler_ || target_sampler_; }
 
  private:
   TextCorpus corpus_;
   PairEncoding encoding_;
+  std::optional<Tokenizer> targets_;  // of the target side, or none
   EpochMix epochs_;
   SubwordSampling sampling_;
-  std::unique_ptr<const SubwordSampler> sampler_;  // of its tokenizer, or none
+  std::unique_ptr<const SubwordSampler> sampler_, target_sampler_;  // of the two, or none
   int num_threads_;
 };
 

@@ -82,12 +82,13 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   require(prefixes.empty() || prefixes.size() == lines.size(), ErrorCode::invalid_argument,
           kTranslatorOrigin, "there are ", prefixes.size(), " prefixes for ", lines.size(),
           " lines");
-  tokenizer();  // without one there is no text
+  const Tokenizer& subwords = tokenizer();
+  const Tokenizer targets = subwords.for_targets();
   const TextFrame around = frame(options);
   std::vector<std::vector<int32_t>> rows(lines.size()), begun(prefixes.size());
   for_lines(lines.size(), [&](size_t i) {
-    rows[i] = encode(lines[i], "", i + 1, around);
-    if (!prefixes.empty()) begun[i] = encode(prefixes[i], "prefix, ", i + 1, kNoFrame);
+    rows[i] = encode(subwords, lines[i], "", i + 1, around);
+    if (!prefixes.empty()) begun[i] = encode(targets, prefixes[i], "prefix, ", i + 1, kNoFrame);
   });
   return translate_ids(std::move(rows), options, begun);
 }
@@ -221,7 +222,8 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
   std::vector<SentencePair> pairs;
   std::vector<size_t> scored;  // lines with a token to score
   for (size_t i = 0; i < lines.size(); ++i) {
-    std::vector<int32_t> ids = encode(lines[i], "", i + 1, {.begin = false, .end = around.end});
+    std::vector<int32_t> ids =
+        encode(tokenizer(), lines[i], "", i + 1, {.begin = false, .end = around.end});
     result[i].source_tokens = static_cast<int64_t>(ids.size());
     // The last token is predicted, but not read; the one in front of the line is read.
     const auto most = static_cast<size_t>(spec.max_positions);
@@ -285,7 +287,7 @@ PackedStates Translator::states(std::span<const std::string_view> lines) const {
   std::vector<std::vector<int32_t>> rows;
   const TextFrame around = tokens().frame;
   for (size_t i = 0; i < lines.size(); ++i) {
-    rows.push_back(encode(lines[i], "", i + 1, around));
+    rows.push_back(encode(tokenizer(), lines[i], "", i + 1, around));
     if (rows.back().empty() && around.begin) rows.back().push_back(tokenizer().bos_id());
   }
   return states_ids(rows);
@@ -341,17 +343,19 @@ std::vector<SentencePair> Translator::encode_pairs(std::span<const std::string_v
                                                    const TextFrame& frame) const {
   require(sources.size() == targets.size(), ErrorCode::invalid_argument, kTranslatorOrigin,
           sources.size(), " source lines and ", targets.size(), " target lines are no pairs");
+  const Tokenizer& subwords = tokenizer();
+  const Tokenizer target_subwords = subwords.for_targets();
   std::vector<SentencePair> pairs;
   for (size_t i = 0; i < sources.size(); ++i)
-    pairs.push_back({encode(sources[i], "source, ", i + 1, frame),
-                     encode(targets[i], "target, ", i + 1, {.begin = false, .end = true})});
+    pairs.push_back(
+        {encode(subwords, sources[i], "source, ", i + 1, frame),
+         encode(target_subwords, targets[i], "target, ", i + 1, {.begin = false, .end = true})});
   return pairs;
 }
 
 // The tokens of a line in its frame. Without an end, an empty line stays empty.
-std::vector<int32_t> Translator::encode(std::string_view line, const char* side, size_t number,
-                                        const TextFrame& frame) const {
-  const Tokenizer& subwords = tokenizer();
+std::vector<int32_t> Translator::encode(const Tokenizer& subwords, std::string_view line,
+                                        const char* side, size_t number, const TextFrame& frame) {
   try {
     std::vector<int32_t> ids = subwords.encode(line);
     if (frame.end) ids.push_back(subwords.eos_id());

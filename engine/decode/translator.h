@@ -145,8 +145,8 @@ class Translator {
   std::vector<SentencePair> encode_pairs(std::span<const std::string_view> sources,
                                          std::span<const std::string_view> targets,
                                          const TextFrame& frame) const;
-  std::vector<int32_t> encode(std::string_view line, const char* side, size_t number,
-                              const TextFrame& frame) const;
+  static std::vector<int32_t> encode(const Tokenizer& subwords, std::string_view line,
+                                     const char* side, size_t number, const TextFrame& frame);
   void truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep) const;
   void begin_plain_texts(std::vector<SentencePair>& pairs, const TextFrame& frame) const;
   bool continues_character(int32_t id) const;

@@ -18,6 +18,7 @@
 #include "engine/io/temporary_name.h"
 #include "engine/models/model_io.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
+#include "engine/text/tokenizer/marian/marian_tokenizer.h"
 
 namespace trafo {
 namespace {
@@ -244,14 +245,19 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
 }
 
 // All formats write a SentencePiece model, or another form of its subwords and scores. GGUF and the
-// decoder-only models of transformers have byte-level BPE as well.
+// decoder-only models of transformers have byte-level BPE as well, and encoder-decoders a marian
+// vocabulary.
 void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const Format& format) {
   using enum ExportFormat;
   const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
                               format.format == hf_compressed || format.format == gguf ||
                               (format.format == onnx && !spec.has_encoder());
+  const bool takes_marian =
+      format.format == hf_marian || format.format == hf_pegasus ||
+      (spec.has_encoder() && (format.format == onnx || format.format == ctranslate2));
   if (tokenizer.as_sentencepiece() == nullptr &&
-      !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind))
+      !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind) &&
+      !(takes_marian && tokenizer.kind() == MarianTokenizer::kKind))
     interop::cannot_express(enum_name(format.format),
                             concat("a ", tokenizer.kind(), " vocabulary"));
 }

@@ -207,7 +207,7 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   CHECK(mkdir(folder, 0700) == 0);
   char* path = NULL;
   FAILS(trafo_find_vocabulary(folder, strlen(folder), &path), TRAFO_NOT_FOUND,
-        "there is no vocabulary (vocab.spm, vocab.byte or tokenizer.json)");
+        "there is no vocabulary (vocab.spm, vocab.byte, vocab.marian or tokenizer.json)");
   OK(trafo_tokenizer_save(bytes, folder, strlen(folder)));
   OK(trafo_find_vocabulary(folder, strlen(folder), &path));
   CHECK(strcmp(path + strlen(folder), "/vocab.byte") == 0);

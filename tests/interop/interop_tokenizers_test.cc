@@ -521,43 +521,69 @@ TEST_F(MarianVocabularyTest, SubwordsThatTheModelsDoNotKnow) {
       json[to] = json.at(known);
       json.erase(known);
     });
-    const SpmModel joined = interop::parse_spm(imported().serialized());
-    EXPECT_EQ(joined.subwords[20].text, to);
+    const Tokenizer changed = imported();
+    EXPECT_EQ(changed.kind(), "marian");
+    EXPECT_EQ(changed.token(20), to);
+    EXPECT_EQ(changed.id(known), changed.unk_id());
     write_file_atomically(path("m") / "vocab.json", text);
-    return joined.subwords[20].type;
+    return changed;
   };
-  EXPECT_EQ(renamed(">>de<<"), SubwordType::user_defined);  // the language of a multilingual model
-  EXPECT_EQ(renamed(">>de"), SubwordType::unused);
-  EXPECT_EQ(renamed("strange"), SubwordType::unused);
+  std::vector<int32_t> tagged = tokenizer().encode("ein Hund");
+  tagged.insert(tagged.begin(), 20);
+  EXPECT_EQ(renamed(">>de<<").encode(">>de<< ein Hund"), tagged);
+  renamed("strange");
   edit_json(path("m") / "vocab.json", [](FileJson& json) { json[std::string(5000, 'x')] = 20; });
   expect_error(ErrorCode::corrupt_file, "vocab.json", [&] { imported(); });
 }
 
-TEST_F(MarianVocabularyTest, TwoTokenizersAreJoinedIfBothAreUnigramModels) {
-  const auto shorter = changed([](std::vector<ScoredSubword>& subwords) { subwords.pop_back(); });
-  write_file_atomically(path("m") / "target.spm", shorter.serialized());
-  const ImportedModel joined = import_model(*context_, path("m"));
-  EXPECT_TRUE(contains(joined.note, "joined into one")) << joined.note;
-  EXPECT_EQ(joined.tokenizer->vocab_size(), tokenizer().vocab_size());
-  EXPECT_EQ(joined.tokenizer->encode("ein Hund"), tokenizer().encode("ein Hund"));
-  // Both shorter than the model: the last row has its subword from the vocabulary alone.
-  write_file_atomically(path("m") / "source.spm", shorter.serialized());
-  const ImportedModel longer = import_model(*context_, path("m"));
-  EXPECT_EQ(longer.note, "");
-  EXPECT_EQ(longer.tokenizer->vocab_size(), tokenizer().vocab_size());
-
+// Files of OPUS-MT go in and out unchanged, and no subword is cut otherwise than by its own model.
+TEST_F(MarianVocabularyTest, TwoModelsStayTwo) {
+  const std::vector<std::string> lines{"the dog sees a tree. the cat finds the stone."};
   TokenizerTrainOptions options;
   options.vocab_size = 40;
   options.hard_vocab_limit = false;
   options.model = TokenizerModel::bpe;
-  const std::vector<std::string> lines{"der Hund sieht einen Baum"};
-  const Tokenizer bpe = Tokenizer::train(std::span<const std::string>(lines), options);
-  for (const char* side : {"source.spm", "target.spm"}) {
-    const std::string before = read_text_file(path("m") / side, 1 << 22);
-    write_file_atomically(path("m") / side, bpe.serialized());
-    expect_error(ErrorCode::unsupported, "are not both unigram models", [&] { imported(); });
-    write_file_atomically(path("m") / side, before);
+  const Tokenizer english = Tokenizer::train(std::span<const std::string>(lines), options);
+  write_file_atomically(path("m") / "target.spm", english.serialized());
+  const ImportedModel two = import_model(*context_, path("m"));
+  EXPECT_EQ(two.note, "");
+  ASSERT_EQ(two.tokenizer->kind(), "marian");
+  EXPECT_EQ(two.tokenizer->vocab_size(), tokenizer().vocab_size());
+  EXPECT_EQ(two.tokenizer->encode("ein Hund"), tokenizer().encode("ein Hund"));
+  std::vector<int32_t> ids;
+  for (const int32_t id : english.encode("the dog"))
+    ids.push_back(two.tokenizer->id(english.token(id)));
+  EXPECT_EQ(two.tokenizer->for_targets().encode("the dog"), ids);
+  EXPECT_NE(two.tokenizer->encode("the dog"), ids);
+
+  // What a model scores are the ids of each side.
+  const Translator translator(*context_, *two.model, *two.tokenizer);
+  const std::vector<std::string_view> source{"ein Hund"}, target{"the dog"};
+  std::vector<int32_t> source_ids = two.tokenizer->encode("ein Hund"), target_ids = ids;
+  source_ids.push_back(two.tokenizer->eos_id());
+  target_ids.push_back(two.tokenizer->eos_id());
+  const Hypothesis scored = translator.force_decode(source, target)[0].hypotheses[0],
+                   of_ids =
+                       translator.force_decode_ids({{source_ids, target_ids}})[0].hypotheses[0];
+  EXPECT_EQ(scored.tokens, of_ids.tokens);
+  EXPECT_EQ(scored.log_probability, of_ids.log_probability);
+
+  for (const ExportFormat format : {ExportFormat::hf_marian, ExportFormat::onnx}) {
+    const fs::path again = path(export_format_name(format));
+    export_model(*context_, *two.model, two.tokenizer, format, again);
+    for (const char* file : {"vocab.json", "source.spm", "target.spm", "tokenizer_config.json"})
+      EXPECT_EQ(read_text_file(again / file, 1 << 22), read_text_file(path("m") / file, 1 << 22))
+          << file;
   }
+  EXPECT_EQ(import_model(*context_, path("hf-marian")).tokenizer->serialized(),
+            two.tokenizer->serialized());
+  export_model(*context_, *two.model, two.tokenizer, ExportFormat::ctranslate2, path("ct2"));
+  EXPECT_EQ(read_text_file(path("ct2") / "target.spm", 1 << 22), english.serialized());
+
+  edit_json(path("m") / "tokenizer_config.json",
+            [](FileJson& json) { json["separate_vocabs"] = true; });
+  expect_error(ErrorCode::unsupported, "tokenizer_config.json: separate_vocabs is not false",
+               [&] { imported(); });
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "engine/formats/stored_weights.h"
 #include "engine/io/atomic_file.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/text/tokenizer/marian/marian_tokenizer.h"
 
 namespace trafo::interop {
 namespace {
@@ -454,7 +455,10 @@ void write_ctranslate2(const HostModel& host, const Tokenizer& tokenizer, Export
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) subwords.push_back(tokenizer.token(id));
   write_json(directory / "config.json", ctranslate2_config(host.spec(), tokenizer));
   write_json(directory / (lm ? "vocabulary.json" : "shared_vocabulary.json"), subwords);
-  write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
+  if (tokenizer.kind() == MarianTokenizer::kKind)
+    write_marian_vocabulary(tokenizer, directory);
+  else
+    write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
   write_binary(host, weights, directory / "model.bin");
 }
 

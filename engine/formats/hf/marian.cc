@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/core/limits.h"
@@ -21,6 +20,8 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/text/tokenizer/marian/marian_file.h"
+#include "engine/text/tokenizer/marian/marian_tokenizer.h"
 
 namespace trafo::interop {
 namespace {
@@ -106,70 +107,10 @@ struct Vocabulary {
   std::vector<int32_t> ends;  // eos first
 };
 
-// Reads {"subword": id, ...} without a JSON value, which would be many times as large.
-class VocabularyHandler final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  VocabularyHandler(const std::string& label, std::vector<std::string>& subwords)
-      : label_(label), subwords_(subwords) {}
-
-  bool start_object(std::size_t) override { return std::exchange(inside_, true) ? refuse() : true; }
-  bool end_object() override { return true; }
-  bool key(string_t& text) override {
-    subword_ = std::move(text);
-    return true;
-  }
-  bool number_unsigned(number_unsigned_t id) override {
-    if (!inside_ || id >= subwords_.size() || subword_.empty() ||
-        subword_.size() > limits::kSubwordBytes)
-      refuse_id();
-    std::string& place = subwords_[id];
-    require(place.empty(), ErrorCode::corrupt_file, kOrigin, label_, ": id ", id,
-            " has two subwords");
-    place = std::move(subword_);
-    return true;
-  }
-  bool null() override { return refuse(); }
-  bool boolean(bool) override { return refuse(); }
-  bool number_integer(number_integer_t) override { return refuse(); }
-  bool number_float(number_float_t, const string_t&) override { return refuse(); }
-  bool string(string_t&) override { return refuse(); }
-  bool binary(binary_t&) override { return refuse(); }
-  bool start_array(std::size_t) override { return refuse(); }
-  bool end_array() override { return refuse(); }
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::json::exception&) override {
-    fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object, see byte ", position);
-  }
-
- private:
-  [[noreturn]] bool refuse() const {
-    if (subword_.empty()) fail(ErrorCode::corrupt_file, kOrigin, label_, " is not a JSON object");
-    refuse_id();
-  }
-  [[noreturn]] void refuse_id() const {
-    fail(ErrorCode::corrupt_file, kOrigin, label_, ": the id of ", quote(subword_),
-         " is not one of the ", subwords_.size(), " of the model");
-  }
-  const std::string& label_;
-  std::vector<std::string>& subwords_;
-  std::string subword_;
-  bool inside_ = false;
-};
-
-Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int64_t size) {
-  const std::string text = read_text_file(file, limits::kVocabularyBytes);
-  const std::string label = file.string();
-  // An entry has at least six bytes. The model may have some embeddings without a subword.
-  constexpr uint64_t kLeastEntry = 6, kSpareRows = 65536;
-  require(static_cast<uint64_t>(size) <= text.size() / kLeastEntry + kSpareRows,
-          ErrorCode::corrupt_file, kOrigin, label, " is too short for the ", size,
-          " tokens of the model");
-  require(text.find('\0') == std::string::npos, ErrorCode::corrupt_file, kOrigin, label,
-          " has a NUL byte");
+Vocabulary read_vocabulary(std::string_view json, const std::string& label,
+                           const ConfigReader& config, int64_t size) {
   Vocabulary vocabulary;
-  vocabulary.subwords.resize(static_cast<size_t>(size));
-  VocabularyHandler handler(label, vocabulary.subwords);
-  nlohmann::json::sax_parse(text, &handler);
+  vocabulary.subwords = read_marian_ids(json, size, label);
   const auto id_of = [&](const char* subword) {
     const auto found = std::find(vocabulary.subwords.begin(), vocabulary.subwords.end(), subword);
     require(found != vocabulary.subwords.end(), ErrorCode::corrupt_file, kOrigin, label, " has no ",
@@ -194,6 +135,7 @@ Vocabulary read_vocabulary(const fs::path& file, const ConfigReader& config, int
   return vocabulary;
 }
 
+// Whether the model of sources, which is that of targets, has the ids of the vocabulary.
 bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
   if (tokenizer.vocab_size() != static_cast<int64_t>(vocabulary.subwords.size()) ||
       tokenizer.special_tokens().start() != vocabulary.start ||
@@ -208,44 +150,6 @@ bool is_same(const Vocabulary& vocabulary, const Tokenizer& tokenizer) {
       return false;
   }
   return true;
-}
-
-// A SentencePiece model with the ids of the vocabulary. A subword of both sides gets the better of
-// its two scores.
-Tokenizer joined_tokenizer(const Vocabulary& vocabulary, const SpmModel& source,
-                           const SpmModel& target, const std::string& label) {
-  std::map<std::string_view, ScoredSubword> known;
-  for (const SpmModel* model : {&source, &target})
-    for (const ScoredSubword& subword : model->subwords) {
-      const auto [place, added] = known.try_emplace(subword.text, subword);
-      if (!added) place->second.score = std::max(place->second.score, subword.score);
-    }
-  // The decoder may start with a subword that texts have as well.
-  const auto start = known.find(vocabulary.subwords[static_cast<size_t>(vocabulary.start)]);
-  const bool starts_with_subword =
-      start != known.end() && start->second.type == SubwordType::normal;
-  std::vector<ScoredSubword> subwords;
-  for (size_t id = 0; id < vocabulary.subwords.size(); ++id) {
-    const std::string& text = vocabulary.subwords[id];
-    const auto number = static_cast<int32_t>(id);
-    const auto found = known.find(text);
-    if (number == vocabulary.unk)
-      subwords.push_back({"<unk>", 0, SubwordType::unknown});
-    else if (number == vocabulary.start && !starts_with_subword)
-      subwords.push_back({"<s>", 0, SubwordType::control});
-    else if (number == vocabulary.eos)
-      subwords.push_back({"</s>", 0, SubwordType::control});
-    else if (text == "<s>" || text.empty())  // not the start token, or a row without a subword
-      subwords.push_back({concat("<unused:", id, ">"), 0, SubwordType::unused});
-    else if (found != known.end())
-      subwords.push_back(found->second);
-    else if (text.starts_with(">>") && text.ends_with("<<"))  // language of a multilingual model
-      subwords.push_back({text, 0, SubwordType::user_defined});
-    else
-      subwords.push_back({text, 0, SubwordType::unused});
-  }
-  const SpecialIds special{vocabulary.start, -1, vocabulary.ends};
-  return load_sentencepiece(serialize_spm(source, std::move(subwords), special, label), label);
 }
 
 // The tokenizer of spiece.model as PegasusTokenizer reads it: <pad> and </s> keep their ids, <unk>
@@ -277,29 +181,36 @@ Tokenizer shifted_tokenizer(const fs::path& directory, const SpecialIds& ids, in
                             file.string());
 }
 
+// The vocabulary is one SentencePiece model where that has the ids of vocab.json, as in what was
+// exported here, and of the kind `marian` otherwise.
 ReadTokenizer read_marian_tokenizer(const fs::path& directory, const ConfigReader& config,
                                     int64_t size) {
-  const auto spm = [&](const char* name) {
-    const fs::path file = directory / name;
-    return load_sentencepiece(read_text_file(file, limits::kTokenizerBytes), file.string());
-  };
-  const Tokenizer source = spm("source.spm"), target = spm("target.spm");
-  const Vocabulary vocabulary = read_vocabulary(directory / "vocab.json", config, size);
-  const bool one = source.serialized() == target.serialized();
-  if (one && is_same(vocabulary, source)) {
-    return {source, spare_rows_note(size, source.vocab_size())};
+  std::string files[kMarianFiles];
+  MarianParts parts;
+  std::error_code ignored;
+  for (size_t i = 0; i < kMarianFiles; ++i) {
+    const fs::path file = directory / kMarianFileNames[i];
+    if (i == kMarianConfig && !fs::exists(file, ignored)) continue;
+    files[i] = read_text_file(file, i == kMarianIds      ? limits::kVocabularyBytes
+                                    : i == kMarianConfig ? limits::kConfigBytes
+                                                         : limits::kTokenizerBytes);
+    parts.files[i] = files[i];
   }
-  const SpmModel a = parse_spm(source.serialized()), b = parse_spm(target.serialized());
-  require(one || (a.is_unigram && b.is_unigram), ErrorCode::unsupported, kOrigin,
-          directory.string(),
-          ": source.spm and target.spm differ and are not both unigram models; ",
-          "models here have one tokenizer for both sides");
-  ReadTokenizer read{joined_tokenizer(vocabulary, a, b, directory.string()), {}};
+  const Vocabulary vocabulary = read_vocabulary(
+      files[kMarianIds], (directory / kMarianFileNames[kMarianIds]).string(), config, size);
+  ReadTokenizer read;
+  if (files[kMarianSource] == files[kMarianTarget]) {
+    Tokenizer source = load_sentencepiece(files[kMarianSource],
+                                          (directory / kMarianFileNames[kMarianSource]).string());
+    if (is_same(vocabulary, source)) read.tokenizer = std::move(source);
+  }
+  if (!read.tokenizer) {
+    parts.tokens = static_cast<int32_t>(vocabulary.subwords.size());
+    parts.start = vocabulary.start;
+    parts.ends = vocabulary.ends;
+    read.tokenizer = load_marian(serialize_marian(parts), directory.string());
+  }
   read.note = spare_rows_note(size, read.tokenizer->vocab_size());
-  if (!one)
-    read.note =
-        "source.spm and target.spm were joined into one tokenizer with the model's ids; it may cut "
-        "some words otherwise than they did, which fine-tuning makes up for";
   return read;
 }
 
@@ -369,6 +280,10 @@ void write_marian_config(const MarianForm& form, const ModelSpec& spec, const To
   // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
+  write_json(directory / "config.json", marian_config(form, spec, tokenizer, pad));
+  write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
+  if (tokenizer.kind() == MarianTokenizer::kKind)
+    return write_marian_vocabulary(tokenizer, directory);
   const bool renamed = !has_pad && pad != tokenizer.eos_id();
   std::map<std::string, int32_t> ids;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
@@ -384,8 +299,6 @@ void write_marian_config(const MarianForm& form, const ModelSpec& spec, const To
   tokens["model_max_length"] = spec.max_positions;
   tokens["clean_up_tokenization_spaces"] = false;
   tokens["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
-  write_json(directory / "config.json", marian_config(form, spec, tokenizer, pad));
-  write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
   write_json(directory / "tokenizer_config.json", tokens);
   write_file_atomically(directory / "vocab.json", Json(vocabulary).dump(0) + "\n");
   write_file_atomically(directory / "source.spm", tokenizer.serialized());
@@ -477,6 +390,13 @@ const Expressible& hf_marian_expressible() {
 const Expressible& hf_pegasus_expressible() {
   static const Expressible expressible = marian_expressible("Pegasus", "before");
   return expressible;
+}
+
+void write_marian_vocabulary(const Tokenizer& tokenizer, const fs::path& directory) {
+  const MarianParts parts = parse_marian(tokenizer.serialized(), "tokenizer");
+  for (size_t i = 0; i < kMarianFiles; ++i)
+    if (i != kMarianConfig || !parts.files[i].empty())
+      write_file_atomically(directory / kMarianFileNames[i], parts.files[i]);
 }
 
 void write_marian_files(const ModelSpec& spec, const Tokenizer& tokenizer,

@@ -136,6 +136,13 @@ Tokenizer Tokenizer::parsing_special() const {
   return parsing;
 }
 
+Tokenizer Tokenizer::for_targets() const {
+  const std::shared_ptr<const Model> model = model_->for_targets();
+  if (!model) return *this;
+  const Tokenizer targets(model);
+  return special_ ? targets.parsing_special() : targets;
+}
+
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
   if (!special_) return model_->encode(text, ids);

@@ -57,6 +57,10 @@ class Tokenizer {
   // say which tokens are special.
   const std::vector<CompanionFile>& companions() const noexcept;
 
+  // The same vocabulary, whose encode() and sampler() are of targets. Most kinds cut sources and
+  // targets alike: then it is this tokenizer.
+  Tokenizer for_targets() const;
+
   // The tokens of a text, without bos and eos. INVALID_ARGUMENT: invalid UTF-8 or a NUL byte.
   std::vector<int32_t> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<int32_t>& ids) const;  // replaces ids
@@ -114,6 +118,8 @@ class Tokenizer::Model {
   virtual bool bos_is_subword() const noexcept { return false; }
   virtual std::unique_ptr<const SubwordSampler> sampler() const;  // UNSUPPORTED
   virtual const SentencePieceModel* as_sentencepiece() const noexcept { return nullptr; }
+  // The model of targets, if they are encoded otherwise than sources.
+  virtual std::shared_ptr<const Model> for_targets() const { return nullptr; }
 
   // The tokens that parsing_special() looks for.
   virtual std::vector<NamedToken> special_names() const { return {}; }

@@ -9,6 +9,8 @@
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 #include "engine/text/tokenizer/check_text.h"
+#include "engine/text/tokenizer/marian/marian_file.h"
+#include "engine/text/tokenizer/marian/marian_tokenizer.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 
 namespace trafo {
@@ -38,13 +40,24 @@ constexpr TokenizerKind kTokenizerKinds[] = {
      validate_byte_vocabulary,
      false,
      make_byte_vocabulary},
+    // Before byte-level BPE, which is recognised by a key that may be a subword here.
+    {MarianTokenizer::kKind,
+     "vocab.marian",
+     is_marian_file,
+     load_alone<load_marian>,
+     {},
+     validate_marian,
+     false,
+     nullptr},
     {ByteBpeTokenizer::kKind, "tokenizer.json", is_byte_bpe_file, load_byte_bpe,
      kTokenizerCompanions, validate_byte_bpe, true, train_byte_bpe},
 };
 
-std::string listed(std::string_view TokenizerKind::*member) {
+// `trained`: of the kinds that can be trained alone.
+std::string listed(std::string_view TokenizerKind::*member, bool trained = false) {
   std::string names;
   for (const TokenizerKind& kind : kTokenizerKinds) {
+    if (trained && kind.train == nullptr) continue;
     const bool is_last = &kind == std::end(kTokenizerKinds) - 1;
     names.append(names.empty() ? "" : is_last ? " or " : ", ").append(kind.*member);
   }
@@ -60,8 +73,8 @@ std::span<const TokenizerKind> tokenizer_kinds() {
 const TokenizerKind& tokenizer_kind(std::string_view name) {
   for (const TokenizerKind& kind : kTokenizerKinds)
     if (kind.name == name) return kind;
-  refuse_argument(kTokenizerOrigin, "kind", " must be ", listed(&TokenizerKind::name), ", got '",
-                  name.substr(0, 64), "'");
+  refuse_argument(kTokenizerOrigin, "kind", " must be ", listed(&TokenizerKind::name, true),
+                  ", got '", name.substr(0, 64), "'");
 }
 
 void validate(const TokenizerTrainOptions& options) {

@@ -18,6 +18,7 @@ struct TokenizerKind {
   std::span<const std::string_view> companions;  // names of files that may lie beside it
   void (*validate)(const TokenizerTrainOptions& options);
   bool learns;  // whether `train` reads the sentences
+  // Null: vocabularies of the kind come with models, and validate() refuses all options.
   Tokenizer (*train)(std::span<const std::string_view> sentences,
                      const TokenizerTrainOptions& options);
 };

@@ -43,6 +43,18 @@ void check_encoded(const sentencepiece::util::Status& status) {
           "the SentencePiece model cannot encode the text: ", status.error_message());
 }
 
+void check_decoded(const sentencepiece::util::Status& status) {
+  require(status.ok(), ErrorCode::corrupt_file, kTokenizerOrigin,
+          "the SentencePiece model cannot decode the tokens: ", status.error_message());
+}
+
+// By a denormalizer, which may make `bytes` of the tokens.
+void check_decoded(size_t bytes, size_t tokens) {
+  require(bytes <= limits::kDecodedBytes, ErrorCode::corrupt_file, kTokenizerOrigin,
+          "the SentencePiece model could turn these ", tokens, " tokens into more than ",
+          limits::kDecodedBytes, " bytes");
+}
+
 }  // namespace
 
 SentencePieceModel::SentencePieceModel(std::string_view serialized, std::string_view label)
@@ -109,15 +121,24 @@ std::string SentencePieceModel::decode(std::span<const int32_t> ids) const {
   if (const size_t longest = summary_.denormalizer.longest_text(); longest > 0) {
     size_t bytes = 0;
     for (const int32_t id : ids) bytes += std::max<size_t>(token(id).size(), kLongestSurface);
-    require(bytes * longest <= limits::kDecodedBytes, ErrorCode::corrupt_file, kTokenizerOrigin,
-            "the SentencePiece model could turn these ", ids.size(), " tokens into more than ",
-            limits::kDecodedBytes, " bytes");
+    check_decoded(bytes * longest, ids.size());
   }
   const LibraryReserve reserve(needed_for(16 * ids.size()));
   std::string text;
-  const auto status = processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  require(status.ok(), ErrorCode::corrupt_file, kTokenizerOrigin,
-          "the SentencePiece model cannot decode the tokens: ", status.error_message());
+  check_decoded(processor_->Decode(std::vector<int>(ids.begin(), ids.end()), &text));
+  return text;
+}
+
+std::string SentencePieceModel::decode_names(const std::vector<std::string>& names) const {
+  size_t bytes = 0, longest = 0;
+  for (const std::string& name : names) {
+    bytes += name.size();
+    longest += std::max(name.size(), kLongestSurface);
+  }
+  check_decoded(longest * summary_.denormalizer.longest_text(), names.size());
+  const LibraryReserve reserve(needed_for(bytes + 16 * names.size()));
+  std::string text;
+  check_decoded(processor_->Decode(names, &text));
   return text;
 }
 

@@ -53,6 +53,8 @@ class SentencePieceModel final : public Tokenizer::Model {
   // an unknown one is the text itself, normalised.
   std::vector<std::string> encode_as_text(std::string_view text) const;
   std::vector<NormalizedRun> normalize(std::string_view text) const;
+  // The text of tokens by their names. One that this model lacks is its name.
+  std::string decode_names(const std::vector<std::string>& names) const;
   SpmKind model_kind() const noexcept { return summary_.kind; }
   // For these, INVALID_ARGUMENT: the id is not in the vocabulary.
   SubwordType type(int32_t id) const;

@@ -1,0 +1,41 @@
+// The vocabulary file of the kind `marian`: the files of a MarianTokenizer of transformers, as they
+// came, in one.
+//
+//   one line of JSON   {"tokenizer": "marian", "parts": {"tokens": N, "start": ID, "ends": [ID,
+//   ...],
+//                      "bytes": [of vocab.json, source.spm, target.spm, tokenizer_config.json]}}
+//   the rest           the bytes of these files, one after another
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trafo {
+
+enum MarianFile : size_t { kMarianIds, kMarianSource, kMarianTarget, kMarianConfig, kMarianFiles };
+inline constexpr std::string_view kMarianFileNames[kMarianFiles] = {
+    "vocab.json", "source.spm", "target.spm", "tokenizer_config.json"};
+
+struct MarianParts {
+  int32_t tokens = 0;         // the ids are 0 to tokens - 1, some may have no subword
+  int32_t start = -1;         // the first token of the decoder
+  std::vector<int32_t> ends;  // each ends a translation; the first is </s>
+  // The bytes; empty for a tokenizer_config.json that there is not.
+  std::array<std::string_view, kMarianFiles> files;
+};
+
+bool is_marian_file(std::string_view file_bytes);
+std::string serialize_marian(const MarianParts& parts);
+// The files are views of `file_bytes`. CORRUPT_FILE, naming `label`.
+MarianParts parse_marian(std::string_view file_bytes, std::string_view label);
+
+// Of every id below `tokens` its subword in vocab.json, {"subword": id, ...}; empty without one.
+// CORRUPT_FILE, naming `label`: an id is not below `tokens`, it has two subwords or a subword has
+// two ids; or the file is too short for so many ids, none of which is allocated.
+std::vector<std::string> read_marian_ids(std::string_view json, int64_t tokens,
+                                         const std::string& label);
+
+}  // namespace trafo

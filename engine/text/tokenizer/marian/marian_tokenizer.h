@@ -1,0 +1,57 @@
+// The tokenizer of a MarianMT model (OPUS-MT), as MarianTokenizer of transformers reads it: one
+// SentencePiece model cuts sources and one targets, and vocab.json has the ids of both.
+//
+// A text that begins with a language tag, such as ">>fra<<", has it as its first token, and what
+// follows is cut as a text of its own. A subword that vocab.json lacks is <unk>.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/text/tokenizer/tokenizer.h"
+
+namespace trafo {
+
+class MarianTokenizer final : public Tokenizer::Model {
+ public:
+  static constexpr std::string_view kKind = "marian";
+  // CORRUPT_FILE with `label`; UNSUPPORTED names the key of tokenizer_config.json.
+  MarianTokenizer(std::string_view serialized, std::string_view label);
+
+  std::string_view kind() const noexcept override { return kKind; }
+  int32_t vocab_size() const noexcept override;
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
+  // By the model of the targets. A token that it lacks is its name.
+  std::string decode(std::span<const int32_t> ids) const override;
+  const std::string& token(int32_t id) const override;
+  int32_t id(std::string_view token) const override;
+  bool continues_character(int32_t id) const override;
+  bool bos_is_subword() const noexcept override { return start_is_subword_; }
+  std::unique_ptr<const SubwordSampler> sampler() const override;
+  std::shared_ptr<const Model> for_targets() const override { return targets_; }
+  // </s>, <unk> and the first token of the decoder.
+  std::vector<NamedToken> special_names() const override;
+
+ private:
+  class Sampler;
+  struct Vocabulary;
+  struct Side;
+  // Of the other side of the same vocabulary.
+  MarianTokenizer(const MarianTokenizer& sources, const Side& side);
+
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  const Side* side_;  // in *vocabulary_
+  bool start_is_subword_ = false;
+  std::shared_ptr<const MarianTokenizer> targets_;  // null: this is of the targets
+};
+
+// The functions of the row in tokenizer_kinds.cc.
+Tokenizer load_marian(std::string_view file_bytes, std::string_view label);
+// INVALID_ARGUMENT: such a vocabulary comes with a model.
+void validate_marian(const TokenizerTrainOptions& options);
+
+}  // namespace trafo

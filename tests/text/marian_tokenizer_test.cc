@@ -1,0 +1,246 @@
+// Two SentencePiece models over the ids of one vocab.json, as MarianTokenizer of transformers reads
+// them. tests/parity/marian_parity.py compares the ids with its.
+#include "engine/text/tokenizer/marian/marian_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/core/json.h"
+#include "engine/data/encode_pairs.h"
+#include "engine/data/text_pairs.h"
+#include "engine/text/tokenizer/marian/marian_file.h"
+#include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
+#include "engine/text/tokenizer/subword_sampling.h"
+#include "tests/support/errors.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+std::string trained_model(const std::vector<std::string>& lines, TokenizerModel model) {
+  TokenizerTrainOptions options;
+  options.vocab_size = 50;
+  options.hard_vocab_limit = false;
+  options.model = model;
+  return Tokenizer::train(std::span<const std::string>(lines), options).serialized();
+}
+
+class MarianTokenizerTest : public ::testing::Test {
+ protected:
+  MarianTokenizerTest() {
+    for (const SentencePieceModel* model : {&source_, &target_})
+      for (int32_t id = 0; id < model->vocab_size(); ++id)
+        if (model->type(id) == SubwordType::normal &&
+            std::find(names_.begin(), names_.end(), model->token(id)) == names_.end())
+          names_.push_back(model->token(id));
+    std::reverse(names_.begin(), names_.end());
+    std::erase(names_, "h");  // a subword without an id
+    for (const char* name : {"</s>", "<unk>", "ΩΩ", ">>de<<", ">>pt br<<", "<pad>"})
+      names_.push_back(name);
+  }
+  std::string ids_json() const {
+    Json ids;
+    for (size_t i = 0; i < names_.size(); ++i) ids[names_[i]] = i;
+    return ids.dump();
+  }
+  int32_t id_of(std::string_view name) const {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found == names_.end()) return id_of("<unk>");
+    return static_cast<int32_t>(found - names_.begin());
+  }
+  std::string file(const std::string& ids, const std::string& config = "") const {
+    MarianParts parts{static_cast<int32_t>(names_.size()), id_of("<pad>"), {id_of("</s>")}, {}};
+    parts.files = {ids, source_file_, target_file_, config};
+    return serialize_marian(parts);
+  }
+  std::string file() const { return file(ids_json()); }
+  Tokenizer tokenizer() const { return Tokenizer::from_bytes(file()); }
+  std::vector<int32_t> expected(const SentencePieceModel& model, std::string_view text) const {
+    std::vector<int32_t> ids;
+    for (const std::string& piece : model.encode_as_text(text)) ids.push_back(id_of(piece));
+    return ids;
+  }
+  void refused(const std::string& bytes, const std::string& text,
+               ErrorCode code = ErrorCode::corrupt_file) const {
+    expect_error(code, text, [&] { Tokenizer::from_bytes(bytes, "v"); });
+  }
+
+  const std::string source_file_ =
+      trained_model({"der hund sieht das haus", "ein haus und ein hund"}, TokenizerModel::unigram);
+  const std::string target_file_ =
+      trained_model({"the dog sees the house", "a house and a dog"}, TokenizerModel::bpe);
+  const SentencePieceModel source_{source_file_, "source"}, target_{target_file_, "target"};
+  std::vector<std::string> names_;
+};
+
+TEST_F(MarianTokenizerTest, SubwordsOfEachSideHaveTheIdsOfTheVocabulary) {
+  const Tokenizer sources = tokenizer(), targets = sources.for_targets();
+  EXPECT_EQ(sources.kind(), "marian");
+  EXPECT_EQ(sources.file_name(), "vocab.marian");
+  EXPECT_EQ(sources.serialized(), file());
+  EXPECT_EQ(targets.serialized(), file());
+  EXPECT_EQ(sources.vocab_size(), static_cast<int32_t>(names_.size()));
+  EXPECT_EQ(sources.special_tokens(),
+            (SpecialTokens{id_of("<pad>"), id_of("</s>"), -1, id_of("<unk>")}));
+  EXPECT_EQ(targets.tokens(), sources.tokens());
+  bool differ = false;
+  for (const char* text : {"der hund", "the dog", "das haus  and a house ", "", " ", "h", "ΩΩ dog",
+                           "Ω dog", "hund ΩΩ", "</s>", "<pad>"}) {
+    EXPECT_EQ(sources.encode(text), expected(source_, text)) << text;
+    EXPECT_EQ(targets.encode(text), expected(target_, text)) << text;
+    differ = differ || sources.encode(text) != targets.encode(text);
+  }
+  EXPECT_TRUE(differ);
+  // Of several unknown characters together vocab.json may have the id.
+  EXPECT_EQ(sources.encode("hundΩΩ").back(), id_of("ΩΩ"));
+  for (int32_t id = 0; id < sources.vocab_size(); ++id) {
+    EXPECT_EQ(sources.token(id), names_[static_cast<size_t>(id)]);
+    EXPECT_EQ(sources.id(sources.token(id)), id);
+  }
+}
+
+TEST_F(MarianTokenizerTest, ALanguageTagInFrontIsOneToken) {
+  const Tokenizer sources = tokenizer();
+  for (const Tokenizer& side : {sources, sources.for_targets()}) {
+    const auto tagged = [&](std::string_view tag, std::string_view rest) {
+      std::vector<int32_t> ids = side.encode(rest);
+      ids.insert(ids.begin(), id_of(tag));
+      return ids;
+    };
+    EXPECT_EQ(side.encode(">>de<< a hund"), tagged(">>de<<", " a hund"));
+    EXPECT_EQ(side.encode(">>de<<a hund"), side.encode(">>de<<  a hund"));
+    EXPECT_EQ(side.encode(">>pt br<< a"), tagged(">>pt br<<", "a"));
+    EXPECT_EQ(side.encode(">>xx<< a hund"), tagged("<unk>", "a hund"));
+    EXPECT_EQ(side.encode(">><<a"), tagged("<unk>", "a"));
+    EXPECT_EQ(side.encode(">>de<<"), std::vector<int32_t>{id_of(">>de<<")});
+  }
+  for (const char* text : {"a >>de<< hund", " >>de<< a", ">>de a hund", ">> a", "<<de>>"})
+    EXPECT_EQ(sources.encode(text), expected(source_, text)) << text;
+}
+
+TEST_F(MarianTokenizerTest, TextOfTokens) {
+  const Tokenizer sources = tokenizer();
+  for (const char* text : {"the dog", "a house and a dog"}) {
+    std::vector<int32_t> ids = sources.for_targets().encode(text);
+    EXPECT_EQ(sources.decode(ids), text);
+    ids.insert(ids.begin(), id_of("<pad>"));
+    ids.push_back(id_of("</s>"));
+    EXPECT_EQ(sources.decode(ids), text);
+  }
+  // Subwords that only the source model has.
+  EXPECT_EQ(sources.decode(sources.encode("der und")), "der und");
+  EXPECT_EQ(sources.decode(std::vector<int32_t>{id_of("<unk>")}), "\u2047");
+  EXPECT_EQ(sources.decode({}), "");
+  const std::vector<int32_t> tagged = sources.encode(">>de<< das");
+  EXPECT_EQ(sources.decode(tagged), ">>de<< das");
+}
+
+TEST_F(MarianTokenizerTest, SpecialTokensInATextByChoice) {
+  const Tokenizer parsing = tokenizer().parsing_special();
+  std::vector<int32_t> wanted = expected(source_, "der hund");
+  wanted.push_back(id_of("</s>"));
+  wanted.push_back(id_of(">>de<<"));
+  for (const int32_t id : expected(source_, "haus")) wanted.push_back(id);
+  wanted.push_back(id_of("<pad>"));
+  EXPECT_EQ(parsing.encode("der hund</s>>>de<< haus<pad>"), wanted);
+  EXPECT_TRUE(parsing.for_targets().parses_special());
+  EXPECT_EQ(parsing.for_targets().encode("<unk>"), std::vector<int32_t>{id_of("<unk>")});
+}
+
+TEST_F(MarianTokenizerTest, BothSidesOfACorpus) {
+  const Tokenizer sources = tokenizer();
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {">>de<< das haus und der hund", "the house and the dog"}, {"hund", "a dog sees a house"}};
+  std::vector<std::string> left, right;
+  for (const auto& [a, b] : lines) left.push_back(a), right.push_back(b);
+  const TextCorpus corpus = make_parallel(left, right);
+  const auto same = [](int64_t i) { return i; };
+  const std::vector<EncodedPair> pairs = encode_pairs(corpus, sources, 2, same, {}, 1);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(pairs[i].source, sources.encode(left[i]));
+    EXPECT_EQ(pairs[i].target, expected(target_, right[i]));
+  }
+  EXPECT_NE(expected(target_, right[0]), expected(source_, right[0]));
+  // Sampled, each side with its model: what comes is other subwords of the same text.
+  SubwordSampling sampling;
+  sampling.source_alpha = 0.1;
+  sampling.target_alpha = 0.7;
+  const TextPairs sampled(corpus, sources, {}, sampling, 1);
+  EXPECT_TRUE(sampled.varies());
+  bool other[2] = {false, false};
+  for (int64_t epoch = 0; epoch < 8; ++epoch) {
+    PairBlock block;
+    const uint32_t draws[] = {0, 1};
+    sampled.read(draws, epoch, block, nullptr);
+    ASSERT_EQ(block.tokens.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) {
+      const auto pair = static_cast<size_t>(block.ids[i]);
+      const std::vector<int32_t> source(block.tokens[i].source.begin(),
+                                        block.tokens[i].source.end() - 1),
+          target(block.tokens[i].target.begin(), block.tokens[i].target.end() - 1);
+      if (std::find(source.begin(), source.end(), id_of("<unk>")) == source.end()) {
+        EXPECT_EQ(sources.decode(source), left[pair]);
+      }
+      if (std::find(target.begin(), target.end(), id_of("<unk>")) == target.end()) {
+        EXPECT_EQ(sources.decode(target), right[pair]);
+      }
+      other[0] = other[0] || source != pairs[pair].source;
+      other[1] = other[1] || target != pairs[pair].target;
+    }
+  }
+  EXPECT_TRUE(other[0] && other[1]);
+}
+
+TEST_F(MarianTokenizerTest, DamagedFilesAreErrors) {
+  const std::string good = file();
+  const size_t line = good.find('\n');
+  refused(good.substr(0, line), "v: it does not begin as a marian vocabulary");
+  refused(good.substr(0, good.size() - 1), "v: target.spm would have");
+  refused(good + "x", "v: 1 bytes follow its files");
+  const auto header = [&](const std::string& from, const std::string& to, const char* text) {
+    std::string changed = good.substr(0, line);
+    changed.replace(changed.find(from), from.size(), to);
+    refused(changed + good.substr(line), text);
+  };
+  header("\"tokens\"", "\"tokenz\"", "tokens");
+  header("\"tokens\":", "\"tokens\":30000", "is too short for the");
+  header("\"tokens\":", "\"tokens\":-", "its numbers are no vocabulary's");
+  header("\"start\":", "\"start\":9", "its numbers are no vocabulary's");
+  header("\"ends\":[", "\"ends\":[-1,", "its end -1 is no id");
+  header("\"ends\":[", "\"ends\":[0,", "its first end is not </s>");
+  header("\"bytes\":[", "\"bytes\":[0,", "it has not 4 files");
+  refused(file("[]"), "v: vocab.json is not a JSON object");
+  refused(file("{"), "v: vocab.json is not a JSON object");
+  refused(file("{\"a\": 1, \"b\": 1}"), "id 1 has two subwords");
+  refused(file("{\"a\": 1, \"a\": 2}"), "the subword 'a' has two ids");
+  refused(file("{\"a\": -1}"), "the id of 'a' is not one of");
+  refused(file("{\"a\": 1}"), "vocab.json has no <unk>");
+  std::string broken = good;
+  broken.replace(broken.find(source_file_), 4, "xxxx");
+  refused(broken, "v: source.spm");
+}
+
+TEST_F(MarianTokenizerTest, SettingsThatReadTextsOtherwiseAreRefusedByKey) {
+  const auto config = [&](const std::string& json, const char* text) {
+    refused(file(ids_json(), json), concat("tokenizer_config.json: ", text),
+            ErrorCode::unsupported);
+  };
+  config(R"({"separate_vocabs": true})", "separate_vocabs is not false");
+  config(R"({"sp_model_kwargs": {"enable_sampling": true}})", "sp_model_kwargs is given");
+  config(R"({"unk_token": "<UNK>"})", "unk_token is not <unk>");
+  config(R"({"eos_token": {"content": "<eos>"}})", "eos_token is not </s>");
+  const std::string fine =
+      R"({"separate_vocabs": false, "sp_model_kwargs": {}, "unk_token": {"content": "<unk>"},
+          "eos_token": "</s>", "source_lang": "de"})";
+  EXPECT_EQ(Tokenizer::from_bytes(file(ids_json(), fine)).encode("hund"),
+            tokenizer().encode("hund"));
+  TokenizerTrainOptions options;
+  options.kind = "marian";
+  expect_error(ErrorCode::invalid_argument, "comes with an imported model",
+               [&] { Tokenizer::train(std::vector<std::string>{"a"}, options); });
+}
+
+}  // namespace
+}  // namespace trafo
