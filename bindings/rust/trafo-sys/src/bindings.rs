@@ -129,6 +129,9 @@ pub const TRAFO_OBJECTIVE_CROSS_ENTROPY: i32 = 0;
 pub const TRAFO_OBJECTIVE_DPO: i32 = 1;
 pub const TRAFO_COMMUNICATION_FLOAT32: i32 = 0;
 pub const TRAFO_COMMUNICATION_BFLOAT16: i32 = 1;
+pub const TRAFO_FRAME_OFF: i32 = 0;
+pub const TRAFO_FRAME_ON: i32 = 1;
+pub const TRAFO_FRAME_BY_MODEL: i32 = 2;
 pub const TRAFO_RECOMPUTE_NONE: i32 = 0;
 pub const TRAFO_RECOMPUTE_SELECTIVE: i32 = 1;
 pub const TRAFO_RECOMPUTE_FULL: i32 = 2;
@@ -2949,6 +2952,10 @@ pub struct trafo_trainer_options {
     pub memory_limit: i64,
     #[doc = " 1: pairs with the same text on both sides are dropped and counted. Default 0."]
     pub drop_identical: i32,
+    #[doc = " TRAFO_FRAME_*. Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all that\n the model does. Of a decoder-lm. Default TRAFO_FRAME_BY_MODEL."]
+    pub begin_source: i32,
+    #[doc = " TRAFO_FRAME_*. Whether eos follows the source of a pair, in training and then in all that the model does. Of a decoder-lm.\n Default TRAFO_FRAME_BY_MODEL."]
+    pub end_source: i32,
     #[doc = " 1: batch_tokens is chosen: the largest that the memory has room for. Default 0."]
     pub batch_fit: i32,
     #[doc = " TRAFO_RECOMPUTE_*. Activations that backward recomputes instead of keeping them: less memory for more time. It never\n changes a bit. Default TRAFO_RECOMPUTE_NONE."]
@@ -3002,7 +3009,7 @@ pub struct trafo_trainer_options {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 480usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 488usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -3091,56 +3098,60 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 288usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
         [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 296usize];
+    ["Offset of field: trafo_trainer_options::begin_source"]
+        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 300usize];
+    ["Offset of field: trafo_trainer_options::end_source"]
+        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 304usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 300usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 308usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 312usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 308usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 316usize];
     ["Offset of field: trafo_trainer_options::phase"]
-        [::core::mem::offset_of!(trafo_trainer_options, phase) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 320usize];
     ["Offset of field: trafo_trainer_options::restart_validation"]
-        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 328usize];
     ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 324usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 332usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 336usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 336usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 344usize];
     ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 344usize];
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 352usize];
     ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 352usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 360usize];
     ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 360usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 368usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 368usize];
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 376usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 372usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 380usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 376usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 384usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 392usize];
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 400usize];
     ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 408usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 416usize];
     ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 424usize];
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 432usize];
     ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 432usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 440usize];
     ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 440usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 448usize];
     ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 448usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 456usize];
     ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 456usize];
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 464usize];
     ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 464usize];
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 472usize];
     ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 468usize];
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 476usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 472usize];
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 480usize];
     ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 476usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 484usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -3596,9 +3607,9 @@ pub struct trafo_translate_options {
     pub truncate: i32,
     #[doc = " 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the\n model's probabilities, the seed, and the numbers of the line, the sample and the token."]
     pub sampling: i32,
-    #[doc = " 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then\n loses its beginning. Default 1."]
+    #[doc = " TRAFO_FRAME_*. Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the\n model's limit then loses its beginning. Default TRAFO_FRAME_BY_MODEL."]
     pub end_source: i32,
-    #[doc = " 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.\n Default 0."]
+    #[doc = " TRAFO_FRAME_*. Whether bos precedes a source of a decoder-lm. Default TRAFO_FRAME_BY_MODEL."]
     pub begin_source: i32,
     #[doc = " 0"]
     pub reserved: i32,
@@ -3709,7 +3720,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source is 0, and an empty\n one has an empty translation. prefixes, options and cancel may be NULL. tokenizer may be NULL: the special tokens are the model's\n (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With begin_source, a row\n that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or\n a model that does not know its special tokens. since 0.1"]
+    #[doc = " The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source says\n otherwise, and an empty one has an empty translation. prefixes, options and cancel may be NULL. tokenizer may be NULL: the special tokens\n are the model's (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With\n begin_source, a row that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer,\n distinct, a shortlist, or a model that does not know its special tokens. since 0.1"]
     pub fn trafo_translate_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3850,7 +3861,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not scored), length_penalty, batch_tokens,\n word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as\n for trafo_force_decode. since 0.1"]
+    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,\n word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as\n for trafo_force_decode. since 0.1"]
     pub fn trafo_score_text(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
