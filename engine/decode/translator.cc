@@ -54,11 +54,13 @@ VocabularyTokens Translator::tokens() const {
 TextFrame Translator::frame(const TranslateOptions& options) const {
   const VocabularyTokens vocabulary = tokens();
   TextFrame frame = vocabulary.frame;
-  const auto choose = [](FrameToken wanted, bool& there) {
+  const auto choose = [](FrameToken wanted, bool& there, const char* field) {
+    require_argument(is_known(wanted), kTranslatorOrigin, field,
+                     " is unknown: ", static_cast<int32_t>(wanted));
     if (wanted != FrameToken::by_model) there = wanted == FrameToken::on;
   };
-  choose(options.begin_source, frame.begin);
-  choose(options.end_source, frame.end);
+  choose(options.begin_source, frame.begin, "begin_source");
+  choose(options.end_source, frame.end, "end_source");
   require_argument(!frame.begin || (!model_.spec().has_encoder() && vocabulary.special.bos >= 0),
                    kTranslatorOrigin, "begin_source",
                    " is for a decoder-lm whose vocabulary has bos");

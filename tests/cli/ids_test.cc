@@ -130,7 +130,6 @@ TEST_F(IdLines, ARunKeepsTheFrameOfItsSources) {
   EXPECT_EQ(scored("framed", " --begin-source model"), found);
   EXPECT_NE(scored("framed", " --begin-source off"), found);
   EXPECT_NE(scored("framed", " --end-source on"), found);
-  expect_refused(run(train + words_of("--after 4u --begin-source off")), "framed");
 }
 
 TEST_F(IdLines, SpecialTokensInTextByChoice) {

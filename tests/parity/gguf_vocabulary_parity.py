@@ -26,8 +26,8 @@ import tokenizer_cases  # noqa: E402
 import tokenizer_parity  # noqa: E402
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "safetensors==0.8.0", "xllamacpp==2026.10.11549"]
-FAMILIES = {"llama3": "Llama", "qwen3": "Qwen3", "gpt4o": "Llama", "deepseek_v3": "Llama"}
-REFUSED = {"gpt35turbo": "ignore_merges", "claude": "NFKC"}
+FAMILIES = {"llama3": "Llama", "qwen3": "Qwen3", "deepseek_v3": "Llama"}
+REFUSED = {"gpt35turbo": "ignore_merges", "claude": "NFKC", "gpt4o": "none of the patterns"}
 LONGEST = 12
 
 
