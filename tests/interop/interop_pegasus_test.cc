@@ -1,4 +1,6 @@
 // Directories of Pegasus models: norms, tokenizers, positions.
+#include "engine/formats/tokenizers/spm_subwords.h"
+#include "engine/ops/embedding/embedding.h"
 #include "tests/interop/import_support.h"
 
 namespace trafo {

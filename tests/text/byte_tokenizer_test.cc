@@ -115,7 +115,8 @@ TEST(VocabularyFile, ItsContentTellsTheKind) {
        {"{\"tokenizer\": \"byte\", \"more\": 1}\n", "{\"tokenizer\": \"byte\"}"})
     expect_error(ErrorCode::corrupt_file, "x: a byte vocabulary has no more than",
                  [&] { Tokenizer::from_bytes(damaged, "x"); });
-  expect_error(ErrorCode::corrupt_file, "x: not a vocabulary (sentencepiece, byte, marian or byte-bpe)",
+  expect_error(ErrorCode::corrupt_file,
+               "x: not a vocabulary (sentencepiece, byte, marian or byte-bpe)",
                [&] { Tokenizer::from_bytes("{\"models\": {}}", "x"); });
   expect_error(ErrorCode::corrupt_file, "x: not a usable SentencePiece model",
                [&] { Tokenizer::from_bytes("text", "x"); });
