@@ -140,7 +140,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_context_profile_write(trafo_context 
 /* ---- Cancelling -------------------------------------------------------------------------------------------------- */
 
 /* Stops long calls. Any thread may set it while a call that got it is in flight; the call then returns TRAFO_CANCELLED between
- * two batches, and its objects stay usable. */
+ * two batches (of a call without batches: soon), and its objects stay usable. */
 typedef struct trafo_cancel trafo_cancel;
 
 /* A new handle, not set. since 0.1 */
@@ -212,6 +212,18 @@ typedef int32_t (*trafo_region_fn)(void *user_data, trafo_context *context, cons
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_checkpoint(trafo_context *context, trafo_region_fn region, void *user_data,
                                                        void (*user_data_free)(void *), const trafo_tensor *const *inputs,
                                                        size_t input_count, trafo_tensor **outputs, size_t output_count);
+
+/* An op of the program, with its gradient. `forward` is a region, which is not recorded, and makes new floating-point tensors of its
+ * inputs. `backward` gets the inputs, then the outputs, then a gradient of each output (zeros where nothing used it), in all input_count
+ * + 2 output_count tensors; it writes a gradient of each input, of the input's shape, or leaves NULL where there is none. It runs in
+ * trafo_backward, whose error it is when it returns non-zero, and, like `forward`, inside checkpointed regions and trafo_gradcheck.
+ * Inputs and outputs are kept until then. No gradient flows to tensors that are not inputs. user_data is for both functions;
+ * user_data_free (may be NULL) is called once, when they can no longer run, also if the call fails. CANCELLED: `forward` returned
+ * non-zero. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_custom_op(trafo_context *context, trafo_region_fn forward, trafo_region_fn backward,
+                                                      void *user_data, void (*user_data_free)(void *),
+                                                      const trafo_tensor *const *inputs, size_t input_count,
+                                                      trafo_tensor **outputs, size_t output_count);
 
 typedef struct trafo_gradcheck_result {
   int32_t ok;
@@ -309,6 +321,16 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_save(trafo_context *context,
  * NOT_FOUND names a missing file or tensor, CORRUPT_FILE what is damaged. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_load(trafo_context *context, const char *path, size_t path_length,
                                                          const trafo_string_view *names, size_t count, trafo_tensor **out);
+/* The names of the tensors in a safetensors file, in ascending order, each with a NUL byte after it: a string of *out_length bytes, freed
+ * with trafo_string_free. NOT_FOUND, IO, CORRUPT_FILE. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_list(const char *path, size_t path_length, char **out_names,
+                                                         size_t *out_length);
+/* Copies the tensors of these names from a safetensors file into leaves of the program, as trafo_tensor_write does. The file may have
+ * more. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of another shape or dtype, CORRUPT_FILE what is damaged:
+ * nothing has changed then. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tensors_read(trafo_context *context, const char *path, size_t path_length,
+                                                         const trafo_string_view *names, trafo_tensor *const *tensors,
+                                                         size_t count);
 
 #ifdef __cplusplus
 }

@@ -81,12 +81,13 @@ TRAFO_API void trafo_group_free(trafo_group *group);
  * must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and
  * writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes
  * the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of
- * several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1 */
+ * several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. cancel may be NULL. CANCELLED: this rank has left the call, and
+ * the others wait for it until trafo_group_abort or the timeout of the group. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new_in_group(trafo_group *group, trafo_model *model,
                                                                  const trafo_tokenizer *tokenizer, const trafo_corpus *train,
                                                                  const trafo_corpus *valid, const trafo_trainer_options *options,
                                                                  const char *run_directory, size_t run_directory_length,
-                                                                 trafo_trainer **out);
+                                                                 const trafo_cancel *cancel, trafo_trainer **out);
 
 /* trafo_plan_training for rank `rank` of a group of `size`: with its shard of the optimizer's states, the sums of lanes that it keeps and
  * those that it receives. The ranks are on `hosts` hosts, equally many on each, host by host: several hosts exchange gradients beside the

@@ -52,10 +52,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_load_int8(trafo_context *conte
 /* A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for
  * the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.
  * trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,
- * otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of
+ * otherwise of the weights. cancel may be NULL. CANCELLED. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of
  * another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_quantize(trafo_model *model, const trafo_quantize_options *options,
-                                                           trafo_model **out);
+                                                           const trafo_cancel *cancel, trafo_model **out);
 /* Loads a model of a run directory, with one checkpoint or more (docs/guide/run-directory.md). which: TRAFO_RUN_BEST, TRAFO_RUN_LAST or
  * TRAFO_RUN_AVERAGED. The best one is by the first metric of the run's validation. `precision` and the other errors as above; of a run
  * that translate-train made, trafo_tokenizer_load takes the directory as well. NOT_FOUND: the run has no such model; the message says why. since 0.1 */
@@ -274,6 +274,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_plan_distillation(const trafo_model_
 /* The same for how the model of a preset is trained; see trafo_model_config_preset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer_options *options, const char *name,
                                                                    size_t name_length);
+/* The learning rate that the schedule of the options gives an update, counted from 1, for optimizers of own networks. width is that of the
+ * model, which TRAFO_SCHEDULE_NOAM needs; at least 1. options may be NULL for the defaults. INVALID_ARGUMENT: an option; update or
+ * width is below 1. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_scheduled_rate(const trafo_trainer_options *options, int64_t width, int64_t update,
+                                                           double *out);
 /* A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.
  * tokenizer may be NULL where the corpora have token ids (trafo_corpus_new_ids): the special tokens are then the model's
  * (trafo_model_set_special_tokens). train may be NULL: the program gives batches (trafo_trainer_set_batches) before the trainer trains, and
@@ -281,12 +286,13 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_options_preset(trafo_trainer
  * With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged
  * one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was
  * trained with another vocabulary. OUT_OF_MEMORY and
- * OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1 */
+ * OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. cancel may be NULL.
+ * CANCELLED: it was set while the corpora were tokenised; the model has not changed. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_new(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                         const trafo_corpus *train, const trafo_corpus *valid,
                                                         const trafo_trainer_options *options,
                                                         const char *run_directory, size_t run_directory_length,
-                                                        trafo_trainer **out);
+                                                        const trafo_cancel *cancel, trafo_trainer **out);
 
 /* A metric of a validation. */
 typedef struct trafo_metric_value {
@@ -316,12 +322,15 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_run(trafo_trainer *trainer, 
 #include "trafo/generated/step_result.h"
 
 /* One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.
+ * cancel may be NULL. CANCELLED: it was set before the update began; a validation that it interrupted is repeated by the next call.
  * since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, trafo_step_result *out);
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_step(trafo_trainer *trainer, const trafo_cancel *cancel,
+                                                         trafo_step_result *out);
 /* Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is
- * no validation corpus, or `capacity` is smaller than the number of metrics. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, trafo_metric_value *out, int64_t capacity,
-                                                             int64_t *out_count);
+ * no validation corpus, or `capacity` is smaller than the number of metrics. cancel may be NULL; several ranks do not look at it. CANCELLED.
+ * since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_validate(trafo_trainer *trainer, const trafo_cancel *cancel,
+                                                             trafo_metric_value *out, int64_t capacity, int64_t *out_count);
 /* Saves a checkpoint to the run directory now. INVALID_ARGUMENT: there is no run directory. IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_trainer_save(trafo_trainer *trainer);
 /* A new model with the weights of the best checkpoint so far, by the first metric of validation, on the trainer's context. The

@@ -25,12 +25,13 @@ typedef struct trafo_tokenizer trafo_tokenizer;
 #include "trafo/generated/tokenizer_options.h"
 
 /* Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new
- * SentencePiece model has the special tokens TRAFO_TOKEN_*.
+ * SentencePiece model has the special tokens TRAFO_TOKEN_*. cancel may be NULL. CANCELLED: soon after it is set. SentencePiece cannot
+ * be stopped once it has read the lines: its training goes on unseen, and the next training, like the end of the process, waits for it.
  * INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text
  * cannot fill; the message names the largest size. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_train(const trafo_string_view *lines, size_t count,
                                                             const trafo_tokenizer_options *options,
-                                                            trafo_tokenizer **out);
+                                                            const trafo_cancel *cancel, trafo_tokenizer **out);
 /* Loads a tokenizer from its file, whose content tells its kind, or from a directory as trafo_find_vocabulary does. A file with
  * the name tokenizer.json is read with tokenizer_config.json, special_tokens_map.json and generation_config.json beside it, which name
  * special tokens. NOT_FOUND, IO, CORRUPT_FILE; UNSUPPORTED: a tokenizer.json with a part that is not done here. since 0.1 */
@@ -120,10 +121,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_rejected(const trafo_corp
 /* The line of pair `index` in its file, counted from 0, through all files one after the other where the corpus is a mix. Lines with an
  * empty side are no pairs. Of held-out pairs and of pairs from a function it is the index. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_get_line(const trafo_corpus *corpus, int64_t index, int64_t *out_line);
-/* Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1 */
+/* Trains one tokenizer on both sides, as trafo_tokenizer_train does. cancel may be NULL. CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_train_tokenizer(const trafo_corpus *corpus,
                                                                    const trafo_tokenizer_options *options,
-                                                                   trafo_tokenizer **out);
+                                                                   const trafo_cancel *cancel, trafo_tokenizer **out);
 /* Pairs of token ids from memory, which are copied. A trainer reads the rows as they are: it adds no token to them, and needs no tokenizer.
  * A target should end with </s>, which the model then learns to predict; a source of an encoder-decoder ends with it, too. An empty source
  * is for a decoder-lm, which reads </s> in its place: the target is plain text. source may be NULL: all are empty. Pairs with an empty

@@ -16,10 +16,11 @@ extern "C" {
 typedef struct trafo_shortlist trafo_shortlist;
 
 /* Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).
- * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1 */
+ * Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. cancel may be NULL. CANCELLED.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_learn(const trafo_tokenizer *tokenizer, const trafo_string_view *source,
                                                             const trafo_string_view *target, size_t count, int64_t best,
-                                                            trafo_shortlist **out);
+                                                            const trafo_cancel *cancel, trafo_shortlist **out);
 /* Loads a text file with lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t. NOT_FOUND, IO. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_shortlist_load(const trafo_tokenizer *tokenizer, const char *path,
                                                            size_t path_length, trafo_shortlist **out);
@@ -55,11 +56,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_with_prefixes(trafo_model 
                                                                     const trafo_string_view *prefixes, size_t count,
                                                                     const trafo_translate_options *options,
                                                                     const trafo_cancel *cancel, trafo_translations **out);
-/* The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source is 0, and an empty
- * one has an empty translation. prefixes, options and cancel may be NULL. tokenizer may be NULL: the special tokens are the model's
- * (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With begin_source, a row
- * that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer, distinct, a shortlist, or
- * a model that does not know its special tokens. since 0.1 */
+/* The same from token ids: row i is what the model reads, to which nothing is added. It ends with eos, unless end_source says
+ * otherwise, and an empty one has an empty translation. prefixes, options and cancel may be NULL. tokenizer may be NULL: the special tokens
+ * are the model's (trafo_model_set_special_tokens), and hypotheses have tokens (trafo_translations_get_tokens) and an empty text. With
+ * begin_source, a row that is cut keeps its first token. INVALID_ARGUMENT also: an id is not in the vocabulary; without a tokenizer,
+ * distinct, a shortlist, or a model that does not know its special tokens. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_translate_ids(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                           const trafo_ids_view *rows, const trafo_ids_view *prefixes,
                                                           size_t count, const trafo_translate_options *options,
@@ -104,10 +105,11 @@ TRAFO_API void trafo_translations_free(trafo_translations *translations);
 
 /* The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be
  * NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a
- * log-probability is not finite, because weights are not or products overflow. since 0.1 */
+ * log-probability is not finite, because weights are not or products overflow. cancel may be NULL. CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                   const trafo_string_view *source, const trafo_string_view *target,
-                                                  size_t count, double *out_log_probability, int64_t *out_tokens);
+                                                  size_t count, const trafo_cancel *cancel, double *out_log_probability,
+                                                  int64_t *out_tokens);
 /* Forced decoding: each target as the one hypothesis of the source beside it, with its score, and with word scores and an alignment if
  * the options ask for them. length_penalty, batch_tokens, word_scores, alignment, alignment_layer and truncate of the options are used;
  * options and cancel may be NULL. With truncate, a pair that is too long is cut: each side keeps its first tokens and its end, and
@@ -126,7 +128,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode_ids(trafo_model *model,
                                                              const trafo_cancel *cancel, trafo_translations **out);
 /* Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,
  * given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,
- * an end included. begin_source (<s> in place of the first </s>), end_source (0: the end is not scored), length_penalty, batch_tokens,
+ * an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,
  * word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as
  * for trafo_force_decode. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score_text(trafo_model *model, const trafo_tokenizer *tokenizer,

@@ -1,24 +1,32 @@
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "capi/src/handles.h"
 #include "engine/autograd/checkpoint.h"
 #include "engine/autograd/gradcheck.h"
+#include "engine/ops/view/view.h"
 
 using namespace trafo;
 using namespace trafo::capi;
 
 namespace {
 
+// Whether a region may leave an output NULL.
+enum class Outputs { all, some };
+
 // A region: a function of the program over tensors.
 class Region {
  public:
   Region(const std::shared_ptr<Context>& context, trafo_region_fn fn,
-         std::shared_ptr<void> user_data, size_t output_count, const char* function)
+         std::shared_ptr<void> user_data, size_t output_count, const char* function,
+         Outputs given = Outputs::all)
       : context_(context),
         fn_(fn),
         user_data_(std::move(user_data)),
         output_count_(output_count),
-        function_(function) {}
+        function_(function),
+        given_(given) {}
 
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
     const std::shared_ptr<Context> context = context_.lock();
@@ -38,6 +46,10 @@ class Region {
     std::vector<Tensor> results;
     const Call checks(function_);
     for (const trafo_tensor* output : outputs) {
+      if (!output && given_ == Outputs::some) {
+        results.emplace_back();
+        continue;
+      }
       const TensorObject* object = checks.find(output);
       if (!object) checks.refuse("the region left an output that is not a live trafo_tensor");
       if (object->context != context) checks.refuse("the region left an output of another context");
@@ -52,6 +64,7 @@ class Region {
   std::shared_ptr<void> user_data_;
   size_t output_count_;
   const char* function_;
+  Outputs given_;
 };
 
 std::vector<Tensor> collect(const Call& call, const trafo_tensor* const* inputs, size_t count) {
@@ -62,6 +75,73 @@ std::vector<Tensor> collect(const Call& call, const trafo_tensor* const* inputs,
 }
 
 constexpr size_t kMostOutputs = 1024;
+constexpr const char* kCustomOp = "custom_op";
+
+// A tensor that the backward function of a custom op reads, and the version of its memory.
+struct KeptTensor {
+  explicit KeptTensor(const Tensor& tensor)
+      : value(tensor),
+        storage(value.is_kept() ? tensor.storage() : nullptr),
+        version(storage ? storage->version() : 0) {}
+  SavedTensor value;
+  std::shared_ptr<Storage> storage;  // null: computed again
+  uint64_t version;
+};
+
+// The results of `forward`; `backward` gives gradients of the inputs.
+std::vector<Tensor> custom_op(Context& context, const Region& forward, const Region& backward,
+                              const std::vector<Tensor>& inputs) {
+  const OpRange range(context, kCustomOp, std::span<const Tensor>(inputs));
+  std::vector<Tensor> outputs, constants;
+  for (const Tensor& input : inputs) constants.push_back(input.detach());
+  {
+    const NoGrad no_grad(context);
+    outputs = forward(constants);
+  }
+  std::vector<Tensor*> recorded;
+  for (Tensor& output : outputs) {
+    require(is_floating(output.dtype()), ErrorCode::dtype_mismatch, kCustomOp, "an output is ",
+            dtype_name(output.dtype()), ", and has no gradient");
+    output = output.detach();  // it may be one of the inputs
+    recorded.push_back(&output);
+  }
+  if (std::none_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return requires_grad(t); }))
+    return outputs;
+  std::vector<KeptTensor> kept;
+  for (const Tensor& input : inputs) kept.emplace_back(input);
+  for (const Tensor& output : outputs) kept.emplace_back(output.detach());
+  const auto differentiate = [kept = std::move(kept), backward,
+                              count = inputs.size()](Backward& b) {
+    Context& c = b.context();
+    std::vector<Tensor> given;
+    for (const KeptTensor& each : kept) {
+      if (each.storage)
+        check_version(kCustomOp, given.size() < count ? "an input" : kResult, *each.storage,
+                      each.version);
+      given.push_back(each.value.get(c).detach());
+    }
+    for (size_t i = 0; i < kept.size() - count; ++i) given.push_back(b.grad_output(i));
+    const NoGrad no_grad(c);
+    const std::vector<Tensor> gradients = backward(given);
+    for (size_t i = 0; i < count; ++i) {
+      if (!b.needs(i) || !gradients[i].defined()) continue;
+      require(is_floating(gradients[i].dtype()), ErrorCode::dtype_mismatch, kCustomOp,
+              "the gradient of input ", i, " is ", dtype_name(gradients[i].dtype()));
+      require(gradients[i].shape() == given[i].shape(), ErrorCode::shape_mismatch, kCustomOp,
+              "the gradient of input ", i, " is ", gradients[i].shape().str(), ", the input ",
+              given[i].shape().str());
+      b.add(i, ops::contiguous(c, gradients[i].detach()));
+    }
+  };
+  context.record(kCustomOp, inputs, recorded, {}, differentiate);
+  return outputs;
+}
+
+void no_outputs(const Call& call, trafo_tensor** outputs, size_t count) {
+  call.array(outputs, count, "outputs");
+  if (count > kMostOutputs) call.refuse_argument("output_count", " is over ", kMostOutputs);
+  for (size_t i = 0; i < count; ++i) outputs[i] = nullptr;
+}
 
 }  // namespace
 
@@ -82,10 +162,7 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
   return api(__func__, [&](const Call& call) {
     // From here on user_data is freed exactly once, also if the call fails.
     const auto keep = owned(user_data, user_data_free);
-    call.array(outputs, output_count, "outputs");
-    if (output_count > kMostOutputs)
-      call.refuse_argument("output_count", " is over ", kMostOutputs);
-    for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
+    no_outputs(call, outputs, output_count);
     // The region may free the handle it was called with.
     const std::shared_ptr<Context> owner = call.handle(context, "context").context;
     call.use(owner, CallsBack::yes);
@@ -95,6 +172,25 @@ trafo_error* trafo_checkpoint(trafo_context* context, trafo_region_fn region, vo
     NewTensors results(
         owner, checkpoint(*owner, tensors,
                           [body](Context&, const std::vector<Tensor>& in) { return body(in); }));
+    results.hand_over(outputs);
+  });
+}
+
+trafo_error* trafo_custom_op(trafo_context* context, trafo_region_fn forward,
+                             trafo_region_fn backward, void* user_data,
+                             void (*user_data_free)(void*), const trafo_tensor* const* inputs,
+                             size_t input_count, trafo_tensor** outputs, size_t output_count) {
+  return api(__func__, [&](const Call& call) {
+    const auto keep = owned(user_data, user_data_free);
+    no_outputs(call, outputs, output_count);
+    const std::shared_ptr<Context> owner = call.handle(context, "context").context;
+    call.use(owner, CallsBack::yes);
+    if (!forward) call.refuse_argument("forward", " is NULL");
+    if (!backward) call.refuse_argument("backward", " is NULL");
+    const std::vector<Tensor> tensors = collect(call, inputs, input_count);
+    const Region run(owner, forward, keep, output_count, call.function());
+    const Region differentiate(owner, backward, keep, input_count, call.function(), Outputs::some);
+    NewTensors results(owner, custom_op(*owner, run, differentiate, tensors));
     results.hand_over(outputs);
   });
 }

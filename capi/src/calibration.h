@@ -6,6 +6,7 @@
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
+#include "engine/models/model_io.h"
 #include "engine/models/upload.h"
 
 namespace trafo::capi {
@@ -29,7 +30,9 @@ inline TokenizedCorpus calibration_pairs(const Call& call, const ModelObject& mo
   TokenizedCorpusOptions lengths;
   lengths.form = sequence_form(spec);
   lengths.max_length = static_cast<int32_t>(std::min(longest, spec.max_positions));
-  return {corpus, subwords, lengths, model.context->backend().threads()};
+  PairEncoding encoding(subwords);
+  encoding.tokens = tokens_of(*model.model, subwords);
+  return {corpus, encoding, lengths, model.context->backend().threads()};
 }
 
 // The fields `tokenizer` and `calibration` of a struct of options, either of which may be null.

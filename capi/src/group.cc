@@ -166,12 +166,13 @@ trafo_error* trafo_trainer_new_in_group(trafo_group* group, trafo_model* model,
                                         const trafo_corpus* valid,
                                         const trafo_trainer_options* options,
                                         const char* run_directory, size_t run_directory_length,
-                                        trafo_trainer** out) {
+                                        const trafo_cancel* cancel, trafo_trainer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const std::shared_ptr<Communicator> communicator = call.handle(group, "group").communicator;
     *out = new_trainer(
-        call, {model, tokenizer, train, valid, options, run_directory, run_directory_length},
+        call,
+        {model, tokenizer, train, valid, options, run_directory, run_directory_length, cancel},
         communicator);
   });
 }

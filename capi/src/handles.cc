@@ -107,6 +107,12 @@ trafo_tensor* give_tensor(const std::shared_ptr<Context>& owner, Tensor tensor) 
   return new_handle<trafo_tensor>(owner, std::move(tensor));
 }
 
+void check_writable(const Call& call, const Tensor& tensor) {
+  if (requires_grad(tensor) && !tensor.variable()->leaf)
+    call.refuse("the tensor is the result of an op; only leaves can be overwritten");
+  if (!tensor.is_contiguous()) call.refuse("the tensor is a strided view; write to what it views");
+}
+
 DType checked_dtype(const Call& call, int32_t dtype) {
   if (dtype < 0 || dtype >= kDTypeCount) call.refuse_argument("dtype", " is unknown: ", dtype);
   return static_cast<DType>(dtype);

@@ -360,6 +360,8 @@ class NewTensors {
   std::vector<OwnedHandle<trafo_tensor>> handles_;
 };
 
+// Refuses the result of an op and a strided view.
+void check_writable(const Call& call, const Tensor& tensor);
 DType checked_dtype(const Call& call, int32_t dtype);
 Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank);
 

@@ -87,8 +87,9 @@ trafo_error* trafo_model_new_like(trafo_context* context, const trafo_model_conf
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"),
                                                 ElementTypes::ours_and_codes);
     wanted.config.factor_ranks = read_model_config(reader).factor_ranks;
-    *out = new_handle<trafo_model>(
-        call.owner(), std::shared_ptr<Model>(make_model(c, wanted.config, seed, wanted.precision)));
+    std::shared_ptr<Model> model = make_model(c, wanted.config, seed, wanted.precision);
+    read_tokens(reader, *model);
+    *out = new_handle<trafo_model>(call.owner(), std::move(model));
   });
 }
 
@@ -251,9 +252,11 @@ trafo_error* trafo_model_set_special_tokens(trafo_model* model, const trafo_spec
     call.use(m.context);
     if (!tokens) call.refuse_argument("tokens", " is NULL");
     call.array(further_ends, count, "further_ends");
+    const std::optional<VocabularyTokens>& known = m.model->tokens();
     m.model->set_tokens(VocabularyTokens{
         {.bos = tokens->bos, .eos = tokens->eos, .pad = tokens->pad, .unk = tokens->unk},
-        {further_ends, further_ends + count}});
+        {further_ends, further_ends + count},
+        known ? known->frame : TextFrame()});
   });
 }
 

@@ -8,7 +8,7 @@ using namespace trafo;
 using namespace trafo::capi;
 
 trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_options* options,
-                                  trafo_model** out) {
+                                  const trafo_cancel* cancel, trafo_model** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const ModelObject& m = call.handle(model, "model");
@@ -23,6 +23,8 @@ trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_optio
     settings.method = static_cast<QuantizeMethod>(wanted.method);
     settings.keep_float =
         lines_argument(call, wanted.keep_float, wanted.keep_float_count, "keep_float");
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    settings.cancel = token.get();
     const CalibrationArgument calibration(call, m, wanted);
     calibration.lend(settings);
     *out = new_handle<trafo_model>(

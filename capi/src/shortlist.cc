@@ -15,10 +15,11 @@ namespace {
 
 std::vector<std::vector<int32_t>> encode_lines(const Call& call, const Tokenizer& tokenizer,
                                                const trafo_string_view* lines, size_t count,
-                                               const char* name) {
+                                               const char* name, const CancelToken* cancel) {
   call.array(lines, count, name);
   std::vector<std::vector<int32_t>> ids(count);
   for (size_t i = 0; i < count; ++i) {
+    stop_if_cancelled(cancel, call.function());
     try {
       tokenizer.encode(call.text(lines[i].data, lines[i].length, name), ids[i]);
     } catch (const Error& error) {
@@ -32,17 +33,19 @@ std::vector<std::vector<int32_t>> encode_lines(const Call& call, const Tokenizer
 
 trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
                                    const trafo_string_view* source, const trafo_string_view* target,
-                                   size_t count, int64_t best, trafo_shortlist** out) {
+                                   size_t count, int64_t best, const trafo_cancel* cancel,
+                                   trafo_shortlist** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
     if (best < 0) call.refuse_argument("best", " must be at least 0, got ", best);
     if (count == 0) call.refuse("there are no pairs to learn from");
-    const auto sources = encode_lines(call, subwords, source, count, "source");
-    const auto targets = encode_lines(call, subwords, target, count, "target");
-    *out = new_handle<trafo_shortlist>(
-        subwords,
-        LexicalTable::learn(sources, targets, subwords.vocab_size(), best > 0 ? best : 100));
+    const auto sources = encode_lines(call, subwords, source, count, "source", token.get());
+    const auto targets = encode_lines(call, subwords, target, count, "target", token.get());
+    *out = new_handle<trafo_shortlist>(subwords,
+                                       LexicalTable::learn(sources, targets, subwords.vocab_size(),
+                                                           best > 0 ? best : 100, token.get()));
   });
 }
 

@@ -80,9 +80,7 @@ trafo_error* trafo_tensor_write(trafo_tensor* tensor, const void* data, size_t b
     const TensorObject& target = call.handle(tensor, "tensor");
     const Tensor& t = target.tensor;
     if (!data && bytes > 0) call.refuse_argument("data", " is NULL");
-    if (requires_grad(t) && !t.variable()->leaf)
-      call.refuse("the tensor is the result of an op; only leaves can be overwritten");
-    if (!t.is_contiguous()) call.refuse("the tensor is a strided view; write to what it views");
+    check_writable(call, t);
     require(bytes == t.bytes(), ErrorCode::shape_mismatch, call.function(), "the tensor takes ",
             t.bytes(), " bytes, got ", bytes);
     call.use(target.context);

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "capi/src/handles.h"
@@ -86,5 +88,54 @@ trafo_error* trafo_tensors_load(trafo_context* context, const char* path, size_t
     }
     NewTensors results(call.owner(), tensors);
     results.hand_over(out);
+  });
+}
+
+trafo_error* trafo_tensors_list(const char* path, size_t path_length, char** out_names,
+                                size_t* out_length) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out_names, "out_names");
+    call.out(out_length, "out_length");
+    const SafetensorsReader reader =
+        SafetensorsReader::open_foreign(path_argument(call, path, path_length, "path"));
+    std::vector<std::string_view> names;
+    for (const TensorInfo& tensor : reader.tensors()) names.push_back(tensor.name);
+    std::sort(names.begin(), names.end());
+    std::string list;
+    for (const std::string_view name : names) list.append(name).push_back('\0');
+    *out_names = copy_string(list);
+    *out_length = list.size();
+  });
+}
+
+trafo_error* trafo_tensors_read(trafo_context* context, const char* path, size_t path_length,
+                                const trafo_string_view* names, trafo_tensor* const* tensors,
+                                size_t count) {
+  return api(__func__, [&](const Call& call) {
+    Context& c = call.context(context);
+    const auto file = path_argument(call, path, path_length, "path");
+    call.array(names, count, "names");
+    call.array(tensors, count, "tensors");
+    const SafetensorsReader reader = SafetensorsReader::open_foreign(file);
+    // Everything is read before anything changes.
+    std::vector<std::vector<std::byte>> bytes(count);
+    for (size_t i = 0; i < count; ++i) {
+      const Tensor& tensor = call.tensor(tensors[i], "tensors");
+      check_writable(call, tensor);
+      const TensorInfo& info = reader.at(name_of(call, names, i));
+      const Shape shape{std::span<const int64_t>(info.shape)};
+      require(info.foreign.empty() && info.dtype == tensor.dtype() && shape == tensor.shape(),
+              ErrorCode::shape_mismatch, call.function(), reader.label(), ": ", info.name, " is ",
+              shape.str(), " ",
+              info.foreign.empty() ? dtype_name(info.dtype) : info.foreign.c_str(), ", the tensor ",
+              tensor.shape().str(), " ", dtype_name(tensor.dtype()));
+      bytes[i].resize(info.bytes);
+      reader.read(info, bytes[i]);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const Tensor& tensor = call.tensor(tensors[i], "tensors");
+      c.backend().copy_from_host(tensor.raw(), bytes[i].data(), bytes[i].size());
+      tensor.mark_written();
+    }
   });
 }

@@ -12,12 +12,14 @@ using namespace trafo::capi;
 
 namespace {
 
-TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options* options) {
+TokenizerTrainOptions to_options(const Call& call, const trafo_tokenizer_options* options,
+                                 const CancelToken* cancel) {
   const trafo_tokenizer_options o = read_options(call, options);
   if (o.vocabulary < 1 || o.vocabulary > std::numeric_limits<int32_t>::max())
     call.refuse_argument("vocabulary", " must be 1 to ", std::numeric_limits<int32_t>::max(),
                          ", got ", o.vocabulary);
   TokenizerTrainOptions result;
+  result.cancel = cancel;
   result.kind = call.text(o.kind.data, o.kind.length, "kind");
   result.vocab_size = static_cast<int32_t>(o.vocabulary);
   result.model = call.flag(o.bpe, "bpe") ? TokenizerModel::bpe : TokenizerModel::unigram;
@@ -73,11 +75,13 @@ PairView pair_argument(const Call& call, const trafo_corpus* corpus, int64_t ind
 }  // namespace
 
 trafo_error* trafo_tokenizer_train(const trafo_string_view* lines, size_t count,
-                                   const trafo_tokenizer_options* options, trafo_tokenizer** out) {
+                                   const trafo_tokenizer_options* options,
+                                   const trafo_cancel* cancel, trafo_tokenizer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    *out = new_handle<trafo_tokenizer>(
-        Tokenizer::train(views_argument(call, lines, count, "lines"), to_options(call, options)));
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    *out = new_handle<trafo_tokenizer>(Tokenizer::train(views_argument(call, lines, count, "lines"),
+                                                        to_options(call, options, token.get())));
   });
 }
 
@@ -349,11 +353,12 @@ trafo_error* trafo_corpus_get_rejected(const trafo_corpus* corpus, int64_t index
 
 trafo_error* trafo_corpus_train_tokenizer(const trafo_corpus* corpus,
                                           const trafo_tokenizer_options* options,
-                                          trafo_tokenizer** out) {
+                                          const trafo_cancel* cancel, trafo_tokenizer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    *out = new_handle<trafo_tokenizer>(
-        train_tokenizer(call.handle(corpus, "corpus").corpus, to_options(call, options)));
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    *out = new_handle<trafo_tokenizer>(train_tokenizer(call.handle(corpus, "corpus").corpus,
+                                                       to_options(call, options, token.get())));
   });
 }
 

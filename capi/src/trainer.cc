@@ -9,6 +9,7 @@
 #include "capi/src/text_handles.h"
 #include "capi/src/trainer_handles.h"
 #include "engine/models/model_io.h"
+#include "engine/optim/schedule.h"
 #include "engine/train/checkpoint/run_models.h"
 #include "engine/train/plan/memory_plan.h"
 
@@ -146,6 +147,18 @@ trafo_error* trafo_plan_distillation(const trafo_model_config* config,
   });
 }
 
+trafo_error* trafo_scheduled_rate(const trafo_trainer_options* options, int64_t width,
+                                  int64_t update, double* out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    if (width < 1) call.refuse_argument("width", " must be at least 1, got ", width);
+    if (update < 1) call.refuse_argument("update", " must be at least 1, got ", update);
+    const TrainOptions training = from_c(call, read_options(call, options));
+    validate(training);
+    *out = Schedule{schedule_options(training, width)}(update);
+  });
+}
+
 trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments& arguments,
                                         std::shared_ptr<Communicator> group) {
   ModelObject& m = call.handle(arguments.model, "model");
@@ -165,11 +178,10 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   for (const TextCorpus* corpus : {training, validation})
     if (!subwords && corpus != nullptr && !corpus->has_ids())
       call.refuse_argument("tokenizer", " is NULL, and a corpus has text");
-  const PairEncoding encoding =
-      subwords ? PairEncoding(*subwords)
-               : PairEncoding(tokens_of(*m.model, subwords), m.model->spec().vocabulary);
+  const PairEncoding encoding = training_encoding(*m.model, subwords, settings);
+  const std::shared_ptr<const CancelToken> token = cancel_token(call, arguments.cancel);
   TrainingData data = prepare_data(training, validation, encoding, m.model->spec(), settings,
-                                   m.context->backend().threads());
+                                   m.context->backend().threads(), token.get());
   data.frozen = m.frozen;
   auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,
                                            directory, group.get());
@@ -180,11 +192,13 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
 trafo_error* trafo_trainer_new(trafo_model* model, const trafo_tokenizer* tokenizer,
                                const trafo_corpus* train, const trafo_corpus* valid,
                                const trafo_trainer_options* options, const char* run_directory,
-                               size_t run_directory_length, trafo_trainer** out) {
+                               size_t run_directory_length, const trafo_cancel* cancel,
+                               trafo_trainer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     *out = new_trainer(
-        call, {model, tokenizer, train, valid, options, run_directory, run_directory_length},
+        call,
+        {model, tokenizer, train, valid, options, run_directory, run_directory_length, cancel},
         nullptr);
   });
 }
@@ -216,14 +230,19 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
   });
 }
 
-trafo_error* trafo_trainer_step(trafo_trainer* trainer, trafo_step_result* out) {
+trafo_error* trafo_trainer_step(trafo_trainer* trainer, const trafo_cancel* cancel,
+                                trafo_step_result* out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const Working t(call, trainer);
     const int64_t before = t->run->state().trainer.update;
-    t->run->run({}, nullptr, 1);
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const RunSummary summary = t->run->run({}, token.get(), 1);
     const StepResult& step = t->run->last_step();
-    if (t->run->state().trainer.update == before)
+    const bool updated = t->run->state().trainer.update != before;
+    require(updated || summary.reason != StopReason::cancelled, ErrorCode::cancelled,
+            call.function(), "cancelled by the caller before update ", before + 1);
+    if (!updated)
       call.refuse("training is done: a limit of the options was reached at update ", before);
     *out = {step.update,
             step.loss,
@@ -236,8 +255,8 @@ trafo_error* trafo_trainer_step(trafo_trainer* trainer, trafo_step_result* out) 
   });
 }
 
-trafo_error* trafo_trainer_validate(trafo_trainer* trainer, trafo_metric_value* out,
-                                    int64_t capacity, int64_t* out_count) {
+trafo_error* trafo_trainer_validate(trafo_trainer* trainer, const trafo_cancel* cancel,
+                                    trafo_metric_value* out, int64_t capacity, int64_t* out_count) {
   return api(__func__, [&](const Call& call) {
     call.out(out_count, "out_count");
     const Working t(call, trainer);
@@ -247,10 +266,12 @@ trafo_error* trafo_trainer_validate(trafo_trainer* trainer, trafo_metric_value* 
     if (capacity < count)
       call.refuse_argument("capacity", " is ", capacity, ", and there are ", count, " metrics");
     if (!out) call.refuse_argument("out", " is NULL");
-    const auto result = t->run->validate();
-    for (size_t i = 0; result && i < names.size(); ++i)
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const auto result = t->run->validate(token.get());
+    require(result.has_value(), ErrorCode::cancelled, call.function(), "cancelled by the caller");
+    for (size_t i = 0; i < names.size(); ++i)
       out[i] = {result->values[i], metric_bits({names[i]}), 0};
-    *out_count = result ? count : 0;
+    *out_count = count;
   });
 }
 

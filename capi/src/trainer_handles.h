@@ -32,6 +32,7 @@ struct TrainerArguments {
   const trafo_trainer_options* options;
   const char* run_directory;
   size_t run_directory_length;
+  const trafo_cancel* cancel;
 };
 trafo_trainer* new_trainer(const Call& call, const TrainerArguments& arguments,
                            std::shared_ptr<Communicator> group);

@@ -233,7 +233,8 @@ void trafo_translations_free(trafo_translations* translations) {
 
 trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
                          const trafo_string_view* source, const trafo_string_view* target,
-                         size_t count, double* out_log_probability, int64_t* out_tokens) {
+                         size_t count, const trafo_cancel* cancel, double* out_log_probability,
+                         int64_t* out_tokens) {
   return api(__func__, [&](const Call& call) {
     call.array(out_log_probability, count, "out_log_probability");
     for (size_t i = 0; i < count; ++i) {
@@ -243,10 +244,13 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    ScoreOptions options;
+    options.cancel = token.get();
     const Translator translator(*m.context, *m.model, subwords);
     const std::vector<PairScore> scores =
         translator.score(views_argument(call, source, count, "source"),
-                         views_argument(call, target, count, "target"));
+                         views_argument(call, target, count, "target"), options);
     for (size_t i = 0; i < count; ++i) {
       out_log_probability[i] = scores[i].log_probability;
       if (out_tokens) out_tokens[i] = scores[i].tokens;

@@ -44,7 +44,7 @@ void check_calibration(const TokenizedCorpus& pairs, const ModelSpec& spec,
 }
 
 void observe_calibration(Context& context, Model& model, const TokenizedCorpus& pairs,
-                         int32_t start_id, LinearObserver& observer) {
+                         int32_t start_id, LinearObserver& observer, const CancelToken* cancel) {
   struct Observed {
     ParameterStore& parameters;
     Observed(ParameterStore& store, LinearObserver& to) : parameters(store) {
@@ -58,6 +58,7 @@ void observe_calibration(Context& context, Model& model, const TokenizedCorpus& 
   Batcher batcher(pairs, order);
   int64_t tokens = 0;
   for (PackedBatchHost host; !host.last_in_epoch && tokens < kCalibrationTokens;) {
+    stop_if_cancelled(cancel, "calibration");
     batcher.next(host);
     tokens += static_cast<int64_t>(host.target_in.size());
     model.logits(context, upload(context, host, model.spec(), model.parameters().dtype()));

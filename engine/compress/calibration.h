@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/cancel.h"
 #include "engine/data/tokenized_corpus.h"
 #include "engine/models/model.h"
 
@@ -34,8 +35,9 @@ void check_calibration(const TokenizedCorpus& pairs, const ModelSpec& spec,
 
 // Tells `observer` what every linear layer multiplies in forward passes over the pairs, without
 // dropout, until kCalibrationTokens target tokens were read or all pairs. start_id: what the
-// decoder begins with. The model computes in float, and is as before at the end.
+// decoder begins with. The model computes in float, and is as before at the end. CANCELLED.
 void observe_calibration(Context& context, Model& model, const TokenizedCorpus& pairs,
-                         int32_t start_id, LinearObserver& observer);
+                         int32_t start_id, LinearObserver& observer,
+                         const CancelToken* cancel = nullptr);
 
 }  // namespace trafo

@@ -33,13 +33,18 @@ void check_share(const char* name, double share) {
                    " is the share that stays, above 0 and at most 1, got ", share);
 }
 
-void check_layers(const char* name, int64_t kept, int64_t layers,
-                  const std::vector<int64_t>& tied) {
+// are_alike: a layer does the same under another number.
+void check_layers(const char* name, int64_t kept, int64_t layers, const std::vector<int64_t>& tied,
+                  bool are_alike = true) {
   require_argument(kept >= 0 && kept <= layers, kPruneOrigin, name, " must be 0 (all) to ", layers,
                    ", as many as the model has, got ", kept);
   if (kept != 0 && kept != layers && !tied.empty())
     throw ArgumentError(ErrorCode::unsupported, kPruneOrigin, name,
                         ": no layer is removed from a stack whose layers share parameters");
+  if (kept != 0 && kept != layers && !are_alike)
+    throw ArgumentError(ErrorCode::unsupported, kPruneOrigin, name,
+                        ": no layer is removed from a model with no_rope_interval, where the "
+                        "number of a layer decides about its positions");
 }
 
 void check(const Model& model, const TokenizedCorpus& calibration, const PruneOptions& options) {
@@ -53,8 +58,12 @@ void check(const Model& model, const TokenizedCorpus& calibration, const PruneOp
   check_calibration(calibration, model.spec(), kPruneOrigin);
   check_share("decoder_ffn_share", options.decoder_ffn_share);
   check_share("decoder_head_share", options.decoder_head_share);
+  if (options.decoder_head_share < 1 && config.qk_norm == QkNorm::whole)
+    throw ArgumentError(ErrorCode::unsupported, kPruneOrigin, "decoder_head_share",
+                        ": no head is removed from a model with qk_norm whole, whose heads share "
+                        "a norm");
   check_layers("decoder_layers", options.decoder_layers, config.decoder_layers,
-               config.decoder_tied_layers);
+               config.decoder_tied_layers, config.no_rope_interval == 0);
   if (!model.spec().has_encoder()) return;
   check_share("encoder_ffn_share", options.encoder_ffn_share);
   check_share("encoder_head_share", options.encoder_head_share);

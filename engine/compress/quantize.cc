@@ -136,7 +136,9 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   const std::vector<bool> wanted = matrices_to_quantize(from, options.keep_float);
   InputProducts products(wanted);
   const bool gptq = options.method == QuantizeMethod::gptq;
-  if (gptq) observe_calibration(context, model, *options.calibration, options.start_id, products);
+  if (gptq)
+    observe_calibration(context, model, *options.calibration, options.start_id, products,
+                        options.cancel);
 
   std::unique_ptr<Model> result = make_model(context, model.config(), 0, DType::f32, true);
   if (model.adapter()) add_adapter(context, *result, *model.adapter(), 0);
@@ -144,6 +146,7 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   result->set_tokens(model.tokens());
   ParameterStore& to = result->parameters();
   for (size_t i = 0; i < to.count(); ++i) {
+    stop_if_cancelled(options.cancel, kQuantizeOrigin);
     const auto id = static_cast<ParamId>(i);
     const std::vector<float> values = exact_values(context, from, id);
     if (wanted[i]) {
@@ -159,7 +162,8 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   }
   if (options.calibration == nullptr) return result;
   OutputNoise outputs(from, to);
-  observe_calibration(context, model, *options.calibration, options.start_id, outputs);
+  observe_calibration(context, model, *options.calibration, options.start_id, outputs,
+                      options.cancel);
   for (size_t i = 0; i < to.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (outputs.noise(id).signal > 0) to.set_signal_to_noise(id, outputs.noise(id).decibels());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/compress/calibration.h"
+#include "engine/core/cancel.h"
 #include "engine/core/generated/option_enums.h"
 
 namespace trafo {
@@ -23,7 +24,8 @@ struct QuantizeOptions {
   // Pairs that show what the layers multiply; null: none. At most kCalibrationTokens target tokens
   // of them are read.
   const TokenizedCorpus* calibration = nullptr;
-  int32_t start_id = 0;  // what the decoder begins with
+  int32_t start_id = 0;                 // what the decoder begins with
+  const CancelToken* cancel = nullptr;  // CANCELLED between two layers or matrices
 };
 
 // A model with the same values, quantized; norms, biases and learned positions are rounded to

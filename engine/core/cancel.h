@@ -13,6 +13,8 @@ class CancelToken {
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
   void reset() noexcept { cancelled_.store(false, std::memory_order_relaxed); }
   bool is_cancelled() const noexcept { return cancelled_.load(std::memory_order_relaxed); }
+  // For loops that end when a flag is true, such as parallel_chunks().
+  const std::atomic<bool>& flag() const noexcept { return cancelled_; }
 
  private:
   std::atomic<bool> cancelled_{false};  // lock-free: a signal handler may set it

@@ -116,10 +116,11 @@ void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost
                least);
   check_matrix("target", rows.target, rows.target_width, rows.target_lengths, rows.sentences, 1);
   BatchPacker packer(batch, limits.form, limits.tokens.start());
+  const int32_t front = limits.frame.front(limits.tokens);
   for (int64_t i = 0; i < rows.sentences; ++i) {
     auto source = row_of("source", rows.source, rows.source_width, rows.source_lengths, i,
                          limits.vocabulary, least);
-    if (source.empty()) source = {&limits.tokens.eos, 1};
+    if (source.empty()) source = {&front, 1};
     const auto target = row_of("target", rows.target, rows.target_width, rows.target_lengths, i,
                                limits.vocabulary, 1);
     const size_t longest =

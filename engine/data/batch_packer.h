@@ -45,9 +45,11 @@ struct BatchLimits {
   SequenceForm form;
   SpecialTokens tokens;
   int64_t vocabulary, max_positions;
+  TextFrame frame = {};
 };
 
-// The empty source of a decoder_only row is eos. INVALID_ARGUMENT names the row and the reason.
+// The empty source of a decoder_only row is TextFrame::front(). INVALID_ARGUMENT names the row and
+// the reason.
 void pack_rows(const BatchRows& rows, const BatchLimits& limits, PackedBatchHost& batch);
 
 }  // namespace trafo

@@ -26,7 +26,24 @@ void copy_ids(std::string_view bytes, int64_t vocabulary, int64_t pair, std::vec
 uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& encoding,
                                SequenceForm form) {
   const bool parses = encoding.tokenizer && encoding.tokenizer->parses_special();
-  return mix_bits(corpus.fingerprint() + static_cast<uint64_t>(form) + (parses ? 3 : 1));
+  const TextFrame& frame = encoding.tokens.frame;
+  const uint64_t framed = (frame.begin ? 8 : 0) + (frame.end ? 0 : 16);
+  return mix_bits(corpus.fingerprint() + static_cast<uint64_t>(form) + (parses ? 3 : 1) + framed);
+}
+
+PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding) {
+  if (corpus.has_ids()) return {};
+  const SpecialTokens& special = encoding.tokens.special;
+  const TextFrame& frame = encoding.tokens.frame;
+  PairFrame around;
+  around.target_end = special.eos;
+  if (corpus.monolingual()) {
+    around.source_begin = frame.front(special);  // the whole source
+    return around;
+  }
+  if (frame.begin) around.source_begin = special.bos;
+  if (frame.end) around.source_end = special.eos;
+  return around;
 }
 
 std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncoding& encoding,
@@ -54,7 +71,8 @@ std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncodi
       if (corpus.has_ids()) {
         copy_ids(text.source, encoding.vocabulary, pair_of(i), pair.source);
         copy_ids(text.target, encoding.vocabulary, pair_of(i), pair.target);
-        if (pair.source.empty()) pair.source.push_back(encoding.tokens.special.eos);
+        if (pair.source.empty())
+          pair.source.push_back(encoding.tokens.frame.front(encoding.tokens.special));
         continue;
       }
       if (!corpus.monolingual()) encode_side(text.source, 0, i, pair.source);

@@ -30,12 +30,15 @@ struct PairEncoding {
   int64_t vocabulary;
 };
 
+// What comes around the texts of a corpus; nothing around ids.
+PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding);
+
 // Of the text and how it becomes ids, the vocabulary apart.
 uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& encoding,
                                SequenceForm form);
 
 struct EncodedPair {
-  // Of text without </s>. Of a corpus of ids the rows as a trainer reads them.
+  // Of text without special tokens around it. Of a corpus of ids the rows as a trainer reads them.
   std::vector<int32_t> source, target, rejected;
   // Source and target are the same text; of a preference pair, both answers.
   bool identical = false;

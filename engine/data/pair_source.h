@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace trafo {
 // `target </s>`. decoder_only: one stream `source </s> target </s>` with a loss on the target and
 // its final </s>; of monolingual text `</s> text </s>` with a loss on all but the first token. A
 // preference pair is two such sequences: of the prompt with the chosen answer, and with the
-// rejected one.
+// rejected one. A model with another TextFrame reads `[bos] source [</s>] target </s>`.
 enum class SequenceForm { encoder_decoder, decoder_only };
 
 struct TokenizedCorpusOptions {
@@ -48,10 +49,17 @@ struct PairTokens {
       {};  // of a preference pair, whose target is the chosen answer
 };
 
-// Whether a pair with these tokens is kept, to each side of which `ends` tokens will be appended: 1
-// for text (</s>). If not, counts it in `drops`.
+// The special tokens around the sides of a pair.
+struct PairFrame {
+  std::optional<int32_t> source_begin, source_end, target_end;
+
+  int64_t around_source() const { return source_begin.has_value() + source_end.has_value(); }
+  int64_t around_target() const { return target_end.has_value(); }
+};
+
+// Whether a pair is kept that will have these tokens and the frame. If not, counts it in `drops`.
 bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
-               bool identical, PairDrops& drops, int64_t ends = 1);
+               bool identical, PairDrops& drops, const PairFrame& frame);
 
 struct PairBlock {
   std::vector<int64_t> ids;  // numbers of the pairs, counted before any is dropped

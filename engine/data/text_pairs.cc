@@ -2,15 +2,14 @@
 
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
-#include "engine/data/encode_pairs.h"
 
 namespace trafo {
 
-TextPairs::TextPairs(TextCorpus corpus, const Tokenizer& tokenizer,
+TextPairs::TextPairs(TextCorpus corpus, PairEncoding encoding,
                      const TokenizedCorpusOptions& options, const SubwordSampling& sampling,
                      int num_threads)
     : corpus_(std::move(corpus)),
-      tokenizer_(tokenizer),
+      encoding_(std::move(encoding)),
       epochs_(corpus_.epochs()),
       sampling_(sampling),
       num_threads_(num_threads) {
@@ -18,8 +17,9 @@ TextPairs::TextPairs(TextCorpus corpus, const Tokenizer& tokenizer,
   options_ = options;
   report_ = corpus_.report();
   form_ = corpus_.form();
-  fingerprint_ = tokenized_fingerprint(corpus_, tokenizer_, options_.form);
-  if (sampling.source_alpha > 0 || sampling.target_alpha > 0) sampler_ = tokenizer_.sampler();
+  fingerprint_ = tokenized_fingerprint(corpus_, encoding_, options_.form);
+  if (sampling.source_alpha > 0 || sampling.target_alpha > 0)
+    sampler_ = encoding_.tokenizer->sampler();
 }
 
 void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
@@ -33,7 +33,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     encoder = [&](std::string_view text, int side, int64_t i, std::vector<int32_t>& ids) {
       const double alpha = side == 0 ? sampling_.source_alpha : sampling_.target_alpha;
       if (alpha == 0) {
-        tokenizer_.encode(text, ids);
+        encoding_.tokenizer->encode(text, ids);
         return;
       }
       // Each side of each draw has its own random stream, so the order of threads is
@@ -45,28 +45,32 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
       sampler_->sample(text, alpha, rng, ids);
     };
   const std::vector<EncodedPair> pairs =
-      encode_pairs(corpus_, tokenizer_, count, pair_of, encoder, num_threads_, stop);
+      encode_pairs(corpus_, encoding_, count, pair_of, encoder, num_threads_, stop);
   if (stop != nullptr && stop->load()) return;
 
   size_t tokens = 0;
   for (const EncodedPair& pair : pairs)
-    tokens += pair.source.size() + pair.target.size() + pair.rejected.size() + 3;
+    tokens += pair.source.size() + pair.target.size() + pair.rejected.size() + 4;
   std::vector<int32_t>& ids = block.storage.emplace_back();
   ids.reserve(tokens);  // spans point into it, so it must not reallocate
-  const auto append = [&](const std::vector<int32_t>& from) {
+  const PairFrame frame = frame_of(corpus_, encoding_);
+  const auto append = [&](const std::vector<int32_t>& from, std::optional<int32_t> end,
+                          std::optional<int32_t> front = {}) {
     const size_t begin = ids.size();
+    if (front) ids.push_back(*front);
     ids.insert(ids.end(), from.begin(), from.end());
-    ids.push_back(tokenizer_.eos_id());
+    if (end) ids.push_back(*end);
     return std::span<const int32_t>(ids).subspan(begin);
   };
   for (int64_t i = 0; i < count; ++i) {
     const EncodedPair& pair = pairs[static_cast<size_t>(i)];
     block.ids.push_back(pair_of(i));
     PairTokens& out = block.tokens.emplace_back();
-    if (!keep_pair(options_, form_, pair.subwords(), pair.identical, block.dropped)) continue;
-    out.source = append(pair.source);
-    out.target = append(pair.target);
-    if (preferences()) out.rejected = append(pair.rejected);
+    if (!keep_pair(options_, form_, pair.subwords(), pair.identical, block.dropped, frame))
+      continue;
+    out.source = append(pair.source, frame.source_end, frame.source_begin);
+    out.target = append(pair.target, frame.target_end);
+    if (preferences()) out.rejected = append(pair.rejected, frame.target_end);
   }
 }
 

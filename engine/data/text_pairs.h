@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "engine/data/encode_pairs.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
 #include "engine/text/tokenizer/subword_sampling.h"
@@ -14,7 +15,8 @@ namespace trafo {
 class TextPairs final : public PairSource {
  public:
   // Does not sample if both alphas of `sampling` are 0. num_threads only changes the speed.
-  TextPairs(TextCorpus corpus, const Tokenizer& tokenizer, const TokenizedCorpusOptions& options,
+  // `encoding` has a tokenizer.
+  TextPairs(TextCorpus corpus, PairEncoding encoding, const TokenizedCorpusOptions& options,
             const SubwordSampling& sampling, int num_threads);
 
   int64_t draws(int64_t epoch) const override { return epochs_.draws(epoch); }
@@ -25,10 +27,10 @@ class TextPairs final : public PairSource {
 
  private:
   TextCorpus corpus_;
-  Tokenizer tokenizer_;
+  PairEncoding encoding_;
   EpochMix epochs_;
   SubwordSampling sampling_;
-  std::unique_ptr<const SubwordSampler> sampler_;  // of tokenizer_, or none
+  std::unique_ptr<const SubwordSampler> sampler_;  // of its tokenizer, or none
   int num_threads_;
 };
 

@@ -50,7 +50,7 @@ PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
 }
 
 bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const PairTokens& subwords,
-               bool identical, PairDrops& drops, int64_t ends) {
+               bool identical, PairDrops& drops, const PairFrame& frame) {
   const bool monolingual = form == CorpusForm::monolingual;
   const bool preferences = form == CorpusForm::preferences;
   if ((!monolingual && subwords.source.empty()) || subwords.target.empty() ||
@@ -59,10 +59,10 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
     return false;
   }
   const bool decoder_only = options.form == SequenceForm::decoder_only;
-  const auto length_of = [ends](std::span<const int32_t> text) {
-    return static_cast<int64_t>(text.size()) + ends;
+  const auto length_of = [&](std::span<const int32_t> text) {
+    return static_cast<int64_t>(text.size()) + frame.around_target();
   };
-  const int64_t source = length_of(subwords.source);
+  const int64_t source = static_cast<int64_t>(subwords.source.size()) + frame.around_source();
   const auto decoded = [&](std::span<const int32_t> target) {
     return decoder_only ? source + length_of(target) - 1 : length_of(target);
   };
@@ -92,7 +92,8 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
 }
 
 TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
-                                 const TokenizedCorpusOptions& options, int num_threads)
+                                 const TokenizedCorpusOptions& options, int num_threads,
+                                 const CancelToken* cancel)
     : epochs_(corpus.epochs()) {
   check_options(options);
   options_ = options;
@@ -100,12 +101,14 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& e
   report_ = corpus.report();
   // In chunks, so that most ids are never in memory twice.
   constexpr int64_t kBlock = 1 << 16;
+  const PairFrame frame = frame_of(corpus, encoding);
   for (int64_t begin = 0; begin < corpus.size(); begin += kBlock) {
     const int64_t count = std::min(kBlock, corpus.size() - begin);
     const std::vector<EncodedPair> pairs = encode_pairs(
-        corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads);
-    const auto end = corpus.has_ids() ? std::nullopt : std::optional(encoding.tokens.special.eos);
-    for (const EncodedPair& pair : pairs) add(pair.subwords(), end, pair.identical);
+        corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads,
+        cancel != nullptr ? &cancel->flag() : nullptr);
+    stop_if_cancelled(cancel, "corpus");  // then pairs are missing
+    for (const EncodedPair& pair : pairs) add(pair.subwords(), frame, pair.identical);
   }
   finish();
   // The fingerprint of the text, so that a run can resume with ids in memory or made as needed.
@@ -138,6 +141,7 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
   check_ids(target, vocab_size, "target");
   const int32_t eos[] = {eos_id};
   check_ids(eos, vocab_size, "end-of-sentence");
+  const PairFrame ended{.source_begin = {}, .source_end = eos_id, .target_end = eos_id};
   const size_t pairs = source_offsets.size() - 1;
   report_.lines = static_cast<int64_t>(pairs);
   for (size_t i = 0; i < pairs; ++i) {
@@ -147,14 +151,16 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
     };
     PairTokens pair{part(source, source_offsets), part(target, target_offsets)};
     if (preferences()) pair.rejected = part(rejected, rejected_offsets);
-    add(pair, eos_id, std::ranges::equal(pair.target, preferences() ? pair.rejected : pair.source));
+    add(pair, ended, std::ranges::equal(pair.target, preferences() ? pair.rejected : pair.source));
   }
   finish();
   hash_ids();
   epochs_ = EpochMix({{static_cast<int64_t>(pairs), 1.0}});
 }
 
-void TokenizedCorpus::Side::add(std::span<const int32_t> subwords, std::optional<int32_t> end) {
+void TokenizedCorpus::Side::add(std::span<const int32_t> subwords, std::optional<int32_t> end,
+                                std::optional<int32_t> begin) {
+  if (begin) ids.push_back(*begin);
   ids.insert(ids.end(), subwords.begin(), subwords.end());
   if (end) ids.push_back(*end);
   offsets.push_back(static_cast<int64_t>(ids.size()));
@@ -166,22 +172,22 @@ std::span<const int32_t> TokenizedCorpus::Side::of(int64_t index) const {
                                 static_cast<size_t>(offsets[i + 1] - offsets[i]));
 }
 
-void TokenizedCorpus::add(const PairTokens& subwords, std::optional<int32_t> end, bool identical) {
+void TokenizedCorpus::add(const PairTokens& subwords, const PairFrame& frame, bool identical) {
   // Indices have 32 bits.
   require(index_.size() < INT32_MAX, ErrorCode::unsupported, kTokenizedCorpusOrigin,
           "there are more than 2^31 - 1 pairs; leave them on disk");
   PairDrops drops;
   const auto pair = static_cast<int64_t>(index_.size());
   index_.push_back(-1);
-  const bool kept = keep_pair(options_, form_, subwords, identical, drops, end ? 1 : 0);
+  const bool kept = keep_pair(options_, form_, subwords, identical, drops, frame);
   report_.dropped_empty += drops.empty;
   report_.dropped_long += drops.too_long;
   report_.dropped_ratio += drops.ratio;
   report_.dropped_identical += drops.identical;
   if (!kept) return;
-  source_.add(subwords.source, end);
-  target_.add(subwords.target, end);
-  if (preferences()) rejected_.add(subwords.rejected, end);
+  source_.add(subwords.source, frame.source_end, frame.source_begin);
+  target_.add(subwords.target, frame.target_end);
+  if (preferences()) rejected_.add(subwords.rejected, frame.target_end);
   index_.back() = static_cast<int32_t>(pair_.size());
   pair_.push_back(pair);
 }

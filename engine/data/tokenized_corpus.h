@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/cancel.h"
 #include "engine/data/encode_pairs.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
@@ -13,13 +14,15 @@
 
 namespace trafo {
 
-// The token ids of all pairs in two flat arrays. Sources and targets of text end with </s>.
+// The token ids of all pairs in two flat arrays. Sources and targets of text have the
+// frame of their encoding.
 class TokenizedCorpus final : public PairSource {
  public:
   // num_threads only changes the speed. INVALID_ARGUMENT: no pair is left after dropping; of
-  // encode_pairs().
+  // encode_pairs(). CANCELLED.
   TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& encoding,
-                  const TokenizedCorpusOptions& options, int num_threads = 1);
+                  const TokenizedCorpusOptions& options, int num_threads = 1,
+                  const CancelToken* cancel = nullptr);
   // From token ids without </s>, 0 to vocab_size - 1. The source of pair i is
   // source[source_offsets[i]] to source[source_offsets[i+1] - 1]; targets and the rejected answers
   // of preference pairs, if there are any, have the same form.
@@ -30,7 +33,7 @@ class TokenizedCorpus final : public PairSource {
                   std::span<const int64_t> rejected_offsets = {});
 
   int64_t size() const noexcept { return static_cast<int64_t>(pair_.size()); }
-  // With </s>.
+  // With what comes around them.
   std::span<const int32_t> source(int64_t index) const { return source_.of(index); }
   std::span<const int32_t> target(int64_t index) const { return target_.of(index); }
   std::span<const int32_t> rejected(int64_t index) const {  // empty without preferences
@@ -45,8 +48,7 @@ class TokenizedCorpus final : public PairSource {
             const std::atomic<bool>* stop) const override;
 
  private:
-  // With an end, which is appended to each side.
-  void add(const PairTokens& subwords, std::optional<int32_t> end, bool identical);
+  void add(const PairTokens& subwords, const PairFrame& frame, bool identical);
   void finish();
   void hash_ids();
 
@@ -55,7 +57,8 @@ class TokenizedCorpus final : public PairSource {
   struct Side {
     std::vector<int32_t> ids;
     std::vector<int64_t> offsets{0};
-    void add(std::span<const int32_t> subwords, std::optional<int32_t> end);
+    void add(std::span<const int32_t> subwords, std::optional<int32_t> end,
+             std::optional<int32_t> begin = {});
     std::span<const int32_t> of(int64_t index) const;
   };
   Side source_, target_, rejected_;  // rejected_: of preference pairs

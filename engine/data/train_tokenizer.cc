@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/cancel.h"
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
@@ -24,6 +25,7 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   };
   PairBuffers buffers;
   for (const size_t index : sample_indices(sides * pairs, options.max_sentences, options.seed)) {
+    stop_if_cancelled(options.cancel, "tokenizer");
     const PairView pair = corpus.view(static_cast<int64_t>(index % pairs), buffers);
     if (!corpus.monolingual()) {
       keep(index < pairs ? pair.source : index < 2 * pairs ? pair.target : pair.rejected);

@@ -30,10 +30,12 @@ bool is_too_long(const std::vector<int32_t>& source, const std::vector<int32_t>&
 class PairTable {
  public:
   PairTable(std::span<const std::vector<int32_t>> sources,
-            std::span<const std::vector<int32_t>> targets, int32_t vocabulary)
+            std::span<const std::vector<int32_t>> targets, int32_t vocabulary,
+            const CancelToken* cancel)
       : begin_(static_cast<size_t>(vocabulary) + 2) {
     std::vector<uint64_t> chunk;
     for (size_t i = 0; i < sources.size(); ++i) {
+      stop_if_cancelled(cancel, kLexicalTableOrigin);
       if (is_too_long(sources[i], targets[i])) continue;
       for (const int32_t target : targets[i]) {
         chunk.push_back(key(vocabulary, target));
@@ -122,7 +124,7 @@ void for_each_entry(std::istream& in, const std::string& name, const Entry& entr
 
 LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
                                  std::span<const std::vector<int32_t>> targets, int32_t vocabulary,
-                                 int64_t best) {
+                                 int64_t best, const CancelToken* cancel) {
   require(sources.size() == targets.size(), ErrorCode::invalid_argument, kLexicalTableOrigin,
           "there are ", sources.size(), " sources and ", targets.size(), " targets");
   require_argument(best >= 1, kLexicalTableOrigin, "best", " must be 1 or more, got ", best);
@@ -132,13 +134,14 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
   require(found, ErrorCode::invalid_argument, kLexicalTableOrigin,
           "each pair has a side of more than ", kLongestSide,
           " tokens, and such pairs are left out");
-  const PairTable pairs(sources, targets, vocabulary);
+  const PairTable pairs(sources, targets, vocabulary, cancel);
   std::vector<float> probability(pairs.size(), 1.0f);
   std::vector<double> count(pairs.size());
   std::vector<size_t> places;
   for (int iteration = 0; iteration < kIterations; ++iteration) {
     std::fill(count.begin(), count.end(), 0.0);
     for (size_t i = 0; i < sources.size(); ++i) {
+      stop_if_cancelled(cancel, kLexicalTableOrigin);
       if (is_too_long(sources[i], targets[i])) continue;
       for (const int32_t target : targets[i]) {
         places.assign(1, pairs.find(vocabulary, target));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/cancel.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
@@ -26,11 +27,11 @@ class LexicalTable {
   // many sources as targets, without special tokens. The same pairs give the same table.
   // Each token of a pair may translate each other one, so a pair of long lines would take memory
   // and time by the product of their lengths: pairs with a side above kLongestSide tokens are left
-  // out. INVALID_ARGUMENT if none remains.
+  // out. INVALID_ARGUMENT if none remains. CANCELLED.
   static constexpr size_t kLongestSide = 256;
   static LexicalTable learn(std::span<const std::vector<int32_t>> sources,
                             std::span<const std::vector<int32_t>> targets, int32_t vocabulary,
-                            int64_t best);
+                            int64_t best, const CancelToken* cancel = nullptr);
   // Reads lines "TARGET SOURCE PROBABILITY" of subwords, like Marian's lex.s2t files. Lines with
   // NULL or with a subword that is not in the vocabulary are skipped. INVALID_ARGUMENT names `name`
   // and the line.

@@ -15,6 +15,7 @@ namespace trafo {
 namespace {
 
 constexpr const char* kTranslatorOrigin = "translate";
+constexpr TextFrame kNoFrame{.begin = false, .end = false};
 
 // Rows of a packed batch are numbered in int32.
 void check_tokens(const char* origin, int64_t tokens) {
@@ -50,10 +51,18 @@ VocabularyTokens Translator::tokens() const {
   return tokens_of(model_, tokenizer_);
 }
 
-void Translator::check_begin(const TranslateOptions& options) const {
-  require_argument(
-      !options.begin_source || (!model_.spec().has_encoder() && tokens().special.bos >= 0),
-      kTranslatorOrigin, "begin_source", " is for a decoder-lm whose vocabulary has bos");
+TextFrame Translator::frame(const TranslateOptions& options) const {
+  const VocabularyTokens vocabulary = tokens();
+  TextFrame frame = vocabulary.frame;
+  const auto choose = [](FrameToken wanted, bool& there) {
+    if (wanted != FrameToken::by_model) there = wanted == FrameToken::on;
+  };
+  choose(options.begin_source, frame.begin);
+  choose(options.end_source, frame.end);
+  require_argument(!frame.begin || (!model_.spec().has_encoder() && vocabulary.special.bos >= 0),
+                   kTranslatorOrigin, "begin_source",
+                   " is for a decoder-lm whose vocabulary has bos");
+  return frame;
 }
 
 template <class Work>
@@ -73,17 +82,12 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   require(prefixes.empty() || prefixes.size() == lines.size(), ErrorCode::invalid_argument,
           kTranslatorOrigin, "there are ", prefixes.size(), " prefixes for ", lines.size(),
           " lines");
-  check_begin(options);
-  const int32_t bos = tokenizer().bos_id();
+  tokenizer();  // without one there is no text
+  const TextFrame around = frame(options);
   std::vector<std::vector<int32_t>> rows(lines.size()), begun(prefixes.size());
   for_lines(lines.size(), [&](size_t i) {
-    std::vector<int32_t>& ids = rows[i];
-    ids = encode(lines[i], "", i + 1);
-    if (!options.end_source) ids.pop_back();
-    if (options.begin_source && !ids.empty()) ids.insert(ids.begin(), bos);
-    if (prefixes.empty()) return;
-    begun[i] = encode(prefixes[i], "prefix, ", i + 1);
-    begun[i].pop_back();
+    rows[i] = encode(lines[i], "", i + 1, around);
+    if (!prefixes.empty()) begun[i] = encode(prefixes[i], "prefix, ", i + 1, kNoFrame);
   });
   return translate_ids(std::move(rows), options, begun);
 }
@@ -96,7 +100,8 @@ std::vector<Translation> Translator::translate_ids(
   decode.tokens = vocabulary.special;
   decode.more_ends = vocabulary.further_ends;
   decode.allow_bos = tokenizer_ && tokenizer_->bos_is_subword();
-  decode.end_source = options.end_source;
+  const TextFrame around = frame(options);
+  decode.end_source = around.end;
   decode.prefixes = prefixes;
   decode.weights = weights_;
   decode.all_hypotheses = options.distinct && !decode.sampling.on;
@@ -111,11 +116,10 @@ std::vector<Translation> Translator::translate_ids(
       return list.table->candidates(sources, list.first, list.best);
     };
   }
-  check_begin(options);
   const int64_t limit = longest_source(model_.spec(), decode.max_length);
-  const Keep keep = options.end_source     ? Keep::first_and_end
-                    : options.begin_source ? Keep::begin_and_last
-                                           : Keep::last;
+  const Keep keep = around.end     ? Keep::first_and_end
+                    : around.begin ? Keep::begin_and_last
+                                   : Keep::last;
   std::vector<Translation> translations(rows.size());
   for_lines(rows.size(), [&](size_t i) {
     translations[i].source_tokens = static_cast<int64_t>(rows[i].size());
@@ -127,8 +131,8 @@ std::vector<Translation> Translator::translate_ids(
     for (Hypothesis& hypothesis : found[i]) {
       std::string text;
       if (tokenizer_)
-        text = options.end_source ? tokenizer_->decode(hypothesis.tokens)
-                                  : tokenizer_->continuation(rows[i], hypothesis.tokens);
+        text = around.end ? tokenizer_->decode(hypothesis.tokens)
+                          : tokenizer_->continuation(rows[i], hypothesis.tokens);
       translations[i].hypotheses.push_back({std::move(hypothesis), std::move(text)});
     }
     if (options.distinct) keep_distinct(translations[i], decode.n_best);
@@ -148,8 +152,12 @@ void Translator::keep_distinct(Translation& translation, int64_t most) const {
 std::vector<PairScore> Translator::score(std::span<const std::string_view> sources,
                                          std::span<const std::string_view> targets,
                                          ScoreOptions options) const {
-  options.tokens = tokens().special;
-  return trafo::score(context_, model_, encode_pairs(sources, targets), options);
+  const VocabularyTokens vocabulary = tokens();
+  options.tokens = vocabulary.special;
+  options.ended = options.ended && vocabulary.frame.end;
+  std::vector<SentencePair> pairs = encode_pairs(sources, targets, vocabulary.frame);
+  begin_plain_texts(pairs, vocabulary.frame);
+  return trafo::score(context_, model_, pairs, options);
 }
 
 DecodeOptions Translator::forced_options(const TranslateOptions& given) const {
@@ -163,7 +171,8 @@ DecodeOptions Translator::forced_options(const TranslateOptions& given) const {
 std::vector<Translation> Translator::force_decode(std::span<const std::string_view> sources,
                                                   std::span<const std::string_view> targets,
                                                   const TranslateOptions& given) const {
-  std::vector<Translation> result = forced_pairs(encode_pairs(sources, targets), given);
+  std::vector<Translation> result =
+      forced_pairs(encode_pairs(sources, targets, frame(given)), given);
   for (size_t i = 0; i < result.size(); ++i) result[i].hypotheses[0].text = targets[i];
   return result;
 }
@@ -179,22 +188,24 @@ std::vector<Translation> Translator::force_decode_ids(std::vector<SentencePair> 
 std::vector<Translation> Translator::forced_pairs(std::vector<SentencePair> pairs,
                                                   const TranslateOptions& given) const {
   const DecodeOptions options = forced_options(given);
-  begin_plain_texts(pairs);
+  const TextFrame around = frame(given);
+  begin_plain_texts(pairs, around);
   std::vector<int64_t> counts;
   for (SentencePair& pair : pairs) {
     counts.push_back(static_cast<int64_t>(pair.source.size() + pair.target.size()));
-    if (given.truncate) truncate(pair);
+    if (given.truncate) truncate(pair, around);
   }
   std::vector<Translation> result = forced(std::move(pairs), options, false);
   for (size_t i = 0; i < result.size(); ++i) result[i].source_tokens = counts[i];
   return result;
 }
 
-// A decoder_lm reads eos in front of plain text.
-void Translator::begin_plain_texts(std::vector<SentencePair>& pairs) const {
+// A decoder_lm reads eos or bos in front of plain text.
+void Translator::begin_plain_texts(std::vector<SentencePair>& pairs, const TextFrame& frame) const {
   if (model_.spec().has_encoder()) return;
+  const int32_t front = frame.front(tokens().special);
   for (SentencePair& pair : pairs)
-    if (pair.source.empty()) pair.source.push_back(tokens().special.eos);
+    if (pair.source.empty()) pair.source.push_back(front);
 }
 
 std::vector<Translation> Translator::score_text(std::span<const std::string_view> lines,
@@ -204,14 +215,13 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
   DecodeOptions options = forced_options(given);
   require(!spec.has_encoder(), ErrorCode::unsupported, kOrigin,
           "a model with an encoder scores pairs, not plain text");
-  require_argument(!given.begin_source || options.tokens.bos >= 0, kOrigin, "begin_source",
-                   " needs a vocabulary with bos");
+  const TextFrame around = frame(given);
+  const int32_t front = around.front(options.tokens);
   std::vector<Translation> result(lines.size());
   std::vector<SentencePair> pairs;
   std::vector<size_t> scored;  // lines with a token to score
   for (size_t i = 0; i < lines.size(); ++i) {
-    std::vector<int32_t> ids = encode(lines[i], "", i + 1);
-    if (!given.end_source) ids.pop_back();
+    std::vector<int32_t> ids = encode(lines[i], "", i + 1, {.begin = false, .end = around.end});
     result[i].source_tokens = static_cast<int64_t>(ids.size());
     // The last token is predicted, but not read; the one in front of the line is read.
     const auto most = static_cast<size_t>(spec.max_positions);
@@ -223,7 +233,6 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     result[i].used_tokens = static_cast<int64_t>(ids.size());
     result[i].hypotheses.emplace_back().text = lines[i];
     if (ids.empty()) continue;
-    const int32_t front = given.begin_source ? options.tokens.bos : options.tokens.eos;
     pairs.push_back({{front}, std::move(ids)});
     scored.push_back(i);
   }
@@ -274,7 +283,11 @@ std::vector<Translation> Translator::forced(std::vector<SentencePair> pairs,
 
 PackedStates Translator::states(std::span<const std::string_view> lines) const {
   std::vector<std::vector<int32_t>> rows;
-  for (size_t i = 0; i < lines.size(); ++i) rows.push_back(encode(lines[i], "", i + 1));
+  const TextFrame around = tokens().frame;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    rows.push_back(encode(lines[i], "", i + 1, around));
+    if (rows.back().empty() && around.begin) rows.back().push_back(tokenizer().bos_id());
+  }
   return states_ids(rows);
 }
 
@@ -303,13 +316,13 @@ PackedStates Translator::states_ids(std::span<const std::vector<int32_t>> rows) 
 
 PackedLogits Translator::logits(std::span<const std::string_view> sources,
                                 std::span<const std::string_view> targets) const {
-  return logits_ids(encode_pairs(sources, targets));
+  return logits_ids(encode_pairs(sources, targets, tokens().frame));
 }
 
 PackedLogits Translator::logits_ids(std::vector<SentencePair> pairs) const {
   constexpr const char* kOrigin = "logits";
   require(!pairs.empty(), ErrorCode::invalid_argument, kOrigin, "there are no lines");
-  begin_plain_texts(pairs);
+  begin_plain_texts(pairs, tokens().frame);
   const SpecialTokens special = tokens().special;
   check_pairs(kOrigin, model_.spec(), special, pairs, false);
   std::vector<const SentencePair*> members;
@@ -323,23 +336,26 @@ PackedLogits Translator::logits_ids(std::vector<SentencePair> pairs) const {
   return {model_.logits(context_, batch), batch.target_out};
 }
 
-std::vector<SentencePair> Translator::encode_pairs(
-    std::span<const std::string_view> sources, std::span<const std::string_view> targets) const {
+std::vector<SentencePair> Translator::encode_pairs(std::span<const std::string_view> sources,
+                                                   std::span<const std::string_view> targets,
+                                                   const TextFrame& frame) const {
   require(sources.size() == targets.size(), ErrorCode::invalid_argument, kTranslatorOrigin,
           sources.size(), " source lines and ", targets.size(), " target lines are no pairs");
   std::vector<SentencePair> pairs;
   for (size_t i = 0; i < sources.size(); ++i)
-    pairs.push_back({encode(sources[i], "source, ", i + 1), encode(targets[i], "target, ", i + 1)});
+    pairs.push_back({encode(sources[i], "source, ", i + 1, frame),
+                     encode(targets[i], "target, ", i + 1, {.begin = false, .end = true})});
   return pairs;
 }
 
-// The tokens of a line and eos.
-std::vector<int32_t> Translator::encode(std::string_view line, const char* side,
-                                        size_t number) const {
+// The tokens of a line in its frame. Without an end, an empty line stays empty.
+std::vector<int32_t> Translator::encode(std::string_view line, const char* side, size_t number,
+                                        const TextFrame& frame) const {
   const Tokenizer& subwords = tokenizer();
   try {
     std::vector<int32_t> ids = subwords.encode(line);
-    ids.push_back(subwords.eos_id());
+    if (frame.end) ids.push_back(subwords.eos_id());
+    if (frame.begin && !ids.empty()) ids.insert(ids.begin(), subwords.bos_id());
     return ids;
   } catch (const Error& error) {
     fail(error.code(), kTranslatorOrigin, side, "line ", number, ": ", error.message());
@@ -370,7 +386,7 @@ void Translator::truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep) c
 
 // Cuts a pair to the positions of the model. In a decoder_lm both sides share them: the source
 // keeps those that the target leaves, and half of them at least.
-void Translator::truncate(SentencePair& pair) const {
+void Translator::truncate(SentencePair& pair, const TextFrame& frame) const {
   const ModelSpec& spec = model_.spec();
   int64_t source = spec.max_positions, target = spec.max_positions;
   if (!spec.has_encoder()) {
@@ -383,7 +399,9 @@ void Translator::truncate(SentencePair& pair) const {
     return !ids.empty() && ids.back() == eos;
   };
   truncate(pair.source, std::min(source, spec.max_positions),
-           ended(pair.source) ? Keep::first_and_end : Keep::last);
+           ended(pair.source) ? Keep::first_and_end
+           : frame.begin      ? Keep::begin_and_last
+                              : Keep::last);
   truncate(pair.target, std::min(target, spec.max_positions),
            ended(pair.target) ? Keep::first_and_end : Keep::first);
 }

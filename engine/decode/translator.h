@@ -11,6 +11,7 @@
 #include "engine/decode/lexical_table.h"
 #include "engine/decode/scorer.h"
 #include "engine/decode/search.h"
+#include "engine/text/tokenizer/generated/frame_token.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
@@ -78,8 +79,8 @@ class Translator {
                                      const TranslateOptions& options = {},
                                      std::span<const std::string_view> prefixes = {}) const;
 
-  // The same with rows of ids. A row ends with eos, unless options.end_source is off; an empty one
-  // has an empty translation. With options.begin_source, a row that is cut keeps its first token.
+  // The same with rows of ids. A row ends with eos, unless frame(options) has no end; an empty one
+  // has an empty translation. If the frame has a begin, a row that is cut keeps its first token.
   // INVALID_ARGUMENT also: options.distinct without a tokenizer.
   std::vector<Translation> translate_ids(std::vector<std::vector<int32_t>> rows,
                                          const TranslateOptions& options = {},
@@ -96,30 +97,31 @@ class Translator {
   // follows decode.length_penalty; it has word scores and an alignment where options ask for them.
   // With options.truncate, a pair that is too long is cut: both sides keep their first tokens and
   // eos, and source_tokens and used_tokens, which count both sides here, differ. Beyond that, only
-  // batch_tokens and cancel of the options are used, but all must be valid. Errors of score()
-  // and align().
+  // frame(options), batch_tokens and cancel are used, but all options must be valid. Errors of
+  // score() and align().
   std::vector<Translation> force_decode(std::span<const std::string_view> sources,
                                         std::span<const std::string_view> targets,
                                         const TranslateOptions& options = {}) const;
 
   // The same with ids. Every token of a target is scored, and eos only where it is the last one.
   // The empty source of a decoder_lm is eos: the target is plain text. A pair that is cut loses the
-  // first tokens of a source that does not end with eos.
+  // first tokens of a source that does not end with eos, the very first one apart if
+  // frame(options) has a begin.
   std::vector<Translation> force_decode_ids(std::vector<SentencePair> pairs,
                                             const TranslateOptions& options = {}) const;
 
   // The log-probabilities of plain text under a decoder_lm, each line as the one hypothesis of
   // itself: of every token, given the tokens before it and eos in front of the line, as in training
-  // on monolingual text. With options.begin_source bos is in front instead. With options.end_source
-  // the line ends with eos, which is scored as well. A line without a token to score has
+  // on monolingual text; bos if frame(options) has a begin. If it has an end, the line ends with
+  // eos, which is scored as well. A line without a token to score has
   // log-probability 0. Other options, and lines that are too long, as in force_decode.
   std::vector<Translation> score_text(std::span<const std::string_view> lines,
                                       const TranslateOptions& options = {}) const;
 
   // The states that the encoder computes of each token of the lines and of the eos after each
-  // line; of a decoder_lm the last layer's, before the output projection. One pass over all lines,
-  // without dropout, recorded where the context records. INVALID_ARGUMENT: no lines, text that
-  // cannot be tokenised, a line that is too long.
+  // line; of a decoder_lm, whose lines have the model's frame, the last layer's, before the output
+  // projection. One pass over all lines, without dropout, recorded where the context records.
+  // INVALID_ARGUMENT: no lines, text that cannot be tokenised, a line that is too long.
   PackedStates states(std::span<const std::string_view> lines) const;
   PackedStates states_ids(std::span<const std::vector<int32_t>> rows) const;  // no empty row
 
@@ -137,18 +139,21 @@ class Translator {
                                         const TranslateOptions& options) const;
   std::vector<Translation> forced(std::vector<SentencePair> pairs, const DecodeOptions& options,
                                   bool end_is_token) const;
-  void truncate(SentencePair& pair) const;
+  void truncate(SentencePair& pair, const TextFrame& frame) const;
   void keep_distinct(Translation& translation, int64_t most) const;
   DecodeOptions forced_options(const TranslateOptions& given) const;
   std::vector<SentencePair> encode_pairs(std::span<const std::string_view> sources,
-                                         std::span<const std::string_view> targets) const;
-  std::vector<int32_t> encode(std::string_view line, const char* side, size_t number) const;
+                                         std::span<const std::string_view> targets,
+                                         const TextFrame& frame) const;
+  std::vector<int32_t> encode(std::string_view line, const char* side, size_t number,
+                              const TextFrame& frame) const;
   void truncate(std::vector<int32_t>& ids, int64_t limit, Keep keep) const;
-  void begin_plain_texts(std::vector<SentencePair>& pairs) const;
+  void begin_plain_texts(std::vector<SentencePair>& pairs, const TextFrame& frame) const;
   bool continues_character(int32_t id) const;
   const Tokenizer& tokenizer() const;  // INVALID_ARGUMENT: there is none
   VocabularyTokens tokens() const;     // INVALID_ARGUMENT: they are not known
-  void check_begin(const TranslateOptions& options) const;
+  // The model's, unless the options say otherwise. INVALID_ARGUMENT: no bos, or an encoder.
+  TextFrame frame(const TranslateOptions& options) const;
   template <class Work>
   void for_lines(size_t count, Work&& work) const;  // on several threads
 

@@ -13,6 +13,10 @@ std::string number(double value) {
   return Json(value).dump();
 }
 
+std::string factor_text(double value) {
+  return value == 1 ? "1" : number(value);
+}
+
 std::string biases_of(bool qkv, bool output, bool ffn) {
   if (qkv && output && ffn) return "all";
   std::string value;
@@ -38,6 +42,30 @@ const char* norm_text(Norm kind) {
   return enum_name(kind);
 }
 
+const char* placement_name(NormPlacement placement) {
+  switch (placement) {
+    case NormPlacement::before:
+      return "before";
+    case NormPlacement::after:
+      return "after";
+    case NormPlacement::on_output:
+      return "on-output";
+  }
+  return "unknown";
+}
+
+const char* placement_text(NormPlacement placement) {
+  switch (placement) {
+    case NormPlacement::before:
+      return "pre-norm layers (--transformer-norm pre)";
+    case NormPlacement::after:
+      return "post-norm layers (--transformer-norm post)";
+    case NormPlacement::on_output:
+      return "norms of the outputs of blocks (norm_outputs)";
+  }
+  return "unknown";
+}
+
 std::string positions_of(PositionTable table, bool rotary) {
   switch (table) {
     case PositionTable::none:
@@ -55,14 +83,13 @@ std::string positions_of(PositionTable table, bool rotary) {
 // of layers, since formats have a tensor for each layer.
 void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>& to) {
   const auto& [stack, width, sharing, norm, attention, feed_forward, causal, cross_attention,
-               dropout, depth_scaled_init] = spec;
+               dropout, depth_scaled_init, residual_scale] = spec;
   const auto& [kind, placement, epsilon] = norm;
   const auto& [heads, key_heads, head_dim, qkv_bias, output_bias, attention_dropout, rotary,
-               qk_norm] = attention;
+               qk_norm, no_rope_interval, attention_scale] = attention;
   const auto& [ffn_width, gated, activation, ffn_bias, ffn_dropout] = feed_forward;
   const auto& [theta, factor, original_positions, low_turns, high_turns, by, magnitude] =
       rotary.value_or(RotaryAngles{});
-  const bool pre = placement == NormPlacement::before;
   const std::string biases = biases_of(qkv_bias, output_bias, ffn_bias);
   const std::string positions = positions_of(table, rotary.has_value());
   const bool usual_yarn =
@@ -75,12 +102,11 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
   to.push_back({"positions", positions, concat(positions, " positions")});
   to.push_back({"feed-forward", gated ? "gated" : "plain",
                 gated ? "SwiGLU" : "a feed-forward without a gate (--task llama trains SwiGLU)"});
-  to.push_back({"norm placement", pre ? "before" : "after",
-                pre ? "pre-norm layers (--transformer-norm pre)"
-                    : "post-norm layers (--transformer-norm post)"});
+  to.push_back({"norm placement", placement_name(placement), placement_text(placement)});
   to.push_back({"qk_norm", enum_name(qk_norm),
-                qk_norm == QkNorm::none ? "queries and keys without norms"
-                                        : "norms of queries and keys (--task qwen3)"});
+                qk_norm == QkNorm::none
+                    ? "queries and keys without norms"
+                    : concat("norms of queries and keys (qk_norm ", enum_name(qk_norm), ")")});
   to.push_back({"head_width", heads * head_dim == width ? "width/heads" : concat(head_dim),
                 head_text(attention)});
   to.push_back({"heads", concat(heads), {}, true});
@@ -90,6 +116,9 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                                  : concat("biases of linear layers (", biases, ")")});
   to.push_back({"rope_scaling", scaling, "scaled rotary positions (rope_factor)"});
   to.push_back({"rope_theta", rotary ? number(theta) : "none"});
+  to.push_back({"no_rope_interval", concat(no_rope_interval)});
+  to.push_back({"attention_scale", attention_scale == 0 ? "usual" : number(attention_scale)});
+  to.push_back({"residual_scale", factor_text(residual_scale)});
   to.push_back({"activation", enum_name(activation)});
   to.push_back({"norm_epsilon", number(epsilon)});
 }
@@ -129,7 +158,7 @@ size_t first_refused(const std::vector<Setting>& settings, const Form& form, std
 std::vector<Setting> settings_of(const ModelSpec& spec) {
   const auto& [architecture, vocabulary, max_positions, encoder, decoder, embedding, output] = spec;
   const auto& [scale, positions, shared, dropout] = embedding;
-  const auto& [tied, output_bias] = output;
+  const auto& [tied, output_bias, divisor] = output;
   std::vector<Setting> settings{{"architecture", enum_name(architecture),
                                  concat("a model with --arch ", enum_name(architecture))}};
   add_stack(decoder, positions, settings);
@@ -141,29 +170,36 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
                           : "output",
        concat(shared ? "an output matrix that is not the embeddings" : "separate embeddings",
               " (--tied-embeddings-all off)")});
-  settings.push_back({"embedding_scale", scale == 1 ? "1"
-                                         : scale == std::sqrt(static_cast<double>(decoder.width))
-                                             ? "sqrt(width)"
-                                             : number(scale)});
+  const double root = std::sqrt(static_cast<double>(decoder.width));
+  settings.push_back({"embedding_scale", scale == root ? "sqrt(width)" : factor_text(scale)});
   settings.push_back({"output_bias", output_bias ? "yes" : "no"});
+  settings.push_back({"logits_divisor", factor_text(divisor)});
   if (encoder) add_stack(*encoder, positions, settings);
   return settings;
 }
 
-Form llama_form(std::initializer_list<Allowed> further) {
-  Form form{{"architecture", "decoder-lm"},
-            {"norm", "rms"},
-            {"positions", "rotary"},
-            {"feed-forward", "gated"},
-            {"biases", "none"},
-            {"kv_heads", "*"},
-            {"rope_theta", "*"},
-            {"activation", "silu"},
-            {"norm_epsilon", "*"},
-            {"embeddings", "*"},
-            {"output_bias", "no"}};
-  form.insert(form.begin(), further);
-  return form;
+Form llama_form(const LlamaForm& parts) {
+  const auto factor = [&](const char* usual) { return parts.scaled ? "*" : usual; };
+  return {{"architecture", "decoder-lm"},
+          {"norm", "rms"},
+          {"positions", "rotary"},
+          {"feed-forward", "gated"},
+          {"norm placement", placement_name(parts.norms)},
+          {"qk_norm", enum_name(parts.qk_norm)},
+          {"head_width", parts.any_head_width ? "*" : "width/heads"},
+          {"biases", parts.biases},
+          {"kv_heads", "*"},
+          {"rope_scaling", parts.rope_scaling},
+          {"rope_theta", "*"},
+          {"no_rope_interval", parts.no_rope_interval},
+          {"attention_scale", factor("usual")},
+          {"residual_scale", factor("1")},
+          {"embedding_scale", factor("1")},
+          {"logits_divisor", factor("1")},
+          {"activation", "silu"},
+          {"norm_epsilon", "*"},
+          {"embeddings", "*"},
+          {"output_bias", "no"}};
 }
 
 Match match(const ModelSpec& spec, const Expressible& expressible) {

@@ -5,7 +5,6 @@
 // ModelSpec, so that every format refuses a new setting until it lists it.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,8 +36,17 @@ struct Expressible {
   std::vector<Form> forms;  // alternatives, such as the classes of a library
 };
 
-// Llama's form: a pre-norm decoder-lm with RMS norm, rotary positions and SwiGLU.
-Form llama_form(std::initializer_list<Allowed> further);
+// Llama's form, a decoder-lm with RMS norm, rotary positions and SwiGLU, with what a class of it
+// has.
+struct LlamaForm {
+  const char* biases = "none";
+  QkNorm qk_norm = QkNorm::none;
+  NormPlacement norms = NormPlacement::before;
+  bool any_head_width = false;
+  const char *rope_scaling = "none", *no_rope_interval = "0";
+  bool scaled = false;  // embeddings, scores, residuals and logits, by any factors
+};
+Form llama_form(const LlamaForm& parts = {});
 
 struct Match {
   int form = -1;             // the first that expresses the model; -1: none does

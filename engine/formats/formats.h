@@ -23,7 +23,8 @@ struct Imported {
 struct ExportVocabulary {
   ExportVocabulary(const Tokenizer& text_tokenizer)  // NOLINT(google-explicit-constructor)
       : tokenizer(text_tokenizer), tokens(text_tokenizer.tokens()) {}
-  explicit ExportVocabulary(VocabularyTokens special_tokens) : tokens(std::move(special_tokens)) {}
+  ExportVocabulary(std::optional<Tokenizer> text_tokenizer, VocabularyTokens special_tokens)
+      : tokenizer(std::move(text_tokenizer)), tokens(std::move(special_tokens)) {}
 
   std::optional<Tokenizer> tokenizer;
   VocabularyTokens tokens;
@@ -56,12 +57,12 @@ HostModel read_back_ctranslate2(const HostModel& host, ExportWeights weights,
                                 const std::filesystem::path& directory);
 
 // One file, model.gguf, with weights and tokenizer.
-void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+void write_gguf(const HostModel& host, const ExportVocabulary& vocabulary, ExportWeights weights,
                 const std::filesystem::path& directory);
-HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
-                         const std::filesystem::path& directory);
+HostModel read_back_gguf(const HostModel& host, const ExportVocabulary& vocabulary,
+                         ExportWeights weights, const std::filesystem::path& directory);
 
-void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+void write_onnx(const HostModel& host, const ExportVocabulary& vocabulary, ExportWeights weights,
                 const std::filesystem::path& directory);
 HostModel read_back_onnx(const HostModel& host, ExportWeights weights,
                          const std::filesystem::path& directory);

@@ -141,7 +141,7 @@ const std::vector<Format>& formats() {
        {float32, int8},
        interop::onnx_expressible,
        [](const Job& job) {
-         interop::write_onnx(job.host, *job.vocabulary.tokenizer, job.weights, job.directory);
+         interop::write_onnx(job.host, job.vocabulary, job.weights, job.directory);
          return interop::read_back_onnx(job.host, job.weights, job.directory);
        }},
       {ExportFormat::gguf,
@@ -149,9 +149,8 @@ const std::vector<Format>& formats() {
        {float16, float32, q8_0, q4_0},
        interop::gguf_expressible,
        [](const Job& job) {
-         interop::write_gguf(job.host, *job.vocabulary.tokenizer, job.weights, job.directory);
-         return interop::read_back_gguf(job.host, *job.vocabulary.tokenizer, job.weights,
-                                        job.directory);
+         interop::write_gguf(job.host, job.vocabulary, job.weights, job.directory);
+         return interop::read_back_gguf(job.host, job.vocabulary, job.weights, job.directory);
        }},
       {ExportFormat::hf_compressed,
        false,
@@ -169,16 +168,54 @@ struct DirectoryReader {
   const char* model_type;
   interop::Imported (*read)(const fs::path& directory);
 };
-constexpr DirectoryReader kDirectoryReaders[] = {
-    {"marian", interop::read_marian}, {"pegasus", interop::read_pegasus},
-    {"gpt2", interop::read_gpt2},     {"llama", interop::read_llama},
-    {"mistral", interop::read_llama}, {"qwen2", interop::read_llama},
-    {"qwen3", interop::read_llama}};
+constexpr DirectoryReader kDirectoryReaders[] = {{"marian", interop::read_marian},
+                                                 {"pegasus", interop::read_pegasus},
+                                                 {"gpt2", interop::read_gpt2},
+                                                 {"llama", interop::read_llama},
+                                                 {"mistral", interop::read_llama},
+                                                 {"qwen2", interop::read_llama},
+                                                 {"qwen3", interop::read_llama},
+                                                 {"phi3", interop::read_llama},
+                                                 {"hunyuan_v1_dense", interop::read_llama},
+                                                 {"smollm3", interop::read_llama},
+                                                 {"granite", interop::read_llama},
+                                                 {"olmo2", interop::read_llama}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())
     if (static_cast<int32_t>(format.format) == value) return &format;
   return nullptr;
+}
+
+constexpr const char* kNoWindow = "all layers here attend to all positions";
+
+// Kinds of models that are refused, and the part that models here lack.
+struct RefusedKind {
+  std::string_view model_types;  // between spaces
+  const char* lacking;
+};
+constexpr RefusedKind kRefusedKinds[] = {
+    {" mixtral qwen2_moe qwen3_moe gpt_oss granitemoe granitemoeshared olmoe phimoe deepseek_v2 "
+     "deepseek_v3 hunyuan_v1_moe ernie4_5_moe glm4_moe llama4 llama4_text nllb-moe minimax ",
+     "mixtures of experts"},
+    {" qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text kimi_linear olmo_hybrid ",
+     "gated delta nets"},
+    {" lfm2 lfm2_moe lfm2_vl ", "short convolutions"},
+    {" mamba mamba2 falcon_mamba falcon_h1 jamba bamba zamba2 nemotron_h granitemoehybrid ",
+     "state spaces"},
+    {" gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text gemma4 gemma4_text ",
+     "Gemma's scaled norms, GeGLU and soft caps"},
+    {" cohere2 exaone4 olmo3 ", "layers with an attention window"},
+    {" t5 mt5 umt5 ", "relative position biases"},
+    {" gpt_neox falcon gptj phi cohere ", "blocks with attention and feed-forward in parallel"},
+    {" bloom mpt ", "ALiBi positions"}};
+
+// "; mixtures of experts are not supported" of such a kind, else empty.
+std::string refused_kind(const std::string& model_type) {
+  for (const RefusedKind& kind : kRefusedKinds)
+    if (kind.model_types.find(concat(" ", model_type, " ")) != std::string_view::npos)
+      return concat(", and ", kind.lacking, " are not supported");
+  return {};
 }
 
 // The type of the weights. UNSUPPORTED lists what the format has.
@@ -206,12 +243,12 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
   interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
-// All formats write a SentencePiece model, or another form of its subwords and scores. The
-// decoder-only models of transformers have a tokenizer.json of byte-level BPE as well.
+// All formats write a SentencePiece model, or another form of its subwords and scores. GGUF and the
+// decoder-only models of transformers have byte-level BPE as well.
 void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const Format& format) {
   using enum ExportFormat;
   const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
-                              format.format == hf_compressed ||
+                              format.format == hf_compressed || format.format == gguf ||
                               (format.format == onnx && !spec.has_encoder());
   if (tokenizer.as_sentencepiece() == nullptr &&
       !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind))
@@ -238,9 +275,7 @@ double export_model(Context& context, const Model& model, const std::optional<To
   refuse_what_is_not(model.spec(), *found);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
-  const interop::ExportVocabulary vocabulary =
-      tokenizer ? interop::ExportVocabulary(*tokenizer)
-                : interop::ExportVocabulary(tokens_of(model, tokenizer));
+  const interop::ExportVocabulary vocabulary(tokenizer, tokens_of(model, tokenizer));
   const HostModel again = found->write_and_read({host, vocabulary, weights, unfinished.path()});
   const double difference = interop::logit_difference(host, again);
   // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
@@ -271,13 +306,23 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
                                                               : ", ")
           .append(each.model_type);
     fail(ErrorCode::unsupported, kOrigin, config.label(), ": model_type is ", type.substr(0, 64),
-         "; ", known, " can be imported");
+         refused_kind(type), "; ", known, " can be imported");
   }
   config.refuse("quantization_config", "models with float weights can be imported");
+  // transformers reads these keys of every configuration, in masks and caches.
+  config.demand("is_causal", true, true);
+  for (const char* key : {"per_layer_config", "kv_sharing_modes", "attention_chunk_size"})
+    config.refuse(key, kNoWindow);
+  if (reader->read != interop::read_llama)  // which reads them
+    for (const char* key : {"sliding_window", "layer_types"}) config.refuse(key, kNoWindow);
   interop::Imported imported = reader->read(directory);
   std::unique_ptr<Model> model = interop::copy_from_host(context, imported.host);
-  model->set_tokens(imported.tokenizer ? imported.tokenizer->tokens()
-                                       : interop::read_tokens(directory, config, model->spec()));
+  std::optional<VocabularyTokens> tokens =
+      imported.tokenizer ? imported.tokenizer->tokens()
+                         : interop::read_tokens(directory, config, model->spec());
+  if (tokens && !model->spec().has_encoder())
+    tokens->frame = interop::read_frame(directory, *tokens, imported.tokenizer);
+  model->set_tokens(std::move(tokens));
   return {std::move(model), std::move(imported.tokenizer), std::move(imported.note)};
 }
 

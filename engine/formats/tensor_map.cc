@@ -211,25 +211,38 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
   return t.take();
 }
 
-std::vector<MappedTensor> llama_tensors(const ModelConfig& config) {
+std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) {
   Table t(config);
+  const bool of_outputs = t.spec().decoder.norm.placement == NormPlacement::on_output;
   t.add("model.embed_tokens.weight", kTarget, {Role::embedding});
   for (int64_t i = 0; i < t.spec().decoder.layers(); ++i) {
     const LayerPlaces at(Stack::decoder, i);
     const std::string name = concat("model.layers.", i), attention = name + ".self_attn.",
                       mlp = name + ".mlp.";
-    t.norm(name + ".input_layernorm", at.attention);
-    t.linear(attention + "q_proj", at.attention, {Role::query});
-    t.linear(attention + "k_proj", at.attention, {Role::key});
-    t.linear(attention + "v_proj", at.attention, {Role::value});
+    t.norm(name + (of_outputs ? ".post_attention_layernorm" : ".input_layernorm"), at.attention);
+    if (joined) {
+      t.linear(attention + "qkv_proj", at.attention, {Role::query, Role::key, Role::value});
+    } else {
+      t.linear(attention + "q_proj", at.attention, {Role::query});
+      t.linear(attention + "k_proj", at.attention, {Role::key});
+      t.linear(attention + "v_proj", at.attention, {Role::value});
+    }
     t.linear(attention + "o_proj", at.attention, {Role::output});
     if (t.has(at.attention, Role::query_norm)) {
-      t.add(attention + "q_norm.weight", at.attention, {Role::query_norm});
-      t.add(attention + "k_norm.weight", at.attention, {Role::key_norm});
+      const bool first = t.spec().decoder.attention.qk_norm != QkNorm::head_after_rotary;
+      t.add(attention + (first ? "q_norm" : "query_layernorm") + ".weight", at.attention,
+            {Role::query_norm});
+      t.add(attention + (first ? "k_norm" : "key_layernorm") + ".weight", at.attention,
+            {Role::key_norm});
     }
-    t.norm(name + ".post_attention_layernorm", at.ffn);
-    t.linear(mlp + "gate_proj", at.ffn, {Role::gate});
-    t.linear(mlp + "up_proj", at.ffn, {Role::up});
+    t.norm(name + (of_outputs ? ".post_feedforward_layernorm" : ".post_attention_layernorm"),
+           at.ffn);
+    if (joined) {
+      t.linear(mlp + "gate_up_proj", at.ffn, {Role::gate, Role::up});
+    } else {
+      t.linear(mlp + "gate_proj", at.ffn, {Role::gate});
+      t.linear(mlp + "up_proj", at.ffn, {Role::up});
+    }
     t.linear(mlp + "down_proj", at.ffn, {Role::down});
   }
   t.norm("model.norm", kTarget);

@@ -35,9 +35,10 @@ std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
 // Its output projection has no bias, so the bias here is in no tensor.
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config);
-// Hugging Face LlamaForCausalLM and its relatives (Mistral, Qwen2, Qwen3): separate projections
-// [out, in], with the biases and the norms of queries and keys that the model has.
-std::vector<MappedTensor> llama_tensors(const ModelConfig& config);
+// Hugging Face LlamaForCausalLM and its relatives: separate projections [out, in], with the biases
+// and the norms of queries and keys that the model has. joined: one matrix of queries, keys and
+// values and one of the gate and what it acts on, as in Phi3ForCausalLM.
+std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined = false);
 // CTranslate2 TransformerSpec and TransformerDecoderModelSpec: packed projections [out, in].
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config);
 

@@ -4,6 +4,7 @@
 
 #include "engine/core/json.h"
 #include "engine/formats/hf/directory.h"
+#include "engine/formats/torch/torch_file.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
 
@@ -12,8 +13,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kOneFile = "model.safetensors";
-constexpr const char* kList = "model.safetensors.index.json";
+class SafetensorsWeights final : public WeightFile {
+ public:
+  explicit SafetensorsWeights(const fs::path& file)
+      : reader_(SafetensorsReader::open_foreign(file)) {}
+  const std::string& label() const override { return reader_.label(); }
+  const std::vector<TensorInfo>& tensors() const override { return reader_.tensors(); }
+  void read(const TensorInfo& info, std::span<std::byte> out) const override {
+    reader_.read(info, out);
+  }
+
+ private:
+  SafetensorsReader reader_;
+};
+
+template <class File>
+std::unique_ptr<const WeightFile> open_weights(const fs::path& file) {
+  return std::make_unique<File>(file);
+}
+
+// In the order of preference.
+struct WeightSource {
+  const char* one_file;
+  const char* list;
+  std::unique_ptr<const WeightFile> (*open)(const fs::path& file);
+};
+constexpr WeightSource kWeightSources[] = {
+    {"model.safetensors", "model.safetensors.index.json", open_weights<SafetensorsWeights>},
+    {"pytorch_model.bin", "pytorch_model.bin.index.json", open_weights<TorchFile>}};
 // Each has an open descriptor. Llama 3.1 with 405 billion parameters has 191.
 constexpr size_t kFiles = 512;
 
@@ -69,26 +96,28 @@ WeightMap read_weight_map(const fs::path& list) {
 
 WeightFiles WeightFiles::open(const fs::path& directory) {
   WeightFiles weights;
-  const fs::path list = directory / kList;
-  if (is_there(directory / kOneFile) || !is_there(list)) {
-    require(is_there(directory / kOneFile) || !is_there(directory / "pytorch_model.bin"),
-            ErrorCode::unsupported, kOrigin, directory.string(),
-            " holds weights as a Python pickle; save it as model.safetensors with transformers");
-    weights.files_.push_back(SafetensorsReader::open_foreign(directory / kOneFile));
-    weights.label_ = weights.files_.front().label();
-    weights.add(weights.files_.front());
+  const auto source = std::find_if(
+      std::begin(kWeightSources), std::end(kWeightSources), [&](const WeightSource& known) {
+        return is_there(directory / known.one_file) || is_there(directory / known.list);
+      });
+  require(source != std::end(kWeightSources), ErrorCode::not_found, kOrigin, directory.string(),
+          ": there are no weights: no ", kWeightSources[0].one_file, ", no ",
+          kWeightSources[1].one_file, " and no list of either (", kWeightSources[0].list, ", ",
+          kWeightSources[1].list, ")");
+  if (const fs::path file = directory / source->one_file; is_there(file)) {
+    weights.label_ = file.string();
+    weights.add(source->open(file));
     return weights;
   }
+  const fs::path list = directory / source->list;
   weights.label_ = list.string();
   const WeightMap map = read_weight_map(list);
-  weights.files_.reserve(map.files.size());
   for (const std::string& name : map.files) {
     if (!is_there(directory / name))
       refuse_list(weights.label_,
                   concat(" names the file ", quote(name), ", which is not in the directory"));
-    weights.files_.push_back(SafetensorsReader::open_foreign(directory / name));
-    weights.add(weights.files_.back());
-    for (const TensorInfo& info : weights.files_.back().tensors()) {
+    const WeightFile& file = weights.add(source->open(directory / name));
+    for (const TensorInfo& info : file.tensors()) {
       const auto listed = map.file_of.find(info.name);
       if (listed == map.file_of.end())
         refuse_list(weights.label_,
@@ -99,21 +128,25 @@ WeightFiles WeightFiles::open(const fs::path& directory) {
     const auto found = weights.tensors_.find(tensor);
     if (found == weights.tensors_.end() ||
         found->second.file !=
-            &weights.files_[static_cast<size_t>(
-                std::lower_bound(map.files.begin(), map.files.end(), name) - map.files.begin())])
+            weights
+                .files_[static_cast<size_t>(
+                    std::lower_bound(map.files.begin(), map.files.end(), name) - map.files.begin())]
+                .get())
       refuse_list(weights.label_, concat(" says that the tensor ", quote(tensor), " is in ",
                                          quote(name), ", which has no such tensor"));
   }
   return weights;
 }
 
-void WeightFiles::add(const SafetensorsReader& file) {
+const WeightFile& WeightFiles::add(std::unique_ptr<const WeightFile> opened) {
+  const WeightFile& file = *files_.emplace_back(std::move(opened));
   for (const TensorInfo& info : file.tensors()) {
     const auto [place, added] = tensors_.try_emplace(info.name, WeightTensor{&file, &info});
     if (!added)
       refuse_list(label_, concat(": the tensor ", info.name, " is in ", place->second.file->label(),
                                  " and in ", file.label()));
   }
+  return file;
 }
 
 WeightTensor WeightFiles::at(std::string_view name) const {

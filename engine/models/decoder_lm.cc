@@ -4,6 +4,7 @@
 #include "engine/models/model.h"
 #include "engine/nn/embedding.h"
 #include "engine/nn/transformer_stack.h"
+#include "engine/ops/unary/unary.h"
 
 namespace trafo {
 namespace {
@@ -33,7 +34,9 @@ class DecoderLm final : public Model {
     const Dropout dropout = inputs.dropout.at(nn::kEmbeddingDropout, 0, spec_.embedding.dropout);
     const Tensor embedded =
         embedding_.forward(context, ids, inputs.sequences.positions, dropout, indices_validated);
-    return decoder_.forward(context, embedded, inputs);
+    const Tensor hidden = decoder_.forward(context, embedded, inputs);
+    const double divisor = spec_.output.divisor;
+    return divisor == 1 ? hidden : ops::scale(context, hidden, 1 / divisor);
   }
 
  private:

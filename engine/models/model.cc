@@ -44,6 +44,10 @@ void Model::set_tokens(std::optional<VocabularyTokens> tokens) {
     check("pad", special.pad, -1);
     check("unk", special.unk, -1);
     for (const int32_t id : tokens->further_ends) check("further_ends", id, 0);
+    require_argument(!tokens->frame.begin || special.bos >= 0, "special tokens", "bos",
+                     " is -1, and the model's texts begin with it");
+    require_argument(!spec_.has_encoder() || tokens->frame == TextFrame{}, "special tokens",
+                     "frame", " of a model with an encoder is an end alone");
   }
   tokens_ = std::move(tokens);
 }

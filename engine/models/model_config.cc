@@ -39,6 +39,21 @@ void check_form(const ModelConfig& c) {
       kModelConfigOrigin, "architecture", " ", enum_name(c.architecture),
       " has none of RMS norm, rotary positions, SwiGLU, norms of queries and keys, and projections "
       "without biases, which are for decoder-lm");
+  const char* further = c.norm_outputs           ? "norm_outputs"
+                        : c.no_rope_interval > 0 ? "no_rope_interval"
+                        : c.embedding_scale > 0  ? "embedding_scale"
+                        : c.attention_scale > 0  ? "attention_scale"
+                        : c.residual_scale != 1  ? "residual_scale"
+                        : c.logits_divisor != 1  ? "logits_divisor"
+                                                 : "";
+  require_argument(info.free_form || *further == 0, kModelConfigOrigin, further,
+                   " is for decoder-lm");
+  require_argument(!c.norm_outputs || (c.norm == Norm::rms && c.pre_norm), kModelConfigOrigin,
+                   "norm_outputs", " goes with the norm rms and pre_norm 1");
+  require_argument(c.residual_scale == 1 || c.norm == Norm::rms, kModelConfigOrigin,
+                   "residual_scale", " goes with the norm rms");
+  require_argument(c.no_rope_interval == 0 || rotary, kModelConfigOrigin, "no_rope_interval",
+                   " comes with rotary positions only");
   require_argument(c.norm == Norm::layer || !c.biases, kModelConfigOrigin, "norm",
                    " rms goes without biases: set those to 0");
   const char* some = c.qkv_biases              ? "qkv_biases"
@@ -96,19 +111,31 @@ void validate(const ModelConfig& c) {
   check_form(c);
 }
 
-std::string to_json(const ModelConfig& config) {
-  const ModelConfig plain;
-  Json usual, out;
-  for_each_field_of_model(plain, [&](const OptionField& field, const auto& value) {
-    if (field.unless_default) write_option(usual, field, value);
-  });
+namespace {
+
+struct WrittenField {
+  const char* key;
+  bool unless_default;
+  Json value;
+};
+std::vector<WrittenField> written_fields(const ModelConfig& config) {
+  std::vector<WrittenField> fields;
   for_each_field_of_model(config, [&](const OptionField& field, const auto& value) {
-    Json written;
-    write_option(written, field, value);
-    const Json& json = *written.find(field.json_key());
-    if (!field.unless_default || json != *usual.find(field.json_key()))
-      out[field.json_key()] = json;
+    Json one;
+    write_option(one, field, value);
+    fields.push_back({field.json_key(), field.unless_default, *one.find(field.json_key())});
   });
+  return fields;
+}
+
+}  // namespace
+
+std::string to_json(const ModelConfig& config) {
+  const std::vector<WrittenField> fields = written_fields(config), usual = written_fields({});
+  Json out;
+  for (size_t i = 0; i < fields.size(); ++i)
+    if (!fields[i].unless_default || fields[i].value != usual[i].value)
+      out[fields[i].key] = fields[i].value;
   return out.dump(2);
 }
 

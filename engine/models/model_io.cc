@@ -187,10 +187,26 @@ std::string tokens_to_json(const VocabularyTokens& tokens) {
   json["pad"] = tokens.special.pad;
   json["unk"] = tokens.special.unk;
   json["further_ends"] = tokens.further_ends;
+  if (tokens.frame.begin) json["begin_source"] = true;
+  if (!tokens.frame.end) json["end_source"] = false;
   return json.dump();
 }
 
-// Gives the model the special tokens of its file, if the file has them.
+// Non-finite moments would spoil every update from the first on, and no loss or gradient would show
+// it.
+template <class T>
+void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& reader,
+                    const std::string& name) {
+  for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    require(std::isfinite(value), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ",
+            name, " has the element ", value, ", which no update could use");
+  }
+}
+
+}  // namespace
+
 void read_tokens(const SafetensorsReader& reader, Model& model) {
   const auto found = reader.metadata().find(kTokensKey);
   if (found == reader.metadata().end()) return;
@@ -209,27 +225,14 @@ void read_tokens(const SafetensorsReader& reader, Model& model) {
             ": further_ends has ", id);
     tokens.further_ends.push_back(static_cast<int32_t>(id));
   }
+  if (fields.has("begin_source")) fields.take("begin_source", tokens.frame.begin);
+  if (fields.has("end_source")) fields.take("end_source", tokens.frame.end);
   try {
     model.set_tokens(std::move(tokens));
   } catch (const Error& error) {
     fail(ErrorCode::corrupt_file, kModelIoOrigin, label, ": ", error.message());
   }
 }
-
-// Non-finite moments would spoil every update from the first on, and no loss or gradient would show
-// it.
-template <class T>
-void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& reader,
-                    const std::string& name) {
-  for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, bytes.data() + at, sizeof value);
-    require(std::isfinite(value), ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ",
-            name, " has the element ", value, ", which no update could use");
-  }
-}
-
-}  // namespace
 
 std::string vocabulary_checksum(const Tokenizer& tokenizer) {
   return crc32_text(crc32(std::as_bytes(std::span<const char>(tokenizer.serialized()))));
@@ -251,7 +254,13 @@ void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer) {
 }
 
 VocabularyTokens tokens_of(const Model& model, const std::optional<Tokenizer>& tokenizer) {
-  if (tokenizer) return tokenizer->tokens();
+  if (tokenizer) {
+    VocabularyTokens tokens = tokenizer->tokens();
+    if (model.tokens()) tokens.frame = model.tokens()->frame;
+    require(!tokens.frame.begin || tokens.special.bos >= 0, ErrorCode::invalid_argument,
+            kModelIoOrigin, "the tokenizer has no bos, with which texts of the model begin");
+    return tokens;
+  }
   require(model.tokens().has_value(), ErrorCode::invalid_argument, kModelIoOrigin,
           model.origin().file.empty() ? "the model" : model.origin().file,
           " does not know the special tokens of its vocabulary: give a tokenizer, or set them "
@@ -502,6 +511,7 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
           reader.label(), " is not for this model: ", misfit,
           misfit.empty() || differences.empty() ? "" : "; ", differences);
   read_weights(context, reader, model.parameters());
+  read_tokens(reader, model);
 }
 
 void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged) {

@@ -39,8 +39,9 @@ void require_vocabulary(const Model& model, std::string_view checksum, std::stri
 // INVALID_ARGUMENT if the vocabularies have different sizes.
 void require_vocabulary_size(const Model& model, const Tokenizer& tokenizer);
 
-// The special tokens of the tokenizer, or without one those that the model knows. INVALID_ARGUMENT:
-// there is no tokenizer and the model knows none.
+// The special tokens of the tokenizer, or without one those that the model knows; the frame is the
+// model's. INVALID_ARGUMENT: there is no tokenizer and the model knows none; the tokenizer has no
+// bos, and the frame begins with it.
 VocabularyTokens tokens_of(const Model& model, const std::optional<Tokenizer>& tokenizer);
 
 // Opens a model file, after verify_file_of_checkpoint(). UNSUPPORTED for one with int8 weights,
@@ -97,6 +98,10 @@ void load_weights(Context& context, const SafetensorsReader& reader, Model& mode
 // The same from a model that may differ in what decides no weight: dropout and max_positions.
 // INVALID_ARGUMENT names what does not fit, and the first tensor of another shape.
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model);
+
+// Gives the model the special tokens of the file, if the file has them. CORRUPT_FILE: it cannot
+// have them. load_model() and load_pretrained() do it.
+void read_tokens(const SafetensorsReader& reader, Model& model);
 
 // The configuration without the weights, with the ranks of the matrices that are factorized in the
 // file.

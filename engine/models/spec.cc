@@ -22,6 +22,11 @@ bool is_gated(FeedForward kind) {
        " is unknown");
 }
 
+NormPlacement norm_placement(const ModelConfig& c) {
+  if (c.norm_outputs) return NormPlacement::on_output;
+  return c.pre_norm ? NormPlacement::before : NormPlacement::after;
+}
+
 PositionTable position_table(Positions positions, bool has_encoder) {
   switch (positions) {
     case Positions::standard:
@@ -37,14 +42,16 @@ PositionTable position_table(Positions positions, bool has_encoder) {
 StackSpec common_stack(const ModelConfig& c) {
   StackSpec stack;
   stack.width = c.width;
-  stack.norm = {c.norm, c.pre_norm ? NormPlacement::before : NormPlacement::after, c.norm_epsilon};
+  stack.norm = {c.norm, norm_placement(c), c.norm_epsilon};
   stack.attention = {.heads = c.heads,
                      .key_heads = or_else(c.kv_heads, c.heads),
                      .head_dim = or_else(c.head_width, c.width / c.heads),
                      .qkv_bias = c.biases || c.qkv_biases,
                      .output_bias = c.biases || c.attention_output_bias,
                      .dropout = c.attention_dropout,
-                     .qk_norm = c.qk_norm};
+                     .qk_norm = c.qk_norm,
+                     .no_rope_interval = c.no_rope_interval,
+                     .scale = c.attention_scale};
   if (c.positions == Positions::rotary) {
     RotaryAngles& angles = stack.attention.rotary.emplace();
     angles = {c.rope_theta,     c.rope_factor,     c.rope_original_positions,
@@ -59,6 +66,7 @@ StackSpec common_stack(const ModelConfig& c) {
                         .dropout = c.ffn_dropout};
   stack.dropout = c.dropout;
   stack.depth_scaled_init = c.depth_scaled_init;
+  stack.residual_scale = c.residual_scale;
   return stack;
 }
 
@@ -81,11 +89,13 @@ ModelSpec spec_of(const ModelConfig& c) {
         encoder.attention.heads * spec.decoder.attention.key_heads / c.heads;
     encoder.feed_forward.width = or_else(c.encoder_ffn_width, c.ffn_width);
   }
-  spec.embedding = {.scale = has_encoder ? std::sqrt(static_cast<double>(c.width)) : 1,
+  spec.embedding = {.scale = has_encoder             ? std::sqrt(static_cast<double>(c.width))
+                             : c.embedding_scale > 0 ? c.embedding_scale
+                                                     : 1,
                     .positions = position_table(c.positions, has_encoder),
                     .shared = !has_encoder || c.tied_embeddings,
                     .dropout = c.dropout};
-  spec.output = {c.tied_embeddings, c.biases && c.output_bias};
+  spec.output = {c.tied_embeddings, c.biases && c.output_bias, c.logits_divisor};
   return spec;
 }
 

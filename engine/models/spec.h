@@ -23,6 +23,7 @@ struct EmbeddingSpec {
 struct OutputSpec {
   bool tied = true;  // the matrix is the target embedding
   bool bias = true;
+  double divisor = 1;  // of the last hidden states, and so of the logits
 };
 
 struct ModelSpec {

@@ -46,6 +46,7 @@ ops::AttentionOptions attention_options(const AttentionSpec& spec, bool causal,
   options.heads = spec.heads;
   options.kv_heads = spec.key_heads;
   options.head_dim = spec.head_dim;
+  options.scale = spec.scale;
   options.causal = causal;
   options.dropout = dropout;
   return options;
@@ -67,23 +68,28 @@ SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
       spec_(spec.attention),
       causal_(spec.causal) {
   if (spec_.qk_norm == QkNorm::none) return;
-  const auto declare_norm = [&](const char* name, Role role) {
-    const ParamId id = store.declare(prefix + name, {spec_.head_dim}, Init::ones());
-    store.set_parts(id, Piece::weight, {{role, place, spec_.head_dim}});
+  const bool whole = spec_.qk_norm == QkNorm::whole;
+  const auto declare_norm = [&](const char* name, Role role, int64_t width) {
+    const int64_t size = whole ? width : spec_.head_dim;
+    const ParamId id = store.declare(prefix + name, {size}, Init::ones());
+    store.set_parts(id, Piece::weight, {{role, place, size}});
     return id;
   };
-  query_norm_ = declare_norm(".query_norm.weight", Role::query_norm);
-  key_norm_ = declare_norm(".key_norm.weight", Role::key_norm);
+  query_norm_ = declare_norm(".query_norm.weight", Role::query_norm, spec_.query_width());
+  key_norm_ = declare_norm(".key_norm.weight", Role::key_norm, spec_.kv_width());
 }
 
 PendingBias SelfAttention::forward(Context& context, const Tensor& x,
                                    const PackedSequences& sequences, const Dropout& dropout,
                                    const KvCache* cache, int64_t layer) const {
   Tensor qkv = qkv_.forward(context, x);
-  if (spec_.qk_norm == QkNorm::head)
+  const auto norm_heads = [&] {
     qkv = ops::qk_norm(context, qkv, store_->value(query_norm_), store_->value(key_norm_),
                        spec_.query_width(), spec_.kv_width(), norm_epsilon_);
-  if (spec_.rotary) {
+  };
+  const bool first = spec_.qk_norm == QkNorm::head || spec_.qk_norm == QkNorm::whole;
+  if (first) norm_heads();
+  if (spec_.rotates(layer)) {
     ops::RotaryOptions rotary;
     rotary.heads = spec_.heads;
     rotary.kv_heads = spec_.key_heads;
@@ -92,6 +98,7 @@ PendingBias SelfAttention::forward(Context& context, const Tensor& x,
     rotary.in_place = true;  // neither a GEMM nor qk_norm keeps its output for backward
     qkv = ops::rotary(context, qkv, sequences.positions, rotary);
   }
+  if (spec_.qk_norm == QkNorm::head_after_rotary) norm_heads();
   const int64_t key_column = spec_.query_width();
   const int64_t value_column = key_column + spec_.kv_width();
   if (cache) cache->append(context, layer, qkv, key_column);

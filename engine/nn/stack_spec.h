@@ -23,8 +23,8 @@ LayerSharing layer_sharing(int64_t layers, const std::vector<int64_t>& tied = {}
 // The layers that are their own owners, ascending.
 std::vector<int64_t> distinct_layers(const LayerSharing& sharing);
 
-// x + sublayer(norm(x)), or norm(x + sublayer(x)).
-enum class NormPlacement : uint8_t { before, after };
+// x + sublayer(norm(x)), norm(x + sublayer(x)), or x + norm(sublayer(x)).
+enum class NormPlacement : uint8_t { before, after, on_output };
 
 struct NormSpec {
   Norm kind = Norm::layer;  // an RMS norm has no bias
@@ -40,9 +40,15 @@ struct AttentionSpec {
   double dropout = 0;                       // of attention probabilities
   std::optional<RotaryAngles> rotary = {};  // queries and keys of self-attention are rotated
   QkNorm qk_norm = QkNorm::none;            // of self-attention
+  int64_t no_rope_interval = 0;  // every such layer of the stack is not rotated; 0: all are
+  double scale = 0;              // of scores; 0: 1 / sqrt(head_dim)
 
   int64_t query_width() const { return heads * head_dim; }
   int64_t kv_width() const { return key_heads * head_dim; }
+  // layer: from 0
+  bool rotates(int64_t layer) const {
+    return rotary && (no_rope_interval == 0 || (layer + 1) % no_rope_interval != 0);
+  }
 };
 
 struct FeedForwardSpec {
@@ -64,9 +70,11 @@ struct StackSpec {
   bool cross_attention = false;
   double dropout = 0;              // of what every sublayer adds to the residual stream
   bool depth_scaled_init = false;  // see LinearOptions::depth
+  double residual_scale = 1;       // of what every sublayer adds, where the norm is RMS norm
 
   int64_t layers() const { return static_cast<int64_t>(sharing.owners.size()); }
   bool pre_norm() const { return norm.placement == NormPlacement::before; }
+  bool ends_with_norm() const { return norm.placement != NormPlacement::after; }
   // LinearOptions::depth of the layers with this set of parameters.
   int64_t init_depth(int64_t set) const { return depth_scaled_init ? set + 1 : 0; }
 };

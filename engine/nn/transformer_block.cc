@@ -2,11 +2,15 @@
 
 #include <utility>
 
+#include "engine/ops/bias_dropout_residual/bias_dropout_residual.h"
+#include "engine/ops/unary/unary.h"
+
 namespace trafo::nn {
 
 TransformerBlock::TransformerBlock(ParameterStore& store, const std::string& prefix,
                                    const StackSpec& spec, int64_t layer, uint32_t dropout_layer)
-    : pre_norm_(spec.pre_norm()),
+    : placement_(spec.norm.placement),
+      residual_scale_(spec.residual_scale),
       has_cross_attention_(spec.cross_attention),
       dropout_(spec.dropout),
       attention_dropout_(spec.attention.dropout),
@@ -38,16 +42,30 @@ TransformerBlock TransformerBlock::as_layer(int64_t layer, uint32_t dropout_laye
 }
 
 ResidualStream TransformerBlock::begin(Context& context, const Tensor& embedded) const {
-  return {embedded, pre_norm_ ? attention_norm_.forward(context, embedded) : embedded};
+  const bool pre_norm = placement_ == NormPlacement::before;
+  return {embedded, pre_norm ? attention_norm_.forward(context, embedded) : embedded};
 }
 
-ResidualStream TransformerBlock::add(Context& context, const PendingBias& output,
+ResidualStream TransformerBlock::add(Context& context, PendingBias output,
                                      const ResidualStream& stream, const Norm& next_norm,
                                      const Norm& own_norm, const Dropout& dropout) const {
-  const Norm& norm = pre_norm_ ? next_norm : own_norm;
-  Norm::Sum result = norm.fused_add(context, output, stream.residual, dropout);
-  if (pre_norm_) return {result.sum, result.normed, std::move(result.recompute)};
-  return {result.normed, result.normed};
+  if (residual_scale_ != 1) output.matmul = ops::scale(context, output.matmul, residual_scale_);
+  switch (placement_) {
+    case NormPlacement::before: {
+      Norm::Sum sum = next_norm.fused_add(context, output, stream.residual, dropout);
+      return {sum.sum, sum.normed, std::move(sum.recompute)};
+    }
+    case NormPlacement::after: {
+      const Tensor normed = own_norm.fused_add(context, output, stream.residual, dropout).normed;
+      return {normed, normed};
+    }
+    case NormPlacement::on_output: {
+      const Tensor sum = ops::bias_dropout_residual(
+          context, own_norm.forward(context, output.matmul), {}, stream.residual, dropout);
+      return {sum, sum};
+    }
+  }
+  fail(ErrorCode::internal, "transformer_block", "the placement of norms is unknown");
 }
 
 ResidualStream TransformerBlock::forward(Context& context, ResidualStream stream,

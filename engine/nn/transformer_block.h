@@ -3,7 +3,8 @@
 //
 // Pre-norm normalises what a sublayer reads, post-norm what it and the residual sum to. Either way
 // one fused op between two sublayers adds bias, dropout and residual and applies the norm. In a
-// pre-norm block the last of these ops applies the norm that the next block begins with.
+// pre-norm block the last of these ops applies the norm that the next block begins with. A norm of
+// outputs is applied to what the sublayer gives, before dropout and the residual connection.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace trafo::nn {
 // Activations between two sublayers, [T, width].
 struct ResidualStream {
   Tensor residual;  // what the next residual connection adds to
-  Tensor input;     // what the next sublayer reads; post-norm: the same tensor
+  Tensor input;     // what the next sublayer reads; the same tensor unless it is pre-norm
   // Computes `input` from `residual` once more, or null. See Norm::Sum.
   std::function<Tensor(Context&)> recompute_input = nullptr;
 };
@@ -57,10 +58,12 @@ class TransformerBlock {
   const Norm& first_norm() const { return attention_norm_; }
 
  private:
-  ResidualStream add(Context& context, const PendingBias& output, const ResidualStream& stream,
+  ResidualStream add(Context& context, PendingBias output, const ResidualStream& stream,
                      const Norm& next_norm, const Norm& own_norm, const Dropout& dropout) const;
 
-  bool pre_norm_, has_cross_attention_;
+  NormPlacement placement_;
+  double residual_scale_;
+  bool has_cross_attention_;
   double dropout_, attention_dropout_, ffn_dropout_;
   int64_t layer_;
   uint32_t dropout_layer_;

@@ -21,7 +21,7 @@ TransformerStack::TransformerStack(ParameterStore& store, const std::string& pre
 }
 
 void TransformerStack::add_final_norm(ParameterStore& store) {
-  if (spec_.pre_norm())
+  if (spec_.ends_with_norm())
     final_norm_ = Norm(store, prefix_ + ".norm", spec_.norm, spec_.width, {spec_.stack});
 }
 
@@ -46,8 +46,8 @@ ResidualStream TransformerStack::checkpoint_block(Context& context, size_t i,
   // The keys and values of the encoder need a gradient: they are an input of the region.
   BlockInputs constants = inputs;
   constants.encoder.values = {};
-  // A post-norm stream is one tensor. As one input, the parts of its gradient are summed in the
-  // order of a block that is not checkpointed.
+  // A stream that is not pre-norm is one tensor. As one input, the parts of its gradient are summed
+  // in the order of a block that is not checkpointed.
   const Tensor residual = spec_.pre_norm() ? stream.residual : Tensor{};
   const std::vector<Tensor> outputs =
       checkpoint(context, {residual, stream.input, inputs.encoder.values},
@@ -68,12 +68,13 @@ Tensor TransformerStack::forward(Context& context, const Tensor& embedded,
   const bool checkpointed = context.recompute() == Recompute::full && context.recording();
   size_t i = next_block(0, inputs.dropout);
   if (i == blocks_.size())
-    return spec_.pre_norm() ? final_norm_.forward(context, embedded) : embedded;
+    return spec_.ends_with_norm() ? final_norm_.forward(context, embedded) : embedded;
   ResidualStream stream = blocks_[i].begin(context, embedded);
   for (; i < blocks_.size(); i = next_block(i + 1, inputs.dropout))
     stream = checkpointed ? checkpoint_block(context, i, stream, inputs)
                           : run_block(context, i, std::move(stream), inputs);
-  return stream.input;
+  const bool is_normed = spec_.norm.placement != NormPlacement::on_output;
+  return is_normed ? stream.input : final_norm_.forward(context, stream.input);
 }
 
 }  // namespace trafo::nn

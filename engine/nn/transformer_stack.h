@@ -21,7 +21,7 @@ class TransformerStack {
   // earlier one. The first drops out as layer `first_dropout_layer`.
   TransformerStack(ParameterStore& store, const std::string& prefix, StackSpec spec,
                    uint32_t first_dropout_layer);
-  // Declares `prefix`.norm, which a pre-norm stack ends with. A post-norm stack has none.
+  // Declares `prefix`.norm, which the stack ends with. A post-norm stack has none.
   void add_final_norm(ParameterStore& store);
 
   // embedded [T, width] -> [T, width], normalised. Blocks that inputs.dropout skips are left out.

@@ -30,7 +30,8 @@ class Objective {
   //
   // With dropout.training, backward() follows from the loss alone and with an upstream gradient of
   // one: linear_cross_entropy computes gradients already here. An objective that goes on computing
-  // with losses of labels takes them from Model::logits() and ops::cross_entropy().
+  // with losses of labels takes them from ops::cross_entropy(), as Dpo does: Model::logits() has no
+  // dropout.
   virtual ObjectiveOutput loss(Context& context, const Model& model, const Batch& batch,
                                const DropoutPass& dropout, double scale = 1) const = 0;
 

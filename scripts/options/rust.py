@@ -16,6 +16,7 @@ def enum_type(enum):
     if enum.open:
         lines += doc("A value that this crate does not know yet.", "    ") + ["    Unknown(i32),"]
     lines += ["}", f"impl {enum.rust} {{", *(doc("The number in the C ABI.", "    ") if enum.open else []),
+              *(["    #[must_use]"] if enum.open else []),
               f"    pub{'' if enum.open else '(crate)'} fn as_raw(self) -> i32 {{", "        match self {"]
     lines += [f"            {enum.rust}::{value['rust']} => sys::{value['c']}," for value in enum.values]
     lines += [f"            {enum.rust}::Unknown(raw) => raw,"] * enum.open

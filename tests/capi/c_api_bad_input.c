@@ -132,17 +132,19 @@ static void test_lost_directory(trafo_model* model, trafo_tokenizer* tokenizer,
   const char *file = work_path("plain"), *below = work_path("plain/run"), *run = work_path("lost"),
              *moved = work_path("moved");
   write_file(file, "x", 1);
-  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, below, strlen(below), &trainer),
+  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, below, strlen(below), NULL,
+                          &trainer),
         TRAFO_IO, "plain");
   CHECK(trainer == NULL);
-  if (!OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, run, strlen(run), &trainer)))
+  if (!OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, run, strlen(run), NULL,
+                            &trainer)))
     return;
-  OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   CHECK(rename(run, moved) == 0);
   write_file(run, "in the way", 10);
   FAILS(trafo_trainer_save(trainer), TRAFO_IO, "lost");
   CHECK(remove(run) == 0 && rename(moved, run) == 0);
-  OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   CHECK(step.update == 2);
   OK(trafo_trainer_save(trainer));
   trafo_trainer_free(trainer);
@@ -178,7 +180,7 @@ void test_bad_input(void) {
   trafo_tokenizer *tokenizer = NULL, *none = NULL;
   trafo_tokenizer_options options;
   OK(trafo_tokenizer_options_init(&options, sizeof options));
-  FAILS(trafo_tokenizer_train(words, 3, &options, &none), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_tokenizer_train(words, 3, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
         "");  // 8000 subwords of that
   options.vocabulary = 30;
   options.soft_limit = 1;
@@ -189,11 +191,11 @@ void test_bad_input(void) {
                                       {"\xe2\x80\xa8", 3},  // U+2028
                                       {"\x7f", 1}};
   for (size_t i = 0; i < 5; ++i)
-    FAILS(trafo_tokenizer_train(&blanks[i], 1, &options, &none), TRAFO_INVALID_ARGUMENT,
+    FAILS(trafo_tokenizer_train(&blanks[i], 1, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
           "no sentence");
   CHECK(none == NULL);
   OK(trafo_corpus_new(words, words, 3, &corpus));
-  OK(trafo_tokenizer_train(words, 3, &options, &tokenizer));
+  OK(trafo_tokenizer_train(words, 3, &options, NULL, &tokenizer));
   int64_t vocabulary = 0;
   OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
   int32_t* ids = NULL;

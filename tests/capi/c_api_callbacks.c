@@ -36,12 +36,12 @@ static trafo_trainer* new_trainer(const setting* s, trafo_model* model,
   options.batch_tokens = 64;
   options.max_length = 16;
   options.ema_alpha = 0.01;
-  OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
   return trainer;
 }
 
 static void steps(trafo_trainer* trainer, int count, trafo_step_result* results) {
-  for (int i = 0; i < count; ++i) OK(trafo_trainer_step(trainer, &results[i]));
+  for (int i = 0; i < count; ++i) OK(trafo_trainer_step(trainer, NULL, &results[i]));
 }
 
 static int same_steps(const trafo_step_result* a, const trafo_step_result* b, int count) {
@@ -62,17 +62,17 @@ static void test_rates(const setting* s) {
   double slope = 0.125;
   trafo_step_result step, plain;
   freed = 0;
-  OK(trafo_trainer_step(trainer, &plain));
+  OK(trafo_trainer_step(trainer, NULL, &plain));
   OK(trafo_trainer_set_rate(trainer, rate_of_update, &slope, count_free));
-  OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   NEAR(step.learning_rate, 0.125 * 2 + 2 * plain.learning_rate, 1e-12);  // it warms up
   slope = -1;
   OK(trafo_trainer_set_rate(trainer, rate_of_update, &slope, count_free));
   CHECK(freed == 1);
-  FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "learning rate");
+  FAILS(trafo_trainer_step(trainer, NULL, &step), TRAFO_INVALID_ARGUMENT, "learning rate");
   OK(trafo_trainer_set_rate(trainer, NULL, NULL, NULL));
   CHECK(freed == 2);
-  OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   NEAR(step.learning_rate, 3 * plain.learning_rate, 1e-12);
   FAILS(trafo_trainer_set_rate(NULL, rate_of_update, &slope, count_free), TRAFO_INVALID_ARGUMENT,
         "trainer");
@@ -90,7 +90,7 @@ static double free_trainer(void* user_data, int64_t update, double scheduled) {
   trafo_step_result step;
   (void)update;
   trafo_trainer_free(trainer);
-  FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "not a live");
+  FAILS(trafo_trainer_step(trainer, NULL, &step), TRAFO_INVALID_ARGUMENT, "not a live");
   trafo_trainer_free(trainer);
   return scheduled;
 }
@@ -102,9 +102,9 @@ static void test_freed_in_its_own_call(const setting* s) {
   freed = 0;
   OK(trafo_trainer_set_rate(trainer, free_trainer, &trainer, count_free));
   CHECK(freed == 0);
-  OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   CHECK(step.update == 1 && freed == 1);
-  FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "not a live");
+  FAILS(trafo_trainer_step(trainer, NULL, &step), TRAFO_INVALID_ARGUMENT, "not a live");
   trafo_model_free(model);
 }
 
@@ -171,14 +171,14 @@ static void test_pairs(const setting* s) {
   options.max_length = 16;
   trainer = NULL;
   trafo_error* error =
-      trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, &trainer);
-  if (!error) error = trafo_trainer_step(trainer, &step);
+      trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer);
+  if (!error) error = trafo_trainer_step(trainer, NULL, &step);
   CHECK(trafo_error_code(error) == TRAFO_IO);  // not CANCELLED: nobody asked it to stop
   CHECK(strstr(trafo_error_message(error), "returned 7") != NULL);
   trafo_error_free(error);
   if (!trainer)
-    OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
-  OK(trafo_trainer_step(trainer, &step));
+    OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   trafo_trainer_free(trainer);
   from = (pair_source){.bad_text = 1};
   FAILS(trafo_corpus_get_pair(corpus, 0, &left, &right), TRAFO_INVALID_ARGUMENT, "UTF-8");
@@ -259,27 +259,28 @@ static void test_batches(const setting* s, int32_t architecture) {
     config.architecture = architecture;
     config.activation = architecture == TRAFO_DECODER_LM ? TRAFO_GELU : TRAFO_RELU;
     OK(trafo_model_new(s->context, &config, 1, &model));
-    OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+    OK(trafo_trainer_new(model, s->tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
     freed = 0;
     if (own) OK(trafo_trainer_set_batches(trainer, give_batch, &from, count_free));
     steps(trainer, kSteps, own ? given : of_corpus);
     if (own) {
       CHECK(from.asked == kSteps);
       from.bad = 1;
-      FAILS(trafo_trainer_step(trainer, &step), TRAFO_IO, "returned 9");
+      FAILS(trafo_trainer_step(trainer, NULL, &step), TRAFO_IO, "returned 9");
       for (from.bad = 2; from.bad <= 5; ++from.bad)
-        FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "the");
+        FAILS(trafo_trainer_step(trainer, NULL, &step), TRAFO_INVALID_ARGUMENT, "the");
       from.bad = 0;
       from.ids[1][2][0] = 1 << 20;
       from.asked = kSteps;
-      FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "row 2 of the target");
+      FAILS(trafo_trainer_step(trainer, NULL, &step), TRAFO_INVALID_ARGUMENT,
+            "row 2 of the target");
       from.ids[1][2][0] = 4;
       from.asked = kSteps;
-      OK(trafo_trainer_step(trainer, &step));  // nothing was lost
+      OK(trafo_trainer_step(trainer, NULL, &step));  // nothing was lost
       CHECK(step.update == kSteps + 1);
       OK(trafo_trainer_set_batches(trainer, NULL, NULL, NULL));
       CHECK(freed == 1);
-      OK(trafo_trainer_step(trainer, &step));
+      OK(trafo_trainer_step(trainer, NULL, &step));
     }
     trafo_trainer_free(trainer);
     trafo_model_free(model);
@@ -336,7 +337,7 @@ static void test_streams(const setting* s) {
   steps(trainer, kSteps, expected);
 
   other = new_trainer(s, second, s->corpus);
-  OK(trafo_trainer_step(other, &step));  // it has been elsewhere
+  OK(trafo_trainer_step(other, NULL, &step));  // it has been elsewhere
   FAILS(trafo_trainer_read(other, get, &bad), TRAFO_IO, "5");
   FAILS(trafo_trainer_read(other, get_too_much, &run), TRAFO_INVALID_ARGUMENT, "reader");
   run.size -= 1;
@@ -422,7 +423,7 @@ void test_callbacks(void) {
   options.vocabulary = 40;
   options.soft_limit = 1;
   OK(trafo_corpus_new(sides[0], sides[1], kPairs, &s.corpus));
-  OK(trafo_corpus_train_tokenizer(s.corpus, &options, &s.tokenizer));
+  OK(trafo_corpus_train_tokenizer(s.corpus, &options, NULL, &s.tokenizer));
   test_rates(&s);
   test_freed_in_its_own_call(&s);
   test_pairs(&s);

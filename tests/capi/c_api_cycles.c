@@ -38,14 +38,14 @@ static void cycle(int number) {
   must(trafo_tokenizer_options_init(&tokenizer_options, sizeof tokenizer_options));
   tokenizer_options.vocabulary = 30;
   tokenizer_options.soft_limit = 1;
-  if (!tokenizer) must(trafo_corpus_train_tokenizer(corpus, &tokenizer_options, &tokenizer));
+  if (!tokenizer) must(trafo_corpus_train_tokenizer(corpus, &tokenizer_options, NULL, &tokenizer));
   must(tiny_config(&config));
   must(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));
   must(trafo_model_new(context, &config, 1, &model));
   must(trafo_trainer_options_init(&training, sizeof training));
   training.max_length = 16;
-  must(trafo_trainer_new(model, tokenizer, corpus, NULL, &training, NULL, 0, &trainer));
-  must(trafo_trainer_step(trainer, &step));
+  must(trafo_trainer_new(model, tokenizer, corpus, NULL, &training, NULL, 0, NULL, &trainer));
+  must(trafo_trainer_step(trainer, NULL, &step));
   must(trafo_translate_options_init(&search, sizeof search));
   search.beam = 2;
   search.max_length = 4;

@@ -137,7 +137,7 @@ static trafo_tokenizer* make_tokenizer(const trafo_string_view* lines, size_t co
   options.vocabulary = 24;
   options.soft_limit = 1;
   options.bpe = bpe;
-  OK(trafo_tokenizer_train(lines, count, &options, &tokenizer));
+  OK(trafo_tokenizer_train(lines, count, &options, NULL, &tokenizer));
   return tokenizer;
 }
 
@@ -145,8 +145,8 @@ static void test_shortlists(trafo_context* context) {
   const trafo_string_view lines[] = {view("ab cd ab"), view("cd ab cd"), view("b d b d")};
   trafo_tokenizer *tokenizer = make_tokenizer(lines, 3, 0), *other = make_tokenizer(lines, 3, 1);
   trafo_shortlist *list = NULL, *foreign = NULL;
-  OK(trafo_shortlist_learn(tokenizer, lines, lines, 3, 4, &list));
-  OK(trafo_shortlist_learn(other, lines, lines, 3, 4, &foreign));
+  OK(trafo_shortlist_learn(tokenizer, lines, lines, 3, 4, NULL, &list));
+  OK(trafo_shortlist_learn(other, lines, lines, 3, 4, NULL, &foreign));
   trafo_model_config config;
   trafo_model* model = NULL;
   OK(trafo_model_config_init(&config, sizeof config));
@@ -192,12 +192,12 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   CHECK(options.kind.length == 13 && memcmp(options.kind.data, "sentencepiece", 13) == 0);
   trafo_tokenizer *bytes = NULL, *again = NULL, *none = NULL;
   options.kind = view("word");
-  FAILS(trafo_tokenizer_train(NULL, 0, &options, &none), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_tokenizer_train(NULL, 0, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
         "kind must be sentencepiece, byte or byte-bpe, got 'word'");
   options.kind = view("byte");
-  OK(trafo_tokenizer_train(NULL, 0, &options, &bytes));
+  OK(trafo_tokenizer_train(NULL, 0, &options, NULL, &bytes));
   options.bpe = 1;
-  FAILS(trafo_tokenizer_train(NULL, 0, &options, &none), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_tokenizer_train(NULL, 0, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
         "bpe is not for a byte vocabulary");
   trafo_special_tokens special;
   OK(trafo_tokenizer_get_special(bytes, &special));

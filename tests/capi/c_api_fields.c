@@ -60,13 +60,14 @@ static void test_translate_fields(trafo_context* context) {
   trafo_translations* translations = NULL;
   OK(trafo_tokenizer_options_init(&cut, sizeof cut));
   cut.vocabulary = -1;
-  check_field(trafo_tokenizer_train(lines, 3, &cut, &tokenizer), "vocabulary", __LINE__);
+  check_field(trafo_tokenizer_train(lines, 3, &cut, NULL, &tokenizer), "vocabulary", __LINE__);
   cut.vocabulary = 40;
   cut.character_coverage = 0.5;
-  check_field(trafo_tokenizer_train(lines, 3, &cut, &tokenizer), "character_coverage", __LINE__);
+  check_field(trafo_tokenizer_train(lines, 3, &cut, NULL, &tokenizer), "character_coverage",
+              __LINE__);
   cut.character_coverage = 1;
   cut.soft_limit = 1;
-  OK(trafo_tokenizer_train(lines, 3, &cut, &tokenizer));
+  OK(trafo_tokenizer_train(lines, 3, &cut, NULL, &tokenizer));
   OK(trafo_model_config_init(&config, sizeof config));
   OK(trafo_model_config_preset(&config, "tiny", 4));
   OK(trafo_tokenizer_get_vocabulary(tokenizer, &config.vocabulary));

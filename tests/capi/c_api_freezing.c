@@ -87,7 +87,7 @@ static void test_frozen_training(trafo_model* model, const trafo_tokenizer* toke
   options.batch_tokens = 64;
   options.warmup = 1;
   trafo_memory_plan whole, part;
-  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
   OK(trafo_trainer_get_plan(trainer, &whole, sizeof whole));
   FAILS(trafo_model_freeze(model, "encoder.*", 9, NULL), TRAFO_INVALID_ARGUMENT, "has a trainer");
   FAILS(trafo_model_set_update_factors(model, "*", 1, 1, 0, NULL), TRAFO_INVALID_ARGUMENT,
@@ -113,10 +113,10 @@ static void test_frozen_training(trafo_model* model, const trafo_tokenizer* toke
     before[i] = values_of(model, i, &bytes);
   }
   CHECK(frozen > 4 && frozen < tensors);
-  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
   OK(trafo_trainer_get_plan(trainer, &part, sizeof part));
   CHECK(part.gradients_bytes < whole.gradients_bytes && part.total_bytes < whole.total_bytes);
-  for (int i = 0; i < 3; ++i) OK(trafo_trainer_step(trainer, &step));
+  for (int i = 0; i < 3; ++i) OK(trafo_trainer_step(trainer, NULL, &step));
   trafo_trainer_free(trainer);
   for (int64_t i = 0; i < tensors; ++i) {
     float* after = values_of(model, i, &bytes);
@@ -130,7 +130,7 @@ static void test_frozen_training(trafo_model* model, const trafo_tokenizer* toke
   CHECK(count > 4 && info_of(model, 1).trainable == 1);
   OK(trafo_model_freeze(model, "*", 1, &count));
   CHECK(count == tensors);
-  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "nothing to train");
   OK(trafo_model_prepare_inference(model));
   FAILS(trafo_model_unfreeze(model, "*", 1, NULL), TRAFO_INVALID_ARGUMENT, "prepared");
@@ -178,8 +178,8 @@ static void test_adapters(trafo_context* context, const trafo_tokenizer* tokeniz
   OK(trafo_trainer_options_init(&options, sizeof options));
   options.batch_tokens = 64;
   options.warmup = 1;
-  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
-  for (int i = 0; i < 3; ++i) OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
+  for (int i = 0; i < 3; ++i) OK(trafo_trainer_step(trainer, NULL, &step));
   FAILS(trafo_model_remove_adapter(model), TRAFO_INVALID_ARGUMENT, "has a trainer");
   trafo_trainer_free(trainer);
   OK(trafo_model_save_adapter(model, directory, strlen(directory)));
@@ -239,20 +239,20 @@ static void test_teachers(trafo_context* context, const trafo_tokenizer* tokeniz
   options.batch_tokens = 64;
   options.warmup = 1;
   options.teacher_weight = 1.5;
-  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "teacher_weight");
   options.teacher_weight = 1;
   options.teacher_temperature = 0;
-  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "teacher_temperature");
   options.teacher_temperature = 2;
-  OK(trafo_trainer_new(alone, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
-  OK(trafo_trainer_step(trainer, &without));
+  OK(trafo_trainer_new(alone, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
+  OK(trafo_trainer_step(trainer, NULL, &without));
   OK(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
   CHECK(plan.teacher_bytes == 0);
   trafo_trainer_free(trainer);
-  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
-  OK(trafo_trainer_step(trainer, &with));
+  OK(trafo_trainer_new(model, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
+  OK(trafo_trainer_step(trainer, NULL, &with));
   OK(trafo_trainer_get_plan(trainer, &plan, sizeof plan));
   CHECK(plan.teacher_bytes > 0);
   FAILS(trafo_model_load_teacher(model, path, strlen(path)), TRAFO_INVALID_ARGUMENT,
@@ -330,24 +330,24 @@ static void test_preferences(trafo_context* context, const trafo_tokenizer* toke
   options.log_freq.value = 4;
   options.valid_metrics = TRAFO_METRIC_REWARD_ACCURACY;
   options.first_metric = TRAFO_METRIC_REWARD_ACCURACY;
-  FAILS(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "no reference");
   FAILS(trafo_model_remove_reference(model), TRAFO_INVALID_ARGUMENT, "no reference");
   OK(trafo_model_load_teacher(model, path, strlen(path)));
-  FAILS(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "has a teacher");
   OK(trafo_model_load_reference(model, path, strlen(path)));
   FAILS(trafo_model_remove_teacher(model), TRAFO_INVALID_ARGUMENT, "no teacher");
-  FAILS(trafo_trainer_new(model, tokenizer, parallel, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, tokenizer, parallel, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "no preference pairs");
-  OK(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_new(model, tokenizer, pairs, pairs, &options, NULL, 0, NULL, &trainer));
   preference_log log = {0};
   int32_t stop = 0;
   OK(trafo_trainer_run(trainer, 20, NULL, on_preference_event, &log, &stop));
   CHECK(log.metrics == 4 && log.margin > 0);
   trafo_metric_value accuracy;
   int64_t count = 0;
-  OK(trafo_trainer_validate(trainer, &accuracy, 1, &count));
+  OK(trafo_trainer_validate(trainer, NULL, &accuracy, 1, &count));
   CHECK(count == 1 && accuracy.value == 1);
   trafo_trainer_free(trainer);
   OK(trafo_model_remove_reference(model));
@@ -554,7 +554,7 @@ void test_freezing(void) {
   OK(trafo_tokenizer_options_init(&options, sizeof options));
   options.vocabulary = 30;
   options.soft_limit = 1;
-  OK(trafo_tokenizer_train(views, kPairs, &options, &tokenizer));
+  OK(trafo_tokenizer_train(views, kPairs, &options, NULL, &tokenizer));
   OK(trafo_corpus_new(views, views, kPairs, &corpus));
   int64_t vocabulary = 0;
   OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));

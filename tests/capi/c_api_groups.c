@@ -42,11 +42,11 @@ static trafo_error* train(rank* r, trafo_context* context, trafo_model** model, 
   options.max_length = 16;
   options.lanes = 2;
   error = trafo_trainer_new_in_group(*group, *model, r->tokenizer, r->corpus, NULL, &options, NULL,
-                                     0, trainer);
+                                     0, NULL, trainer);
   if (error) return error;
   for (int i = 0; i < kUpdates; ++i) {
     trafo_step_result result;
-    if ((error = trafo_trainer_step(*trainer, &result))) return error;
+    if ((error = trafo_trainer_step(*trainer, NULL, &result))) return error;
     r->update = result.update;
     r->loss = result.loss;
   }
@@ -110,7 +110,7 @@ void test_groups(void) {
   OK(trafo_tokenizer_options_init(&cut, sizeof cut));
   cut.vocabulary = 40;
   cut.soft_limit = 1;
-  OK(trafo_tokenizer_train(sides[0], kPairs, &cut, &tokenizer));
+  OK(trafo_tokenizer_train(sides[0], kPairs, &cut, NULL, &tokenizer));
   OK(trafo_corpus_new(sides[0], sides[1], kPairs, &corpus));
 
   const rank fresh = {.tokenizer = tokenizer, .corpus = corpus};

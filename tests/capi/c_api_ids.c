@@ -262,18 +262,18 @@ static void test_ids_training(Fixture* f, int32_t architecture, int plain) {
       OK(trafo_corpus_new_ids(plain ? NULL : f->rows[0], f->rows[1], kLines, &corpus));
     }
     if (data != kText) {
-      FAILS(trafo_trainer_new(model, NULL, corpus, NULL, &options, NULL, 0, &trainer),
+      FAILS(trafo_trainer_new(model, NULL, corpus, NULL, &options, NULL, 0, NULL, &trainer),
             TRAFO_INVALID_ARGUMENT, "special tokens");
       OK(trafo_model_set_special_tokens(model, &f->special, NULL, 0));
     }
     OK(trafo_trainer_new(model, data == kText ? f->tokenizer : NULL, corpus, NULL, &options, NULL,
-                         0, &trainer));
+                         0, NULL, &trainer));
     if (data == kBatches) {
-      FAILS(trafo_trainer_step(trainer, &steps[data][0]), TRAFO_INVALID_ARGUMENT,
+      FAILS(trafo_trainer_step(trainer, NULL, &steps[data][0]), TRAFO_INVALID_ARGUMENT,
             "there is no training corpus");
       OK(trafo_trainer_set_batches(trainer, give, &from, NULL));
     }
-    for (int i = 0; i < kSteps; ++i) OK(trafo_trainer_step(trainer, &steps[data][i]));
+    for (int i = 0; i < kSteps; ++i) OK(trafo_trainer_step(trainer, NULL, &steps[data][i]));
     for (int i = 0; i < kSteps; ++i) {
       CHECK(steps[data][i].loss == steps[0][i].loss &&
             steps[data][i].grad_norm == steps[0][i].grad_norm &&
@@ -305,21 +305,22 @@ static void test_corpora(Fixture* f) {
   const double weights[] = {1, 1};
   FAILS(trafo_corpus_mix(both, weights, 2, &mixed), TRAFO_INVALID_ARGUMENT, "cannot be mixed");
   trafo_tokenizer* tokenizer = NULL;
-  FAILS(trafo_corpus_train_tokenizer(ids, NULL, &tokenizer), TRAFO_INVALID_ARGUMENT, "token ids");
+  FAILS(trafo_corpus_train_tokenizer(ids, NULL, NULL, &tokenizer), TRAFO_INVALID_ARGUMENT,
+        "token ids");
   trafo_model* model = new_model(f, TRAFO_ENCODER_DECODER, 1);
   trafo_trainer* trainer = NULL;
-  FAILS(trafo_trainer_new(model, NULL, text, NULL, NULL, NULL, 0, &trainer), TRAFO_INVALID_ARGUMENT,
-        "tokenizer is NULL");
+  FAILS(trafo_trainer_new(model, NULL, text, NULL, NULL, NULL, 0, NULL, &trainer),
+        TRAFO_INVALID_ARGUMENT, "tokenizer is NULL");
   OK(trafo_model_set_special_tokens(model, &f->special, NULL, 0));
   trafo_trainer_options options;
   OK(trafo_trainer_options_init(&options, sizeof options));
   options.max_length = kLongest;
   options.source_alpha = 0.1;
-  FAILS(trafo_trainer_new(model, NULL, ids, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, NULL, ids, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "sampled from text");
   options.source_alpha = 0;
   options.batch_fit = 1;
-  FAILS(trafo_trainer_new(model, NULL, NULL, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, NULL, NULL, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "batch_fit needs a training corpus");
   options.batch_fit = 0;
   // An id that the model does not have, negative ones, and sources that an encoder lacks.
@@ -327,13 +328,13 @@ static void test_corpora(Fixture* f) {
   const trafo_ids_view large = {beyond, 3}, bad = {negative, 3};
   trafo_corpus* other = NULL;
   OK(trafo_corpus_new_ids(&large, &large, 1, &other));
-  FAILS(trafo_trainer_new(model, NULL, other, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, NULL, other, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "pair 1 has the id");
   trafo_corpus_free(other);
   FAILS(trafo_corpus_new_ids(&bad, &large, 1, &other), TRAFO_INVALID_ARGUMENT,
         "the source of pair 1 has the id -1");
   OK(trafo_corpus_new_ids(NULL, f->rows[1], kLines, &other));
-  FAILS(trafo_trainer_new(model, NULL, other, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(model, NULL, other, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "an encoder-decoder needs pairs");
   trafo_corpus_free(other);
   CHECK(trainer == NULL && mixed == NULL && tokenizer == NULL);
@@ -394,7 +395,7 @@ void test_ids(void) {
   OK(trafo_tokenizer_options_init(&options, sizeof options));
   options.vocabulary = 60;
   options.soft_limit = 1;
-  OK(trafo_corpus_train_tokenizer(corpus, &options, &f.tokenizer));
+  OK(trafo_corpus_train_tokenizer(corpus, &options, NULL, &f.tokenizer));
   trafo_corpus_free(corpus);
   OK(trafo_tokenizer_get_vocabulary(f.tokenizer, &f.vocabulary));
   OK(trafo_tokenizer_get_special(f.tokenizer, &f.special));

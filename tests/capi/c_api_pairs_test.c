@@ -73,7 +73,7 @@ static trafo_error* translate(uint64_t* sum) {
 }
 static trafo_error* score(uint64_t* sum) {
   double scores[kLines];
-  trafo_error* error = trafo_score(model, tokenizer, kTexts, kTexts, kLines, scores, NULL);
+  trafo_error* error = trafo_score(model, tokenizer, kTexts, kTexts, kLines, NULL, scores, NULL);
   if (!error) mix(sum, scores, sizeof scores);
   return error;
 }
@@ -216,7 +216,7 @@ int main(void) {
   MUST(trafo_tokenizer_options_init(&subwords, sizeof subwords));
   subwords.vocabulary = 30;
   subwords.soft_limit = 1;
-  MUST(trafo_tokenizer_train(kTexts, kLines, &subwords, &tokenizer));
+  MUST(trafo_tokenizer_train(kTexts, kLines, &subwords, NULL, &tokenizer));
   MUST(trafo_context_options_init(&options, sizeof options));
   options.threads = 2;
   MUST(trafo_context_new(&options, &context));

@@ -49,7 +49,7 @@ static double item(const trafo_tensor* tensor) {
 // The loss is the one that trafo_score gives, and its gradient is the slope of the loss.
 static void test_logits(Fixture* f) {
   double scores[kLines], sum = 0;
-  OK(trafo_score(f->model, f->tokenizer, f->source, f->target, kLines, scores, NULL));
+  OK(trafo_score(f->model, f->tokenizer, f->source, f->target, kLines, NULL, scores, NULL));
   for (int i = 0; i < kLines; ++i) sum -= scores[i];
   trafo_tensor *labels = NULL, *parameter = NULL, *gradient = NULL;
   trafo_tensor* loss = loss_of(f, &labels);
@@ -172,7 +172,7 @@ void test_states_and_logits(void) {
   OK(trafo_tokenizer_options_init(&options, sizeof options));
   options.vocabulary = 60;
   options.soft_limit = 1;
-  OK(trafo_corpus_train_tokenizer(corpus, &options, &f.tokenizer));
+  OK(trafo_corpus_train_tokenizer(corpus, &options, NULL, &f.tokenizer));
   trafo_corpus_free(corpus);
   int64_t vocabulary = 0;
   OK(trafo_tokenizer_get_vocabulary(f.tokenizer, &vocabulary));

@@ -420,6 +420,8 @@ int main(void) {
   test_freezing();
   test_states_and_logits();
   test_ids();
+  test_cancelling();
+  test_own_networks();
   test_groups();
   test_fields();
   nftw(work_directory(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);

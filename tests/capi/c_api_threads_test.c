@@ -52,15 +52,16 @@ static void* train(void* argument) {
   ok(trafo_trainer_options_init(&training, sizeof training));
   training.log_freq.value = 3;
   training.max_length = 16;
-  if (ok(trafo_trainer_new(model, tokenizer, corpus, corpus, &training, NULL, 0, &trainer))) {
+  if (ok(trafo_trainer_new(model, tokenizer, corpus, corpus, &training, NULL, 0, NULL, &trainer))) {
     trafo_step_result step;
-    ok(trafo_trainer_step(trainer, &step));
+    ok(trafo_trainer_step(trainer, NULL, &step));
     own->loss = step.loss;
     int32_t stop = 0;
     trafo_error* error = trafo_trainer_run(trainer, 0, cancel, on_event, own, &stop);
     if (trafo_error_code(error) != TRAFO_CANCELLED) atomic_fetch_add(&failures, 1);
     trafo_error_free(error);
-    if (ok(trafo_trainer_step(trainer, &step)) && step.update < 3) atomic_fetch_add(&failures, 1);
+    if (ok(trafo_trainer_step(trainer, NULL, &step)) && step.update < 3)
+      atomic_fetch_add(&failures, 1);
   } else {
     atomic_fetch_add(&own->displays, 2);
   }
@@ -138,7 +139,7 @@ static void test_one_model_for_many_threads(int prepared) {
     ok(trafo_trainer_options_init(&training, sizeof training));
     training.max_length = 16;
     training.log_freq.value = 1;
-    ok(trafo_trainer_new(shared, tokenizer, corpus, NULL, &training, NULL, 0, &trainer));
+    ok(trafo_trainer_new(shared, tokenizer, corpus, NULL, &training, NULL, 0, NULL, &trainer));
     const int before = atomic_load(&failures);
     trafo_error_free(trafo_trainer_run(trainer, 3, NULL, ask_elsewhere, NULL, &stop));
     atomic_store(&failures, before + (atomic_load(&refused) == 0 ||
@@ -164,7 +165,7 @@ int main(void) {
   options.vocabulary = 30;
   options.soft_limit = 1;
   ok(trafo_corpus_new(words, words, 3, &corpus));
-  ok(trafo_tokenizer_train(words, 3, &options, &tokenizer));
+  ok(trafo_tokenizer_train(words, 3, &options, NULL, &tokenizer));
   ok(trafo_cancel_new(&cancel));
   pthread_t threads[2];
   static lesson lessons[2];

@@ -40,7 +40,7 @@ static int32_t on_event(void* user_data, const trafo_event* event) {
   if (event->kind == TRAFO_EVENT_SAVED) CHECK(event->path.length > 0);
   if (log->trainer && event->kind == TRAFO_EVENT_LOG && !log->refused) {
     trafo_step_result step;
-    FAILS(trafo_trainer_step(log->trainer, &step), TRAFO_INVALID_ARGUMENT, "at work");
+    FAILS(trafo_trainer_step(log->trainer, NULL, &step), TRAFO_INVALID_ARGUMENT, "at work");
     FAILS(trafo_trainer_save(log->trainer), TRAFO_INVALID_ARGUMENT, "at work");
     ++log->refused;
     trafo_translations* translations = NULL;  // the model may be used
@@ -297,7 +297,7 @@ static void test_tokenizer_of_model(trafo_context* context, const trafo_tokenize
   OK(trafo_tokenizer_options_init(&options, sizeof options));
   options.vocabulary = vocabulary;
   options.bpe = 1;
-  OK(trafo_corpus_train_tokenizer(corpus, &options, &other));
+  OK(trafo_corpus_train_tokenizer(corpus, &options, NULL, &other));
   OK(trafo_tokenizer_get_vocabulary(other, &size));
   CHECK(size == vocabulary);
   FAILS(trafo_model_check_tokenizer(trained, other), TRAFO_INVALID_ARGUMENT,
@@ -305,7 +305,7 @@ static void test_tokenizer_of_model(trafo_context* context, const trafo_tokenize
   fresh = new_model(context, vocabulary, 5);
   OK(trafo_model_check_tokenizer(fresh, other));  // no vocabulary is known
   options.vocabulary = vocabulary - 1;
-  OK(trafo_corpus_train_tokenizer(corpus, &options, &smaller));
+  OK(trafo_corpus_train_tokenizer(corpus, &options, NULL, &smaller));
   FAILS(trafo_model_check_tokenizer(fresh, smaller), TRAFO_INVALID_ARGUMENT,
         "they do not belong together");
   trafo_tokenizer_free(smaller);
@@ -334,7 +334,8 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
               *model = new_model(context, vocabulary, 3);
   int32_t stop = -1;
   log_of_events log = {.model = uncut, .tokenizer = tokenizer};
-  OK(trafo_trainer_new(uncut, tokenizer, corpus, corpus, &options, whole, strlen(whole), &trainer));
+  OK(trafo_trainer_new(uncut, tokenizer, corpus, corpus, &options, whole, strlen(whole), NULL,
+                       &trainer));
   log.trainer = trainer;
   OK(trafo_trainer_run(trainer, 0, NULL, on_event, &log, &stop));
   CHECK(stop == TRAFO_STOP_LIMIT && log.refused == 1);
@@ -342,13 +343,13 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
         log.count[TRAFO_EVENT_VALIDATING] == 2 && log.count[TRAFO_EVENT_VALIDATED] == 2 &&
         log.count[TRAFO_EVENT_SAVED] >= 3 && log.count[TRAFO_EVENT_FINISHED] == 1);
   trafo_step_result step;
-  FAILS(trafo_trainer_step(trainer, &step), TRAFO_INVALID_ARGUMENT, "training is done");
+  FAILS(trafo_trainer_step(trainer, NULL, &step), TRAFO_INVALID_ARGUMENT, "training is done");
   trafo_metric_value metrics[TRAFO_METRIC_COUNT];
   int64_t metric_count = 0;
-  OK(trafo_trainer_validate(trainer, metrics, TRAFO_METRIC_COUNT, &metric_count));
+  OK(trafo_trainer_validate(trainer, NULL, metrics, TRAFO_METRIC_COUNT, &metric_count));
   CHECK(metric_count == 3 && metrics[2].metric == TRAFO_METRIC_CE && metrics[2].value > 0);
   CHECK(metrics[0].value >= 0 && metrics[1].value >= 0);
-  FAILS(trafo_trainer_validate(trainer, metrics, 2, &metric_count), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_trainer_validate(trainer, NULL, metrics, 2, &metric_count), TRAFO_INVALID_ARGUMENT,
         "capacity is 2, and there are 3 metrics");
   CHECK(metric_count == 0);
   char *found = NULL, *same = NULL;
@@ -366,8 +367,8 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
 
   // The same in pieces: a step, a cancel, a callback that stops, a new process' trainer.
   OK(trafo_trainer_new(model, tokenizer, corpus, corpus, &options, directory, strlen(directory),
-                       &trainer));
-  OK(trafo_trainer_step(trainer, &step));
+                       NULL, &trainer));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   CHECK(step.update == 1 && step.labels > 0 && isfinite(step.loss) && !step.skipped);
   OK(trafo_cancel_set(cancel));
   FAILS(trafo_trainer_run(trainer, 0, cancel, NULL, NULL, &stop), TRAFO_CANCELLED, "cancel token");
@@ -383,7 +384,7 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
 
   model = new_model(context, vocabulary, 99);  // the checkpoint's weights replace these
   OK(trafo_trainer_new(model, tokenizer, corpus, corpus, &options, directory, strlen(directory),
-                       &trainer));
+                       NULL, &trainer));
   log_of_events third = {.trainer = trainer,
                          .model = model,
                          .tokenizer = tokenizer,
@@ -405,24 +406,24 @@ static void test_run(trafo_context* context, trafo_tokenizer* tokenizer, trafo_c
   config.width = 64;
   OK(trafo_model_new(context, &config, 1, &other));
   FAILS(trafo_trainer_new(other, tokenizer, corpus, corpus, &options, directory, strlen(directory),
-                          &trainer),
+                          NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "width");
   CHECK(trainer == NULL);
-  OK(trafo_trainer_new(other, tokenizer, corpus, NULL, &options, NULL, 0, &trainer));
+  OK(trafo_trainer_new(other, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer));
   FAILS(trafo_trainer_save(trainer), TRAFO_INVALID_ARGUMENT, "run directory");
-  FAILS(trafo_trainer_validate(trainer, metrics, TRAFO_METRIC_COUNT, &metric_count),
+  FAILS(trafo_trainer_validate(trainer, NULL, metrics, TRAFO_METRIC_COUNT, &metric_count),
         TRAFO_INVALID_ARGUMENT, "validation corpus");
   CHECK(metric_count == 0);
   trafo_model* none = NULL;
   FAILS(trafo_trainer_load_best(trainer, &none), TRAFO_INVALID_ARGUMENT, "run directory");
   CHECK(none == NULL);
-  OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   // A model that a trainer still changes cannot be promised to stay unchanged.
   FAILS(trafo_model_prepare_inference(other), TRAFO_INVALID_ARGUMENT, "has a trainer");
-  OK(trafo_trainer_step(trainer, &step));
+  OK(trafo_trainer_step(trainer, NULL, &step));
   trafo_trainer_free(trainer);
   OK(trafo_model_prepare_inference(other));
-  FAILS(trafo_trainer_new(other, tokenizer, corpus, NULL, &options, NULL, 0, &trainer),
+  FAILS(trafo_trainer_new(other, tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer),
         TRAFO_INVALID_ARGUMENT, "prepared for inference");
   trafo_model_free(other);
   trafo_model_free(model);
@@ -499,7 +500,7 @@ static void test_word_scores(trafo_model* model, trafo_tokenizer* tokenizer) {
 
   double log_probability[3];
   int64_t tokens[3];
-  OK(trafo_score(model, tokenizer, source, target, 3, log_probability, tokens));
+  OK(trafo_score(model, tokenizer, source, target, 3, NULL, log_probability, tokens));
   options.length_penalty = 0;
   OK(trafo_force_decode(model, tokenizer, source, target, 3, &options, NULL, &given));
   for (size_t line = 0; line < 3; ++line) {
@@ -555,7 +556,7 @@ static void test_truncation(trafo_context* context, trafo_corpus* corpus) {
   options.vocabulary = 300;
   options.byte_fallback = 1;
   options.soft_limit = 1;
-  OK(trafo_corpus_train_tokenizer(corpus, &options, &tokenizer));
+  OK(trafo_corpus_train_tokenizer(corpus, &options, NULL, &tokenizer));
   int64_t vocabulary = 0;
   OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
   trafo_model* model = new_model(context, vocabulary, 1);
@@ -623,9 +624,9 @@ static void test_translation(trafo_model* model, trafo_tokenizer* tokenizer) {
 
   double log_probability[2];
   int64_t tokens[2];
-  OK(trafo_score(model, tokenizer, source, target, 2, log_probability, tokens));
+  OK(trafo_score(model, tokenizer, source, target, 2, NULL, log_probability, tokens));
   CHECK(log_probability[0] < 0 && isfinite(log_probability[1]) && tokens[0] > 1);
-  OK(trafo_score(model, tokenizer, source, target, 2, log_probability, NULL));
+  OK(trafo_score(model, tokenizer, source, target, 2, NULL, log_probability, NULL));
 }
 
 static void test_metrics(void) {
@@ -678,10 +679,10 @@ static void test_quantization(trafo_context* context, trafo_model* model,
   trafo_model *quantized = NULL, *loaded = NULL, *none = NULL;
   OK(trafo_quantize_options_init(&options, sizeof options));
   CHECK(options.bits == 8 && options.method == TRAFO_QUANTIZE_NEAREST && !options.calibration);
-  OK(trafo_model_quantize(model, NULL, &quantized));
+  OK(trafo_model_quantize(model, NULL, NULL, &quantized));
   CHECK(matrices_of(quantized, 8) > 0 && matrices_of(quantized, 32) == 0 &&
         matrices_of(model, 8) == 0);
-  FAILS(trafo_model_quantize(quantized, NULL, &none), TRAFO_UNSUPPORTED,
+  FAILS(trafo_model_quantize(quantized, NULL, NULL, &none), TRAFO_UNSUPPORTED,
         "quantized weights already");
   trafo_model_free(quantized);
 
@@ -689,12 +690,13 @@ static void test_quantization(trafo_context* context, trafo_model* model,
   options.method = TRAFO_QUANTIZE_GPTQ;
   options.keep_float = keep;
   options.keep_float_count = 1;
-  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_model_quantize(model, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
         "needs calibration pairs");
   options.calibration = corpus;
-  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT, "need a tokenizer");
+  FAILS(trafo_model_quantize(model, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
+        "need a tokenizer");
   options.tokenizer = tokenizer;
-  OK(trafo_model_quantize(model, &options, &quantized));
+  OK(trafo_model_quantize(model, &options, NULL, &quantized));
   OK(trafo_model_save(quantized, path, strlen(path)));
   OK(trafo_model_load(context, path, strlen(path), &loaded));
   CHECK(matrices_of(loaded, 4) > 0 && matrices_of(loaded, 32) > 0 && matrices_of(loaded, 8) == 0);
@@ -703,23 +705,25 @@ static void test_quantization(trafo_context* context, trafo_model* model,
   trafo_model_free(loaded);
 
   options.keep_float_count = 2;
-  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_NOT_FOUND, "nothing.*");
+  FAILS(trafo_model_quantize(model, &options, NULL, &none), TRAFO_NOT_FOUND, "nothing.*");
   options.method = 2;
-  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT, "method must be");
+  FAILS(trafo_model_quantize(model, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
+        "method must be");
   options.method = TRAFO_QUANTIZE_NEAREST;
   options.bits = 3;
-  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_model_quantize(model, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
         "bits must be 8 or 4, got 3");
   trafo_tokenizer_options other;
   trafo_tokenizer* short_one = NULL;
   OK(trafo_tokenizer_options_init(&other, sizeof other));
   other.vocabulary = 30;
   other.soft_limit = 1;
-  OK(trafo_corpus_train_tokenizer(corpus, &other, &short_one));
+  OK(trafo_corpus_train_tokenizer(corpus, &other, NULL, &short_one));
   options.bits = 4;
   options.keep_float_count = 1;
   options.tokenizer = short_one;
-  FAILS(trafo_model_quantize(model, &options, &none), TRAFO_INVALID_ARGUMENT, "the tokenizer has");
+  FAILS(trafo_model_quantize(model, &options, NULL, &none), TRAFO_INVALID_ARGUMENT,
+        "the tokenizer has");
   trafo_tokenizer_free(short_one);
   CHECK(none == NULL);
 }
@@ -734,7 +738,7 @@ void test_training(void) {
   OK(trafo_tokenizer_options_init(&options, sizeof options));
   options.vocabulary = 60;
   options.soft_limit = 1;
-  OK(trafo_corpus_train_tokenizer(corpus, &options, &tokenizer));
+  OK(trafo_corpus_train_tokenizer(corpus, &options, NULL, &tokenizer));
   const trafo_string_view symbol = {"<x>", 3};
   trafo_tokenizer_options chosen = options;
   chosen.normalization = TRAFO_NORMALIZATION_NFKC_CF;
@@ -743,7 +747,7 @@ void test_training(void) {
   int32_t* ids = NULL;
   char* text = NULL;
   size_t count = 0, length = 0;
-  if (OK(trafo_tokenizer_train(source, kPairs, &chosen, &from_lines))) {
+  if (OK(trafo_tokenizer_train(source, kPairs, &chosen, NULL, &from_lines))) {
     OK(trafo_tokenizer_encode(from_lines, "<x>EINS", 7, &ids, &count));
     OK(trafo_tokenizer_decode(from_lines, ids, count, &text, &length));
     CHECK(length == 7 && strcmp(text, "<x>eins") == 0);
@@ -755,11 +759,11 @@ void test_training(void) {
     trafo_tokenizer_free(from_lines);
   }
   chosen.normalization = 5;
-  FAILS(trafo_tokenizer_train(source, kPairs, &chosen, &from_lines), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_tokenizer_train(source, kPairs, &chosen, NULL, &from_lines), TRAFO_INVALID_ARGUMENT,
         "normalization must be 0 to 4, got 5");
   chosen.normalization = TRAFO_NORMALIZATION_IDENTITY;
   chosen.user_symbols = NULL;
-  FAILS(trafo_tokenizer_train(source, kPairs, &chosen, &from_lines), TRAFO_INVALID_ARGUMENT,
+  FAILS(trafo_tokenizer_train(source, kPairs, &chosen, NULL, &from_lines), TRAFO_INVALID_ARGUMENT,
         "user_symbols");
   int64_t vocabulary = 0;
   if (OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary))) {

@@ -104,6 +104,35 @@ TEST_F(IdLines, AModelWithoutAVocabulary) {
   expect_refused(run(words_of("export -m bare --to gguf -o bare.gguf")), "tokenizer is missing");
 }
 
+// What a run puts around its sources is what its model has in every command, and after an export.
+TEST_F(IdLines, ARunKeepsTheFrameOfItsSources) {
+  const Arguments train = with_tiny_model(
+      words_of("train -q -t t.de t.en --valid-sets v.de v.en --model framed --task llama "
+               "--device cpu --begin-source on --end-source off"),
+      {.decoder_only = true});
+  for (const Arguments& step : {train + words_of("--after 2u"), train + words_of("--after 3u"),
+                                words_of("export -q -m framed --to hf-llama -o framed-hf"),
+                                words_of("import -q --from framed-hf -o framed-again")}) {
+    const Outcome outcome = run(step);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  }
+  const auto config = nlohmann::json::parse(read_file(file("framed-hf/tokenizer_config.json")));
+  EXPECT_EQ(config["add_bos_token"], true);
+  EXPECT_EQ(config["add_eos_token"], false);
+  const auto scored = [&](const std::string& model, const std::string& flags) {
+    const Outcome outcome = run(words_of("score -q --device cpu --text v.de -m " + model + flags));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string found = scored("framed", "");
+  EXPECT_EQ(scored("framed", " --begin-source on --end-source off"), found);
+  EXPECT_EQ(scored("framed-again", ""), found);
+  EXPECT_EQ(scored("framed", " --begin-source model"), found);
+  EXPECT_NE(scored("framed", " --begin-source off"), found);
+  EXPECT_NE(scored("framed", " --end-source on"), found);
+  expect_refused(run(train + words_of("--after 4u --begin-source off")), "framed");
+}
+
 TEST_F(IdLines, SpecialTokensInTextByChoice) {
   const std::string line = lines_of(read_file(file("v.de")))[0];
   const auto tokens = [&](const Arguments& more, const std::string& text) {

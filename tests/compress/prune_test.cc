@@ -348,5 +348,21 @@ TEST(Prune, RefusalsNameTheOption) {
   refused({}, "has an adapter");
 }
 
+TEST(Prune, LayersAndHeadsThatDependOnTheOthersStay) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto refused = [&](const ModelConfig& config, const PruneOptions& options,
+                           const char* text) {
+    const auto model = random_model(*context, config);
+    const Error error = error_of([&] { pruned(*context, *model, options); });
+    EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.message();
+    EXPECT_TRUE(mentions(error, text)) << error.message();
+  };
+  ModelConfig smollm3 = llama_of(pruned_form("lm")), olmo2 = smollm3;
+  smollm3.no_rope_interval = 2;
+  refused(smollm3, {.decoder_layers = 1}, "decoder_layers: no layer is removed from a model with");
+  olmo2.qk_norm = QkNorm::whole;
+  refused(olmo2, {.decoder_head_share = 0.5}, "decoder_head_share: no head is removed");
+}
+
 }  // namespace
 }  // namespace trafo

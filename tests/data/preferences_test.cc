@@ -236,7 +236,8 @@ TEST(PreferenceBatches, PairsThatNoBatchCanHoldAreDropped) {
     const TokenizedCorpusOptions options{
         .form = form, .max_length = max_length, .batch_tokens = batch_tokens};
     PairDrops drops;
-    return keep_pair(options, CorpusForm::preferences, {prompt, chosen, rejected}, false, drops);
+    return keep_pair(options, CorpusForm::preferences, {prompt, chosen, rejected}, false, drops,
+                     {.source_begin = {}, .source_end = 2, .target_end = 2});
   };
   using enum SequenceForm;
   // Sequences of 5 and 7 tokens and sources of 4; streams of 8 and 10 tokens.

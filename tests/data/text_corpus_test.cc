@@ -96,6 +96,53 @@ void expect_same(const std::vector<PackedBatchHost>& a, const std::vector<Packed
   }
 }
 
+// bos before a source, and no eos after it, where a model was trained so.
+TEST_F(TextCorpusTest, SourcesHaveTheFrameOfTheModel) {
+  const PairFiles lines = random_lines(60);
+  const std::string source = write("a.src", lines.source), target = write("a.trg", lines.target);
+  const TextCorpus pairs = load_parallel(source, target), text = load_monolingual(target);
+  const TextCorpus on_a_disk = load_parallel(source, target, on_disk());
+  const Tokenizer tokenizer = tokenizer_of(pairs);
+  TokenizedCorpusOptions options;
+  options.form = SequenceForm::decoder_only;
+  const PairEncoding usual(tokenizer);
+  const TokenizedCorpus before(pairs, usual, options), plain(text, usual, options);
+  const int32_t bos = tokenizer.bos_id(), eos = tokenizer.eos_id();
+  std::set<uint64_t> fingerprints{before.fingerprint()};
+  for (const TextFrame frame : {TextFrame{true, true}, {true, false}, {false, false}}) {
+    PairEncoding encoding(tokenizer);
+    encoding.tokens.frame = frame;
+    const TokenizedCorpus framed(pairs, encoding, options);
+    ASSERT_EQ(framed.size(), before.size());
+    for (int64_t i = 0; i < framed.size(); ++i) {
+      std::vector<int32_t> expected(before.source(i).begin(), before.source(i).end() - 1);
+      if (frame.begin) expected.insert(expected.begin(), bos);
+      if (frame.end) expected.push_back(eos);
+      EXPECT_TRUE(std::ranges::equal(framed.source(i), expected)) << i;
+      EXPECT_TRUE(std::ranges::equal(framed.target(i), before.target(i))) << i;
+    }
+    EXPECT_TRUE(fingerprints.insert(framed.fingerprint()).second);
+    const TextPairs read(on_a_disk, encoding, options, {}, 2);
+    EXPECT_EQ(read.fingerprint(), framed.fingerprint());
+    expect_same(batches(read, {}), batches(framed, {}));
+    // Plain text follows the token from which a model predicts its first one.
+    const TokenizedCorpus framed_text(text, encoding, options);
+    for (int64_t i = 0; i < framed_text.size(); ++i) {
+      EXPECT_TRUE(std::ranges::equal(framed_text.source(i), std::array{frame.begin ? bos : eos}));
+      EXPECT_TRUE(std::ranges::equal(framed_text.target(i), plain.target(i)));
+    }
+  }
+  // A pair that fills the model without bos is too long with it.
+  int64_t longest = 0;
+  for (int64_t i = 0; i < before.size(); ++i)
+    longest = std::max(longest, std::ssize(before.source(i)) + std::ssize(before.target(i)) - 1);
+  options.max_length = static_cast<int32_t>(longest);
+  EXPECT_EQ(TokenizedCorpus(pairs, usual, options).report().dropped_long, 0);
+  PairEncoding encoding(tokenizer);
+  encoding.tokens.frame.begin = true;
+  EXPECT_GT(TokenizedCorpus(pairs, encoding, options).report().dropped_long, 0);
+}
+
 TEST_F(TextCorpusTest, OnDiskItGivesTheBatchesOfMemory) {
   const PairFiles lines = random_lines(900);
   const std::string source = write("a.src", lines.source), target = write("a.trg", lines.target);

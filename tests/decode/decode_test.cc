@@ -168,7 +168,8 @@ TEST_P(Decode, IncrementalLogitsEqualTheFullForward) {
 
 TEST(DecodeLlama, IncrementalLogitsEqualTheFullForward) {
   const ModelConfig lm = decode_config(Architecture::decoder_lm);
-  for (const ModelConfig& shape : {llama_of(lm), llama_of(lm, 1), qwen3_of(lm), qwen3_of(lm, 1)}) {
+  for (const ModelConfig& shape : {llama_of(lm), llama_of(lm, 1), qwen3_of(lm), qwen3_of(lm, 1),
+                                   qwen3_of(lm, 1, true, QkNorm::head_after_rotary)}) {
     for (const DType dtype : {DType::f64, DType::f32}) {
       const auto context = cpu_context();
       const auto model = random_model(*context, shape, 3, dtype);

@@ -27,7 +27,8 @@ std::vector<NamedConfig> prefill_forms() {
           {"PostNorm", post_norm},
           {"Llama", llama_of(lm)},
           {"GroupedQuery", llama_of(lm, 1)},
-          {"NormedQueries", qwen3_of(lm, 1)}};
+          {"NormedQueries", qwen3_of(lm, 1)},
+          {"NormedAfterRotary", qwen3_of(lm, 1, true, QkNorm::head_after_rotary)}};
 }
 
 class Prefill : public ::testing::TestWithParam<NamedConfig> {

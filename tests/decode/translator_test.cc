@@ -101,8 +101,8 @@ TEST_P(TranslatorTest, IdsGiveWhatTheirTextGives) {
   same(text.force_decode(lines, targets, options), ids.force_decode_ids(pairs, options));
   if (GetParam() != Architecture::decoder_lm) return;
   // A row without an end continues a text. It keeps its first token and its last ones.
-  options.end_source = false;
-  options.begin_source = true;
+  options.end_source = FrameToken::off;
+  options.begin_source = FrameToken::on;
   for (std::vector<int32_t>& row : rows) {
     row.pop_back();
     if (!row.empty()) row.insert(row.begin(), tokenizer_->bos_id());
@@ -118,6 +118,68 @@ TEST_P(TranslatorTest, IdsGiveWhatTheirTextGives) {
   EXPECT_FALSE(cut.hypotheses[0].finished);
   EXPECT_EQ(cut.source_tokens, 400);
   EXPECT_EQ(cut.used_tokens, model_->spec().max_positions + 1);
+}
+
+// What a model was trained with is around its texts in every call, unless an option says otherwise.
+TEST_P(TranslatorTest, TheFrameOfTheModelIsTheDefault) {
+  VocabularyTokens tokens = tokenizer_->tokens();
+  tokens.frame = {.begin = true, .end = false};
+  if (GetParam() == Architecture::encoder_decoder) {
+    EXPECT_TRUE(contains(error_text([&] { model_->set_tokens(tokens); }), "frame"));
+    return;
+  }
+  model_->set_tokens(tokens);
+  const Lines lines = {"der hund sieht", "die katze"}, targets = {"das haus", "rot"};
+  const Translator text = translator(), ids(*context_, *model_, std::nullopt);
+  std::vector<std::vector<int32_t>> rows;
+  std::vector<SentencePair> pairs, plain;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::vector<int32_t> row = tokenizer_->encode(lines[i]);
+    plain.push_back({{}, row});
+    row.insert(row.begin(), tokenizer_->bos_id());
+    rows.push_back(row);
+    pairs.push_back({row, encoded(targets[i])});
+  }
+  const auto same = [&](const std::vector<Translation>& a, const std::vector<Translation>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].hypotheses[0].tokens, b[i].hypotheses[0].tokens) << i;
+      EXPECT_EQ(a[i].hypotheses[0].log_probability, b[i].hypotheses[0].log_probability) << i;
+    }
+  };
+  TranslateOptions options;
+  options.decode.max_length = 6;
+  same(text.translate(lines, options), ids.translate_ids(rows, options));
+  same(text.force_decode(lines, targets), ids.force_decode_ids(pairs));
+  // The empty source of plain text is bos.
+  same(text.score_text(lines), ids.force_decode_ids(plain));
+  EXPECT_EQ(text.score(lines, targets)[1].log_probability,
+            ids.force_decode_ids(pairs)[1].hypotheses[0].log_probability);
+  const auto values = [&](const Tensor& tensor) { return to_doubles(*context_, tensor); };
+  EXPECT_EQ(values(text.states(lines).states), values(ids.states_ids(rows).states));
+  EXPECT_EQ(values(text.logits(lines, targets).logits), values(ids.logits_ids(pairs).logits));
+  // An option counts more.
+  options.begin_source = FrameToken::off;
+  options.end_source = FrameToken::on;
+  const auto chosen = text.translate(lines, options);
+  const auto chosen_pairs = text.force_decode(lines, targets, options);
+  const auto chosen_text = text.score_text(lines, options);
+  model_->set_tokens(tokenizer_->tokens());
+  TranslateOptions usual;
+  usual.decode = options.decode;
+  same(chosen, text.translate(lines, usual));
+  same(chosen_pairs, text.force_decode(lines, targets));
+  same(chosen_text, text.score_text(lines));
+  // A pair that is cut keeps bos.
+  model_->set_tokens(tokens);
+  const std::string line = long_line();
+  const Translation cut = text.force_decode(Lines{line}, Lines{"rot"})[0];
+  std::vector<int32_t> kept = tokenizer_->encode(line);
+  const auto room = static_cast<size_t>(model_->spec().max_positions + 1) - encoded("rot").size();
+  kept.erase(kept.begin(), kept.end() - static_cast<ptrdiff_t>(room - 1));
+  kept.insert(kept.begin(), tokenizer_->bos_id());
+  EXPECT_EQ(cut.hypotheses[0].log_probability,
+            ids.force_decode_ids({{kept, encoded("rot")}})[0].hypotheses[0].log_probability);
 }
 
 TEST_P(TranslatorTest, TranslatesAsTheTokensOfEachLine) {
@@ -342,8 +404,8 @@ TEST_P(TranslatorTest, PlainTextIsScoredTokenByToken) {
   };
   for (const bool begin : {false, true})
     for (const bool end : {false, true}) {
-      options.begin_source = begin;
-      options.end_source = end;
+      options.begin_source = begin ? FrameToken::on : FrameToken::off;
+      options.end_source = end ? FrameToken::on : FrameToken::off;
       const auto found = translator().score_text(lines, options);
       for (const size_t i : {size_t{0}, size_t{1}}) {
         std::vector<int32_t> ids = tokenizer_->encode(lines[i]);
@@ -360,8 +422,8 @@ TEST_P(TranslatorTest, PlainTextIsScoredTokenByToken) {
       EXPECT_EQ(found[2].used_tokens, model_->config().max_positions);
     }
   // A pair without a source is the same text.
-  options.begin_source = false;
-  options.end_source = true;
+  options.begin_source = FrameToken::off;
+  options.end_source = FrameToken::on;
   EXPECT_NEAR(translator().score_text(Lines{lines[0]}, options)[0].hypotheses[0].log_probability,
               translator().score(Lines{""}, Lines{lines[0]})[0].log_probability, 1e-9);
   options.truncate = false;

@@ -389,7 +389,7 @@ void Caller::text_call() {
       take(trafo_tokenizer_options_init(&options, sizeof options));
       options.vocabulary = byte() % 4 == 0 ? integer() : 30;
       options.soft_limit = 1;
-      take(trafo_tokenizer_train(lines, count, &options, &tokenizer));
+      take(trafo_tokenizer_train(lines, count, &options, nullptr, &tokenizer));
       break;
     }
     case 1:
@@ -479,18 +479,18 @@ void Caller::model_call() {
       if (byte() % 4 == 0) options.early_stopping = integer();
       trafo_trainer* trainer = nullptr;
       take(trafo_trainer_new(pick(models_), pick(tokenizers_), pick(corpora_), pick(corpora_),
-                             &options, nullptr, 0, &trainer));
+                             &options, nullptr, 0, nullptr, &trainer));
       return keep(trainers_, trainer, trafo_trainer_free);
     }
     case 2: {
       trafo_step_result result;
-      take(trafo_trainer_step(pick(trainers_), &result));
+      take(trafo_trainer_step(pick(trainers_), nullptr, &result));
       return;
     }
     case 3: {
       trafo_metric_value values[TRAFO_METRIC_COUNT];
       int64_t count = 0;
-      take(trafo_trainer_validate(pick(trainers_), values, TRAFO_METRIC_COUNT, &count));
+      take(trafo_trainer_validate(pick(trainers_), nullptr, values, TRAFO_METRIC_COUNT, &count));
       return;
     }
     case 4: {
@@ -509,8 +509,8 @@ void Caller::model_call() {
     case 5: {
       double scores[2];
       int64_t tokens[2];
-      take(trafo_score(pick(models_), pick(tokenizers_), kLines, kLines, byte() % 3, scores,
-                       tokens));
+      take(trafo_score(pick(models_), pick(tokenizers_), kLines, kLines, byte() % 3, nullptr,
+                       scores, tokens));
       return;
     }
     case 6:

@@ -12,6 +12,7 @@ std::span<const Target> all_targets() {
       {"training", run_training, training_seeds},
       {"vocabulary", run_vocabulary, vocabulary_seeds},
       {"importer", run_importer, importer_seeds},
+      {"torch", run_torch, torch_seeds},
 #ifdef TRAFO_FUZZ_PROGRAM  // of builds that have translate-train
       {"arguments", run_arguments, arguments_seeds},
 #endif

@@ -36,6 +36,7 @@ void run_sentencepiece(Bytes input);
 void run_training(Bytes input);
 void run_vocabulary(Bytes input);
 void run_importer(Bytes input);
+void run_torch(Bytes input);
 void run_arguments(Bytes input);
 void run_c_api(Bytes input);
 
@@ -47,6 +48,7 @@ std::vector<Seed> sentencepiece_seeds();
 std::vector<Seed> training_seeds();
 std::vector<Seed> vocabulary_seeds();
 std::vector<Seed> importer_seeds();
+std::vector<Seed> torch_seeds();
 std::vector<Seed> arguments_seeds();
 std::vector<Seed> c_api_seeds();
 

@@ -30,7 +30,7 @@ int main() {
   options.vocabulary = 30;
   options.soft_limit = 1;
   trafo_tokenizer* raw = nullptr;
-  if (fails(trafo_tokenizer_train(&view, 1, &options, &raw))) return 1;
+  if (fails(trafo_tokenizer_train(&view, 1, &options, nullptr, &raw))) return 1;
   const std::unique_ptr<trafo_tokenizer, Free> tokenizer(raw);
   int32_t* raw_ids = nullptr;
   size_t count = 0;

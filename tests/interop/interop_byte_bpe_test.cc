@@ -114,8 +114,8 @@ TEST_F(ByteBpeInteropTest, FormatsWithoutItSaySo) {
   config.vocabulary = byte_bpe().vocab_size();
   const auto marian = model_of(config);
   for (const auto& [model, format] :
-       {std::pair(&llama, ExportFormat::gguf), std::pair(&llama, ExportFormat::ctranslate2),
-        std::pair(&marian, ExportFormat::hf_marian), std::pair(&marian, ExportFormat::onnx)}) {
+       {std::pair(&llama, ExportFormat::ctranslate2), std::pair(&marian, ExportFormat::hf_marian),
+        std::pair(&marian, ExportFormat::onnx)}) {
     const Error error =
         error_of([&] { export_model(*context_, **model, byte_bpe(), format, path("refused")); });
     EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what();

@@ -418,6 +418,10 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"rope_theta", [](ModelSpec& s) { s.decoder.attention.rotary.emplace(); }},
     {"activation", [](ModelSpec& s) { s.decoder.feed_forward.activation = Activation::silu; }},
     {"norm_epsilon", [](ModelSpec& s) { s.decoder.norm.epsilon = 0.5; }},
+    {"no_rope_interval", [](ModelSpec& s) { s.decoder.attention.no_rope_interval = 4; }},
+    {"attention_scale", [](ModelSpec& s) { s.decoder.attention.scale = 0.5; }},
+    {"residual_scale", [](ModelSpec& s) { s.decoder.residual_scale = 0.5; }},
+    {"logits_divisor", [](ModelSpec& s) { s.output.divisor = 2; }},
     {"embeddings", [](ModelSpec& s) { s.output.tied = false; }},
     {"embedding_scale", [](ModelSpec& s) { s.embedding.scale = 2; }},
     {"output_bias", [](ModelSpec& s) { s.output.bias = false; }}};

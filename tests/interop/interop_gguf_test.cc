@@ -132,6 +132,43 @@ TEST_F(GgufTest, SettingsAreInTheMetadataOfEveryType) {
   }
 }
 
+TEST_F(GgufTest, FormsWithAnArchitectureOfTheirOwn) {
+  ModelConfig smollm3 = gguf_config(1, true), granite = smollm3, olmo2 = gguf_config(1, false);
+  smollm3.decoder_layers = 5;
+  smollm3.no_rope_interval = 4;
+  granite.embedding_scale = 12;
+  granite.attention_scale = 0.25;
+  granite.residual_scale = 0.5;
+  granite.logits_divisor = 8;
+  olmo2.norm_outputs = true;
+  olmo2.qk_norm = QkNorm::whole;
+  ModelConfig hunyuan = gguf_config(1, true);
+  hunyuan.qk_norm = QkNorm::head_after_rotary;
+  for (const auto& [name, config] : {std::pair{"smollm3", smollm3},
+                                     {"granite", granite},
+                                     {"olmo2", olmo2},
+                                     {"hunyuan-dense", hunyuan}}) {
+    const auto model = model_of(config);
+    EXPECT_EQ(gguf(*model, ExportWeights::float32, name), 0) << name;
+    const GgufReader in = reader(name);
+    EXPECT_EQ(in.pairs().front(), (std::pair<std::string, interop::GgufValue>(
+                                      "general.architecture", std::string(name))));
+    const interop::HostModel host = interop::copy_to_host(*context_, *model);
+    const ModelConfig read =
+        interop::read_back_gguf(host, bpe_tokenizer(), ExportWeights::float32, path(name)).config();
+    EXPECT_EQ(read.no_rope_interval, config.no_rope_interval);
+    EXPECT_EQ(read.embedding_scale, config.embedding_scale);
+    EXPECT_EQ(read.attention_scale, config.attention_scale);
+    EXPECT_EQ(read.residual_scale, config.residual_scale);
+    EXPECT_EQ(read.logits_divisor, config.logits_divisor);
+    EXPECT_EQ(read.norm_outputs, config.norm_outputs);
+    EXPECT_EQ(read.qk_norm, config.qk_norm);
+    fs::remove_all(path(name));
+  }
+  smollm3.no_rope_interval = 2;  // llama.cpp knows 4 alone
+  gguf_refused(smollm3, ExportWeights::float32, "no_rope_interval 2, it has");
+}
+
 TEST_F(GgufTest, TypesOfTensors) {
   const auto model = model_of(gguf_config(1, true));
   gguf(*model, ExportWeights::q4_0, "q4");
@@ -214,6 +251,134 @@ TEST_F(GgufTest, WhatTheFormatCannotHoldIsNamed) {
   narrow.width = 24;
   narrow.ffn_width = 20;
   EXPECT_GT(gguf(*model_of(narrow), float16, "narrow"), 0);
+}
+
+// Byte-level BPE with the pattern of Llama 3.
+class GgufByteBpeTest : public GgufTest {
+ protected:
+  static constexpr const char* kLlama3 =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+  static FileJson llama3() {
+    const std::vector<std::string> lines(20, "der Hund sieht einen Baum, die Katze den Stein");
+    TokenizerTrainOptions options;
+    options.kind = "byte-bpe";
+    options.vocab_size = 290;
+    options.hard_vocab_limit = false;
+    FileJson json = FileJson::parse(
+        Tokenizer::train(std::span<const std::string>(lines), options).serialized());
+    const FileJson split = {{"type", "Split"},
+                            {"pattern", {{"Regex", kLlama3}}},
+                            {"behavior", "Isolated"},
+                            {"invert", false}};
+    const FileJson bytes = {{"type", "ByteLevel"},
+                            {"add_prefix_space", false},
+                            {"trim_offsets", true},
+                            {"use_regex", false}};
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+    json["model"]["ignore_merges"] = true;
+    FileJson added = json["added_tokens"][0];
+    added["id"] = 292;
+    added["content"] = "<tool>";
+    added["special"] = false;
+    json["added_tokens"].push_back(added);
+    return json;
+  }
+  double byte_bpe(const FileJson& json, const std::string& name, bool begins = false) {
+    const Tokenizer tokenizer = Tokenizer::from_bytes(json.dump());
+    ModelConfig config = gguf_config(1, true);
+    config.vocabulary = tokenizer.vocab_size();
+    const auto model = model_of(config);
+    VocabularyTokens tokens = tokenizer.tokens();
+    tokens.frame.begin = begins;
+    model->set_tokens(tokens);
+    return gguf(*model, ExportWeights::float32, name, tokenizer);
+  }
+  template <class T>
+  T value(const GgufReader& in, const std::string& key) {
+    for (const auto& [name, found] : in.pairs())
+      if (name == "tokenizer.ggml." + key) return std::get<T>(found);
+    ADD_FAILURE() << key;
+    return {};
+  }
+};
+
+TEST_F(GgufByteBpeTest, ItsTokensAndMergesAreInTheFile) {
+  const FileJson json = llama3();
+  EXPECT_EQ(byte_bpe(json, "llama3", true), 0);
+  const GgufReader in = reader("llama3");
+  EXPECT_EQ(value<std::string>(in, "model"), "gpt2");
+  EXPECT_EQ(value<std::string>(in, "pre"), "llama-bpe");
+  EXPECT_TRUE(value<bool>(in, "add_bos_token"));
+  EXPECT_FALSE(value<bool>(in, "add_space_prefix"));
+  EXPECT_EQ(value<uint32_t>(in, "bos_token_id"), 1u);
+  EXPECT_EQ(value<uint32_t>(in, "eos_token_id"), 2u);
+  EXPECT_EQ(value<uint32_t>(in, "padding_token_id"), 3u);
+  const auto tokens = value<std::vector<std::string>>(in, "tokens");
+  const auto types = value<std::vector<int32_t>>(in, "token_type");
+  ASSERT_EQ(tokens.size(), 293u);
+  ASSERT_EQ(types.size(), 293u);
+  for (const auto& [text, id] : json["model"]["vocab"].items()) {
+    EXPECT_EQ(tokens[id.get<size_t>()], text);
+    EXPECT_EQ(types[id.get<size_t>()], id < 4 ? 3 : 1) << text;
+  }
+  EXPECT_EQ(tokens[292], "<tool>");
+  EXPECT_EQ(types[292], 4);
+  EXPECT_EQ(types[291], 5);  // an id without a token
+  const auto merges = value<std::vector<std::string>>(in, "merges");
+  ASSERT_EQ(merges.size(), json["model"]["merges"].size());
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const FileJson& pair = json["model"]["merges"][i];
+    EXPECT_EQ(merges[i], pair[0].get<std::string>() + " " + pair[1].get<std::string>());
+  }
+}
+
+TEST_F(GgufByteBpeTest, ItsPatternHasAName) {
+  const auto pre_of = [&](const FileJson& json, const std::string& name) {
+    EXPECT_EQ(byte_bpe(json, name), 0);
+    EXPECT_FALSE(value<bool>(reader(name), "add_bos_token"));
+    return value<std::string>(reader(name), "pre");
+  };
+  FileJson json = llama3();
+  FileJson& steps = json["pre_tokenizer"]["pretokenizers"];
+  // Every character is in a match: what is left without the others is the same.
+  steps[0]["behavior"] = "Removed";
+  steps[0]["invert"] = true;
+  EXPECT_EQ(pre_of(json, "inverted"), "llama-bpe");
+  json["model"]["ignore_merges"] = false;
+  std::string pattern = kLlama3;
+  pattern.replace(pattern.find("{1,3}"), 5, "");
+  steps[0]["pattern"]["Regex"] = pattern;
+  json["normalizer"] = {{"type", "NFC"}};
+  EXPECT_EQ(pre_of(json, "qwen"), "qwen2");
+  json["normalizer"] = nullptr;
+  steps.erase(0);
+  steps[0]["use_regex"] = true;
+  EXPECT_EQ(pre_of(json, "gpt2"), "gpt-2");
+  steps.insert(steps.begin(), FileJson{{"type", "Digits"}, {"individual_digits", true}});
+  EXPECT_EQ(pre_of(json, "smollm"), "smollm");
+}
+
+TEST_F(GgufByteBpeTest, WhatLlamaCppReadsOtherwiseIsRefused) {
+  const auto refused_with = [&](const char* text, const std::function<void(FileJson&)>& change) {
+    FileJson json = llama3();
+    change(json);
+    expect_error(ErrorCode::unsupported, text, [&] { byte_bpe(json, "x"); });
+    EXPECT_TRUE(fs::is_empty(folder_.path())) << text;
+  };
+  const auto step = [](FileJson& json, size_t i) -> FileJson& {
+    return json["pre_tokenizer"]["pretokenizers"][i];
+  };
+  const char* unnamed = "pre_tokenizer is none of the patterns that have a name there (gpt-2, ";
+  refused_with(unnamed, [&](FileJson& json) { step(json, 0)["pattern"]["Regex"] = "\\s+|\\S+"; });
+  refused_with(unnamed, [&](FileJson& json) { step(json, 0)["behavior"] = "MergedWithNext"; });
+  refused_with(unnamed, [&](FileJson& json) { step(json, 1)["add_prefix_space"] = true; });
+  refused_with(unnamed, [&](FileJson& json) { step(json, 1)["use_regex"] = true; });
+  refused_with("the pattern llama-bpe and model: ignore_merges false",
+               [](FileJson& json) { json["model"]["ignore_merges"] = false; });
+  refused_with("normalizer: NFKC", [](FileJson& json) { json["normalizer"] = {{"type", "NFKC"}}; });
+  for (const char* key : {"lstrip", "rstrip", "single_word"})
+    refused_with(key, [&](FileJson& json) { json["added_tokens"][0][key] = true; });
 }
 
 TEST_F(GgufTest, AnotherFileIsNotReadBack) {

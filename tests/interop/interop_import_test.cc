@@ -378,114 +378,6 @@ TEST_F(ImportTest, SettingsOfLlamasRelatives) {
   refused_import(mistral, ErrorCode::corrupt_file, "has no num_key_value_heads");
 }
 
-TEST_F(ImportTest, Qwen3) {
-  ModelConfig config = llama_config(1, true);
-  config.qk_norm = QkNorm::head;
-  const fs::path narrow = llama("narrow", config);
-  EXPECT_EQ(imported(narrow).model->config(), config);
-  EXPECT_EQ(weight_bytes(*context_, *imported(narrow).model), weight_bytes(*context_, *model_));
-  for (const bool biases : {false, true})
-    for (const bool tied : {false, true}) {
-      config.head_width = 12;
-      config.tied_embeddings = tied;
-      config.qkv_biases = config.attention_output_bias = biases;
-      const fs::path directory = llama(concat("qwen3", biases, tied), config);
-      EXPECT_EQ(imported(directory).model->config(), config);
-      EXPECT_EQ(weight_bytes(*context_, *imported(directory).model),
-                weight_bytes(*context_, *model_));
-    }
-  const fs::path directory = path("qwen311");
-  edit_config(directory, [](FileJson& json) {
-    EXPECT_EQ(json["model_type"], "qwen3");
-    EXPECT_EQ(json["architectures"][0], "Qwen3ForCausalLM");
-    EXPECT_EQ(json["attention_bias"], true);
-    EXPECT_FALSE(json.contains("mlp_bias"));
-    json["layer_types"] = {"full_attention", "full_attention"};
-    json["sliding_window"] = 4;  // not used
-  });
-  EXPECT_EQ(imported(directory).model->config(), config);
-  const auto refused = [&](const char* key, const FileJson& value, const char* text,
-                           ErrorCode code = ErrorCode::unsupported) {
-    const std::string before = read_text_file(directory / "config.json", 1 << 20);
-    edit_config(directory, [&](FileJson& json) { json[key] = value; });
-    refused_import(directory, code, text);
-    write_file_atomically(directory / "config.json", before);
-  };
-  refused("use_sliding_window", true, "sliding_window is 4, below");
-  refused("layer_types", {"full_attention", "sliding_attention"}, "layer_types has sliding");
-  refused("layer_types", "full_attention", "layer_types must be a list", ErrorCode::corrupt_file);
-  refused("layer_types", {1}, "layer_types must be a list", ErrorCode::corrupt_file);
-  refused("mlp_bias", true, "mlp_bias");
-  // Without head_dim, transformers takes 128.
-  refused("head_dim", nullptr, "has the shape", ErrorCode::corrupt_file);
-  refused("model_type", "llama", "norm", ErrorCode::corrupt_file);  // tensors that Llama lacks
-  refused("model_type", "qwen4",
-          "model_type is qwen4; marian, pegasus, gpt2, llama, mistral, qwen2 and qwen3 can be");
-}
-
-TEST_F(ImportTest, PositionsStretchedByYarn) {
-  ModelConfig config = llama_config(1, true);
-  config.rope_scaling = RopeScaling::yarn;
-  config.rope_factor = 4;
-  config.rope_original_positions = 20;
-  config.rope_low_turns = 1;
-  config.rope_high_turns = 32;
-  config.rope_magnitude = 1.25;
-  const fs::path directory = llama("yarn", config);
-  EXPECT_EQ(imported(directory).model->config(), config);
-  const auto with = [&](const std::function<void(FileJson&)>& change) {
-    const std::string before = read_text_file(directory / "config.json", 1 << 20);
-    edit_config(directory, [&](FileJson& json) { change(json["rope_scaling"]); });
-    const ModelConfig found = imported(directory).model->config();
-    write_file_atomically(directory / "config.json", before);
-    return found;
-  };
-  // The usual constants.
-  ModelConfig usual = config;
-  usual.rope_magnitude = 0;
-  EXPECT_EQ(with([](FileJson& rope) {
-              for (const char* key : {"attention_factor", "beta_fast", "beta_slow"})
-                rope.erase(key);
-            }),
-            usual);
-  EXPECT_EQ(with([](FileJson& rope) {
-              rope["attention_factor"] = nullptr;
-              rope["mscale"] = 0.5;  // without the other it means nothing
-              rope["beta_fast"] = 0;
-              rope["truncate"] = true;
-            }),
-            usual);
-  EXPECT_NEAR(with([](FileJson& rope) {
-                rope.erase("attention_factor");
-                rope["mscale"] = 1.0;
-                rope["mscale_all_dim"] = 0.5;
-              }).rope_magnitude,
-              (0.1 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1), 1e-15);
-  EXPECT_EQ(with([](FileJson& rope) {
-              rope.erase("original_max_position_embeddings");
-            }).rope_original_positions,
-            config.max_positions);
-  // The file's own positions go before those of the object.
-  edit_config(directory, [](FileJson& json) { json["original_max_position_embeddings"] = 24; });
-  EXPECT_EQ(imported(directory).model->config().rope_original_positions, 24);
-
-  const auto refused = [&](const char* key, const FileJson& value, ErrorCode code,
-                           const char* text) {
-    const std::string before = read_text_file(directory / "config.json", 1 << 20);
-    edit_config(directory, [&](FileJson& json) { json["rope_scaling"][key] = value; });
-    refused_import(directory, code, text);
-    write_file_atomically(directory / "config.json", before);
-  };
-  refused("truncate", false, ErrorCode::unsupported, "truncate");
-  refused("ext_factor", 1, ErrorCode::unsupported, "ext_factor");
-  refused("rope_type", "dynamic", ErrorCode::unsupported,
-          "rope_type is dynamic; there are default, linear, llama3 and yarn");
-  refused("beta_fast", 0.5, ErrorCode::corrupt_file, "beta_slow must be above 0 and below");
-  refused("attention_factor", 0, ErrorCode::corrupt_file, "attention_factor must be above 0");
-  refused("factor", 0.5, ErrorCode::corrupt_file, "factor must be at least 1");
-}
-
-// The same function with embeddings that are not scaled.
 TEST_F(ImportTest, EmbeddingsThatAreNotScaled) {
   const struct {
     ExportFormat format;
@@ -540,7 +432,7 @@ TEST_F(ImportTest, ATextIsContinued) {
   const ImportedModel base = imported(directory);
   const Translator translator(*context_, *base.model, *base.tokenizer);
   TranslateOptions options;
-  options.end_source = false;
+  options.end_source = FrameToken::off;
   options.decode.beam = 1;
   options.decode.max_length = 5;
   const std::vector<std::string_view> lines{"der Hund"};
@@ -557,7 +449,7 @@ TEST_F(ImportTest, ATextIsContinued) {
   std::vector<int32_t> whole = ids;
   whole.insert(whole.end(), found.hypotheses[0].tokens.begin(), found.hypotheses[0].tokens.end());
   EXPECT_EQ("der Hund" + found.hypotheses[0].text, tokenizer().decode(whole));
-  options.begin_source = true;
+  options.begin_source = FrameToken::on;
   ids.insert(ids.begin(), 1);
   EXPECT_EQ(translator.translate(lines, options)[0].hypotheses[0].tokens, expected(ids));
   // A text that is too long loses its beginning.
@@ -574,8 +466,8 @@ TEST_F(ImportTest, ATextIsContinued) {
 
   const auto other = model_of(config_of(Architecture::encoder_decoder, false));
   for (const bool begins : {false, true}) {
-    options.begin_source = begins;
-    options.end_source = begins;
+    options.begin_source = begins ? FrameToken::on : FrameToken::off;
+    options.end_source = begins ? FrameToken::on : FrameToken::off;
     expect_error(ErrorCode::invalid_argument, begins ? "begin_source" : "end_source",
                  [&] { Translator(*context_, *other, tokenizer()).translate(lines, options); });
   }

@@ -19,9 +19,10 @@ inline ModelConfig llama_of(ModelConfig config, int64_t kv_heads = 0, bool tied 
 }
 
 // The same with norms of queries and keys, in heads that are wider than width / heads.
-inline ModelConfig qwen3_of(const ModelConfig& config, int64_t kv_heads = 0, bool tied = true) {
+inline ModelConfig qwen3_of(const ModelConfig& config, int64_t kv_heads = 0, bool tied = true,
+                            QkNorm norm = QkNorm::head) {
   ModelConfig form = llama_of(config, kv_heads, tied);
-  form.qk_norm = QkNorm::head;
+  form.qk_norm = norm;
   form.head_width = form.width / form.heads + 4;
   return form;
 }

@@ -35,6 +35,31 @@ ModelConfig tiny_qwen3(int64_t kv_heads = 1, bool tied = true, double dropout = 
   return qwen3_of(tiny_config(Architecture::decoder_lm, dropout), kv_heads, tied);
 }
 
+ModelConfig tiny_hunyuan(int64_t kv_heads = 1, bool tied = true, double dropout = 0.2) {
+  ModelConfig config = tiny_qwen3(kv_heads, tied, dropout);
+  config.qk_norm = QkNorm::head_after_rotary;
+  return config;
+}
+
+// Norms of outputs, and of whole queries and keys.
+ModelConfig tiny_olmo2(double dropout = 0.2) {
+  ModelConfig config = tiny_llama(1, false, dropout);
+  config.norm_outputs = true;
+  config.qk_norm = QkNorm::whole;
+  return config;
+}
+
+// The factors of Granite, and every second layer without rotary positions as in SmolLM3.
+ModelConfig tiny_scaled(double dropout = 0.2) {
+  ModelConfig config = tiny_llama(1, true, dropout);
+  config.no_rope_interval = 2;
+  config.embedding_scale = 3;
+  config.attention_scale = 0.5;
+  config.residual_scale = 0.25;
+  config.logits_divisor = 0.5;
+  return config;
+}
+
 // Stretched by YaRN, with constants that are not the usual ones.
 ModelConfig stretched(ModelConfig config) {
   config.rope_theta = 100;
@@ -93,6 +118,44 @@ TEST(Llama, NormsOfQueriesAndKeysAreOfOneHead) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 2e-2) << i;
 }
 
+TEST(Llama, NormsOfOutputsAndOfWholeQueries) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, tiny_olmo2(), 5);
+  const auto shape = [&](const char* name) {
+    const ParamId id = model->parameters().find(name);
+    return id == kNoParam ? Shape{} : model->parameters().shape(id);
+  };
+  EXPECT_EQ(shape("decoder.0.attention.query_norm.weight"), (Shape{16}));
+  EXPECT_EQ(shape("decoder.0.attention.key_norm.weight"), (Shape{8}));
+  EXPECT_EQ(shape("decoder.norm.weight"), (Shape{16}));
+}
+
+TEST(Llama, FurtherPartsAreForTheirForms) {
+  const auto refused = [](const char* text, const std::function<void(ModelConfig&)>& change,
+                          ModelConfig config = tiny_llama(1)) {
+    change(config);
+    const Error error = error_of([&] { validate(config); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << text;
+    EXPECT_TRUE(mentions(error, text)) << error.what();
+  };
+  refused("norm_outputs", [](ModelConfig& c) { c.norm_outputs = true, c.pre_norm = false; });
+  refused("embedding_scale", [](ModelConfig& c) { c.embedding_scale = -1; });
+  const ModelConfig plain = tiny_config(Architecture::decoder_lm);
+  refused(
+      "norm_outputs", [](ModelConfig& c) { c.norm_outputs = true; }, plain);
+  refused(
+      "residual_scale", [](ModelConfig& c) { c.residual_scale = 0.5; }, plain);
+  refused(
+      "no_rope_interval", [](ModelConfig& c) { c.no_rope_interval = 4; }, plain);
+  const ModelConfig two = tiny_config(Architecture::encoder_decoder);
+  refused(
+      "embedding_scale", [](ModelConfig& c) { c.embedding_scale = 2; }, two);
+  refused(
+      "attention_scale", [](ModelConfig& c) { c.attention_scale = 2; }, two);
+  refused(
+      "logits_divisor", [](ModelConfig& c) { c.logits_divisor = 2; }, two);
+}
+
 TEST(Llama, HeadsOfAnotherWidthAndBiases) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   const auto model = make_model(*context, related(tiny_llama(1)), 5);
@@ -120,8 +183,8 @@ double loss_of(Context& context, const Model& model, const Batch& batch) {
 TEST(Llama, GradientsInFloat64) {
   for (const ModelConfig& config :
        {tiny_llama(0, true, 0), tiny_llama(1, false, 0), related(tiny_llama(1, true, 0)),
-        tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)),
-        stretched(tiny_qwen3(1, true, 0))}) {
+        tiny_qwen3(1, true, 0), related(tiny_qwen3(0, false, 0)), stretched(tiny_qwen3(1, true, 0)),
+        tiny_hunyuan(1, false, 0), tiny_olmo2(0), tiny_scaled(0)}) {
     for (const bool fused : {true, false}) {
       const auto context = make_context({DeviceKind::cpu, 0}, 1);
       context->set_fused_kernels(fused);
@@ -166,9 +229,12 @@ PassOutcome one_pass(Context& context, const ModelConfig& config, Recompute reco
 }
 
 TEST(Llama, RecomputingChangesNoBit) {
-  std::vector<ModelConfig> forms(3, tiny_llama(1));
+  std::vector<ModelConfig> forms(6, tiny_llama(1));
   forms[1].pre_norm = false;
   forms[2] = stretched(tiny_qwen3());
+  forms[3] = tiny_hunyuan();
+  forms[4] = tiny_olmo2();
+  forms[5] = tiny_scaled();
   for (ModelConfig& config : forms) {
     config.decoder_layers = 3;
     const auto context = make_context({DeviceKind::cpu, 0}, 2);
@@ -184,7 +250,7 @@ TEST(Llama, RecomputingChangesNoBit) {
 TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
   ModelConfig config = tiny_config(Architecture::decoder_lm);
-  std::vector<ModelConfig> forms(6, config);
+  std::vector<ModelConfig> forms(9, config);
   forms[0].positions = Positions::rotary;
   forms[1].ffn = FeedForward::swiglu;
   forms[1].activation = Activation::silu;
@@ -195,6 +261,9 @@ TEST(Llama, EveryPartIsAnOptionOfItsOwn) {
   forms[4].kv_heads = 1;
   forms[4].pre_norm = false;
   forms[5].qk_norm = QkNorm::head;
+  forms[6].qk_norm = QkNorm::head_after_rotary;
+  forms[7] = tiny_olmo2();
+  forms[8] = tiny_scaled();
   for (const ModelConfig& form : forms) {
     EXPECT_EQ(model_config_from_json(to_json(form)), form);
     const auto model = make_model(*context, form, 5);
@@ -284,7 +353,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, LlamaOnDevice,
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_P(LlamaOnDevice, EqualsTheCpu) {
-  for (const ModelConfig& config : {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3())}) {
+  for (const ModelConfig& config : {tiny_llama(0), tiny_llama(1), stretched(tiny_qwen3()),
+                                    tiny_hunyuan(), tiny_olmo2(), tiny_scaled()}) {
     const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
     const auto there = make_model(*context_, config, 5);
     const auto here = make_model(*cpu, config, 5);

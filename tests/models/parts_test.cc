@@ -46,6 +46,10 @@ std::vector<FormWithParts> forms_with_parts() {
   });
   add("llama with norms of queries and keys", tied_form("llama"),
       [](ModelConfig& c) { c.qk_norm = QkNorm::head; });
+  add("llama with norms of outputs and of whole queries", tied_form("llama"), [](ModelConfig& c) {
+    c.qk_norm = QkNorm::whole;
+    c.norm_outputs = true;
+  });
   return forms;
 }
 

@@ -76,6 +76,14 @@ TEST(ModelSpecTest, LlamaAndGpt2AreValues) {
   EXPECT_NEAR(spec_of(config).decoder.attention.rotary->magnitude, 1.138629436111989, 1e-15);
   config.rope_magnitude = 0.5;
   EXPECT_EQ(spec_of(config).decoder.attention.rotary->magnitude, 0.5);
+  config = llama_of(ModelConfig{});
+  config.no_rope_interval = 4;
+  const AttentionSpec smollm3 = spec_of(config).decoder.attention;
+  EXPECT_TRUE(smollm3.rotates(0) && smollm3.rotates(2) && smollm3.rotates(4));
+  EXPECT_FALSE(smollm3.rotates(3) || smollm3.rotates(7));
+  config.norm_outputs = true;
+  EXPECT_EQ(spec_of(config).decoder.norm.placement, NormPlacement::on_output);
+  EXPECT_TRUE(spec_of(config).decoder.ends_with_norm() && !spec_of(config).decoder.pre_norm());
   ModelConfig gpt2;
   gpt2.architecture = Architecture::decoder_lm;
   gpt2.pre_norm = false;

@@ -1,8 +1,8 @@
 """Directories of models that transformers made, with settings drawn at random: each is imported and does what transformers does,
 or is refused by the name of the key. export_parity.py runs a few of them, or as many as --imports says.
 
-A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2, Pegasus, Qwen3), a type of the weights, one file or several, a tokenizer as a
-SentencePiece model or as transformers saves it again, a vocabulary with or without rows that no token has, one or several ends,
+A case is a family (MarianMT, GPT-2, Llama, Mistral, Qwen2, Pegasus, Qwen3, Hunyuan, Phi-3, SmolLM3, Granite, OLMo 2), a type of the
+weights, one file or several, a tokenizer as a SentencePiece model or as transformers saves it again, a vocabulary with or without rows that no token has, one or several ends,
 and settings of the family. Weights are random and large enough that a wrong one shows.
 """
 import contextlib
@@ -12,7 +12,10 @@ import random
 import shutil
 import subprocess
 
-FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2", "pegasus", "qwen3"]
+FAMILIES = ["marian", "gpt2", "llama", "mistral", "qwen2", "pegasus", "qwen3", "hunyuan", "phi3", "smollm3", "granite", "olmo2"]
+CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM",
+           "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "hunyuan": "HunYuanDenseV1ForCausalLM",
+           "phi3": "Phi3ForCausalLM", "smollm3": "SmolLM3ForCausalLM", "granite": "GraniteForCausalLM", "olmo2": "Olmo2ForCausalLM"}
 TRANSLATES = ["marian", "pegasus"]  # encoder-decoders: post-norm and pre-norm
 SENTENCES = 12
 LONGEST = 16  # tokens of a translation
@@ -101,14 +104,14 @@ class Case:
                           layer_norm_epsilon=choice([1e-5, 1e-6]), **options)
 
     def llama_form(self, common):
-        from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+        import transformers
         choice = self.random.choice
-        kind = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}[self.family]
+        kind = getattr(transformers, CLASSES[self.family].replace("ForCausalLM", "Config"))
         heads = choice([2, 4])
         options = dict(hidden_size=32, intermediate_size=choice([40, 72]), num_hidden_layers=2, num_attention_heads=heads,
                        num_key_value_heads=choice([1, 2, heads]), max_position_embeddings=160, rms_norm_eps=choice([1e-5, 1e-6]),
                        initializer_range=0.2, tie_word_embeddings=choice([True, False]))
-        if self.family == "qwen3" or choice([True, False]):
+        if self.family in ("qwen3", "hunyuan") or self.family != "phi3" and choice([True, False]):
             options["head_dim"] = choice([4, 20, 32])
             self.about.append(f"head_dim {options['head_dim']}")
         rope = {"rope_type": "default", "rope_theta": choice([1e4, 5e5, 1e3])}
@@ -125,13 +128,29 @@ class Case:
                 rope["truncate"] = False
         if self.refuse("rope_type", 0.1):
             rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+        if self.family == "hunyuan" and choice([True, False]):
+            rope = {"rope_type": "dynamic", "rope_theta": 1e3, "factor": 1.0, "alpha": choice([2.0, 1000.0])}
+        if self.family == "phi3":
+            rope = {"rope_type": "default", "rope_theta": choice([1e4, 2.5e5])}
+            if self.refuse("partial_rotary_factor", 0.2):
+                rope["partial_rotary_factor"] = 0.5
         options["rope_parameters"] = rope
-        if self.family == "llama":
+        if self.family == "smollm3":
+            options["no_rope_layers"] = choice([None, [1, 0], [0, 0], [1, 1]])
+            options["no_rope_layer_interval"] = choice([1, 2, 4])
+            if self.refuse("no_rope_layers", 0.15):
+                options["no_rope_layers"] = [0, 1]
+            self.about.append(f"no_rope_layers {options['no_rope_layers']}, {options['no_rope_layer_interval']}")
+        if self.family == "granite":
+            options.update(embedding_multiplier=choice([1.0, 6.0]), attention_multiplier=choice([1.0, 0.125, 0.3]),
+                           residual_multiplier=choice([1.0, 0.22]), logits_scaling=choice([1.0, 3.0, 0.5]))
+            self.about.append(", ".join(f"{key} {value}" for key, value in options.items() if "multiplier" in key or "logits" in key))
+        if self.family in ("llama", "smollm3", "granite"):
             options.update(attention_bias=choice([True, False]), mlp_bias=choice([True, False]))
             self.about.append(f"biases {options['attention_bias']} {options['mlp_bias']}")
-        if self.family == "mistral":
+        if self.family in ("mistral", "phi3"):
             options["sliding_window"] = 48 if self.refuse("sliding_window", 0.15) else choice([None, 160, 4096])
-        if self.family == "qwen3":
+        if self.family in ("qwen3", "hunyuan", "olmo2"):
             options["attention_bias"] = choice([True, False])
             self.about.append(f"biases {options['attention_bias']}")
         if self.family in ("qwen2", "qwen3") and self.refuse("sliding_window", 0.15):
@@ -141,9 +160,7 @@ class Case:
     def save(self, tokens):
         import torch
         import transformers
-        kind = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneration", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
-                "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}[self.family]
-        kind = getattr(transformers, kind)
+        kind = getattr(transformers, CLASSES[self.family])
         torch.manual_seed(self.number)
         model = kind(self.config(tokens)).eval()
         with torch.no_grad():

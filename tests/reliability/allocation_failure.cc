@@ -153,7 +153,7 @@ void files() {
       [&]() -> trafo_error* {
         if (trafo_error* error =
                 trafo_shortlist_learn(w.tokenizer, source_lines().data(), target_lines().data(),
-                                      source_lines().size(), 0, &shortlist))
+                                      source_lines().size(), 0, nullptr, &shortlist))
           return error;
         return trafo_shortlist_save(shortlist, table.data(), table.size());
       },
@@ -346,19 +346,19 @@ void translating() {
       "score",
       [&] {
         return trafo_score(w.model, w.tokenizer, source_lines().data(), target_lines().data(), 2,
-                           log_probability, nullptr);
+                           nullptr, log_probability, nullptr);
       },
       [] {}, [] {});
   std::array<trafo_metric_value, TRAFO_METRIC_COUNT> metrics{};
   int64_t count = 0;
-  must(trafo_trainer_validate(w.trainer, metrics.data(), TRAFO_METRIC_COUNT, &count));
+  must(trafo_trainer_validate(w.trainer, nullptr, metrics.data(), TRAFO_METRIC_COUNT, &count));
   make_and_undo(
       "validate",
       [&] {
         std::array<trafo_metric_value, TRAFO_METRIC_COUNT> again{};
         int64_t again_count = 0;
-        trafo_error* error =
-            trafo_trainer_validate(w.trainer, again.data(), TRAFO_METRIC_COUNT, &again_count);
+        trafo_error* error = trafo_trainer_validate(w.trainer, nullptr, again.data(),
+                                                    TRAFO_METRIC_COUNT, &again_count);
         const auto same = [](const trafo_metric_value& a, const trafo_metric_value& b) {
           return a.metric == b.metric && a.value == b.value;
         };

@@ -65,7 +65,7 @@ bool step(Workload& run, Record& record) {
 void finish(Workload& run, Record& record) {
   trafo_metric_value metrics[TRAFO_METRIC_COUNT];
   int64_t count = 0;
-  must(trafo_trainer_validate(run.trainer, metrics, TRAFO_METRIC_COUNT, &count));
+  must(trafo_trainer_validate(run.trainer, nullptr, metrics, TRAFO_METRIC_COUNT, &count));
   for (int64_t i = 0; i < count; ++i) {
     if (metrics[i].metric == TRAFO_METRIC_CE) record.ce = metrics[i].value;
     if (metrics[i].metric == TRAFO_METRIC_BLEU) record.bleu = metrics[i].value;

@@ -109,20 +109,20 @@ void live_a_life(const fs::path& folder, const HostCheck& check) {
   settings.soft_limit = 1;
   settings.character_coverage = 0.985;
   trafo_tokenizer* tokenizer = nullptr;
-  must(trafo_corpus_train_tokenizer(run.corpus, &settings, &tokenizer));
+  must(trafo_corpus_train_tokenizer(run.corpus, &settings, nullptr, &tokenizer));
   const std::string vocabulary = (folder / "vocab.spm").string();
   must(trafo_tokenizer_save(tokenizer, vocabulary.data(), vocabulary.size()));
   trafo_tokenizer_free(tokenizer);
   settings.soft_limit = 0;
   settings.vocabulary = 20000;
-  trafo_error* refused = trafo_corpus_train_tokenizer(run.corpus, &settings, &tokenizer);
+  trafo_error* refused = trafo_corpus_train_tokenizer(run.corpus, &settings, nullptr, &tokenizer);
   results += trafo_error_message(refused);
   trafo_error_free(refused);
 
   trafo_shortlist* list = nullptr;
   const std::string shortlist = (folder / "shortlist").string();
   must(trafo_shortlist_learn(run.tokenizer, source_lines().data(), target_lines().data(), 12, 100,
-                             &list));
+                             nullptr, &list));
   must(trafo_shortlist_save(list, shortlist.data(), shortlist.size()));
   trafo_shortlist_free(list);
   must(trafo_shortlist_load(run.tokenizer, shortlist.data(), shortlist.size(), &list));
@@ -138,7 +138,7 @@ void live_a_life(const fs::path& folder, const HostCheck& check) {
     results += bytes_of(difference);
   }
   trafo_model* coded = nullptr;
-  must(trafo_model_quantize(run.model, nullptr, &coded));
+  must(trafo_model_quantize(run.model, nullptr, nullptr, &coded));
   const std::string quantized = (folder / "int8.safetensors").string();
   must(trafo_model_save(coded, quantized.data(), quantized.size()));
   trafo_model_free(coded);

@@ -53,7 +53,7 @@ void window(Workload& run, int64_t updates, std::string& text) {
   must(trafo_trainer_run(run.trainer, updates, nullptr, nullptr, nullptr, &stop));
   trafo_metric_value metrics[TRAFO_METRIC_COUNT];
   int64_t count = 0;
-  must(trafo_trainer_validate(run.trainer, metrics, TRAFO_METRIC_COUNT, &count));
+  must(trafo_trainer_validate(run.trainer, nullptr, metrics, TRAFO_METRIC_COUNT, &count));
   must(trafo_trainer_save(run.trainer));
   trafo_translations* translations = nullptr;
   must(run.translate(2, &translations));

@@ -57,7 +57,8 @@ int train(const std::vector<trafo_string_view>& lines, bool bpe) {
   options.vocabulary = 1000;
   options.bpe = bpe;
   trafo_tokenizer* tokenizer = nullptr;
-  trafo_error* error = trafo_tokenizer_train(lines.data(), lines.size(), &options, &tokenizer);
+  trafo_error* error =
+      trafo_tokenizer_train(lines.data(), lines.size(), &options, nullptr, &tokenizer);
   const int32_t code = trafo_error_code(error);
   if (code != TRAFO_OK && code != TRAFO_OUT_OF_MEMORY)
     std::fprintf(stderr, "tokenizer_memory: %s\n", trafo_error_message(error));

@@ -82,7 +82,7 @@ trafo_error* Workload::make_tokenizer() {
   must(trafo_tokenizer_options_init(&settings, sizeof settings));
   settings.vocabulary = 48;
   settings.soft_limit = 1;
-  return trafo_corpus_train_tokenizer(corpus, &settings, &tokenizer);
+  return trafo_corpus_train_tokenizer(corpus, &settings, nullptr, &tokenizer);
 }
 
 trafo_error* Workload::make_model() {
@@ -112,7 +112,8 @@ trafo_error* Workload::make_trainer() {
   settings.valid_metrics = TRAFO_METRIC_CE | TRAFO_METRIC_BLEU;
   settings.keep_last = 2;
   return trafo_trainer_new(model, tokenizer, corpus, corpus, &settings,
-                           options.run_directory.data(), options.run_directory.size(), &trainer);
+                           options.run_directory.data(), options.run_directory.size(), nullptr,
+                           &trainer);
 }
 
 void Workload::make_all() {

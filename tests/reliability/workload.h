@@ -36,7 +36,7 @@ class Workload {
   trafo_error* make_trainer();
   void make_all();  // ends the process with a message if one fails
 
-  trafo_error* step(trafo_step_result* out) { return trafo_trainer_step(trainer, out); }
+  trafo_error* step(trafo_step_result* out) { return trafo_trainer_step(trainer, nullptr, out); }
   trafo_error* translate(int32_t beam, trafo_translations** out);
   static std::string text_of(const trafo_translations* translations);
 

@@ -42,7 +42,7 @@ struct Quantizer {
     options.tokenizer = loaded.tokenizer.get();
     options.calibration = calibration.get();
     return make<Model>(trafo_model_quantize, loaded.model.get(),
-                       static_cast<const trafo_quantize_options*>(&options));
+                       static_cast<const trafo_quantize_options*>(&options), nullptr);
   }
 };
 

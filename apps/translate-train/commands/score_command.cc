@@ -28,12 +28,16 @@ struct ScoreArguments {
   std::string feature = "Score";
   HypothesisDetails details;
   int64_t alignment_layer = 0;
-  std::string begin_source = "off", end_source = "on";
+  std::string begin_source = "model", end_source = "model";
   bool crop = false;
   bool normalize = false;
   bool quiet = false;
   bool json = false;
 };
+
+int32_t frame_token(const std::string& word) {
+  return word == "on" ? TRAFO_FRAME_ON : word == "off" ? TRAFO_FRAME_OFF : TRAFO_FRAME_BY_MODEL;
+}
 
 ScoreInput read_input(const ScoreArguments& a) {
   if (!a.files.empty())
@@ -194,11 +198,11 @@ int score(const ScoreArguments& arguments) {
   auto options = with_defaults<trafo_translate_options>(trafo_translate_options_init);
   options.length_penalty = 0;
   options.alignment_layer = arguments.alignment_layer;
-  options.begin_source = arguments.begin_source == "on";
-  options.end_source = arguments.end_source == "on";
+  options.begin_source = frame_token(arguments.begin_source);
+  options.end_source = frame_token(arguments.end_source);
   arguments.details.read(options);
   if (arguments.model.ids) options.word_scores = 1;
-  if (arguments.model.ids && (arguments.begin_source == "on" || arguments.end_source == "off"))
+  if (arguments.model.ids && (arguments.begin_source != "model" || arguments.end_source != "model"))
     usage_error(
         "--ids: the line itself says where <s> and </s> are, without --begin-source and "
         "--end-source");
@@ -235,14 +239,15 @@ Action add_score(CLI::App& app) {
   for (const auto& [name, value, help] :
        {std::tuple(
             "--begin-source", &arguments->begin_source,
-            "with --text, on: <s> is before a line instead of </s>, as Llama and Mistral were "
-            "trained (default off)"),
+            "with --text, on: <s> is before a line instead of </s> (default model: as it was "
+            "trained)"),
         std::tuple("--end-source", &arguments->end_source,
-                   "with --text, off: the end of a line is not scored (default on)")})
+                   "with --text, off: the end of a line is not scored (default model: as it was "
+                   "trained)")})
     app.add_option(name, *value, help)
-        ->check(CLI::IsMember({"on", "off"}))
+        ->check(CLI::IsMember({"on", "off", "model"}))
         ->needs(text)
-        ->type_name("on|off");
+        ->type_name("on|off|model");
   CLI::Option* n_best =
       app.add_flag("--n-best", arguments->n_best,
                    "TRG is an n-best list, 'LINE ||| TEXT ||| FEATURES ||| ...', which is written "

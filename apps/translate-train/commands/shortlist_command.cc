@@ -46,7 +46,7 @@ int learn(const ShortlistArguments& arguments) {
   const auto s = views(pairs.source), t = views(pairs.target);
   phase.now(fmt::format("learning from {} pairs", grouped(count)));
   const auto list = make<Shortlist>(trafo_shortlist_learn, tokenizer.get(), s.data(), t.data(),
-                                    s.size(), arguments.best);
+                                    s.size(), arguments.best, nullptr);
   check(trafo_shortlist_save(list.get(), arguments.output.data(), arguments.output.size()));
   reporter.info(fmt::format("{}: learnt from {} pairs in {:.1f} s", arguments.output,
                             grouped(count), phase.seconds()));

@@ -471,9 +471,9 @@ Trainer make_trainer(trafo_group* group, const Model& model, const Tokenizer& to
     if (group)
       return make<Trainer>(trafo_trainer_new_in_group, group, model.get(), tokenizer.get(),
                            corpora.train.get(), corpora.valid.get(), &config.trainer, run.data(),
-                           run.size());
+                           run.size(), nullptr);
     return make<Trainer>(trafo_trainer_new, model.get(), tokenizer.get(), corpora.train.get(),
-                         corpora.valid.get(), &config.trainer, run.data(), run.size());
+                         corpora.valid.get(), &config.trainer, run.data(), run.size(), nullptr);
   } catch (const CliError& error) {
     if (error.exit_code() != kOutOfMemory) throw;
     throw error.within("",

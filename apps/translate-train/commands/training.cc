@@ -224,7 +224,7 @@ Tokenizer train_vocabulary(const Corpus& corpus, const Settings& settings, bool 
   const Reporter::Phase phase(reporter, "training the vocabulary");
   Tokenizer tokenizer;
   try {
-    tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options);
+    tokenizer = make<Tokenizer>(trafo_corpus_train_tokenizer, corpus.get(), &options, nullptr);
   } catch (const CliError& error) {
     if (soft_limit || !kind.empty() || error.trafo_code() != TRAFO_INVALID_ARGUMENT) throw;
     throw error.within("", " (--dim-vocabs; without it the text decides how many there are)");

@@ -59,9 +59,9 @@ int vocab(const VocabArguments& arguments) {
   options.user_symbol_count = symbols.size();
   const Reporter::Phase phase(reporter, "training the vocabulary");
   const auto tokenizer =
-      text ? make<Tokenizer>(trafo_corpus_train_tokenizer, text.get(), &options)
+      text ? make<Tokenizer>(trafo_corpus_train_tokenizer, text.get(), &options, nullptr)
            : make<Tokenizer>(trafo_tokenizer_train, static_cast<const trafo_string_view*>(nullptr),
-                             size_t{0}, &options);
+                             size_t{0}, &options, nullptr);
   const std::string output =
       arguments.output.empty() ? vocabulary_name(tokenizer.get()) : arguments.output;
   check(trafo_tokenizer_save(tokenizer.get(), output.data(), output.size()));

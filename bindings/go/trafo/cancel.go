@@ -33,6 +33,18 @@ func cancellable(ctx context.Context, f func(cancel *C.trafo_cancel) *C.trafo_er
 	return f(token), nil
 }
 
+// cancellableCall is cancellable for a call that uses no Context.
+func cancellableCall(ctx context.Context, origin string, f func(cancel *C.trafo_cancel) *C.trafo_error) error {
+	if ctx.Err() != nil {
+		return cancelled(ctx, origin)
+	}
+	failure, err := cancellable(ctx, f)
+	if err != nil {
+		return err
+	}
+	return withContext(ctx, check(failure), false)
+}
+
 // withContext adds the end of ctx to an error that it caused.
 func withContext(ctx context.Context, err error, otherwise bool) error {
 	var e *Error

@@ -3,7 +3,10 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-import "runtime"
+import (
+	"context"
+	"runtime"
+)
 
 // Corpus is pairs of sentences. Goroutines may use it at once.
 type Corpus struct {
@@ -133,9 +136,10 @@ func (c *Corpus) Line(index int64) (int64, error) {
 	return int64(line), err
 }
 
-// TrainTokenizer trains one tokenizer on both sides. options may be nil.
-func (c *Corpus) TrainTokenizer(options *TokenizerOptions) (*Tokenizer, error) {
-	ptr, err := c.hold("Corpus.TrainTokenizer")
+// TrainTokenizer trains one tokenizer on both sides, as [TrainTokenizer] does. options may be nil.
+func (c *Corpus) TrainTokenizer(ctx context.Context, options *TokenizerOptions) (*Tokenizer, error) {
+	const origin = "Corpus.TrainTokenizer"
+	ptr, err := c.hold(origin)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +147,12 @@ func (c *Corpus) TrainTokenizer(options *TokenizerOptions) (*Tokenizer, error) {
 	o, free := options.c()
 	defer free()
 	var out *C.trafo_tokenizer
-	e := C.trafo_corpus_train_tokenizer(ptr, o, &out)
-	t, err := newTokenizer(out, e)
-	return t, told(c.sources, err)
+	if err := cancellableCall(ctx, origin, func(cancel *C.trafo_cancel) *C.trafo_error {
+		return C.trafo_corpus_train_tokenizer(ptr, o, cancel, &out)
+	}); err != nil {
+		return nil, told(c.sources, err)
+	}
+	return newTokenizer(out, nil)
 }
 
 // Close frees the corpus, once no call uses it any more; it may be called more than once.

@@ -103,7 +103,7 @@ func TestCyclesDoNotLeak(t *testing.T) {
 		defer corpus.Close()
 		tokenizerOptions := trafo.DefaultTokenizerOptions()
 		tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 40, true
-		tokenizer := must[*trafo.Tokenizer](t)(corpus.TrainTokenizer(&tokenizerOptions))
+		tokenizer := must[*trafo.Tokenizer](t)(corpus.TrainTokenizer(t.Context(), &tokenizerOptions))
 		defer tokenizer.Close()
 		c := must[*trafo.Context](t)(trafo.NewContext(trafo.WithThreads(2)))
 		defer c.Close()

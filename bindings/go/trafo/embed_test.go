@@ -82,7 +82,7 @@ func TestFailuresOfPairs(t *testing.T) {
 	fail = broken
 	_, _, err := pairs.Pair(0)
 	wantError(t, err, trafo.ErrIO, errNoPair)
-	_, err = pairs.TrainTokenizer(nil)
+	_, err = pairs.TrainTokenizer(t.Context(), nil)
 	wantError(t, err, trafo.ErrIO, errNoPair)
 	_, _, err = pairs.HoldOut(3)
 	wantError(t, err, trafo.ErrIO, errNoPair)

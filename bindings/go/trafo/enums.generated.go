@@ -129,11 +129,18 @@ const (
 	// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for
 	// keys, as in Qwen3. A decoder-lm only.
 	QKNormHead QKNorm = C.TRAFO_QK_NORM_HEAD
+	// The same after the rotary positions, as in Hunyuan.
+	QKNormHeadAfterRotary QKNorm = C.TRAFO_QK_NORM_HEAD_AFTER_ROTARY
+	// RMS norm of all queries and of all keys of a token before the rotary positions, as in OLMo 2. A decoder-lm
+	// only.
+	QKNormWhole QKNorm = C.TRAFO_QK_NORM_WHOLE
 )
 
 var wordsOfQKNorm = words[QKNorm]{
 	{QKNormNone, []string{"none"}},
 	{QKNormHead, []string{"head"}},
+	{QKNormHeadAfterRotary, []string{"head-after-rotary", "head_after_rotary"}},
+	{QKNormWhole, []string{"whole"}},
 }
 
 // String gives the name; "unknown" of other numbers.
@@ -312,6 +319,40 @@ func (value Objective) MarshalText() ([]byte, error) {
 // UnmarshalText reads a name, also one that only the command line has.
 func (value *Objective) UnmarshalText(text []byte) error {
 	return wordsOfObjective.unmarshal(value, text)
+}
+
+// FrameToken: whether a special token is beside a source or a prompt.
+type FrameToken int32
+
+const (
+	// It is not there.
+	FrameOff FrameToken = C.TRAFO_FRAME_OFF + 1
+	// It is there.
+	FrameOn FrameToken = C.TRAFO_FRAME_ON + 1
+	// As the model was trained; of an imported decoder-lm, as its own files say.
+	FrameByModel FrameToken = C.TRAFO_FRAME_BY_MODEL + 1
+)
+
+var wordsOfFrameToken = words[FrameToken]{
+	{0, []string{""}},
+	{FrameOff, []string{"off"}},
+	{FrameOn, []string{"on"}},
+	{FrameByModel, []string{"model", "by_model"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value FrameToken) String() string {
+	return wordsOfFrameToken.name(value)
+}
+
+// MarshalText gives the name.
+func (value FrameToken) MarshalText() ([]byte, error) {
+	return wordsOfFrameToken.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *FrameToken) UnmarshalText(text []byte) error {
+	return wordsOfFrameToken.unmarshal(value, text)
 }
 
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.

@@ -93,7 +93,7 @@ func ExampleTrainer_Run() {
 	defer corpus.Close()
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.SoftLimit = true // so small a text has no 8000 subwords
-	tokenizer, err := corpus.TrainTokenizer(&tokenizerOptions)
+	tokenizer, err := corpus.TrainTokenizer(context.Background(), &tokenizerOptions)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func openSchool() (*school, error) {
 	}
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.SoftLimit = true // so small a text has no 8000 subwords
-	if s.tokenizer, err = s.corpus.TrainTokenizer(&tokenizerOptions); err != nil {
+	if s.tokenizer, err = s.corpus.TrainTokenizer(context.Background(), &tokenizerOptions); err != nil {
 		return nil, err
 	}
 	if s.device, err = trafo.NewContext(); err != nil {

@@ -134,7 +134,7 @@ func newUntrained(t testing.TB, c *trafo.Context, encoderLayers, decoderLayers i
 	t.Cleanup(func() { corpus.Close() })
 	options := trafo.DefaultTokenizerOptions()
 	options.Vocabulary, options.SoftLimit = 200, true
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), source, &options))
 	t.Cleanup(func() { tokenizer.Close() })
 	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
 	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
@@ -164,7 +164,7 @@ func newLesson(t testing.TB, options ...trafo.Option) *lesson {
 	}
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
-	l.tokenizer = must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(&tokenizerOptions))
+	l.tokenizer = must[*trafo.Tokenizer](t)(l.train.TrainTokenizer(t.Context(), &tokenizerOptions))
 	l.newModel(t)
 	l.options.LearningRate, l.options.Warmup, l.options.BatchTokens = 5e-3, trafo.Some(20), 256
 	l.options.ValidFreq, l.options.SaveFreq = trafo.Period{}, trafo.Period{}

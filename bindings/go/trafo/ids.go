@@ -105,7 +105,7 @@ func (m *Model) SetSpecialTokens(tokens SpecialTokens, furtherEnds ...int32) err
 }
 
 // TranslateIDs translates rows of token ids. The model reads them as they are: nothing is added. A row ends with
-// the id of </s>, unless options.EndSource is false; an empty one gives an empty translation. prefixes are the
+// the id of </s>, unless options.EndSource says otherwise; an empty one gives an empty translation. prefixes are the
 // first tokens of each translation; nil: none. tokenizer may be nil: the special tokens are then those that the
 // model knows (SetSpecialTokens), and hypotheses have Tokens and no Text. options may be nil. ErrInvalidArgument:
 // an id is not in the vocabulary. When ctx ends the error is ErrCancelled and the error of ctx.

@@ -15,7 +15,7 @@ func TestExportAndImport(t *testing.T) {
 	source, _ := sentences()
 	options := trafo.DefaultTokenizerOptions()
 	options.Vocabulary, options.SoftLimit = 200, true
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), source, &options))
 	defer tokenizer.Close()
 	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
 	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
@@ -64,7 +64,7 @@ func TestTeacher(t *testing.T) {
 	source, target := sentences()
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 200, true
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &tokenizerOptions))
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), source, &tokenizerOptions))
 	defer tokenizer.Close()
 	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
 	defer corpus.Close()
@@ -122,7 +122,7 @@ func TestPreferences(t *testing.T) {
 	source, target := sentences()
 	options := trafo.DefaultTokenizerOptions()
 	options.Vocabulary, options.SoftLimit = 200, true
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), source, &options))
 	defer tokenizer.Close()
 	rejected := append(append([]string{}, target[1:]...), target[0])
 	pairs := must[*trafo.Corpus](t)(trafo.NewPreferenceCorpus(source, target, rejected))
@@ -179,7 +179,7 @@ func TestAdapters(t *testing.T) {
 	source, target := sentences()
 	options := trafo.DefaultTokenizerOptions()
 	options.Vocabulary, options.SoftLimit = 200, true
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(source, &options))
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), source, &options))
 	defer tokenizer.Close()
 	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(source, target))
 	defer corpus.Close()

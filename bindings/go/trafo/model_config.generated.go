@@ -99,6 +99,22 @@ type ModelConfig struct {
 	// Factor of rotated queries and keys with the RopeScaling yarn; other models have none. Default 0: 0.1
 	// ln(RopeFactor) + 1.
 	RopeMagnitude float64 `json:"rope_magnitude,omitzero"`
+	// Whether the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in
+	// a model with RMS norm and PreNorm. Default false.
+	NormOutputs bool `json:"norm_outputs,omitzero"`
+	// The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all
+	// layers have them.
+	NoRopeInterval int `json:"no_rope_interval,omitzero"`
+	// Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of Width.
+	EmbeddingScale float64 `json:"embedding_scale,omitzero"`
+	// Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of HeadWidth.
+	AttentionScale float64 `json:"attention_scale,omitzero"`
+	// Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm
+	// (Granite). Default 1.
+	ResidualScale float64 `json:"residual_scale,omitzero"`
+	// The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default
+	// 1.
+	LogitsDivisor float64 `json:"logits_divisor,omitzero"`
 	// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which
 	// the optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's
 	// file. Default Float32.
@@ -144,6 +160,12 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.QkNorm = QKNorm(c.qk_norm)
 	o.RopeScaling = RopeScaling(c.rope_scaling)
 	o.RopeMagnitude = float64(c.rope_magnitude)
+	o.NormOutputs = c.norm_outputs != 0
+	o.NoRopeInterval = int(c.no_rope_interval)
+	o.EmbeddingScale = float64(c.embedding_scale)
+	o.AttentionScale = float64(c.attention_scale)
+	o.ResidualScale = float64(c.residual_scale)
+	o.LogitsDivisor = float64(c.logits_divisor)
 	o.Precision = DType(c.precision)
 }
 
@@ -261,6 +283,24 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.RopeMagnitude != 0 {
 		c.rope_magnitude = C.double(o.RopeMagnitude)
+	}
+	if o.NormOutputs {
+		c.norm_outputs = cBool(o.NormOutputs)
+	}
+	if o.NoRopeInterval != 0 {
+		c.no_rope_interval = C.int64_t(o.NoRopeInterval)
+	}
+	if o.EmbeddingScale != 0 {
+		c.embedding_scale = C.double(o.EmbeddingScale)
+	}
+	if o.AttentionScale != 0 {
+		c.attention_scale = C.double(o.AttentionScale)
+	}
+	if o.ResidualScale != 0 {
+		c.residual_scale = C.double(o.ResidualScale)
+	}
+	if o.LogitsDivisor != 0 {
+		c.logits_divisor = C.double(o.LogitsDivisor)
 	}
 	if o.Precision != 0 {
 		c.precision = C.int32_t(o.Precision)

@@ -42,7 +42,7 @@ func TestAShortlistRestrictsTranslations(t *testing.T) {
 	l := newLesson(t)
 	source, target := sentences()
 	path := filepath.Join(t.TempDir(), "lex.s2t")
-	learnt := must[*trafo.Shortlist](t)(trafo.LearnShortlist(l.tokenizer, source, target, 5))
+	learnt := must[*trafo.Shortlist](t)(trafo.LearnShortlist(t.Context(), l.tokenizer, source, target, 5))
 	if err := learnt.Save(path); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestAShortlistRestrictsTranslations(t *testing.T) {
 	}
 	_, err := l.model.Translate(t.Context(), l.tokenizer, source[:1], &options)
 	wantError(t, err, trafo.ErrClosed)
-	_, err = trafo.LearnShortlist(l.tokenizer, source, nil, 0)
+	_, err = trafo.LearnShortlist(t.Context(), l.tokenizer, source, nil, 0)
 	wantError(t, err, trafo.ErrInvalidArgument)
 }
 
@@ -164,7 +164,7 @@ func TestModelParameters(t *testing.T) {
 	config.Vocabulary, config.Heads = 100, 7
 	_, err = l.context.NewModel(config, 1)
 	wantError(t, err)
-	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer([]string{"a b c", "c b a", "abc cab"}, &trafo.TokenizerOptions{Vocabulary: 12, CharacterCoverage: 1, SoftLimit: true}))
+	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), []string{"a b c", "c b a", "abc cab"}, &trafo.TokenizerOptions{Vocabulary: 12, CharacterCoverage: 1, SoftLimit: true}))
 	_, err = l.model.Translate(t.Context(), other, []string{"a"}, nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, err = l.model.Score(t.Context(), l.tokenizer, []string{"eins"}, nil)

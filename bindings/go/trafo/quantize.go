@@ -21,8 +21,8 @@ type QuantizeOptions struct {
 // ParameterInfo.SignalToNoise says how much each matrix has lost. ErrNotFound: a pattern matches no matrix.
 // ErrInvalidArgument: calibration without a pair or with another vocabulary, GPTQ without Int4 or
 // Calibration, a weight that is not finite. ErrUnsupported: a model on a GPU, in another precision, or with
-// quantized weights.
-func (m *Model) Quantize(options QuantizeOptions) (*Model, error) {
+// quantized weights. When ctx ends the error is ErrCancelled and the error of ctx.
+func (m *Model) Quantize(ctx context.Context, options QuantizeOptions) (*Model, error) {
 	c := new(C.trafo_quantize_options)
 	mustInit(C.trafo_quantize_options_init(c, C.sizeof_trafo_quantize_options))
 	if options.Int4 {
@@ -34,9 +34,9 @@ func (m *Model) Quantize(options QuantizeOptions) (*Model, error) {
 	names, free := views(options.KeepFloat)
 	defer free()
 	c.keep_float, c.keep_float_count = names, C.size_t(len(options.KeepFloat))
-	return m.calibrated(context.Background(), "Model.Quantize", options.Calibration, options.Tokenizer,
-		func(corpus *C.trafo_corpus, subwords *C.trafo_tokenizer, _ *C.trafo_cancel, out **C.trafo_model) *C.trafo_error {
+	return m.calibrated(ctx, "Model.Quantize", options.Calibration, options.Tokenizer,
+		func(corpus *C.trafo_corpus, subwords *C.trafo_tokenizer, cancel *C.trafo_cancel, out **C.trafo_model) *C.trafo_error {
 			c.calibration, c.tokenizer = corpus, subwords
-			return C.trafo_model_quantize(m.ptr, c, out)
+			return C.trafo_model_quantize(m.ptr, c, cancel, out)
 		})
 }

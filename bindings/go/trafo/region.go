@@ -40,8 +40,9 @@ type Region func(inputs []*Tensor) ([]*Tensor, error)
 
 // regionBody is a Region on its way through C.
 type regionBody struct {
-	c      *Context
-	region Region
+	c        *Context
+	region   Region
+	optional bool // a result may be nil
 }
 
 func (b *regionBody) run(inputs, outputs []*C.trafo_tensor) C.int32_t {
@@ -66,16 +67,19 @@ func (b *regionBody) run(inputs, outputs []*C.trafo_tensor) C.int32_t {
 		if len(results) != len(outputs) {
 			return refuse("Region", "it returned %d tensors, not the %d asked for", len(results), len(outputs))
 		}
-		return b.c.handOver(results, outputs)
+		return b.c.handOver(results, outputs, b.optional)
 	})
 }
 
 // handOver moves the results of a region to C: what the region made itself, as it is; an input or a
-// tensor from outside, as a view, for its handle stays where it is.
-func (c *Context) handOver(results []*Tensor, outputs []*C.trafo_tensor) (err error) {
+// tensor from outside, as a view, for its handle stays where it is. optional: of a nil result, nothing.
+func (c *Context) handOver(results []*Tensor, outputs []*C.trafo_tensor, optional bool) (err error) {
 	views := make([]*Tensor, len(results))
 	for i, result := range results {
 		if result == nil {
+			if optional {
+				continue
+			}
 			return refuse("Region", "result %d is nil", i)
 		}
 		views[i] = result
@@ -89,7 +93,9 @@ func (c *Context) handOver(results []*Tensor, outputs []*C.trafo_tensor) (err er
 		}
 	}
 	for i, view := range views {
-		outputs[i] = view.take()
+		if view != nil {
+			outputs[i] = view.take()
+		}
 	}
 	return nil
 }
@@ -105,7 +111,7 @@ func (c *Context) Checkpoint(outputs int, region Region, inputs ...*Tensor) ([]*
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
 		handles, made := handlesOf(inputs), make([]*C.trafo_tensor, outputs)
 		// C deletes it by trafoGoFree, also if the call fails.
-		body := cgo.NewHandle(&regionBody{c, region})
+		body := cgo.NewHandle(&regionBody{c: c, region: region})
 		e := C.trafo_go_checkpoint(ptr, C.uintptr_t(body), first(handles), C.size_t(len(handles)), first(made), C.size_t(outputs))
 		if e != nil {
 			return e
@@ -156,7 +162,7 @@ func (c *Context) Gradcheck(region Region, options *GradcheckOptions, inputs ...
 	var message string
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
 		handles := handlesOf(inputs)
-		body := cgo.NewHandle(&regionBody{c, region})
+		body := cgo.NewHandle(&regionBody{c: c, region: region})
 		defer body.Delete()
 		var text *C.char
 		e := C.trafo_go_gradcheck(ptr, C.uintptr_t(body), first(handles), C.size_t(len(handles)), C.size_t(o.Outputs),

@@ -3,7 +3,10 @@ package trafo
 // #include "trafo.h"
 import "C"
 
-import "runtime"
+import (
+	"context"
+	"runtime"
+)
 
 // Shortlist says which subwords may translate which; with one, translation computes only the few rows
 // of the output layer that its lines need. Goroutines may use it at once.
@@ -22,8 +25,8 @@ func newShortlist(ptr *C.trafo_shortlist, e *C.trafo_error) (*Shortlist, error) 
 }
 
 // LearnShortlist learns from pairs of lines with IBM model 1; best translations of each subword are
-// kept, 0: 100.
-func LearnShortlist(tokenizer *Tokenizer, source, target []string, best int64) (*Shortlist, error) {
+// kept, 0: 100. When ctx ends the error is ErrCancelled and the error of ctx.
+func LearnShortlist(ctx context.Context, tokenizer *Tokenizer, source, target []string, best int64) (*Shortlist, error) {
 	const origin = "LearnShortlist"
 	if len(source) != len(target) {
 		return nil, refuse(origin, "%d source lines, %d target lines: it learns from pairs", len(source), len(target))
@@ -38,8 +41,12 @@ func LearnShortlist(tokenizer *Tokenizer, source, target []string, best int64) (
 	targets, freeTargets := views(target)
 	defer freeTargets()
 	var out *C.trafo_shortlist
-	e := C.trafo_shortlist_learn(handle, sources, targets, C.size_t(len(source)), C.int64_t(best), &out)
-	return newShortlist(out, e)
+	if err := cancellableCall(ctx, origin, func(cancel *C.trafo_cancel) *C.trafo_error {
+		return C.trafo_shortlist_learn(handle, sources, targets, C.size_t(len(source)), C.int64_t(best), cancel, &out)
+	}); err != nil {
+		return nil, err
+	}
+	return newShortlist(out, nil)
 }
 
 // LoadShortlist reads lines "TARGET SOURCE PROBABILITY", subwords of the tokenizer, as Marian's lex.s2t.

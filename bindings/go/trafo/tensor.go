@@ -90,19 +90,27 @@ func (t *Tensor) take() *C.trafo_tensor {
 // NewTensor copies data, in row-major order, into a new tensor. No dimensions make a scalar.
 func NewTensor[T Element](c *Context, data []T, shape ...int) (*Tensor, error) {
 	const origin = "NewTensor"
+	if err := fits(origin, len(data), shape); err != nil {
+		return nil, err
+	}
+	return c.newTensor(origin, dtypeOf[T](), shape, unsafe.Pointer(first(data)), len(data)*sizeOf[T]())
+}
+
+// fits refuses data that a shape has not room for or does not take.
+func fits(origin string, elements int, shape []int) error {
 	count := 1
 	for _, dim := range shape {
 		if dim < 0 || (dim > 0 && count > int(^uint(0)>>1)/dim) {
-			return nil, &Error{Code: ErrShapeMismatch, Origin: origin, Message: "the shape has an impossible dimension"}
+			return &Error{Code: ErrShapeMismatch, Origin: origin, Message: "the shape has an impossible dimension"}
 		}
 		count *= dim
 	}
-	if count != len(data) {
-		e := refuse(origin, "the shape %v takes %d elements, got %d", shape, count, len(data)).(*Error)
+	if count != elements {
+		e := refuse(origin, "the shape %v takes %d elements, got %d", shape, count, elements).(*Error)
 		e.Code = ErrShapeMismatch
-		return nil, e
+		return e
 	}
-	return c.newTensor(origin, dtypeOf[T](), shape, unsafe.Pointer(first(data)), len(data)*sizeOf[T]())
+	return nil
 }
 
 // Zeros makes a tensor of zeros.

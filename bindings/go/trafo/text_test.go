@@ -19,7 +19,7 @@ func newTokenizer(t testing.TB, change func(*trafo.TokenizerOptions)) *trafo.Tok
 	if change != nil {
 		change(&options)
 	}
-	return must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(slices.Concat(source, target), &options))
+	return must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), slices.Concat(source, target), &options))
 }
 
 func TestTokenizer(t *testing.T) {
@@ -70,13 +70,13 @@ func TestTokenizer(t *testing.T) {
 	if got := must[string](t)(bpe.Decode(must[[]int32](t)(bpe.Encode(strange)))); got != strange {
 		t.Errorf("bytes of unknown characters became %q", got)
 	}
-	_, err = trafo.TrainTokenizer(nil, nil)
+	_, err = trafo.TrainTokenizer(t.Context(), nil, nil)
 	wantError(t, err)
 }
 
 // The ids of ByT5, in a directory that says which vocabulary it has.
 func TestByteTokenizer(t *testing.T) {
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(nil, &trafo.TokenizerOptions{Kind: "byte"}))
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), nil, &trafo.TokenizerOptions{Kind: "byte"}))
 	defer tokenizer.Close()
 	ids := must[[]int32](t)(tokenizer.Encode("Life ü"))
 	if !slices.Equal(ids, []int32{79, 108, 105, 104, 35, 198, 191}) {
@@ -101,7 +101,7 @@ func TestByteTokenizer(t *testing.T) {
 	if kind := must[string](t)(again.Kind()); kind != "byte" {
 		t.Error(kind)
 	}
-	_, err = trafo.TrainTokenizer([]string{"a"}, &trafo.TokenizerOptions{Kind: "word"})
+	_, err = trafo.TrainTokenizer(t.Context(), []string{"a"}, &trafo.TokenizerOptions{Kind: "word"})
 	wantError(t, err, trafo.ErrInvalidArgument)
 }
 
@@ -176,7 +176,7 @@ func TestCorpus(t *testing.T) {
 	ok(t, corpus.Close())
 	_, err = corpus.Info()
 	wantError(t, err, trafo.ErrClosed)
-	_, err = corpus.TrainTokenizer(nil)
+	_, err = corpus.TrainTokenizer(t.Context(), nil)
 	wantError(t, err, trafo.ErrClosed)
 }
 
@@ -262,7 +262,7 @@ func TestNormalFormAndSymbolsOfATokenizer(t *testing.T) {
 	options := trafo.TokenizerOptions{
 		Vocabulary: 60, SoftLimit: true, UserSymbols: []string{"<b>", "</b>"}, Normalization: trafo.NormalizationNFKCCF,
 	}
-	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(lines, &options))
+	tokenizer := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), lines, &options))
 	defer tokenizer.Close()
 	ids := must[[]int32](t)(tokenizer.Encode("<b>WORT</b>"))
 	if got := must[string](t)(tokenizer.Decode(ids)); got != "<b>wort</b>" {
@@ -272,9 +272,9 @@ func TestNormalFormAndSymbolsOfATokenizer(t *testing.T) {
 		t.Error(token)
 	}
 	options.UserSymbols = []string{"two words"}
-	_, err := trafo.TrainTokenizer(lines, &options)
+	_, err := trafo.TrainTokenizer(t.Context(), lines, &options)
 	wantError(t, err)
 	options.UserSymbols, options.Normalization = nil, 5
-	_, err = trafo.TrainTokenizer(lines, &options)
+	_, err = trafo.TrainTokenizer(t.Context(), lines, &options)
 	wantError(t, err)
 }

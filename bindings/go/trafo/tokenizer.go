@@ -4,6 +4,7 @@ package trafo
 import "C"
 
 import (
+	"context"
 	"runtime"
 	"unsafe"
 )
@@ -84,15 +85,21 @@ func newTokenizer(ptr *C.trafo_tokenizer, e *C.trafo_error) (*Tokenizer, error) 
 	return t, nil
 }
 
-// TrainTokenizer trains on lines of text. options may be nil.
-func TrainTokenizer(lines []string, options *TokenizerOptions) (*Tokenizer, error) {
+// TrainTokenizer trains on lines of text. options may be nil. When ctx ends the error is ErrCancelled and the error of
+// ctx. SentencePiece cannot be stopped once it has read the lines: its training goes on unseen, and the next one waits
+// for it.
+func TrainTokenizer(ctx context.Context, lines []string, options *TokenizerOptions) (*Tokenizer, error) {
 	array, free := views(lines)
 	defer free()
 	c, freeOptions := options.c()
 	defer freeOptions()
 	var out *C.trafo_tokenizer
-	e := C.trafo_tokenizer_train(array, C.size_t(len(lines)), c, &out)
-	return newTokenizer(out, e)
+	if err := cancellableCall(ctx, "TrainTokenizer", func(cancel *C.trafo_cancel) *C.trafo_error {
+		return C.trafo_tokenizer_train(array, C.size_t(len(lines)), c, cancel, &out)
+	}); err != nil {
+		return nil, err
+	}
+	return newTokenizer(out, nil)
 }
 
 // LoadTokenizer reads the file of a tokenizer, whose content tells its kind, or the one that [FindVocabulary] finds in a directory.

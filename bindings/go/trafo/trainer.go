@@ -140,6 +140,14 @@ func TrainerPreset(name string) (TrainerOptions, error) {
 	return o, nil
 }
 
+// ScheduledRate is the learning rate that the schedule gives an update, counted from 1, for optimizers of own networks.
+// width is the model's, which ScheduleNoam needs; at least 1. ErrInvalidArgument: an option.
+func (o *TrainerOptions) ScheduledRate(width, update int64) (float64, error) {
+	var rate C.double
+	err := check(C.trafo_scheduled_rate(o.c(), C.int64_t(width), C.int64_t(update), &rate))
+	return float64(rate), err
+}
+
 func (o *TrainerOptions) c() *C.trafo_trainer_options {
 	c := new(C.trafo_trainer_options)
 	mustInit(C.trafo_trainer_options_init(c, C.sizeof_trafo_trainer_options))
@@ -160,8 +168,8 @@ type Trainer struct {
 // changes the model. valid and options may be nil; without valid nothing is validated. tokenizer may be nil
 // where the corpora have token ids (NewCorpusOfIDs): the special tokens are then those that the model knows
 // (SetSpecialTokens). train may be nil: the program gives batches (SetBatches) before the trainer trains, and the
-// memory is planned for batches of BatchTokens in rows of MaxLength. When ctx ends while another
-// goroutine is in the engine, the error is ErrCancelled and the error of ctx; what has begun is completed.
+// memory is planned for batches of BatchTokens in rows of MaxLength. When ctx ends while corpora are tokenised, or while
+// another goroutine is in the engine, the error is ErrCancelled and the error of ctx.
 func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, valid *Corpus, options *TrainerOptions) (*Trainer, error) {
 	const origin = "Model.NewTrainer"
 	o := DefaultTrainerOptions()
@@ -190,19 +198,24 @@ func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, val
 		training, validation := corpora[0], corpora[1]
 		directory, length := chars(o.RunDirectory)
 		var out *C.trafo_trainer
-		var failure *C.trafo_error
-		if o.Group == nil {
-			failure = C.trafo_trainer_new(m.ptr, handle, training, validation, o.c(), directory, length, &out)
-		} else {
-			group, err := o.Group.hold(origin)
-			if err != nil {
+		var group *C.trafo_group
+		if o.Group != nil {
+			if group, err = o.Group.hold(origin); err != nil {
 				return err
 			}
 			defer o.Group.shared.release()
-			failure = C.trafo_trainer_new_in_group(group, m.ptr, handle, training, validation, o.c(), directory, length, &out)
+		}
+		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+			if group == nil {
+				return C.trafo_trainer_new(m.ptr, handle, training, validation, o.c(), directory, length, cancel, &out)
+			}
+			return C.trafo_trainer_new_in_group(group, m.ptr, handle, training, validation, o.c(), directory, length, cancel, &out)
+		})
+		if err != nil {
+			return err
 		}
 		if err := m.c.core.finish(failure); err != nil {
-			return told(sources, err)
+			return told(sources, withContext(ctx, err, false))
 		}
 		t = &Trainer{c: m.c, ptr: out, sources: sources}
 		t.cleanup = runtime.AddCleanup(t, abandoned.run, abandoned{m.c.core, func() { C.trafo_trainer_free(out) }})
@@ -289,11 +302,11 @@ func (t *Trainer) usable(origin string) error {
 }
 
 func (t *Trainer) in(origin string, f func() *C.trafo_error) error {
-	return t.inWith(context.Background(), origin, f)
+	return t.inWith(context.Background(), origin, func(*C.trafo_cancel) *C.trafo_error { return f() })
 }
 
-// inWith is in, given up when ctx ends before the engine is free.
-func (t *Trainer) inWith(ctx context.Context, origin string, f func() *C.trafo_error) error {
+// inWith is in, given up when ctx ends.
+func (t *Trainer) inWith(ctx context.Context, origin string, f func(cancel *C.trafo_cancel) *C.trafo_error) error {
 	nested, err := t.enter(ctx, origin)
 	if err != nil {
 		return err
@@ -303,14 +316,20 @@ func (t *Trainer) inWith(ctx context.Context, origin string, f func() *C.trafo_e
 		return err
 	}
 	defer runtime.KeepAlive(t)
-	return told(t.sources, t.c.core.finish(f()))
+	failure, err := cancellable(ctx, f)
+	if err != nil {
+		return err
+	}
+	return told(t.sources, withContext(ctx, t.c.core.finish(failure), false))
 }
 
-// Step does one update; it validates and saves like Run. When ctx ends while another goroutine is in the engine,
-// the error is ErrCancelled and the error of ctx; an update that has begun is completed.
+// Step does one update; it validates and saves like Run. When ctx ends before the update begins, the error is
+// ErrCancelled and the error of ctx; a validation that it interrupts is repeated by the next call.
 func (t *Trainer) Step(ctx context.Context) (StepResult, error) {
 	var r C.trafo_step_result
-	err := t.inWith(ctx, "Trainer.Step", func() *C.trafo_error { return C.trafo_trainer_step(t.ptr, &r) })
+	err := t.inWith(ctx, "Trainer.Step", func(cancel *C.trafo_cancel) *C.trafo_error {
+		return C.trafo_trainer_step(t.ptr, cancel, &r)
+	})
 	return newStepResult(&r), err
 }
 
@@ -338,12 +357,12 @@ func newMetrics(values []C.trafo_metric_value) Metrics {
 	return metrics
 }
 
-// Validate measures now. ctx as in Step.
+// Validate measures now. When ctx ends the error is ErrCancelled and the error of ctx; several ranks do not look at it.
 func (t *Trainer) Validate(ctx context.Context) (Metrics, error) {
 	var values [C.TRAFO_METRIC_COUNT]C.trafo_metric_value
 	var count C.int64_t
-	err := t.inWith(ctx, "Trainer.Validate", func() *C.trafo_error {
-		return C.trafo_trainer_validate(t.ptr, &values[0], C.TRAFO_METRIC_COUNT, &count)
+	err := t.inWith(ctx, "Trainer.Validate", func(cancel *C.trafo_cancel) *C.trafo_error {
+		return C.trafo_trainer_validate(t.ptr, cancel, &values[0], C.TRAFO_METRIC_COUNT, &count)
 	})
 	return newMetrics(values[:count]), err
 }

@@ -127,6 +127,12 @@ type TrainerOptions struct {
 	MaxLengthRatio float64 `json:"max_length_ratio,omitzero"`
 	// Whether pairs with the same text on both sides are dropped and counted. Default false.
 	DropIdentical bool `json:"drop_identical,omitzero"`
+	// Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all
+	// that the model does. Of a decoder-lm. Default FrameByModel.
+	BeginSource FrameToken `json:"begin_source,omitzero"`
+	// Whether eos follows the source of a pair, in training and then in all that the model does. Of a
+	// decoder-lm. Default FrameByModel.
+	EndSource FrameToken `json:"end_source,omitzero"`
 	// Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by
 	// probability^alpha, of a BPE vocabulary with every merge left out with probability alpha. Default 0: the
 	// best segmentation.
@@ -243,6 +249,8 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.MaxiBatch = int(c.maxi_batch)
 	o.MaxLengthRatio = float64(c.max_length_ratio)
 	o.DropIdentical = c.drop_identical != 0
+	o.BeginSource = FrameToken(c.begin_source) + 1
+	o.EndSource = FrameToken(c.end_source) + 1
 	o.SourceAlpha = float64(c.source_alpha)
 	o.TargetAlpha = float64(c.target_alpha)
 	o.BatchFit = c.batch_fit != 0
@@ -389,6 +397,12 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.DropIdentical {
 		c.drop_identical = cBool(o.DropIdentical)
+	}
+	if o.BeginSource != 0 {
+		c.begin_source = C.int32_t(o.BeginSource - 1)
+	}
+	if o.EndSource != 0 {
+		c.end_source = C.int32_t(o.EndSource - 1)
 	}
 	if o.SourceAlpha != 0 {
 		c.source_alpha = C.double(o.SourceAlpha)

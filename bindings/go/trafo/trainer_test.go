@@ -110,7 +110,7 @@ func TestTrainingTranslates(t *testing.T) {
 		}
 	}
 	int4Path := filepath.Join(t.TempDir(), "int4.safetensors")
-	int4 := must[*trafo.Model](t)(loaded.Quantize(trafo.QuantizeOptions{
+	int4 := must[*trafo.Model](t)(loaded.Quantize(t.Context(), trafo.QuantizeOptions{
 		Int4: true, GPTQ: true, KeepFloat: []string{"encoder.0.*"}, Calibration: l.train, Tokenizer: l.tokenizer,
 	}))
 	defer int4.Close()
@@ -122,7 +122,7 @@ func TestTrainingTranslates(t *testing.T) {
 			t.Errorf("%+v", info)
 		}
 	}
-	_, err = loaded.Quantize(trafo.QuantizeOptions{GPTQ: true, Int4: true})
+	_, err = loaded.Quantize(t.Context(), trafo.QuantizeOptions{GPTQ: true, Int4: true})
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, err = l.context.LoadModelAs(path, trafo.BFloat16) // on the CPU
 	wantError(t, err, trafo.ErrUnsupported)
@@ -297,7 +297,7 @@ func TestARunDirectoryGivesItsModels(t *testing.T) {
 	ok(t, last.CheckTokenizer(l.tokenizer))
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
-	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer([]string{"another text", "7 other words"}, &tokenizerOptions))
+	other := must[*trafo.Tokenizer](t)(trafo.TrainTokenizer(t.Context(), []string{"another text", "7 other words"}, &tokenizerOptions))
 	defer other.Close()
 	wantError(t, last.CheckTokenizer(other), trafo.ErrInvalidArgument)
 

@@ -47,11 +47,10 @@ type TranslateOptions struct {
 	// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
 	ShortlistBest Optional[int] `json:"shortlist_best,omitzero"`
 	// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over
-	// the model's limit then loses its beginning. Default true.
-	EndSource Optional[bool] `json:"end_source,omitzero"`
-	// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this
-	// program were not. Default false.
-	BeginSource bool `json:"begin_source,omitzero"`
+	// the model's limit then loses its beginning. Default FrameByModel.
+	EndSource FrameToken `json:"end_source,omitzero"`
+	// Whether bos precedes a source of a decoder-lm. Default FrameByModel.
+	BeginSource FrameToken `json:"begin_source,omitzero"`
 
 	// Sampling draws every token instead of searching. Default nil: beam search.
 	Sampling *Sampling `json:"sampling,omitzero"`
@@ -75,8 +74,8 @@ func (o *TranslateOptions) fromC(c *C.trafo_translate_options) {
 	o.Truncate = Some(c.truncate != 0)
 	o.ShortlistFirst = Some(int(c.shortlist_first))
 	o.ShortlistBest = Some(int(c.shortlist_best))
-	o.EndSource = Some(c.end_source != 0)
-	o.BeginSource = c.begin_source != 0
+	o.EndSource = FrameToken(c.end_source) + 1
+	o.BeginSource = FrameToken(c.begin_source) + 1
 }
 
 func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
@@ -125,11 +124,11 @@ func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
 	if value, given := o.ShortlistBest.Get(); given {
 		c.shortlist_best = C.int64_t(value)
 	}
-	if value, given := o.EndSource.Get(); given {
-		c.end_source = cBool(value)
+	if o.EndSource != 0 {
+		c.end_source = C.int32_t(o.EndSource - 1)
 	}
-	if o.BeginSource {
-		c.begin_source = cBool(o.BeginSource)
+	if o.BeginSource != 0 {
+		c.begin_source = C.int32_t(o.BeginSource - 1)
 	}
 }
 

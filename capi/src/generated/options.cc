@@ -14,6 +14,7 @@
 #include "engine/metrics/generated/metric_enums.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/pointwise/pointwise.h"
+#include "engine/text/tokenizer/generated/frame_token.h"
 #include "engine/text/tokenizer/train_options.h"
 #include "engine/train/run/event.h"
 #include "engine/train/run/period.h"
@@ -42,6 +43,8 @@ static_assert(static_cast<int32_t>(Positions::standard) == TRAFO_POSITIONS_STAND
 static_assert(static_cast<int32_t>(Positions::rotary) == TRAFO_POSITIONS_ROTARY);
 static_assert(static_cast<int32_t>(QkNorm::none) == TRAFO_QK_NORM_NONE);
 static_assert(static_cast<int32_t>(QkNorm::head) == TRAFO_QK_NORM_HEAD);
+static_assert(static_cast<int32_t>(QkNorm::head_after_rotary) == TRAFO_QK_NORM_HEAD_AFTER_ROTARY);
+static_assert(static_cast<int32_t>(QkNorm::whole) == TRAFO_QK_NORM_WHOLE);
 static_assert(static_cast<int32_t>(RopeScaling::llama3) == TRAFO_ROPE_SCALING_LLAMA3);
 static_assert(static_cast<int32_t>(RopeScaling::yarn) == TRAFO_ROPE_SCALING_YARN);
 static_assert(static_cast<int32_t>(FeedForward::plain) == TRAFO_FFN_PLAIN);
@@ -56,6 +59,9 @@ static_assert(static_cast<int32_t>(OptimizerKind::sgd) == TRAFO_OPTIMIZER_SGD);
 static_assert(static_cast<int32_t>(OptimizerKind::muon) == TRAFO_OPTIMIZER_MUON);
 static_assert(static_cast<int32_t>(ObjectiveKind::cross_entropy) == TRAFO_OBJECTIVE_CROSS_ENTROPY);
 static_assert(static_cast<int32_t>(ObjectiveKind::dpo) == TRAFO_OBJECTIVE_DPO);
+static_assert(static_cast<int32_t>(FrameToken::off) == TRAFO_FRAME_OFF);
+static_assert(static_cast<int32_t>(FrameToken::on) == TRAFO_FRAME_ON);
+static_assert(static_cast<int32_t>(FrameToken::by_model) == TRAFO_FRAME_BY_MODEL);
 static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
 static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
 static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
@@ -194,11 +200,18 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.qk_norm = static_cast<int32_t>(o.qk_norm);
   c.rope_scaling = static_cast<int32_t>(o.rope_scaling);
   c.rope_magnitude = o.rope_magnitude;
+  c.norm_outputs = o.norm_outputs ? 1 : 0;
+  c.no_rope_interval = o.no_rope_interval;
+  c.embedding_scale = o.embedding_scale;
+  c.attention_scale = o.attention_scale;
+  c.residual_scale = o.residual_scale;
+  c.logits_divisor = o.logits_divisor;
   c.precision = TRAFO_FLOAT32;
   return c;
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
+  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -238,6 +251,12 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.qk_norm = static_cast<QkNorm>(c.qk_norm);
   o.rope_scaling = static_cast<RopeScaling>(c.rope_scaling);
   o.rope_magnitude = c.rope_magnitude;
+  o.norm_outputs = call.flag(c.norm_outputs, "norm_outputs");
+  o.no_rope_interval = c.no_rope_interval;
+  o.embedding_scale = c.embedding_scale;
+  o.attention_scale = c.attention_scale;
+  o.residual_scale = c.residual_scale;
+  o.logits_divisor = c.logits_divisor;
   return o;
 }
 
@@ -283,6 +302,8 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.maxi_batch = o.maxi_batch;
   c.max_length_ratio = o.max_length_ratio;
   c.drop_identical = o.drop_identical ? 1 : 0;
+  c.begin_source = static_cast<int32_t>(o.begin_source);
+  c.end_source = static_cast<int32_t>(o.end_source);
   c.source_alpha = o.source_alpha;
   c.target_alpha = o.target_alpha;
   c.batch_fit = o.batch_fit ? 1 : 0;
@@ -355,6 +376,8 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.maxi_batch = c.maxi_batch;
   o.max_length_ratio = c.max_length_ratio;
   o.drop_identical = call.flag(c.drop_identical, "drop_identical");
+  o.begin_source = static_cast<FrameToken>(c.begin_source);
+  o.end_source = static_cast<FrameToken>(c.end_source);
   o.source_alpha = c.source_alpha;
   o.target_alpha = c.target_alpha;
   o.batch_fit = call.flag(c.batch_fit, "batch_fit");
@@ -406,8 +429,8 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.first_line = o.decode.sampling.first_line;
   c.shortlist_first = o.shortlist.first;
   c.shortlist_best = o.shortlist.best;
-  c.end_source = o.end_source ? 1 : 0;
-  c.begin_source = o.begin_source ? 1 : 0;
+  c.end_source = static_cast<int32_t>(o.end_source);
+  c.begin_source = static_cast<int32_t>(o.begin_source);
   return c;
 }
 
@@ -434,8 +457,8 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.sampling.first_line = c.first_line;
   o.shortlist.first = c.shortlist_first;
   o.shortlist.best = c.shortlist_best;
-  o.end_source = call.flag(c.end_source, "end_source");
-  o.begin_source = call.flag(c.begin_source, "begin_source");
+  o.end_source = static_cast<FrameToken>(c.end_source);
+  o.begin_source = static_cast<FrameToken>(c.begin_source);
   return o;
 }
 

@@ -65,10 +65,15 @@ enum class QkNorm : int32_t {
   // RMS norm of each head before the rotary positions, with one vector of weights for queries and
   // one for keys, as in Qwen3. A decoder-lm only.
   head = 1,
+  // The same after the rotary positions, as in Hunyuan.
+  head_after_rotary = 2,
+  // RMS norm of all queries and of all keys of a token before the rotary positions, as in OLMo 2.
+  // A decoder-lm only.
+  whole = 3,
 };
 template <>
 struct EnumNames<QkNorm> {
-  static constexpr std::array<const char*, 2> names{"none", "head"};
+  static constexpr std::array<const char*, 4> names{"none", "head", "head-after-rotary", "whole"};
 };
 
 // How rotary positions are stretched from a number of original positions. Values are part of the

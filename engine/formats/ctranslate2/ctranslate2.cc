@@ -442,7 +442,7 @@ const Expressible& ctranslate2_expressible() {
                                          {"norm_epsilon", "*"},
                                          {"embeddings", "*"},
                                          {"output_bias", "*"}},
-                                        llama_form({})}};
+                                        llama_form()}};
   return expressible;
 }
 

@@ -1,21 +1,23 @@
 // The GGUF file of a model of Llama's form, as llama.cpp reads it: its architecture "llama",
-// "qwen2" (biases of queries, keys and values) or "qwen3" (norms of queries and keys), tokenizer
-// "llama" (SentencePiece BPE with byte tokens).
+// "qwen2" (biases of queries, keys and values), "qwen3" and "hunyuan-dense" (norms of queries and
+// keys), "smollm3" (layers without rotary positions), "granite" (four factors) or "olmo2" (norms of
+// outputs), tokenizer of gguf_tokenizer.h.
 //
-// In a "llama", llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle, models
-// here the columns (i, i + width / 2), as llama.cpp's other architectures. The rows of the
-// projections of queries and keys of a "llama" are therefore stored in another order.
+// In some of them llama.cpp turns neighbouring columns of a head (2i, 2i + 1) by one angle
+// (neighbours_turn), models here the columns (i, i + width / 2), as llama.cpp's others. The rows of
+// the projections of queries and keys of the former are therefore stored in another order.
 //
 // Norms are float32. In Q4_0 files the output matrix, which may be the embeddings as well, is Q8_0:
 // every logit depends on it.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "engine/formats/formats.h"
 #include "engine/formats/gguf/gguf_file.h"
+#include "engine/formats/gguf/gguf_tokenizer.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/stored_weights.h"
-#include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/io/safetensors_header.h"
 
 namespace trafo::interop {
@@ -30,11 +32,21 @@ constexpr const char* kFile = "model.gguf";
 struct GgufArchitecture {
   const char* name;
   bool neighbours_turn;
-  const char *biases, *qk_norm, *head_width;
+  LlamaForm form;
 };
-constexpr GgufArchitecture kArchitectures[] = {{"llama", true, "none", "none", "width/heads"},
-                                               {"qwen2", false, "qkv", "none", "width/heads"},
-                                               {"qwen3", false, "none", "head", "*"}};
+constexpr int64_t kSmolLm3Interval = 4;  // llama.cpp knows no other
+constexpr GgufArchitecture kArchitectures[] = {
+    {"llama", true, {.rope_scaling = "none yarn"}},
+    {"qwen2", false, {.biases = "qkv", .rope_scaling = "none yarn"}},
+    {"qwen3",
+     false,
+     {.qk_norm = QkNorm::head, .any_head_width = true, .rope_scaling = "none yarn"}},
+    {"hunyuan-dense",
+     false,
+     {.qk_norm = QkNorm::head_after_rotary, .any_head_width = true, .rope_scaling = "none yarn"}},
+    {"smollm3", true, {.no_rope_interval = "4"}},
+    {"granite", true, {.scaled = true}},
+    {"olmo2", false, {.qk_norm = QkNorm::whole, .norms = NormPlacement::on_output}}};
 
 const GgufArchitecture& architecture_of(const ModelSpec& spec) {
   return kArchitectures[std::max(0, match(spec, gguf_expressible()).form)];
@@ -81,7 +93,7 @@ struct Placed {
 };
 
 // "model.layers.3.mlp.up_proj.weight" is "blk.3.ffn_up.weight".
-std::string name_of(const std::string& name) {
+std::string name_of(const std::string& name, bool norm_outputs) {
   static const std::map<std::string_view, const char*> kNames = {
       {"model.embed_tokens.weight", "token_embd.weight"},
       {"model.norm.weight", "output_norm.weight"},
@@ -90,13 +102,16 @@ std::string name_of(const std::string& name) {
       {"self_attn.q_proj.weight", "attn_q.weight"},
       {"self_attn.q_proj.bias", "attn_q.bias"},
       {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+      {"self_attn.query_layernorm.weight", "attn_q_norm.weight"},
       {"self_attn.k_proj.weight", "attn_k.weight"},
       {"self_attn.k_proj.bias", "attn_k.bias"},
       {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+      {"self_attn.key_layernorm.weight", "attn_k_norm.weight"},
       {"self_attn.v_proj.weight", "attn_v.weight"},
       {"self_attn.v_proj.bias", "attn_v.bias"},
       {"self_attn.o_proj.weight", "attn_output.weight"},
       {"post_attention_layernorm.weight", "ffn_norm.weight"},
+      {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
       {"mlp.gate_proj.weight", "ffn_gate.weight"},
       {"mlp.up_proj.weight", "ffn_up.weight"},
       {"mlp.down_proj.weight", "ffn_down.weight"},
@@ -104,6 +119,9 @@ std::string name_of(const std::string& name) {
   constexpr std::string_view kLayers = "model.layers.";
   if (!name.starts_with(kLayers)) return kNames.at(name);
   const size_t dot = name.find('.', kLayers.size());
+  if (norm_outputs && name.ends_with(".post_attention_layernorm.weight"))
+    return concat("blk.", name.substr(kLayers.size(), dot - kLayers.size()),
+                  ".post_attention_norm.weight");
   return concat("blk.", name.substr(kLayers.size(), dot - kLayers.size()), ".",
                 kNames.at(std::string_view(name).substr(dot + 1)));
 }
@@ -115,7 +133,8 @@ std::vector<Placed> tensors_of(const HostModel& host, ExportWeights weights) {
   const char* output = spec.output.tied ? "token_embd.weight" : "output.weight";
   std::vector<Placed> placed;
   for (MappedTensor& tensor : llama_tensors(host.config())) {
-    const std::string name = name_of(tensor.name);
+    const std::string name =
+        name_of(tensor.name, spec.decoder.norm.placement == NormPlacement::on_output);
     GgufType type = tensor.shape.size() == 1 ? GgufType::f32 : matrices;
     if (type == GgufType::q4_0 && name == output) type = GgufType::q8_0;
     const bool turned =
@@ -187,80 +206,49 @@ void check_widths(const StackSpec& decoder, ExportWeights weights) {
   check("heads times head_width", decoder.attention.query_width());
 }
 
-void check_tokenizer(const Tokenizer& tokenizer, const SpmModel& spm) {
-  constexpr const char* kHint =
-      "; train a vocabulary with `translate-train vocab --bpe "
-      "--byte-fallback`";
-  if (tokenizer.as_sentencepiece()->model_kind() != SpmKind::bpe)
-    cannot_express(kGgufFormat,
-                   concat(tokenizer.as_sentencepiece()->model_kind() == SpmKind::unigram
-                              ? "a unigram vocabulary"
-                              : "a vocabulary that is not BPE",
-                          kHint));
-  int bytes = 0;
-  for (const ScoredSubword& subword : spm.subwords) {
-    if (subword.type == SubwordType::byte) ++bytes;
-    if (subword.type == SubwordType::unused)
-      cannot_express(kGgufFormat, concat("the unused subword ", quote(subword.text), kHint));
-  }
-  if (bytes != 256) cannot_express(kGgufFormat, concat("a vocabulary without byte tokens", kHint));
-  if (!spm.escape_whitespaces)
-    cannot_express(kGgufFormat, concat("a vocabulary that keeps spaces as they are", kHint));
-}
-
-GgufPairs pairs_of(const ModelSpec& spec, const Tokenizer& tokenizer, const SpmModel& spm,
+GgufPairs pairs_of(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                    ExportWeights weights) {
   const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
   const AttentionSpec& attention = spec.decoder.attention;
   const std::string name = architecture_of(spec).name;
   const RotaryAngles& angles = *attention.rotary;
-  GgufPairs pairs = {
-      {"general.architecture", name},
-      {"general.name", "Trafo decoder-lm"},
-      {"general.file_type", stored_as(weights).file_type},
-      {"general.quantization_version", number(2)},
-      {name + ".vocab_size", number(spec.vocabulary)},
-      {name + ".context_length", number(spec.max_positions)},
-      {name + ".embedding_length", number(spec.width())},
-      {name + ".block_count", number(spec.decoder.layers())},
-      {name + ".feed_forward_length", number(spec.decoder.feed_forward.width)},
-      {name + ".attention.head_count", number(attention.heads)},
-      {name + ".attention.head_count_kv", number(attention.key_heads)},
-      {name + ".attention.key_length", number(attention.head_dim)},
-      {name + ".attention.value_length", number(attention.head_dim)},
-      {name + ".attention.layer_norm_rms_epsilon", static_cast<float>(spec.decoder.norm.epsilon)},
-      {name + ".rope.dimension_count", number(attention.head_dim)},
-      {name + ".rope.freq_base", static_cast<float>(angles.theta)},
+  GgufPairs pairs;
+  const auto add = [&](std::string key, GgufValue value) {
+    pairs.emplace_back(std::move(key), std::move(value));
   };
+  const auto add_own = [&](const char* key, GgufValue value) {
+    add(concat(name, ".", key), std::move(value));
+  };
+  add("general.architecture", name);
+  add("general.name", "Trafo decoder-lm");
+  add("general.file_type", stored_as(weights).file_type);
+  add("general.quantization_version", number(2));
+  add_own("vocab_size", number(spec.vocabulary));
+  add_own("context_length", number(spec.max_positions));
+  add_own("embedding_length", number(spec.width()));
+  add_own("block_count", number(spec.decoder.layers()));
+  add_own("feed_forward_length", number(spec.decoder.feed_forward.width));
+  add_own("attention.head_count", number(attention.heads));
+  add_own("attention.head_count_kv", number(attention.key_heads));
+  add_own("attention.key_length", number(attention.head_dim));
+  add_own("attention.value_length", number(attention.head_dim));
+  add_own("attention.layer_norm_rms_epsilon", static_cast<float>(spec.decoder.norm.epsilon));
+  add_own("rope.dimension_count", number(attention.head_dim));
+  add_own("rope.freq_base", static_cast<float>(angles.theta));
   if (angles.scaling == RopeScaling::yarn) {
-    pairs.emplace_back(name + ".rope.scaling.type", "yarn");
-    pairs.emplace_back(name + ".rope.scaling.factor", static_cast<float>(angles.factor));
-    pairs.emplace_back(name + ".rope.scaling.original_context_length",
-                       number(angles.original_positions));
+    add_own("rope.scaling.type", "yarn");
+    add_own("rope.scaling.factor", static_cast<float>(angles.factor));
+    add_own("rope.scaling.original_context_length", number(angles.original_positions));
   }
-  pairs.emplace_back("tokenizer.ggml.model", "llama");
-  pairs.emplace_back("tokenizer.ggml.pre", "default");
-  std::vector<std::string> subwords;
-  std::vector<float> scores;
-  std::vector<int32_t> types;  // with the numbers of SentencePiece
-  for (const ScoredSubword& subword : spm.subwords) {
-    subwords.push_back(subword.text);
-    scores.push_back(subword.score);
-    types.push_back(static_cast<int32_t>(subword.type));
+  if (architecture_of(spec).form.scaled) {
+    const double usual = 1 / std::sqrt(static_cast<double>(attention.head_dim));
+    add_own("embedding_scale", static_cast<float>(spec.embedding.scale));
+    add_own("attention.scale", static_cast<float>(attention.scale > 0 ? attention.scale : usual));
+    add_own("residual_scale", static_cast<float>(spec.decoder.residual_scale));
+    add_own("logit_scale", static_cast<float>(spec.output.divisor));
   }
-  pairs.emplace_back("tokenizer.ggml.tokens", std::move(subwords));
-  pairs.emplace_back("tokenizer.ggml.scores", std::move(scores));
-  pairs.emplace_back("tokenizer.ggml.token_type", std::move(types));
-  // llama.cpp takes 1 for a missing <s>, which may be any subword.
-  const auto special = [&](int32_t id) { return number(id < 0 ? tokenizer.eos_id() : id); };
-  pairs.emplace_back("tokenizer.ggml.bos_token_id", special(tokenizer.bos_id()));
-  pairs.emplace_back("tokenizer.ggml.eos_token_id", number(tokenizer.eos_id()));
-  pairs.emplace_back("tokenizer.ggml.unknown_token_id", number(tokenizer.unk_id()));
-  pairs.emplace_back("tokenizer.ggml.padding_token_id", special(tokenizer.pad_id()));
-  pairs.emplace_back("tokenizer.ggml.add_bos_token", false);
-  pairs.emplace_back("tokenizer.ggml.add_eos_token", false);  // llama-cli refuses true
-  pairs.emplace_back("tokenizer.ggml.add_space_prefix", spm.add_dummy_prefix);
-  pairs.emplace_back("tokenizer.ggml.remove_extra_whitespaces", spm.remove_extra_whitespaces);
+  for (auto& [key, value] : tokenizer_pairs(*vocabulary.tokenizer, vocabulary.tokens))
+    add(std::move(key), std::move(value));
   return pairs;
 }
 
@@ -296,7 +284,18 @@ ModelConfig described_by(const GgufReader& in) {
                        [&](const GgufTensor& each) { return each.name == tensor; });
   };
   config.qkv_biases = has("blk.0.attn_q.bias");
-  if (has("blk.0.attn_q_norm.weight")) config.qk_norm = QkNorm::head;
+  if (has("blk.0.attn_q_norm.weight"))
+    config.qk_norm = name == "qwen3"   ? QkNorm::head
+                     : name == "olmo2" ? QkNorm::whole
+                                       : QkNorm::head_after_rotary;
+  config.norm_outputs = has("blk.0.post_ffw_norm.weight");
+  if (name == "smollm3") config.no_rope_interval = kSmolLm3Interval;
+  if (name == "granite") {
+    config.embedding_scale = at(key_of("embedding_scale"), float{});
+    config.attention_scale = at(key_of("attention.scale"), float{});
+    config.residual_scale = at(key_of("residual_scale"), float{});
+    config.logits_divisor = at(key_of("logit_scale"), float{});
+  }
   config.vocabulary = count("vocab_size");
   config.max_positions = count("context_length");
   config.width = count("embedding_length");
@@ -323,41 +322,33 @@ ModelConfig described_by(const GgufReader& in) {
 const Expressible& gguf_expressible() {
   static const Expressible expressible = [] {
     Expressible all{kGgufFormat, {}};
-    for (const GgufArchitecture& each : kArchitectures)
-      all.forms.push_back(llama_form({{"biases", each.biases},
-                                      {"qk_norm", each.qk_norm},
-                                      {"head_width", each.head_width},
-                                      {"rope_scaling", "none yarn"}}));
+    for (const GgufArchitecture& each : kArchitectures) all.forms.push_back(llama_form(each.form));
     return all;
   }();
   return expressible;
 }
 
-void write_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
+void write_gguf(const HostModel& host, const ExportVocabulary& vocabulary, ExportWeights weights,
                 const fs::path& directory) {
   check_widths(host.spec().decoder, weights);
-  const SpmModel spm = parse_spm(tokenizer.serialized());
-  check_tokenizer(tokenizer, spm);
+  const GgufPairs pairs = pairs_of(host.spec(), vocabulary, weights);
   const std::vector<Placed> placed = tensors_of(host, weights);
   std::vector<GgufTensor> tensors;
   for (const Placed& each : placed) tensors.push_back(each.stored);
   size_t next = 0;
-  write_gguf_file(directory / kFile, pairs_of(host.spec(), tokenizer, spm, weights), tensors,
-                  [&](const GgufTensor& tensor) {
-                    const Placed& each = placed[next++];
-                    return encoded(tensor,
-                                   reordered(gather(host.parameters(), each.ours), each, false));
-                  });
+  write_gguf_file(directory / kFile, pairs, tensors, [&](const GgufTensor& tensor) {
+    const Placed& each = placed[next++];
+    return encoded(tensor, reordered(gather(host.parameters(), each.ours), each, false));
+  });
 }
 
-HostModel read_back_gguf(const HostModel& host, const Tokenizer& tokenizer, ExportWeights weights,
-                         const fs::path& directory) {
-  const SpmModel spm = parse_spm(tokenizer.serialized());
+HostModel read_back_gguf(const HostModel& host, const ExportVocabulary& vocabulary,
+                         ExportWeights weights, const fs::path& directory) {
   GgufReader in(directory / kFile);
   const auto check = [&](bool condition, const auto&... message) {
     require(condition, ErrorCode::corrupt_file, kOrigin, in.label(), ": ", message...);
   };
-  check(in.pairs() == pairs_of(host.spec(), tokenizer, spm, weights), "the metadata are others");
+  check(in.pairs() == pairs_of(host.spec(), vocabulary, weights), "the metadata are others");
   const std::vector<Placed> placed = tensors_of(host, weights);
   check(in.tensors().size() == placed.size(), "another number of tensors");
   HostModel again = make_host_model(described_by(in));

@@ -29,7 +29,7 @@ void check_tensor(const WeightFiles& weights, const std::string& name, const Map
   require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
           " has the shape ", shape_text(info->shape), ", its configuration asks for ",
           shape_text(wanted));
-  require_weight_type(*file, *info);
+  require_weight_type(file->label(), *info);
 }
 
 }  // namespace
@@ -153,6 +153,11 @@ std::string ConfigReader::text(const char* field) const {
   return *value.as<std::string>();
 }
 
+void ConfigReader::demand_same(const char* other, const char* field) const {
+  require(json_.find(other) == nullptr || *json_.find(other) == at(field), ErrorCode::unsupported,
+          kOrigin, label_, ": ", other, " is another name of ", field, " and has another value");
+}
+
 void ConfigReader::refuse(const char* field, const char* reason) const {
   require(!has(field), ErrorCode::unsupported, kOrigin, label_, ": ", field, " is given; ", reason);
 }
@@ -165,21 +170,20 @@ void ConfigReader::allow(std::initializer_list<std::string_view> fields) const {
 }
 
 void ConfigReader::demand(const char* field, bool wanted, bool otherwise) const {
-  require(flag(field, otherwise) == wanted, ErrorCode::unsupported, kOrigin, label_, ": ", field,
-          " is ", wanted ? "false" : "true", ", models here have ", wanted ? "true" : "false");
+  const bool is_null = !has(field) && json_.find(field) != nullptr;  // Python: not true
+  require((is_null ? false : flag(field, otherwise)) == wanted, ErrorCode::unsupported, kOrigin,
+          label_, ": ", field, " is ", wanted ? "false" : "true", ", models here have ",
+          wanted ? "true" : "false");
 }
 
-void require_weight_type(const SafetensorsReader& reader, const TensorInfo& info) {
+void require_weight_type(const std::string& file, const TensorInfo& info) {
   const bool known = info.foreign == "F16" || (info.foreign.empty() && is_floating(info.dtype));
-  require(known, ErrorCode::unsupported, kOrigin, reader.label(), ": ", info.name, " is ",
+  require(known, ErrorCode::unsupported, kOrigin, file, ": ", info.name, " is ",
           info.foreign.empty() ? dtype_name(info.dtype) : info.foreign.c_str(),
           "; weights are F32, F64, BF16 or F16");
 }
 
-std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info) {
-  require_weight_type(reader, info);
-  std::vector<std::byte> bytes(info.bytes);
-  reader.read(info, bytes);
+std::vector<float> to_floats(const TensorInfo& info, std::span<const std::byte> bytes) {
   if (info.foreign == "F16") return converted<uint16_t>(bytes, half_to_float);
   switch (info.dtype) {
     case DType::f64:

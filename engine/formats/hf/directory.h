@@ -39,8 +39,10 @@ class ConfigReader {
   bool flag(const char* field, bool otherwise) const;
   std::string text(const char* field) const;
   std::vector<std::string> texts(const char* field) const;  // a list of them
-  // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`.
+  // UNSUPPORTED unless `field` (or, where it is missing, `otherwise`) is `wanted`. null is false.
   void demand(const char* field, bool wanted, bool otherwise) const;
+  // UNSUPPORTED if `other`, a second name of `field` in transformers, has another value.
+  void demand_same(const char* other, const char* field) const;
   // UNSUPPORTED if `field` is there.
   void refuse(const char* field, const char* reason) const;
   // UNSUPPORTED, naming it, if there is another field than these.
@@ -71,9 +73,18 @@ struct TensorSource {
 HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
                        const std::vector<MappedTensor>& tensors);
 // UNSUPPORTED, naming the file, the tensor and its type, unless it is F32, F64, BF16 or F16.
-void require_weight_type(const SafetensorsReader& reader, const TensorInfo& info);
-// The elements of a tensor as float32. Errors as require_weight_type().
-std::vector<float> read_floats(const SafetensorsReader& reader, const TensorInfo& info);
+void require_weight_type(const std::string& file, const TensorInfo& info);
+// The elements of a tensor with these bytes, of one of the types above.
+std::vector<float> to_floats(const TensorInfo& info, std::span<const std::byte> bytes);
+// The elements of a tensor as float32. `File` is a WeightFile or a SafetensorsReader. Errors as
+// require_weight_type().
+template <class File>
+std::vector<float> read_floats(const File& file, const TensorInfo& info) {
+  require_weight_type(file.label(), info);
+  std::vector<std::byte> bytes(info.bytes);
+  file.read(info, bytes);
+  return to_floats(info, bytes);
+}
 // CORRUPT_FILE unless the two tensors are equal; `copy` may be missing.
 void check_copy(const WeightFiles& weights, const std::string& original, const std::string& copy);
 

@@ -1,6 +1,8 @@
 // The GPT2LMHeadModel directory of transformers: pre-norm, learned positions, biases everywhere but
 // in the output projection. If the model has an output bias, fold_output_bias moves it into the
 // output matrix, which is then stored beside the embeddings.
+#include <utility>
+
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
@@ -66,7 +68,7 @@ void write_gpt2_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                       const fs::path& directory) {
   write_json(directory / "config.json", gpt2_config(spec, vocabulary));
   write_generation(vocabulary, spec, directory);
-  write_lm_tokenizer(vocabulary.tokenizer, spec, directory);
+  write_lm_tokenizer(vocabulary, spec, directory);
 }
 
 void write_gpt2(const HostModel& given, const ExportVocabulary& vocabulary,
@@ -80,6 +82,11 @@ void write_gpt2(const HostModel& given, const ExportVocabulary& vocabulary,
 
 Imported read_gpt2(const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
+  for (const auto& [other, field] : {std::pair{"hidden_size", "n_embd"},
+                                     {"max_position_embeddings", "n_positions"},
+                                     {"num_attention_heads", "n_head"},
+                                     {"num_hidden_layers", "n_layer"}})
+    json.demand_same(other, field);
   json.demand("scale_attn_weights", true, true);
   json.demand("scale_attn_by_inverse_layer_idx", false, false);
   json.demand("add_cross_attention", false, false);

@@ -7,6 +7,7 @@
 #include "engine/formats/tokenizers/tokenizer_json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
+#include "engine/text/tokenizer/tokenizer_json_text.h"
 
 namespace trafo::interop {
 namespace {
@@ -61,15 +62,15 @@ void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
 
 namespace {
 
-Json tokenizer_config(const Tokenizer& tokenizer, const ModelSpec& spec) {
+Json tokenizer_config(const Tokenizer& tokenizer, const TextFrame& frame, const ModelSpec& spec) {
   Json json;
   json["tokenizer_class"] = "PreTrainedTokenizerFast";
   json["model_max_length"] = spec.max_positions;
   json["clean_up_tokenization_spaces"] = false;
   json["model_input_names"] = Json::List{"input_ids", "attention_mask"};
   json["padding_side"] = "left";  // the translation follows the end of the source
-  json["add_bos_token"] = false;
-  json["add_eos_token"] = true;
+  json["add_bos_token"] = frame.begin;
+  json["add_eos_token"] = frame.end;
   json["split_special_tokens"] = true;  // "</s>" in a text is no token, as in SentencePiece
   const auto name = [&](const char* key, int32_t id) {
     if (id >= 0) json[key] = tokenizer.token(id);
@@ -81,25 +82,121 @@ Json tokenizer_config(const Tokenizer& tokenizer, const ModelSpec& spec) {
   return json;
 }
 
+// The text of a JSON object, with another value of one of its members.
+std::string with_member(std::string_view object, std::string_view key, const std::string& value) {
+  size_t depth = 0, begin = std::string_view::npos;  // of the value
+  std::string_view last;                             // text of the string before
+  for (size_t at = 0; at < object.size(); ++at) {
+    const char c = object[at];
+    if (c == '"') {
+      const size_t from = at + 1;
+      for (++at; object[at] != '"'; ++at)
+        if (object[at] == '\\') ++at;
+      if (depth == 1) last = object.substr(from, at - from);
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (depth == 1 && c == ':' && last == key && begin == std::string_view::npos) {
+      begin = at + 1;
+    } else if (depth == 1 && (c == ',' || c == '}') && begin != std::string_view::npos) {
+      return std::string(object.substr(0, begin)).append(value).append(object.substr(at));
+    }
+    if (c == '}' || c == ']') --depth;
+  }
+  const size_t first = object.find('{') + 1;
+  return concat(object.substr(0, first), "\"", key, "\":", value, ",", object.substr(first));
+}
+
+// tokenizer.json with this frame around a text.
+std::string with_frame(const Tokenizer& tokenizer, const VocabularyTokens& tokens) {
+  const TextFrame& frame = tokens.frame;
+  Json processor = nullptr;
+  if (frame.begin || frame.end) {
+    const auto name = [&](bool there, int32_t id) {
+      return there ? tokenizer.token(id) : std::string();
+    };
+    const std::string begin = name(frame.begin, tokens.special.bos),
+                      end = name(frame.end, tokens.special.eos);
+    Json::Object listed;
+    const auto list = [&](const std::string& token, int32_t id) {
+      listed.push_back(
+          {token,
+           Json::Object{{"id", token}, {"ids", Json::List{id}}, {"tokens", Json::List{token}}}});
+    };
+    if (frame.begin) list(begin, tokens.special.bos);
+    if (frame.end && end != begin) list(end, tokens.special.eos);
+    processor = frame_template(frame, begin, end, std::move(listed));
+  }
+  return with_member(tokenizer.serialized(), "post_processor", processor.dump());
+}
+
 }  // namespace
 
-void write_lm_tokenizer(const std::optional<Tokenizer>& subwords, const ModelSpec& spec,
+TextFrame read_frame(const fs::path& directory, const VocabularyTokens& tokens,
+                     const std::optional<Tokenizer>& tokenizer) {
+  const SpecialTokens& special = tokens.special;
+  std::error_code ignored;
+  const fs::path file = directory / "tokenizer.json", flags = directory / kTokenizerConfigFile;
+  if (tokenizer && fs::exists(file, ignored)) {
+    const std::string label = file.string();
+    const TokenizerText text =
+        read_tokenizer_text(read_text_file(file, limits::kTokenizerBytes), kOrigin, label);
+    const JsonPart json(label, text.rest);
+    const AddedAround around = read_post_processor(json, tokenizer->vocab_size());
+    const std::vector<int32_t>&before = around.before, &after = around.after;
+    // The end of the model stands for any that is added (eos_token_id).
+    if (before.size() > 1 || after.size() > 1 || (!before.empty() && before[0] != special.bos))
+      json.at("post_processor")
+          .refuse("it adds ", before.size(), " tokens before a text and ", after.size(),
+                  " after it; bos_token, ", special.bos, ", and an end can be added");
+    return {!before.empty(), !after.empty()};
+  }
+  if (!fs::exists(flags, ignored)) return {};
+  JsonBounds bounds;
+  bounds.bytes = kCompanionBytes;
+  const std::string label = flags.string();
+  const Json json = parse_json(read_text_file(flags, kCompanionBytes), kOrigin, label, bounds);
+  const JsonPart config(label, json);
+  if (!config.find("add_bos_token") && !config.find("add_eos_token")) return {};
+  return {config.flag("add_bos_token", false) && special.bos >= 0,
+          config.flag("add_eos_token", false)};
+}
+
+namespace {
+
+// None: what the files say is no frame.
+std::optional<TextFrame> stored_frame(const fs::path& directory,
+                                      const ExportVocabulary& vocabulary) {
+  try {
+    return read_frame(directory, vocabulary.tokens, vocabulary.tokenizer);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void write_lm_tokenizer(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                         const fs::path& directory) {
-  if (!subwords) return;
-  const Tokenizer& tokenizer = *subwords;
+  if (!vocabulary.tokenizer) return;
+  const Tokenizer& tokenizer = *vocabulary.tokenizer;
+  const TextFrame& frame = vocabulary.tokens.frame;
   const fs::path config = directory / kTokenizerConfigFile;
   if (tokenizer.as_sentencepiece() == nullptr) {  // byte-level BPE: as it came
-    write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
+    const fs::path json = directory / tokenizer.file_name();
+    write_file_atomically(json, tokenizer.serialized());
     for (const CompanionFile& file : tokenizer.companions())
       write_file_atomically(directory / file.name, file.content);
     if (!has_companion(tokenizer, kTokenizerConfigFile))
-      write_json(config, tokenizer_config(tokenizer, spec));
+      write_json(config, tokenizer_config(tokenizer, frame, spec));
+    if (stored_frame(directory, vocabulary) != frame)
+      write_file_atomically(json, with_frame(tokenizer, vocabulary.tokens));
     return;
   }
   write_file_atomically(directory / "tokenizer.model", tokenizer.serialized());
-  const std::optional<Json> fast = fast_tokenizer(tokenizer);
+  const std::optional<Json> fast = fast_tokenizer(tokenizer, frame);
   if (!fast) return;
-  write_json(config, tokenizer_config(tokenizer, spec));
+  write_json(config, tokenizer_config(tokenizer, frame, spec));
   write_json(directory / "tokenizer.json", *fast);
 }
 

@@ -16,8 +16,9 @@ Json never_generated(const SpecialTokens& tokens);
 void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                       const std::filesystem::path& directory);
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer. Of
-// byte-level BPE, its tokenizer.json and its companions as they came. Nothing without a tokenizer.
-void write_lm_tokenizer(const std::optional<Tokenizer>& tokenizer, const ModelSpec& spec,
+// byte-level BPE, its tokenizer.json and its companions as they came, apart from the post-processor
+// if the model has another frame than that. Nothing without a tokenizer.
+void write_lm_tokenizer(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                         const std::filesystem::path& directory);
 // The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.
 ModelConfig read_llama_config(const std::filesystem::path& file);
@@ -32,6 +33,13 @@ SpecialIds read_special_ids(const std::filesystem::path& directory, const Config
 // is no eos_token_id.
 std::optional<VocabularyTokens> read_tokens(const std::filesystem::path& directory,
                                             const ConfigReader& config, const ModelSpec& spec);
+
+// The frame of texts that the tokenizer of transformers gives a decoder-only model: the
+// post-processor of tokenizer.json or, without that file, add_bos_token and add_eos_token of
+// tokenizer_config.json. The usual one where the directory says nothing. UNSUPPORTED: the
+// post-processor adds other tokens than bos and eos.
+TextFrame read_frame(const std::filesystem::path& directory, const VocabularyTokens& tokens,
+                     const std::optional<Tokenizer>& tokenizer);
 
 struct ReadTokenizer {
   std::optional<Tokenizer> tokenizer;

@@ -350,7 +350,7 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
     if (!weights.has(name)) continue;
     const auto [file, info] = weights.at(name);
     const std::vector<int64_t> wanted{spec.max_positions, spec.width()};
-    require_weight_type(*file, *info);
+    require_weight_type(file->label(), *info);
     require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
             " is no table of ", spec.max_positions, " positions of the width ", spec.width());
     const std::vector<float> values = read_floats(*file, *info);
@@ -404,6 +404,10 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
        {"share_encoder_decoder_embeddings", "tie_word_embeddings", "static_position_embeddings"})
     json.demand(field, true, true);
   json.demand("normalize_embedding", false, false);
+  for (const auto& [other, field] : {std::pair{"hidden_size", "d_model"},
+                                     {"num_attention_heads", "encoder_attention_heads"},
+                                     {"num_hidden_layers", "encoder_layers"}})
+    json.demand_same(other, field);
   // The class has one order of the norms, whatever the file says.
   for (const char* field : {"normalize_before", "add_final_layer_norm"})
     require(json.flag(field, form.pre_norm) == form.pre_norm, ErrorCode::unsupported, kOrigin,

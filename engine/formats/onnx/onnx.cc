@@ -71,7 +71,7 @@ const Expressible& onnx_expressible() {
                                          {"norm placement", "before after"},
                                          {"biases", "none all"},
                                          {"kv_heads", "*"},
-                                         {"qk_norm", "*"},
+                                         {"qk_norm", "none head head-after-rotary"},
                                          {"rope_theta", "*"},
                                          {"activation", "*"},
                                          {"norm_epsilon", "*"},
@@ -81,15 +81,15 @@ const Expressible& onnx_expressible() {
   return expressible;
 }
 
-void write_onnx(const HostModel& host, const Tokenizer& tokenizer, ExportWeights type,
+void write_onnx(const HostModel& host, const ExportVocabulary& vocabulary, ExportWeights type,
                 const fs::path& directory) {
   const ModelSpec& spec = host.spec();
   if (spec.has_encoder())
-    write_marian_files(spec, tokenizer, directory);
+    write_marian_files(spec, *vocabulary.tokenizer, directory);
   else if (spec.decoder.attention.rotary)
-    write_llama_files(spec, tokenizer, directory);
+    write_llama_files(spec, vocabulary, directory);
   else
-    write_gpt2_files(spec, tokenizer, directory);
+    write_gpt2_files(spec, vocabulary, directory);
   OnnxWeights weights(host, type);
   for (const OnnxFile& file : graphs_of(host, weights))
     write_file_atomically(directory / file.name, file.graph.serialize());

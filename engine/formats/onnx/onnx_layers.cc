@@ -194,14 +194,16 @@ OnnxValue OnnxLayers::self_attention(OnnxValue x, const std::string& name, OnnxV
     queries = split_heads(parts[0], heads);
     keys = split_heads(parts[1], key_heads);
     values = parts[2];
-    if (stack_.attention.qk_norm == QkNorm::head) {
+    const auto norm_heads = [&] {
       queries = rms_norm(queries, name + ".query_norm.weight");
       keys = rms_norm(keys, name + ".key_norm.weight");
-    }
+    };
+    if (stack_.attention.qk_norm == QkNorm::head) norm_heads();
     if (rotary) {
       queries = rotate(queries, angles);
       keys = rotate(keys, angles);
     }
+    if (stack_.attention.qk_norm == QkNorm::head_after_rotary) norm_heads();
   }
   present.keys = graph_.node("Transpose", {keys}, permutation({0, 2, 1, 3}));
   present.values = heads_first(values, key_heads);

@@ -311,28 +311,26 @@ bool is_special(const ScoredSubword& subword) {
 }
 
 // It lists all special tokens. They are no `added_tokens`: the library would find those in a text.
-Json post_processor(const SpmModel& spm, const Tokenizer& tokenizer) {
-  const auto eos = static_cast<size_t>(tokenizer.eos_id());
-  // An end that is an ordinary subword has another name here than the special tokens.
-  const std::string end = is_special(spm.subwords[eos]) ? spm.subwords[eos].text : "end of a text";
-  const auto text = [](const char* id, int type) {
-    return Json(Json::Object{{"Sequence", Json::Object{{"id", id}, {"type_id", type}}}});
+Json post_processor(const SpmModel& spm, const Tokenizer& tokenizer, const TextFrame& frame) {
+  // A token that is an ordinary subword has another name here than the special tokens.
+  const auto name_of = [&](int32_t id, const char* otherwise) {
+    const ScoredSubword& subword = spm.subwords[static_cast<size_t>(id)];
+    return is_special(subword) ? subword.text : otherwise;
   };
-  const auto special = [&](int type) {
-    return Json(Json::Object{{"SpecialToken", Json::Object{{"id", end}, {"type_id", type}}}});
-  };
+  const std::string end = name_of(tokenizer.eos_id(), "end of a text");
+  const std::string begin =
+      frame.begin ? name_of(tokenizer.bos_id(), "begin of a text") : std::string();
   Json::Object tokens;
   for (size_t id = 0; id < spm.subwords.size(); ++id) {
-    if (!is_special(spm.subwords[id]) && id != eos) continue;
+    const bool is_end = static_cast<int32_t>(id) == tokenizer.eos_id();
+    const bool is_begin = frame.begin && static_cast<int32_t>(id) == tokenizer.bos_id();
+    if (!is_special(spm.subwords[id]) && !is_end && !is_begin) continue;
     const std::string& token = spm.subwords[id].text;
-    const std::string& name = id == eos ? end : token;
+    const std::string& name = is_end ? end : is_begin ? begin : token;
     tokens.push_back(
         {name, Json::Object{{"id", name}, {"ids", Json::List{id}}, {"tokens", Json::List{token}}}});
   }
-  return Json::Object{{"type", "TemplateProcessing"},
-                      {"single", Json::List{text("A", 0), special(0)}},
-                      {"pair", Json::List{text("A", 0), special(0), text("B", 1), special(1)}},
-                      {"special_tokens", std::move(tokens)}};
+  return frame_template(frame, begin, end, std::move(tokens));
 }
 
 Json unigram(const SpmModel& spm, const Tokenizer& tokenizer, bool bytes) {
@@ -402,6 +400,26 @@ std::optional<Json> bpe(const SpmModel& spm, const Tokenizer& tokenizer, bool by
 
 }  // namespace
 
+Json frame_template(const TextFrame& frame, const std::string& begin, const std::string& end,
+                    Json::Object listed) {
+  const auto add_text = [&](const char* id, int type, Json::List& list) {
+    const auto special = [&](const std::string& name) {
+      list.push_back(Json::Object{{"SpecialToken", Json::Object{{"id", name}, {"type_id", type}}}});
+    };
+    if (frame.begin) special(begin);
+    list.push_back(Json::Object{{"Sequence", Json::Object{{"id", id}, {"type_id", type}}}});
+    if (frame.end) special(end);
+  };
+  Json::List single, pair;
+  add_text("A", 0, single);
+  add_text("A", 0, pair);
+  add_text("B", 1, pair);
+  return Json::Object{{"type", "TemplateProcessing"},
+                      {"single", std::move(single)},
+                      {"pair", std::move(pair)},
+                      {"special_tokens", std::move(listed)}};
+}
+
 std::optional<Json::List> normalizer_steps(const std::string& character_map,
                                            std::string_view name) {
   // Nearly all tokenizers have the same map, and its 225,000 entries take half a second.
@@ -417,7 +435,7 @@ std::optional<Json::List> normalizer_steps(const std::string& character_map,
   return last_steps;
 }
 
-std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer) {
+std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer, const TextFrame& frame) {
   const SpmModel spm = parse_spm(tokenizer.serialized());
   if (!spm.escape_whitespaces) return std::nullopt;
   bool bytes = false;
@@ -444,7 +462,7 @@ std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer) {
   json["added_tokens"] = Json::List();
   json["normalizer"] = std::move(*normal);
   json["pre_tokenizer"] = std::move(spelled->pre_tokenizer);
-  json["post_processor"] = post_processor(spm, tokenizer);
+  json["post_processor"] = post_processor(spm, tokenizer, frame);
   json["decoder"] = decoder(spm, bytes);
   json["model"] = std::move(*model);
   return json;

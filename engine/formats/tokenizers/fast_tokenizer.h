@@ -11,11 +11,15 @@
 namespace trafo::interop {
 
 // A unigram or BPE vocabulary, with or without byte tokens, in that form: the character map of the
-// normalizer, spaces as U+2581, and </s> behind a text, as the source of a decoder-lm has it. None
-// if the library would give other ids: user-defined or unused subwords, subwords that no merge of
-// two others gives, merges without an order, a character map that normalizer_steps() cannot write,
-// special tokens that keep_spelled() cannot keep out of texts.
-std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer);
+// normalizer, spaces as U+2581, and the frame around a text, as the source of a decoder-lm has it.
+// None if the library would give other ids: user-defined or unused subwords, subwords that no merge
+// of two others gives, merges without an order, a character map that normalizer_steps() cannot
+// write, special tokens that keep_spelled() cannot keep out of texts.
+std::optional<Json> fast_tokenizer(const Tokenizer& tokenizer, const TextFrame& frame);
+
+// The post-processor that puts tokens with these names around a text. `listed`: special_tokens.
+Json frame_template(const TextFrame& frame, const std::string& begin, const std::string& end,
+                    Json::Object listed);
 
 // The sign of a space in subwords.
 inline constexpr const char* kSpace = "\u2581";

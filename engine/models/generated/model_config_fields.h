@@ -48,6 +48,12 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "qk_norm", .fixed = true, .unless_default = true}, o.qk_norm);
   visit(OptionField{.name = "rope_scaling", .unless_default = true}, o.rope_scaling);
   visit(OptionField{.name = "rope_magnitude", .unless_default = true, .low = 0, .high = 1000, .low_inside = false, .zero = "0.1 ln(rope_factor) + 1"}, o.rope_magnitude);
+  visit(OptionField{.name = "norm_outputs", .fixed = true, .unless_default = true}, o.norm_outputs);
+  visit(OptionField{.name = "no_rope_interval", .fixed = true, .unless_default = true, .low = 0, .high = 1024, .zero = "all layers have them"}, o.no_rope_interval);
+  visit(OptionField{.name = "embedding_scale", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false, .zero = "1, in an encoder-decoder the root of width"}, o.embedding_scale);
+  visit(OptionField{.name = "attention_scale", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false, .zero = "1 / the root of head_width"}, o.attention_scale);
+  visit(OptionField{.name = "residual_scale", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false}, o.residual_scale);
+  visit(OptionField{.name = "logits_divisor", .fixed = true, .unless_default = true, .low = 0, .high = 1000000, .low_inside = false}, o.logits_divisor);
 }
 
 }  // namespace trafo

@@ -17,9 +17,9 @@ std::optional<ops::DistillationTeacher> run_teacher(Context& context, const Mode
 
 ObjectiveOutput Distillation::loss(Context& context, const Model& model, const Batch& batch,
                                    const DropoutPass& dropout, double scale) const {
-  const bool taught = dropout.training && options_.share > 0;
-  ops::LinearCrossEntropyOptions options{
-      .teacher = taught ? run_teacher(context, *teacher_->model, batch, options_) : std::nullopt};
+  ops::LinearCrossEntropyOptions options;
+  if (dropout.training && options_.share > 0)
+    options.teacher = run_teacher(context, *teacher_->model, batch, options_);
   return LabelSmoothedCrossEntropy::loss(context, model, batch, dropout, scale, std::move(options));
 }
 

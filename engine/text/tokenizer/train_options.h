@@ -7,6 +7,8 @@
 
 namespace trafo {
 
+class CancelToken;
+
 enum class TokenizerModel { unigram, bpe };
 
 // The normal form of a text, by the names of SentencePiece. nmt: white space of all kinds becomes a
@@ -31,6 +33,7 @@ struct TokenizerTrainOptions {
   Normalization normalization = Normalization::nmt_nfkc;
   // Texts that are one token each, wherever they stand, and not normalised.
   std::vector<std::string> user_symbols;
+  const CancelToken* cancel = nullptr;  // CANCELLED soon after it is set
 };
 
 // Throws INVALID_ARGUMENT naming the field and what it may be.

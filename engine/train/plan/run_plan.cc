@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/core/number_text.h"
+#include "engine/objective/registry.h"
 
 namespace trafo {
 namespace {

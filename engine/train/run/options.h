@@ -10,6 +10,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "engine/runtime/context.h"
+#include "engine/text/tokenizer/generated/frame_token.h"
 #include "engine/train/run/period.h"
 
 namespace trafo {

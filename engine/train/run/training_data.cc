@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/cancel.h"
 #include "engine/core/status.h"
 #include "engine/data/text_pairs.h"
 #include "engine/metrics/registry.h"
@@ -64,9 +65,35 @@ void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& s
 
 }  // namespace
 
+PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tokenizer,
+                               const TrainOptions& options) {
+  PairEncoding encoding(tokens_of(model, tokenizer), model.spec().vocabulary);
+  if (tokenizer) {
+    encoding.tokenizer = tokenizer;
+    encoding.vocabulary = tokenizer->vocab_size();
+  }
+  TextFrame& frame = encoding.tokens.frame;
+  const TextFrame before = frame;
+  const auto choose = [&](FrameToken wanted, bool& there, bool possible, const char* name) {
+    if (wanted == FrameToken::by_model) return;
+    there = wanted == FrameToken::on;
+    require_argument(possible, kTrainingDataOrigin, name, " is ", enum_name(wanted),
+                     ", which only a decoder-lm whose vocabulary has bos can be");
+  };
+  const bool has_encoder = model.spec().has_encoder();
+  choose(
+      options.begin_source, frame.begin,
+      options.begin_source != FrameToken::on || (!has_encoder && encoding.tokens.special.bos >= 0),
+      "begin_source");
+  choose(options.end_source, frame.end, options.end_source != FrameToken::off || !has_encoder,
+         "end_source");
+  if (frame != before) model.set_tokens(encoding.tokens);
+  return encoding;
+}
+
 TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
                           const PairEncoding& encoding, const ModelSpec& spec,
-                          const TrainOptions& options, int num_threads) {
+                          const TrainOptions& options, int num_threads, const CancelToken* cancel) {
   validate(options);
   require_argument(train != nullptr || !options.batch_fit, kTrainingDataOrigin, "batch_fit",
                    " needs a training corpus; a program that gives batches chooses their sizes");
@@ -95,16 +122,16 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   if (train == nullptr)
     data.train = std::make_shared<GivenBatches>(filters);
   else if (encoding.tokenizer && (samples || train->is_large()))
-    data.train =
-        std::make_shared<TextPairs>(*train, *encoding.tokenizer, filters, sampling, num_threads);
+    data.train = std::make_shared<TextPairs>(*train, encoding, filters, sampling, num_threads);
   else
-    data.train = std::make_shared<TokenizedCorpus>(*train, encoding, filters, num_threads);
+    data.train = std::make_shared<TokenizedCorpus>(*train, encoding, filters, num_threads, cancel);
   data.tokens = encoding.tokens.special;
   data.tokenizer = encoding.tokenizer;
   if (valid != nullptr) {
-    data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads);
+    data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads, cancel);
     PairBuffers buffers;
     for (int64_t i = 0; i < valid->size() && !valid->has_ids(); ++i) {
+      stop_if_cancelled(cancel, kTrainingDataOrigin);
       const PairView pair = valid->view(i, buffers);
       data.valid_sources.emplace_back(pair.source);
       data.valid_references.emplace_back(pair.target);

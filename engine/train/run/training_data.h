@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/data/batcher.h"
+#include "engine/data/encode_pairs.h"
 #include "engine/data/text_corpus.h"
 #include "engine/objective/frozen_model.h"
 #include "engine/text/tokenizer/tokenizer.h"
@@ -30,12 +31,19 @@ struct TrainingData {
   std::shared_ptr<const FrozenModel> frozen;
 };
 
+// How the text of a corpus becomes ids for a model: with its special tokens (tokens_of()), in the
+// frame that begin_source and end_source of the options give it. The model keeps another frame than
+// its own. INVALID_ARGUMENT names the option that the model cannot have.
+PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tokenizer,
+                               const TrainOptions& options);
+
 // Tokenises text for a model of `spec`, with the length limits of `options`. `train` may be null:
 // the program gives the batches (TrainingRun::set_batches). `valid` may be null. UNSUPPORTED if
-// subword sampling is on and the tokenizer has no other segmentations.
+// subword sampling is on and the tokenizer has no other segmentations. CANCELLED.
 TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
                           const PairEncoding& encoding, const ModelSpec& spec,
-                          const TrainOptions& options, int num_threads);
+                          const TrainOptions& options, int num_threads,
+                          const CancelToken* cancel = nullptr);
 inline TrainingData prepare_data(const TextCorpus& train, const TextCorpus* valid,
                                  const PairEncoding& encoding, const ModelSpec& spec,
                                  const TrainOptions& options, int num_threads) {

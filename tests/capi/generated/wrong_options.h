@@ -49,6 +49,16 @@
   wrong("rope_scaling", rope_scaling, 99) \
   wrong("rope_magnitude", rope_magnitude, -1) \
   wrong("rope_magnitude", rope_magnitude, NAN) \
+  wrong("norm_outputs", norm_outputs, 2) \
+  wrong("no_rope_interval", no_rope_interval, -1) \
+  wrong("embedding_scale", embedding_scale, -1) \
+  wrong("embedding_scale", embedding_scale, NAN) \
+  wrong("attention_scale", attention_scale, -1) \
+  wrong("attention_scale", attention_scale, NAN) \
+  wrong("residual_scale", residual_scale, -1) \
+  wrong("residual_scale", residual_scale, NAN) \
+  wrong("logits_divisor", logits_divisor, -1) \
+  wrong("logits_divisor", logits_divisor, NAN) \
   wrong("precision", precision, 99) \
   /* the end */
 
@@ -107,6 +117,8 @@
   wrong("max_length_ratio", max_length_ratio, -1) \
   wrong("max_length_ratio", max_length_ratio, NAN) \
   wrong("drop_identical", drop_identical, 2) \
+  wrong("begin_source", begin_source, 99) \
+  wrong("end_source", end_source, 99) \
   wrong("source_alpha", source_alpha, -1) \
   wrong("source_alpha", source_alpha, NAN) \
   wrong("target_alpha", target_alpha, -1) \
@@ -161,8 +173,8 @@
   wrong("top_p", top_p, NAN) \
   wrong("shortlist_first", shortlist_first, -1) \
   wrong("shortlist_best", shortlist_best, -1) \
-  wrong("end_source", end_source, 2) \
-  wrong("begin_source", begin_source, 2) \
+  wrong("end_source", end_source, 99) \
+  wrong("begin_source", begin_source, 99) \
   /* the end */
 
 #define WRONG_TRAFO_EVALUATION_OPTIONS(wrong) \

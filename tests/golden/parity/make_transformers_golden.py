@@ -2,7 +2,7 @@
 """Writes golden files of tests/parity as make_golden.py does, from classes of transformers: loss, every gradient, ten training losses.
 
 Needs torch (CPU) and transformers; run it only to make new files:
-    python3 tests/golden/parity/make_transformers_golden.py tests/golden/parity
+    python3 tests/golden/parity/make_transformers_golden.py tests/golden/parity [NAME ...]
 
 Weights are the formula of make_golden.py in the engine's parameters, which are put together from those of the class. `model` in a file
 is the configuration of the engine's model.
@@ -24,6 +24,16 @@ FORMS = {
     "qwen3-biases-yarn": ("Qwen3", dict(head_dim=4, num_key_value_heads=2, tie_word_embeddings=True, attention_bias=True, rope_parameters=YARN),
                           dict(qk_norm="head", qkv_biases=True, attention_output_bias=True, rope_theta=1000.0, rope_scaling="yarn",
                                rope_factor=4.0, rope_original_positions=8, rope_high_turns=2.0, rope_low_turns=0.1)),
+    "hunyuan": ("HunYuanDenseV1", dict(head_dim=6, num_key_value_heads=1, tie_word_embeddings=True,
+                                       rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, factor=1.0, alpha=8.0)),
+                dict(qk_norm="head-after-rotary", head_width=6, kv_heads=1, rope_theta=100 * 8**1.5)),
+    "smollm3": ("SmolLM3", dict(num_key_value_heads=1, tie_word_embeddings=True, no_rope_layers=[1, 0], attention_bias=True, mlp_bias=True),
+                dict(kv_heads=1, no_rope_interval=2, qkv_biases=True, attention_output_bias=True, ffn_biases=True)),
+    "granite": ("Granite", dict(num_key_value_heads=1, tie_word_embeddings=True, embedding_multiplier=6.0, attention_multiplier=0.3,
+                                residual_multiplier=0.22, logits_scaling=3.0),
+                dict(kv_heads=1, embedding_scale=6.0, attention_scale=0.3, residual_scale=0.22, logits_divisor=3.0)),
+    "olmo2": ("Olmo2", dict(num_key_value_heads=1, tie_word_embeddings=False, attention_bias=True),
+              dict(kv_heads=1, qk_norm="whole", norm_outputs=True, tied_embeddings=False, qkv_biases=True, attention_output_bias=True)),
     "qwen2-yarn": ("Qwen2", dict(num_key_value_heads=1, tie_word_embeddings=True, rope_parameters=YARN | dict(attention_factor=1.5)),
                    dict(kv_heads=1, qkv_biases=True, rope_theta=1000.0, rope_scaling="yarn", rope_factor=4.0, rope_original_positions=8,
                         rope_high_turns=2.0, rope_low_turns=0.1, rope_magnitude=1.5)),
@@ -43,7 +53,7 @@ def engine_config(settings):
 
 def made(kind, settings):
     config = getattr(transformers, kind + "Config")(
-        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        vocab_size=VOCABULARY, pad_token_id=None, hidden_size=WIDTH, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, **{"rope_parameters": dict(rope_type="default", rope_theta=10000.0)} | settings)
     config._attn_implementation = "eager"
     return getattr(transformers, kind + "ForCausalLM")(config).train()
@@ -56,16 +66,18 @@ def parameters(model):
     for i in range(LAYERS):
         ours, theirs = f"decoder.{i}.", f"model.layers.{i}."
         attention = theirs + "self_attn."
-        found += [(ours + "attention_norm.weight", [theirs + "input_layernorm.weight"]),
-                  (ours + "ffn_norm.weight", [theirs + "post_attention_layernorm.weight"])]
+        norms = ("query_layernorm", "key_layernorm") if attention + "query_layernorm.weight" in named else ("q_norm", "k_norm")
+        of_outputs = theirs + "post_feedforward_layernorm.weight" in named
+        layer_norms = ("post_attention", "post_feedforward") if of_outputs else ("input", "post_attention")
+        found += [(ours + part + "_norm.weight", [f"{theirs}{norm}_layernorm.weight"]) for part, norm in zip(("attention", "ffn"), layer_norms)]
         for kind in ("weight", "bias"):
             found.append((ours + "attention.qkv." + kind, [f"{attention}{part}_proj.{kind}" for part in "qkv"]))
         for kind in ("weight", "bias"):
             found.append((ours + "attention.output." + kind, [f"{attention}o_proj.{kind}"]))
-        found += [(ours + "attention.query_norm.weight", [attention + "q_norm.weight"]),
-                  (ours + "attention.key_norm.weight", [attention + "k_norm.weight"]),
-                  (ours + "ffn.gate_up.weight", [theirs + "mlp.gate_proj.weight", theirs + "mlp.up_proj.weight"]),
-                  (ours + "ffn.down.weight", [theirs + "mlp.down_proj.weight"])]
+        found += [(ours + "attention.query_norm.weight", [f"{attention}{norms[0]}.weight"]),
+                  (ours + "attention.key_norm.weight", [f"{attention}{norms[1]}.weight"]),
+                  *((ours + "ffn.gate_up." + kind, [f"{theirs}mlp.{part}_proj.{kind}" for part in ("gate", "up")]) for kind in ("weight", "bias")),
+                  *((ours + "ffn.down." + kind, [f"{theirs}mlp.down_proj.{kind}"]) for kind in ("weight", "bias"))]
     found += [("decoder.norm.weight", ["model.norm.weight"]), ("output.weight", ["lm_head.weight"])]
     found = [(ours, [named.pop(name) for name in theirs]) for ours, theirs in found if theirs[0] in named]
     assert not named, sorted(named)
@@ -107,6 +119,8 @@ def golden(kind, settings, ours):
 
 def main():
     for name, form in FORMS.items():
+        if name not in sys.argv[2:] and sys.argv[2:]:
+            continue
         with open(f"{sys.argv[1]}/{name}.json", "w", encoding="utf-8") as file:
             json.dump(golden(*form), file, indent=None)
             file.write("\n")

@@ -118,17 +118,19 @@ DLPACK = "struct DLManagedTensorVersioned"
 GOOD = {
     "trafo_op_concat.tensors": handle_list("tensors", TENSORS, "trafo_tensor", "w.matrix"),
     "trafo_checkpoint.inputs": handle_list("inputs", TENSORS, "trafo_tensor", "w.leaf"),
+    "trafo_custom_op.inputs": handle_list("inputs", TENSORS, "trafo_tensor", "w.leaf"),
     "trafo_gradcheck.inputs": handle_list("inputs", TENSORS, "trafo_tensor", "w.leaf"),
     "trafo_adamw_new.parameters": handle_list("parameters", "trafo_tensor *const *", "trafo_tensor", "w.leaf"),
     "trafo_clip_grad_norm.parameters": handle_list("parameters", "trafo_tensor *const *", "trafo_tensor", "w.leaf"),
     "trafo_sgd_step.parameters": handle_list("parameters", "trafo_tensor *const *", "trafo_tensor", "w.leaf"),
     "trafo_sgd_step.velocities": handle_list("velocities", "trafo_tensor *const *", "trafo_tensor", "w.doubles"),
     "trafo_tensors_save.tensors": handle_list("tensors", TENSORS, "trafo_tensor", "w.row"),
-    "trafo_tensors_save.names": "good_lines", "trafo_tensors_load.names": "good_lines",
+    "trafo_tensors_read.tensors": handle_list("tensors", "trafo_tensor *const *", "trafo_tensor", "w.row"),
+    "trafo_tensors_save.names": "good_lines", "trafo_tensors_load.names": "good_lines", "trafo_tensors_read.names": "good_lines",
     "trafo_corpus_mix.corpora": handle_list("corpora", "const trafo_corpus *const *", "trafo_corpus", "w.corpus"),
-    "trafo_checkpoint.outputs": {
+    **{f"trafo_{call}.outputs": {
         "field": "trafo_tensor **outputs; trafo_tensor *outputs_v[1];", "good": "@_v[0] = NULL; @ = @_v;",
-        "clean": "if (@) trafo_tensor_free(@_v[0]);"},
+        "clean": "if (@) trafo_tensor_free(@_v[0]);"} for call in ("checkpoint", "custom_op")},
     "trafo_backward.root": {"field": "const trafo_tensor *root; trafo_tensor *root_v;",
                             "good": "@_v = fresh_loss(); @ = @_v;", "clean": "trafo_tensor_free(@_v);",
                             "handles": ("@", "trafo_tensor")},
@@ -203,7 +205,7 @@ ARRAYS = {
     "trafo_op_expand.shape": {"store": "int64_t @[8]", "good": "@_v[0] = @_v[1] = 2; @ = @_v;", "bends": [
         ("negative", "refused", "@_v[0] = -2;"), ("negative", "either", "@_v[0] = -1;"), ("zero", "refused", "@_v[0] = 0;"),
         ("INT64_MAX", "refused", "@_v[0] = INT64_MAX;"), ("overflow", "refused", "@_v[1] = INT64_MAX / 4 + 1;")]},
-    "trafo_tensors_load.path": path("w.files.tensors", "path_length"),
+    **{f"trafo_tensors_{call}.path": path("w.files.tensors", "path_length") for call in ("load", "list", "read")},
     "trafo_adamw_load.path": path("w.files.adamw", "path_length"),
     "trafo_tensor_get_shape.shape": {"store": "int64_t @[8]", "good": "@ = @_v;"},
     "trafo_tensor_new.data": {"store": "float @[8]", "good": "memset(@_v, 0, sizeof @_v); @ = @_v;"},
@@ -293,7 +295,7 @@ VALUES = {
     "threads": "2", "keep_graphs": "0", "recording": "1", "recorded": "1", "requires_grad": "1", "device": "TRAFO_DEVICE_CPU", "code": "1",
     "copy": "TRAFO_COPY_IF_NEEDED", "format": "TRAFO_EXPORT_HF_MARIAN", "weights": "TRAFO_EXPORT_WEIGHTS_BY_FORMAT",
     "trafo_metric_score.metric": "TRAFO_METRIC_BLEU", "seed": "1", "identity": "7", "pairs": "3",
-    "max_updates": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
+    "max_updates": "1", "update": "1", "sentences": "2", "source_tokens": "8", "target_tokens": "8", "lowercase": "0", "best": "2",
     "learning_rate": "0.1", "eps": "1e-6", "atol": "1e-5", "rtol": "1e-3", "chunk_bytes": "0", "positions": "2", "width": "2",
     "lr_factor": "1", "weight_decay_factor": "1", "alpha": "4",
     "amount": "2", "exponent": "2", "number": "1", "trafo_op_masked_fill.value": "1", "low": "-1", "high": "1", "diagonal": "0",
@@ -340,7 +342,7 @@ INDEXES = {"index", "id", "eos"}
 COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}
 # Negative is wrong; what is too large, or 0, is either refused or means what it says.
 QUANTITIES = {"best", "capacity", "hosts", "max_updates", "pairs", "positions", "sentences", "source_tokens", "start", "stop",
-              "target_tokens", "value"}
+              "target_tokens", "update", "value"}
 # Any sign means something: a dimension counted from the end, no padding.
 SIGNED = {"padding_id", "bos", "pad", "unk"}
 # Real numbers that an option holds must be numbers; those an op multiplies with may be anything.

@@ -163,12 +163,12 @@ static trafo_error* in_event(void) {
 static trafo_error* in_rate(void) {
   trafo_step_result step;
   trafo_error* error = trafo_trainer_set_rate(w.trainer, rate_calls, NULL, NULL);
-  return error ? error : trafo_trainer_step(w.trainer, &step);
+  return error ? error : trafo_trainer_step(w.trainer, NULL, &step);
 }
 static trafo_error* in_batches(void) {
   trafo_step_result step;
   trafo_error* error = trafo_trainer_set_batches(w.trainer, batch_calls, NULL, NULL);
-  return error ? error : trafo_trainer_step(w.trainer, &step);
+  return error ? error : trafo_trainer_step(w.trainer, NULL, &step);
 }
 static trafo_error* in_pairs(void) {
   trafo_corpus* corpus = NULL;
@@ -188,8 +188,8 @@ static trafo_error* in_pairs_of_a_run(void) {
   trainer_settings(&options);
   trafo_error* error = trafo_corpus_from_function(3, 1, pair_calls, NULL, NULL, &corpus);
   if (!error)
-    error = trafo_trainer_new(model, w.tokenizer, corpus, NULL, &options, NULL, 0, &trainer);
-  if (!error) error = trafo_trainer_step(trainer, &step);
+    error = trafo_trainer_new(model, w.tokenizer, corpus, NULL, &options, NULL, 0, NULL, &trainer);
+  if (!error) error = trafo_trainer_step(trainer, NULL, &step);
   trafo_trainer_free(trainer);
   trafo_corpus_free(corpus);
   trafo_model_free(model);

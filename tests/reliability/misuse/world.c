@@ -223,7 +223,7 @@ static trafo_trainer* trainer(const char* directory, int64_t valid_freq) {
   trainer_settings(&options);
   options.valid_freq.value = valid_freq;
   must(trafo_trainer_new(w.model, w.tokenizer, w.corpus, w.corpus, &options, directory,
-                         strlen(directory), &out));
+                         strlen(directory), NULL, &out));
   return out;
 }
 
@@ -320,7 +320,8 @@ void* fresh(int kind) {
                            (trafo_translations**)&handle));
       return handle;
     case KIND_trafo_shortlist:
-      must(trafo_shortlist_learn(w.tokenizer, lines, lines, 3, 2, (trafo_shortlist**)&handle));
+      must(
+          trafo_shortlist_learn(w.tokenizer, lines, lines, 3, 2, NULL, (trafo_shortlist**)&handle));
       return handle;
     case KIND_trafo_group: {
       uint8_t id[TRAFO_GROUP_ID_BYTES];
@@ -490,7 +491,7 @@ void world_begin(void) {
   must(trafo_tokenizer_options_init(&options, sizeof options));
   options.vocabulary = 30;
   options.soft_limit = 1;
-  must(trafo_tokenizer_train(lines, 3, &options, &w.tokenizer));
+  must(trafo_tokenizer_train(lines, 3, &options, NULL, &w.tokenizer));
   must(tiny_config(&w.config));
   must(trafo_tokenizer_get_vocabulary(w.tokenizer, &w.config.vocabulary));
   w.config.pre_norm = 0;

@@ -8,6 +8,8 @@
 namespace translate_train {
 namespace {
 
+constexpr const char* kBeginSourceWords[] = {"off", "on", "model"};
+constexpr const char* kEndSourceWords[] = {"off", "on", "model"};
 constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
@@ -21,6 +23,8 @@ constexpr const char* kEarlyStoppingOnWords[] = {"first", "any", "all"};
 constexpr const char* kRecomputeWords[] = {"none", "selective", "full"};
 constexpr const char* kLogFormatWords[] = {"text", "json"};
 constexpr const char* kProgressWords[] = {"auto", "off"};
+constexpr const char* kTranslateEndSourceWords[] = {"off", "on", "model"};
+constexpr const char* kTranslateBeginSourceWords[] = {"off", "on", "model"};
 constexpr const char* kEvalTokenizeWords[] = {"13a", "none", "zh", "intl", "char", "flores200", "ja-mecab"};
 
 constexpr SettingSpec kSpecs[] = {
@@ -76,6 +80,14 @@ constexpr SettingSpec kSpecs[] = {
      "pairs with the same text on both sides are dropped and counted (default off)",
      "on off", 0, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.drop_identical; }, {}, {}},
+    {"begin-source", "", "Data", "on|off|model",
+     "on: <s> is before each source of a decoder-lm, and before text in place of </s>; the model keeps it (default model: as it was trained; its own files say so after an import)",
+     "off on model", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.trainer.begin_source; }, {}, kBeginSourceWords},
+    {"end-source", "", "Data", "on|off|model",
+     "off: no </s> is between source and target of a decoder-lm; the model keeps it (default model: as --begin-source)",
+     "off on model", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.trainer.end_source; }, {}, kEndSourceWords},
     {"sentencepiece-alphas", "", "Data", "A [A]",
      "sample the segmentation of every sentence anew in each epoch, one value or one a side: by probability^A of a unigram vocabulary (try 0.5), dropping merges with probability A of a BPE vocabulary (try 0.1), 0: always the best one (default 0)",
      "", 1, 2, true, false, "0", SettingSource::program, SettingKind::plain,
@@ -440,14 +452,14 @@ constexpr SettingSpec kSpecs[] = {
      "decoder layer of --alignment, counted from 1; 0: the last but one (default 0)",
      "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
      [](Values& v) -> Slot { return &v.translate.alignment_layer; }, {"0 to 1024", 0, 1024, true, true, true}, {}},
-    {"end-source", "", "Text", "on|off",
-     "off: a decoder-lm continues a line instead of translating it; no </s> follows it (default on)",
-     "on off", 0, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
-     [](Values& v) -> Slot { return &v.translate.end_source; }, {}, {}},
-    {"begin-source", "", "Text", "on|off",
-     "on: <s> precedes a line, as Llama and Mistral were trained; decoder-lm (default off)",
-     "on off", 0, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
-     [](Values& v) -> Slot { return &v.translate.begin_source; }, {}, {}},
+    {"end-source", "", "Text", "on|off|model",
+     "off: a decoder-lm continues a line instead of translating it; no </s> follows it (default model: as it was trained)",
+     "off on model", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.translate.end_source; }, {}, kTranslateEndSourceWords},
+    {"begin-source", "", "Text", "on|off|model",
+     "on: <s> precedes a line of a decoder-lm (default model: as it was trained)",
+     "off on model", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.translate.begin_source; }, {}, kTranslateBeginSourceWords},
     {"beam-size", "-b,--beam", "Search", "N",
      "hypotheses kept of each sentence; 1: greedy (default 5)",
      "", 1, 1, true, false, nullptr, SettingSource::translate, SettingKind::plain,
@@ -514,9 +526,9 @@ static_assert(std::size(kSpecs) == kSettingCount);
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 101); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(101, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(115, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 103); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(103, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(117, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -527,6 +539,7 @@ std::span<const MemberFlag> member_flags() {
       {"average_last", "--average-last"},
       {"batch_fit", "--mini-batch-fit"},
       {"batch_tokens", "--mini-batch-words"},
+      {"begin_source", "--begin-source"},
       {"clip_norm", "--clip-norm"},
       {"communication_dtype", "--communication-dtype"},
       {"decay_norms_and_biases", "--decay-norms-and-biases"},
@@ -542,6 +555,7 @@ std::span<const MemberFlag> member_flags() {
       {"ema_alpha", "--exponential-smoothing"},
       {"encoder_layers", "--enc-depth"},
       {"encoder_tied_layers", "--transformer-tied-encoder-layers"},
+      {"end_source", "--end-source"},
       {"ffn_dropout", "--transformer-dropout-ffn"},
       {"ffn_width", "--transformer-dim-ffn"},
       {"gradient_accumulation", "--optimizer-delay"},

@@ -31,6 +31,8 @@ enum class Setting : size_t {
   maxi_batch,
   max_length_ratio,
   drop_identical,
+  begin_source,
+  end_source,
   sentencepiece_alphas,
   mini_batch_fit,
   data_in_memory,
@@ -140,7 +142,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 121;
+inline constexpr size_t kSettingCount = 123;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

@@ -113,6 +113,8 @@ pub const TRAFO_FFN_PLAIN: i32 = 0;
 pub const TRAFO_FFN_SWIGLU: i32 = 1;
 pub const TRAFO_QK_NORM_NONE: i32 = 0;
 pub const TRAFO_QK_NORM_HEAD: i32 = 1;
+pub const TRAFO_QK_NORM_HEAD_AFTER_ROTARY: i32 = 2;
+pub const TRAFO_QK_NORM_WHOLE: i32 = 3;
 pub const TRAFO_ROPE_SCALING_LLAMA3: i32 = 0;
 pub const TRAFO_ROPE_SCALING_YARN: i32 = 1;
 pub const TRAFO_SCHEDULE_CONSTANT: i32 = 0;
@@ -561,6 +563,23 @@ unsafe extern "C" {
     pub fn trafo_checkpoint(
         context: *mut trafo_context,
         region: trafo_region_fn,
+        user_data: *mut ::core::ffi::c_void,
+        user_data_free: ::core::option::Option<
+            unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
+        >,
+        inputs: *const *const trafo_tensor,
+        input_count: usize,
+        outputs: *mut *mut trafo_tensor,
+        output_count: usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " An op of the program, with its gradient. `forward` is a region, which is not recorded, and makes new floating-point tensors of its\n inputs. `backward` gets the inputs, then the outputs, then a gradient of each output (zeros where nothing used it), in all input_count\n + 2 output_count tensors; it writes a gradient of each input, of the input's shape, or leaves NULL where there is none. It runs in\n trafo_backward, whose error it is when it returns non-zero, and, like `forward`, inside checkpointed regions and trafo_gradcheck.\n Inputs and outputs are kept until then. No gradient flows to tensors that are not inputs. user_data is for both functions;\n user_data_free (may be NULL) is called once, when they can no longer run, also if the call fails. CANCELLED: `forward` returned\n non-zero. since 0.1"]
+    pub fn trafo_custom_op(
+        context: *mut trafo_context,
+        forward: trafo_region_fn,
+        backward: trafo_region_fn,
         user_data: *mut ::core::ffi::c_void,
         user_data_free: ::core::option::Option<
             unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
@@ -1693,6 +1712,28 @@ unsafe extern "C" {
         out: *mut *mut trafo_tensor,
     ) -> *mut trafo_error;
 }
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The names of the tensors in a safetensors file, in ascending order, each with a NUL byte after it: a string of *out_length bytes, freed\n with trafo_string_free. NOT_FOUND, IO, CORRUPT_FILE. since 0.1"]
+    pub fn trafo_tensors_list(
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        out_names: *mut *mut ::core::ffi::c_char,
+        out_length: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Copies the tensors of these names from a safetensors file into leaves of the program, as trafo_tensor_write does. The file may have\n more. NOT_FOUND names a missing file or tensor, SHAPE_MISMATCH a tensor of another shape or dtype, CORRUPT_FILE what is damaged:\n nothing has changed then. since 0.1"]
+    pub fn trafo_tensors_read(
+        context: *mut trafo_context,
+        path: *const ::core::ffi::c_char,
+        path_length: usize,
+        names: *const trafo_string_view,
+        tensors: *const *mut trafo_tensor,
+        count: usize,
+    ) -> *mut trafo_error;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct trafo_tokenizer {
@@ -1717,7 +1758,7 @@ pub struct trafo_tokenizer_options {
     #[doc = " Texts without white space that are one token each, wherever they are, and not normalised. Default none."]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
-    #[doc = " A kind by its name (docs/guide/vocabularies.md): \"sentencepiece\", or \"byte\", which has a token for each byte of UTF-8, with\n the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults; or\n \"byte-bpe\", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary, soft_limit,\n max_sentences and seed. Default sentencepiece."]
+    #[doc = " A kind by its name (docs/guide/vocabularies.md): \"sentencepiece\", or \"byte\", which has a token for each byte of UTF-8, with\n the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults; or\n \"byte-bpe\", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary and soft_limit.\n Default sentencepiece."]
     pub kind: trafo_string_view,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1757,11 +1798,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new\n SentencePiece model has the special tokens TRAFO_TOKEN_*.\n INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
+    #[doc = " Trains a tokenizer on lines of text. The same lines and options give the same one. Without options the defaults apply. A new\n SentencePiece model has the special tokens TRAFO_TOKEN_*. cancel may be NULL. CANCELLED: soon after it is set. SentencePiece cannot\n be stopped once it has read the lines: its training goes on unseen, and the next training, like the end of the process, waits for it.\n INVALID_ARGUMENT: an option, an unknown kind among them; text that is not UTF-8 or has a NUL byte, and a vocabulary that the text\n cannot fill; the message names the largest size. since 0.1"]
     pub fn trafo_tokenizer_train(
         lines: *const trafo_string_view,
         count: usize,
         options: *const trafo_tokenizer_options,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_tokenizer,
     ) -> *mut trafo_error;
 }
@@ -2017,10 +2059,11 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Trains one tokenizer on both sides, as trafo_tokenizer_train does. since 0.1"]
+    #[doc = " Trains one tokenizer on both sides, as trafo_tokenizer_train does. cancel may be NULL. CANCELLED. since 0.1"]
     pub fn trafo_corpus_train_tokenizer(
         corpus: *const trafo_corpus,
         options: *const trafo_tokenizer_options,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_tokenizer,
     ) -> *mut trafo_error;
 }
@@ -2093,6 +2136,16 @@ pub struct trafo_model_config {
     pub encoder_tied_layers: [u8; 32usize],
     #[doc = " Factor of rotated queries and keys with the rope_scaling yarn; other models have none. Default 0: 0.1 ln(rope_factor) + 1."]
     pub rope_magnitude: f64,
+    #[doc = " The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all layers have\n them."]
+    pub no_rope_interval: i64,
+    #[doc = " Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of width."]
+    pub embedding_scale: f64,
+    #[doc = " Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of head_width."]
+    pub attention_scale: f64,
+    #[doc = " Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm (Granite). Default\n 1."]
+    pub residual_scale: f64,
+    #[doc = " The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1."]
+    pub logits_divisor: f64,
     #[doc = " Kind of model. Default TRAFO_ENCODER_DECODER."]
     pub architecture: i32,
     #[doc = " Activation of the feed-forward layers. Default TRAFO_RELU."]
@@ -2123,12 +2176,16 @@ pub struct trafo_model_config {
     pub qk_norm: i32,
     #[doc = " TRAFO_ROPE_SCALING_*. How rope_factor divides the angles of a model with rope_original_positions. With yarn, the first pair\n whose angle it divides is the one of rope_high_turns turns (usual: 32), and from the pair of rope_low_turns turns on it\n divides them whole. Default TRAFO_ROPE_SCALING_LLAMA3."]
     pub rope_scaling: i32,
+    #[doc = " 1: the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in a model with RMS norm\n and pre_norm. Default 0."]
+    pub norm_outputs: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 304usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 352usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2178,38 +2235,52 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, encoder_tied_layers) - 200usize];
     ["Offset of field: trafo_model_config::rope_magnitude"]
         [::core::mem::offset_of!(trafo_model_config, rope_magnitude) - 232usize];
+    ["Offset of field: trafo_model_config::no_rope_interval"]
+        [::core::mem::offset_of!(trafo_model_config, no_rope_interval) - 240usize];
+    ["Offset of field: trafo_model_config::embedding_scale"]
+        [::core::mem::offset_of!(trafo_model_config, embedding_scale) - 248usize];
+    ["Offset of field: trafo_model_config::attention_scale"]
+        [::core::mem::offset_of!(trafo_model_config, attention_scale) - 256usize];
+    ["Offset of field: trafo_model_config::residual_scale"]
+        [::core::mem::offset_of!(trafo_model_config, residual_scale) - 264usize];
+    ["Offset of field: trafo_model_config::logits_divisor"]
+        [::core::mem::offset_of!(trafo_model_config, logits_divisor) - 272usize];
     ["Offset of field: trafo_model_config::architecture"]
-        [::core::mem::offset_of!(trafo_model_config, architecture) - 240usize];
+        [::core::mem::offset_of!(trafo_model_config, architecture) - 280usize];
     ["Offset of field: trafo_model_config::activation"]
-        [::core::mem::offset_of!(trafo_model_config, activation) - 244usize];
+        [::core::mem::offset_of!(trafo_model_config, activation) - 284usize];
     ["Offset of field: trafo_model_config::pre_norm"]
-        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 248usize];
+        [::core::mem::offset_of!(trafo_model_config, pre_norm) - 288usize];
     ["Offset of field: trafo_model_config::tied_embeddings"]
-        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 252usize];
+        [::core::mem::offset_of!(trafo_model_config, tied_embeddings) - 292usize];
     ["Offset of field: trafo_model_config::norm"]
-        [::core::mem::offset_of!(trafo_model_config, norm) - 256usize];
+        [::core::mem::offset_of!(trafo_model_config, norm) - 296usize];
     ["Offset of field: trafo_model_config::positions"]
-        [::core::mem::offset_of!(trafo_model_config, positions) - 260usize];
+        [::core::mem::offset_of!(trafo_model_config, positions) - 300usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 264usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 304usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 268usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 308usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 272usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 312usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 276usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 316usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 280usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 320usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 284usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 324usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 288usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 328usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 292usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 332usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 296usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 336usize];
+    ["Offset of field: trafo_model_config::norm_outputs"]
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 340usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 300usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 344usize];
+    ["Offset of field: trafo_model_config::reserved"]
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 348usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2327,10 +2398,11 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for\n the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.\n trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,\n otherwise of the weights. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of\n another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1"]
+    #[doc = " A model with quantized weights, for translation and scoring; `model`, a float32 model on a CPU, stays as it is. options may be NULL for\n the defaults. The new model computes with int8 codes, also of int4 weights, which trafo_model_save writes as they are.\n trafo_parameter_info.signal_to_noise says how much each matrix has lost: with calibration pairs, of the outputs of its layer,\n otherwise of the weights. cancel may be NULL. CANCELLED. NOT_FOUND: a pattern matches no matrix. INVALID_ARGUMENT: calibration without a pair, or a tokenizer of\n another vocabulary; a weight that is not finite. UNSUPPORTED: a model on a GPU, in another precision, or with int8 weights. since 0.1"]
     pub fn trafo_model_quantize(
         model: *mut trafo_model,
         options: *const trafo_quantize_options,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_model,
     ) -> *mut trafo_error;
 }
@@ -3256,7 +3328,17 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n tokenizer may be NULL where the corpora have token ids (trafo_corpus_new_ids): the special tokens are then the model's\n (trafo_model_set_special_tokens). train may be NULL: the program gives batches (trafo_trainer_set_batches) before the trainer trains, and\n the memory is planned for batches of batch_tokens in rows of max_length.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was\n trained with another vocabulary. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. since 0.1"]
+    #[doc = " The learning rate that the schedule of the options gives an update, counted from 1, for optimizers of own networks. width is that of the\n model, which TRAFO_SCHEDULE_NOAM needs; at least 1. options may be NULL for the defaults. INVALID_ARGUMENT: an option; update or\n width is below 1. since 0.1"]
+    pub fn trafo_scheduled_rate(
+        options: *const trafo_trainer_options,
+        width: i64,
+        update: i64,
+        out: *mut f64,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A trainer for the model, whose weights it changes. It keeps model, tokenizer and corpora alive. `valid` may be NULL: no validation.\n tokenizer may be NULL where the corpora have token ids (trafo_corpus_new_ids): the special tokens are then the model's\n (trafo_model_set_special_tokens). train may be NULL: the program gives batches (trafo_trainer_set_batches) before the trainer trains, and\n the memory is planned for batches of batch_tokens in rows of max_length.\n With an empty run_directory nothing is written. If the run directory has checkpoints, training resumes from the newest undamaged\n one with the same bits; INVALID_ARGUMENT: it is from another architecture, tokenizer or corpus, or the model from a file that was\n trained with another vocabulary. OUT_OF_MEMORY and\n OUT_OF_DEVICE_MEMORY: the memory plan does not fit; the message has the plan and a batch that would fit. cancel may be NULL.\n CANCELLED: it was set while the corpora were tokenised; the model has not changed. since 0.1"]
     pub fn trafo_trainer_new(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -3265,6 +3347,7 @@ unsafe extern "C" {
         options: *const trafo_trainer_options,
         run_directory: *const ::core::ffi::c_char,
         run_directory_length: usize,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_trainer,
     ) -> *mut trafo_error;
 }
@@ -3490,17 +3573,19 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.\n since 0.1"]
+    #[doc = " One update. Validates and saves at the frequencies of the options, like trafo_trainer_run. INVALID_ARGUMENT: training is done.\n cancel may be NULL. CANCELLED: it was set before the update began; a validation that it interrupted is repeated by the next call.\n since 0.1"]
     pub fn trafo_trainer_step(
         trainer: *mut trafo_trainer,
+        cancel: *const trafo_cancel,
         out: *mut trafo_step_result,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is\n no validation corpus, or `capacity` is smaller than the number of metrics. since 0.1"]
+    #[doc = " Validates now. `out`, an array of `capacity`, gets the metrics of valid_metrics, *out_count their number. INVALID_ARGUMENT: there is\n no validation corpus, or `capacity` is smaller than the number of metrics. cancel may be NULL; several ranks do not look at it. CANCELLED.\n since 0.1"]
     pub fn trafo_trainer_validate(
         trainer: *mut trafo_trainer,
+        cancel: *const trafo_cancel,
         out: *mut trafo_metric_value,
         capacity: i64,
         out_count: *mut i64,
@@ -3539,13 +3624,14 @@ pub struct trafo_shortlist {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).\n Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. since 0.1"]
+    #[doc = " Learns the probabilities from pairs of lines with IBM model 1, and keeps the `best` targets of a source token (0: 100).\n Pairs with a side of more than 256 tokens are left out; INVALID_ARGUMENT if there is no other. cancel may be NULL. CANCELLED.\n since 0.1"]
     pub fn trafo_shortlist_learn(
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
         target: *const trafo_string_view,
         count: usize,
         best: i64,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_shortlist,
     ) -> *mut trafo_error;
 }
@@ -3833,13 +3919,14 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a\n log-probability is not finite, because weights are not or products overflow. since 0.1"]
+    #[doc = " The natural log-probability of each target given its source, and the number of its tokens, as arrays of `count`. out_tokens may be\n NULL. INVALID_ARGUMENT: a line is not UTF-8 or too long, or the model was trained with another vocabulary. NON_FINITE: a\n log-probability is not finite, because weights are not or products overflow. cancel may be NULL. CANCELLED. since 0.1"]
     pub fn trafo_score(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
         source: *const trafo_string_view,
         target: *const trafo_string_view,
         count: usize,
+        cancel: *const trafo_cancel,
         out_log_probability: *mut f64,
         out_tokens: *mut i64,
     ) -> *mut trafo_error;
@@ -4521,7 +4608,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. since 0.1"]
+    #[doc = " trafo_trainer_new for one rank of a group; all ranks call it. valid may be NULL. The model, the corpora, the tokenizer and the options\n must be the same on all ranks; INVALID_ARGUMENT names a rank that differs, and in what, or two ranks on one GPU. Rank 0 alone reads and\n writes the run directory, which all ranks give. Its files equal the files of a trainer without a group that has the same lanes. lanes 1 becomes\n the number of ranks, or the lanes of the run that resumes. A run may resume with any number of ranks up to its lanes. Not with a group of\n several ranks (UNSUPPORTED): trafo_trainer_write and trafo_trainer_read. cancel may be NULL. CANCELLED: this rank has left the call, and\n the others wait for it until trafo_group_abort or the timeout of the group. since 0.1"]
     pub fn trafo_trainer_new_in_group(
         group: *mut trafo_group,
         model: *mut trafo_model,
@@ -4531,6 +4618,7 @@ unsafe extern "C" {
         options: *const trafo_trainer_options,
         run_directory: *const ::core::ffi::c_char,
         run_directory_length: usize,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_trainer,
     ) -> *mut trafo_error;
 }

@@ -24,6 +24,7 @@ impl Batch {
     pub const EOS: i32 = sys::TRAFO_TOKEN_EOS;
 
     /// Without a pair yet.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -40,10 +41,12 @@ impl Batch {
         self.rows[1].push(target.into());
     }
     /// How many pairs.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.rows[0].len()
     }
     /// Whether there is no pair.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows[0].is_empty()
     }

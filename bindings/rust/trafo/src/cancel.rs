@@ -40,6 +40,7 @@ impl CancelToken {
     ///
     /// # Panics
     /// If there is no memory for it.
+    #[must_use]
     pub fn new() -> Self {
         // SAFETY: `out` is valid.
         match RawCancel::make(|out| unsafe { sys::trafo_cancel_new(out) }) {
@@ -58,11 +59,16 @@ impl CancelToken {
         infallible(unsafe { sys::trafo_cancel_reset(self.as_ptr()) });
     }
     /// Whether it was set.
+    #[must_use]
     pub fn is_cancelled(&self) -> bool {
         let mut set = 0;
         // SAFETY: the handle is live, `set` is valid.
         infallible(unsafe { sys::trafo_cancel_is_set(self.as_ptr(), &mut set) });
         set != 0
+    }
+    /// NULL for `None`.
+    pub(crate) fn raw(token: Option<&Self>) -> *const sys::trafo_cancel {
+        token.map_or(std::ptr::null(), Self::as_ptr)
     }
     pub(crate) fn as_ptr(&self) -> *const sys::trafo_cancel {
         self.0.as_ptr()

@@ -157,6 +157,7 @@ impl Context {
         Ok(Context(Rc::new(ContextInner { raw, interruption: RefCell::new(None) })))
     }
     /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.
+    #[must_use]
     pub fn device(&self) -> Device {
         Device::of(&self.0.raw)
     }

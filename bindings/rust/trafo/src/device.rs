@@ -43,18 +43,22 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// `NVIDIA H200`; `CPU`.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
     /// All of the device's memory; for the CPU all of the machine's.
+    #[must_use]
     pub fn memory_bytes(&self) -> i64 {
         self.memory_bytes
     }
     /// Of a CUDA device, such as (9, 0); (0, 0) for the CPU.
+    #[must_use]
     pub fn compute_capability(&self) -> (i32, i32) {
         self.compute_capability
     }
     /// Of the CPU: what multiplies int8 weights, `avx512-vnni`, `avx-vnni`, `avx2` or `portable`; empty for a GPU.
+    #[must_use]
     pub fn int8_kernel(&self) -> &str {
         &self.int8_kernel
     }

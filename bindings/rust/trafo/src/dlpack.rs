@@ -38,6 +38,7 @@ struct Header {
 
 impl DlpackTensor {
     /// The pointer, which the receiver gives back by calling its deleter.
+    #[must_use]
     pub fn into_raw(self) -> *mut sys::DLManagedTensorVersioned {
         let raw = self.0.as_ptr();
         std::mem::forget(self);
@@ -45,6 +46,7 @@ impl DlpackTensor {
     }
     /// # Safety
     /// `raw` points to a `DLManagedTensorVersioned` that belongs to the caller.
+    #[must_use]
     pub unsafe fn from_raw(raw: NonNull<sys::DLManagedTensorVersioned>) -> Self {
         Self(raw)
     }

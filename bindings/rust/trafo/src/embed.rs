@@ -260,9 +260,8 @@ where
 {
     // SAFETY: the box that `from_function` gave; calls come one at a time, and none from inside of one.
     let pairs = unsafe { &mut *user_data.cast::<Pairs<F>>() };
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        (pairs.function)(from_i64(index)).map_err(|error| error.into())
-    }));
+    let result =
+        catch_unwind(AssertUnwindSafe(|| (pairs.function)(from_i64(index)).map_err(Into::into)));
     let failure = match result {
         Ok(Ok(pair)) => {
             pairs.current = pair;

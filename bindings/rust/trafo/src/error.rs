@@ -77,19 +77,23 @@ impl Error {
         self
     }
     /// The kind of error.
+    #[must_use]
     pub fn code(&self) -> ErrorCode {
         self.code
     }
     /// The fault and its remedy.
+    #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
     /// The op or function that refused.
+    #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
     /// The argument or option that was wrong, such as `"width"`, by its name in C. The message begins with it. `None`: the
     /// error is of no single one.
+    #[must_use]
     pub fn field(&self) -> Option<&str> {
         (!self.field.is_empty()).then_some(self.field.as_str())
     }

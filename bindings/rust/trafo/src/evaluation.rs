@@ -122,7 +122,7 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
     let h = views(hypotheses);
     let r: Vec<_> = references.iter().flat_map(|set| views(set)).collect();
     let b = baseline.map(views);
-    let others = b.as_ref().map_or(std::ptr::null(), |lines| lines.as_ptr());
+    let others = b.as_ref().map_or(std::ptr::null(), std::vec::Vec::as_ptr);
     // SAFETY: views and options are valid during the call; the struct has the size that is told.
     let raw = filled(|raw, size| unsafe {
         sys::trafo_evaluate(

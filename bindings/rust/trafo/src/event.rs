@@ -6,6 +6,7 @@ use crate::trainer_options::Metric;
 
 impl Stop {
     /// Whether training is done by its own options; otherwise it can go on.
+    #[must_use]
     pub fn is_finished(self) -> bool {
         matches!(self, Stop::Limit | Stop::Early)
     }
@@ -17,6 +18,7 @@ pub struct Metrics(Vec<(Metric, f64)>);
 
 impl Metrics {
     /// The value of a metric; `None` if it was not asked for.
+    #[must_use]
     pub fn get(&self, metric: Metric) -> Option<f64> {
         self.iter().find(|(each, _)| *each == metric).map(|(_, value)| value)
     }
@@ -43,6 +45,7 @@ impl Metrics {
 
 impl Event {
     /// `exp(nll)`
+    #[must_use]
     pub fn perplexity(&self) -> f64 {
         self.nll.exp()
     }

@@ -65,10 +65,12 @@ impl GroupId {
     }
     /// The id as bytes, with which another process joins. They contain the token, so they are a
     /// secret.
+    #[must_use]
     pub fn bytes(&self) -> [u8; ID_BYTES] {
         self.bytes
     }
     /// The id of [`GroupId::tcp`] that another process has made. Bytes of anything else are refused when a rank joins.
+    #[must_use]
     pub fn tcp_from_bytes(bytes: [u8; ID_BYTES]) -> Self {
         GroupId { bytes, transport: sys::TRAFO_TRANSPORT_TCP }
     }
@@ -180,10 +182,12 @@ impl Group {
         Ok(Group(Arc::new(raw)))
     }
     /// The number of this rank, counted from 0.
+    #[must_use]
     pub fn rank(&self) -> i32 {
         self.info().rank
     }
     /// The number of ranks.
+    #[must_use]
     pub fn size(&self) -> i32 {
         self.info().size
     }

@@ -24,12 +24,12 @@ fn id_views<R: AsRef<[i32]>>(rows: &[R]) -> Vec<sys::trafo_ids_view> {
 }
 
 fn optional(tokenizer: Option<&Tokenizer>) -> *const sys::trafo_tokenizer {
-    tokenizer.map_or(ptr::null(), |tokenizer| tokenizer.as_ptr())
+    tokenizer.map_or(ptr::null(), Tokenizer::as_ptr)
 }
 
 impl Model {
     /// Translates rows of token ids. The model reads them as they are: nothing is added. A row ends with `eos`, unless
-    /// [`TranslateOptions::end_source`] is off; an empty one gives an empty translation. Without a tokenizer, the special
+    /// [`TranslateOptions::end_source`] says otherwise; an empty one gives an empty translation. Without a tokenizer, the special
     /// tokens are those that the model knows ([`set_special_tokens`](Self::set_special_tokens)), and hypotheses have
     /// [`tokens`](crate::Hypothesis::tokens) and no text. `InvalidArgument`: an id is not in the vocabulary.
     pub fn translate_ids<R: AsRef<[i32]>>(

@@ -58,7 +58,8 @@
 //!
 //! * A [`Context`] is a device with its memory, its threads and its tape. [`Tensor`]s are made from it; ops are methods
 //!   of tensors and are recorded as they run; [`Tensor::backward`] gives the leaves that want them their gradients and
-//!   frees what was recorded. [`Context::no_grad`] runs without recording. [`AdamW`] updates parameters.
+//!   frees what was recorded. [`Context::no_grad`] runs without recording. [`AdamW`] updates parameters, which
+//!   [`Parameters`] save and load by name. [`Context::custom_op`] runs an op of the program.
 //! * A [`Corpus`] is pairs of sentences; a [`Tokenizer`] cuts text into subwords; a [`Model`] is a transformer of the shape
 //!   that a [`ModelConfig`] says, with its weights, on a separate context.
 //! * A [`Trainer`] owns the model it trains and gives it back. [`Trainer::run`] trains until a limit and tells a callback
@@ -78,10 +79,12 @@
 //! | [`Tokenizer`], [`Corpus`], [`CancelToken`], [`Group`], options, events, errors | yes | yes |
 //! | [`Model`] | yes | yes: calls are serialised, and refused while [`Model::write_to`] runs on another thread |
 //! | [`Trainer`] | yes | no |
-//! | [`Context`], [`Tensor`], [`AdamW`], [`OpenModel`] | no | no |
+//! | [`ClosedParameters`] | yes | no |
+//! | [`Context`], [`Tensor`], [`AdamW`], [`OpenModel`], [`Parameters`] | no | no |
 //!
 //! Everything made from one context uses that context, so it must stay together. A model keeps a context to itself, until
-//! [`Model::open`] lends it to an own network, and a trainer keeps its model: those move as a whole. Tensors can refer to each other in any way, so the compiler could
+//! [`Model::open`] lends it to an own network, and a trainer keeps its model: those move as a whole, and so do parameters that
+//! are closed ([`Parameters::close`]). Tensors can refer to each other in any way, so the compiler could
 //! not see that a group of them moves together; they stay on the thread of their context. A thread that trains a
 //! network of tensors makes its context there.
 //!
@@ -138,6 +141,11 @@
 //!
 //! Training stops when the callback breaks or a [`CancelToken`] is set, between two updates, in a consistent state:
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
+//!
+//! Other long calls end between two batches with the error [`ErrorCode::Cancelled`]: [`TrainerBuilder::cancel`] is also for
+//! the making of a trainer, its steps and validations, and the options of translation and of compression take a token.
+//! [`Tokenizer::train_cancellable`], [`Corpus::train_tokenizer_cancellable`] and [`Shortlist::learn_cancellable`] take one as
+//! an argument.
 
 mod adapter;
 mod batches;
@@ -155,6 +163,7 @@ mod event;
 mod factorize;
 mod group;
 mod handle;
+mod host_types;
 mod ids;
 mod interop;
 mod memory_plan;
@@ -167,6 +176,7 @@ mod ops;
 mod optim;
 mod options;
 mod own_tensors;
+mod parameters;
 mod prune;
 mod quantize;
 mod region;
@@ -210,9 +220,10 @@ pub use open_model::OpenModel;
 pub use ops::{Activation, Comparison, Reduction};
 pub use optim::{AdamW, AdamWOptions};
 pub use own_tensors::{Distribution, Sgd};
+pub use parameters::{ClosedParameters, Loaded, Parameters, tensor_names};
 pub use prune::PruneOptions;
 pub use quantize::QuantizeOptions;
-pub use region::{Gradcheck, GradcheckOptions};
+pub use region::{CustomBackward, Gradcheck, GradcheckOptions};
 pub use results::{
     CorpusInfo, Evaluation, Event, EventKind, MemoryPlan, MemoryStats, ParameterInfo,
     ResampledScore, SpecialTokens, StepResult,
@@ -223,12 +234,13 @@ pub use tensor::{Element, Tensor};
 pub use text::{Corpus, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf, find_vocabulary};
 pub use trainer::{Trainer, TrainerBuilder};
 pub use trainer_options::{
-    CommunicationDType, Metric, Objective, OptimizerKind, OptimizerStates, Period, Recompute,
-    RunModel, Schedule, StoppingMetrics, TrainerOptions,
+    CommunicationDType, FrameToken, Metric, Objective, OptimizerKind, OptimizerStates, Period,
+    Recompute, RunModel, Schedule, StoppingMetrics, TrainerOptions,
 };
 pub use translation::{Alignment, Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
 
 /// Version of the linked library, such as `0.1.0`.
+#[must_use]
 pub fn version() -> String {
     // SAFETY: the string has static storage.
     unsafe { std::ffi::CStr::from_ptr(trafo_sys::trafo_version()) }.to_string_lossy().into_owned()

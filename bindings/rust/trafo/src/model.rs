@@ -94,14 +94,17 @@ pub struct Parameter<'a> {
 
 impl Parameter<'_> {
     /// Its name in the file.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
     /// Its dimensions.
+    #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
     /// Type of its elements.
+    #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -374,6 +377,7 @@ impl Model {
         (tensors, elements)
     }
     /// Number of weights.
+    #[must_use]
     pub fn parameter_count(&self) -> usize {
         from_i64(self.counts().1)
     }
@@ -488,6 +492,7 @@ impl Model {
     }
 
     /// The device that computes: `Cpu` or `Cuda`, also where `Auto` was asked for.
+    #[must_use]
     pub fn device(&self) -> Device {
         Device::of(&self.context)
     }
@@ -580,7 +585,7 @@ impl Model {
         read_lines(&result, lines.len())
     }
 
-    /// How probable the model holds each target.
+    /// How probable the model holds each target. [`force_decode`](Self::force_decode) gives the same and may be cancelled.
     pub fn score<S: AsRef<str>, T: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,
@@ -599,6 +604,7 @@ impl Model {
                 sources.as_ptr(),
                 targets.as_ptr(),
                 sources.len(),
+                ptr::null(),
                 log_probabilities.as_mut_ptr(),
                 tokens.as_mut_ptr(),
             )
@@ -640,7 +646,7 @@ impl Model {
 
     /// Plain text under a decoder-only model: each line as the one hypothesis of itself, with the log-probability of each of
     /// its tokens and of its end, given `</s>` and the tokens before it. `tokens` has the end, too. `begin_source` (`<s>` in
-    /// place of the first `</s>`), `end_source` (false: the end is not scored), `length_penalty`, `word_scores`,
+    /// place of the first `</s>`), `end_source` (off: the end is not scored), `length_penalty`, `word_scores`,
     /// `batch_tokens`, `truncate` and `cancel` of the options are used.
     pub fn score_text<S: AsRef<str>>(
         &self,

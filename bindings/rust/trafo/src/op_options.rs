@@ -32,6 +32,7 @@ pub struct Dropout {
 
 impl Dropout {
     /// At step 0, id 0.
+    #[must_use]
     pub fn new(p: f32, seed: u64) -> Self {
         Dropout { p, seed, step: 0, id: 0 }
     }

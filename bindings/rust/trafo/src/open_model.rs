@@ -51,6 +51,7 @@ pub struct OpenModel {
 
 impl Model {
     /// Opens the model for own networks: the context that it computes in becomes one to make tensors in.
+    #[must_use]
     pub fn open(self) -> OpenModel {
         let (raw, context) = self.into_raw();
         let interruption = RefCell::new(None);
@@ -60,6 +61,7 @@ impl Model {
 
 impl OpenModel {
     /// The context of the model and of its tensors.
+    #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }

@@ -187,6 +187,7 @@ impl Sgd {
         })
     }
     /// A velocity for each parameter: the whole state of the optimizer. [`Tensor::write`] restores one.
+    #[must_use]
     pub fn velocities(&self) -> &[Tensor] {
         &self.velocities
     }

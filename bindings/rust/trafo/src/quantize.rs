@@ -1,5 +1,6 @@
 use trafo_sys as sys;
 
+use crate::cancel::CancelToken;
 use crate::error::Result;
 use crate::handle::{RawModel, defaults, views};
 use crate::model::Model;
@@ -13,6 +14,7 @@ pub struct QuantizeOptions {
     gptq: bool,
     keep_float: Vec<String>,
     calibration: Option<(Tokenizer, Corpus)>,
+    cancel: Option<CancelToken>,
 }
 
 impl QuantizeOptions {
@@ -40,6 +42,11 @@ impl QuantizeOptions {
     /// Pairs that show what the layers multiply, and the model's vocabulary.
     pub fn calibration(mut self, tokenizer: &Tokenizer, corpus: &Corpus) -> Self {
         self.calibration = Some((tokenizer.clone(), corpus.clone()));
+        self
+    }
+    /// Ends the work with the error [`Cancelled`](crate::ErrorCode::Cancelled) when the token is set.
+    pub fn cancel(mut self, token: &CancelToken) -> Self {
+        self.cancel = Some(token.clone());
         self
     }
 }
@@ -74,7 +81,8 @@ impl Model {
         }
         // SAFETY: the handles are live, the options and what they point to are valid during the call.
         let raw = RawModel::make(|out| unsafe {
-            sys::trafo_model_quantize(self.as_ptr(), &settings, out)
+            let cancel = CancelToken::raw(options.cancel.as_ref());
+            sys::trafo_model_quantize(self.as_ptr(), &settings, cancel, out)
         })?;
         Ok(self.replaced(raw))
     }

@@ -1,4 +1,4 @@
-//! Functions of tensors that the library calls back: checkpointed regions and gradient checks.
+//! Functions of tensors that the library calls back: checkpointed regions, custom ops and gradient checks.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,37 +30,69 @@ impl Drop for Given {
 }
 
 /// Inputs that end with the callback, whatever way it ends.
-struct Inputs<const M: usize>([Tensor; M]);
+struct Inputs(Vec<Tensor>);
 
-impl<const M: usize> Drop for Inputs<M> {
+impl Drop for Inputs {
     fn drop(&mut self) {
         self.0.iter().for_each(Tensor::forget_borrowed);
     }
 }
 
-fn run_body<F, const M: usize, const N: usize>(
-    context: &Context,
-    body: &F,
-    inputs: &[*const sys::trafo_tensor],
-) -> Result<[Given; N]>
-where
-    F: Fn(&Context, [&Tensor; M]) -> Result<[Tensor; N]>,
-{
-    let mut borrowed = Vec::with_capacity(M);
-    for &raw in inputs {
-        // SAFETY: live until the callback returns; Inputs ends them before that.
-        borrowed.push(unsafe { Tensor::borrow(context, raw) }?);
+impl Inputs {
+    /// # Safety
+    /// The handles are live until the inputs are dropped.
+    unsafe fn borrow(context: &Context, raw: &[*const sys::trafo_tensor]) -> Result<Self> {
+        let mut inputs = Inputs(Vec::with_capacity(raw.len()));
+        for &raw in raw {
+            // SAFETY: the caller's promise.
+            inputs.0.push(unsafe { Tensor::borrow(context, raw) }?);
+        }
+        Ok(inputs)
     }
-    let Ok(borrowed) = <[Tensor; M]>::try_from(borrowed) else {
-        return Err(Error::new(ErrorCode::Internal, "region", "unexpected number of inputs"));
+    /// `N` of them from `begin`.
+    fn part<const N: usize>(&self, begin: usize) -> Result<[&Tensor; N]> {
+        let part = self.0.get(begin..begin + N).map(|part| part.iter().collect::<Vec<_>>());
+        part.and_then(|part| <[&Tensor; N]>::try_from(part).ok())
+            .ok_or_else(|| Error::new(ErrorCode::Internal, "region", "unexpected number of inputs"))
+    }
+}
+
+fn give(output: Tensor) -> Result<Given> {
+    output.into_raw().map(Given)
+}
+
+/// Runs `body` for the library, with borrowed inputs, and hands its outputs over.
+///
+/// # Safety
+/// The arrays are valid for their lengths and the inputs live until the callback returns.
+unsafe fn answer(
+    context: &Weak<ContextInner>,
+    inputs: (*const *const sys::trafo_tensor, usize),
+    outputs: (*mut *mut sys::trafo_tensor, usize),
+    body: impl FnOnce(&Context, &Inputs) -> Result<Vec<Given>>,
+) -> i32 {
+    let Some(inner) = context.upgrade() else { return 1 };
+    let context = Context(inner);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the caller's promise.
+        let inputs = unsafe { Inputs::borrow(&context, crate::handle::slice(inputs.0, inputs.1)) }?;
+        body(&context, &inputs)
+    }));
+    let interruption = match result {
+        Ok(Ok(given)) => {
+            for (i, mut tensor) in given.into_iter().enumerate().take(outputs.1) {
+                // SAFETY: outputs has room for that many handles.
+                unsafe {
+                    outputs.0.add(i).write(std::mem::replace(&mut tensor.0, ptr::null_mut()));
+                }
+            }
+            return 0;
+        }
+        Ok(Err(error)) => Interruption::Error(error),
+        Err(payload) => Interruption::Panic(payload),
     };
-    let inputs = Inputs(borrowed);
-    let outputs = body(context, inputs.0.each_ref())?;
-    let mut given = [const { Given(ptr::null_mut()) }; N];
-    for (slot, output) in given.iter_mut().zip(outputs) {
-        slot.0 = output.into_raw()?;
-    }
-    Ok(given)
+    *context.0.interruption.borrow_mut() = Some(interruption);
+    1
 }
 
 /// # Safety
@@ -76,36 +108,82 @@ unsafe extern "C" fn call_region<F, const M: usize, const N: usize>(
 where
     F: Fn(&Context, [&Tensor; M]) -> Result<[Tensor; N]>,
 {
-    // SAFETY: the region lives until drop_region.
-    let region = unsafe { &*user_data.cast::<Region<F>>() };
-    let Some(inner) = region.context.upgrade() else { return 1 };
-    let context = Context(inner);
-    // SAFETY: the library gives a valid array.
-    let inputs = unsafe { crate::handle::slice(inputs, input_count) };
-    let result =
-        catch_unwind(AssertUnwindSafe(|| run_body::<F, M, N>(&context, &region.body, inputs)));
-    let interruption = match result {
-        Ok(Ok(given)) => {
-            for (i, mut tensor) in given.into_iter().enumerate().take(output_count) {
-                // SAFETY: outputs has room for output_count handles.
-                unsafe { outputs.add(i).write(std::mem::replace(&mut tensor.0, ptr::null_mut())) };
-            }
-            return 0;
-        }
-        Ok(Err(error)) => Interruption::Error(error),
-        Err(payload) => Interruption::Panic(payload),
-    };
-    *context.0.interruption.borrow_mut() = Some(interruption);
-    1
+    // SAFETY: the region lives until drop_user_data; the arrays are the library's.
+    unsafe {
+        let region = &*user_data.cast::<Region<F>>();
+        let (inputs, outputs) = ((inputs, input_count), (outputs, output_count));
+        answer(&region.context, inputs, outputs, |context, inputs| {
+            (region.body)(context, inputs.part(0)?)?.into_iter().map(give).collect()
+        })
+    }
+}
+
+/// Both functions of a custom op.
+struct CustomOp<F, B> {
+    context: Weak<ContextInner>,
+    forward: F,
+    backward: B,
 }
 
 /// # Safety
-/// Called once by the library with a boxed `Region<F>`.
-unsafe extern "C" fn drop_region<F>(user_data: *mut c_void) {
+/// As [`call_region`], with a `CustomOp<F, B>`.
+unsafe extern "C" fn call_forward<F, B, const M: usize, const N: usize>(
+    user_data: *mut c_void,
+    _context: *mut sys::trafo_context,
+    inputs: *const *const sys::trafo_tensor,
+    input_count: usize,
+    outputs: *mut *mut sys::trafo_tensor,
+    output_count: usize,
+) -> i32
+where
+    F: Fn(&Context, [&Tensor; M]) -> Result<[Tensor; N]>,
+{
+    // SAFETY: as in call_region.
+    unsafe {
+        let op = &*user_data.cast::<CustomOp<F, B>>();
+        let (inputs, outputs) = ((inputs, input_count), (outputs, output_count));
+        answer(&op.context, inputs, outputs, |context, inputs| {
+            (op.forward)(context, inputs.part(0)?)?.into_iter().map(give).collect()
+        })
+    }
+}
+
+/// # Safety
+/// As [`call_region`], with a `CustomOp<F, B>`.
+unsafe extern "C" fn call_backward<F, B, const M: usize, const N: usize>(
+    user_data: *mut c_void,
+    _context: *mut sys::trafo_context,
+    inputs: *const *const sys::trafo_tensor,
+    input_count: usize,
+    outputs: *mut *mut sys::trafo_tensor,
+    output_count: usize,
+) -> i32
+where
+    B: Fn(&Context, CustomBackward<'_, M, N>) -> Result<[Option<Tensor>; M]>,
+{
+    // SAFETY: as in call_region.
+    unsafe {
+        let op = &*user_data.cast::<CustomOp<F, B>>();
+        let (inputs, outputs) = ((inputs, input_count), (outputs, output_count));
+        answer(&op.context, inputs, outputs, |context, inputs| {
+            let given = CustomBackward {
+                inputs: inputs.part(0)?,
+                outputs: inputs.part(M)?,
+                gradients: inputs.part(M + N)?,
+            };
+            let gradients = (op.backward)(context, given)?;
+            gradients.into_iter().map(|g| g.map_or(Ok(Given(ptr::null_mut())), give)).collect()
+        })
+    }
+}
+
+/// # Safety
+/// Called once by the library with a boxed `T`.
+unsafe extern "C" fn drop_user_data<T>(user_data: *mut c_void) {
     // A panic in the destructor of something captured must not cross the library; the panic hook has reported it.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: made by Box::into_raw.
-        drop(unsafe { Box::from_raw(user_data.cast::<Region<F>>()) });
+        drop(unsafe { Box::from_raw(user_data.cast::<T>()) });
     }));
 }
 
@@ -144,6 +222,18 @@ pub struct Gradcheck {
     pub message: String,
 }
 
+/// What the backward function of [`Context::custom_op`] gets.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct CustomBackward<'a, const M: usize, const N: usize> {
+    /// The inputs of the op.
+    pub inputs: [&'a Tensor; M],
+    /// Its outputs.
+    pub outputs: [&'a Tensor; N],
+    /// The gradient of each output; zeros where nothing used it.
+    pub gradients: [&'a Tensor; N],
+}
+
 impl Context {
     /// Runs `region` now without keeping its intermediates, and again during backward with the same bits: memory for time.
     ///
@@ -180,7 +270,7 @@ impl Context {
                     self.as_ptr(),
                     Some(call_region::<F, M, N>),
                     user_data.cast(),
-                    Some(drop_region::<F>),
+                    Some(drop_user_data::<Region<F>>),
                     inputs.as_ptr(),
                     M,
                     outputs.as_mut_ptr(),
@@ -188,10 +278,77 @@ impl Context {
                 )
             })
         })?;
-        // SAFETY: a successful call gives new handles; all are taken over before any result is looked at.
-        let tensors = outputs.map(|raw| unsafe { Tensor::adopt(self, raw) });
+        // SAFETY: a successful call gives new handles.
+        unsafe { self.adopt_all(outputs) }
+    }
+
+    /// # Safety
+    /// The handles are new and nobody else's.
+    unsafe fn adopt_all<const N: usize>(
+        &self,
+        raw: [*mut sys::trafo_tensor; N],
+    ) -> Result<[Tensor; N]> {
+        // All are taken over before any result is looked at.
+        // SAFETY: the caller's promise.
+        let tensors = raw.map(|raw| unsafe { Tensor::adopt(self, raw) });
         let tensors = tensors.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(tensors.try_into().expect("N outputs"))
+    }
+
+    /// Runs an op of the program, which has its own gradient.
+    ///
+    /// `forward` makes new floating-point tensors of the inputs and is not recorded. In [`Tensor::backward`], `backward`
+    /// gives a gradient of each input, of the input's shape, or `None` where there is none. No gradient flows to tensors
+    /// that are captured. It may be used in checkpointed regions and in [`gradcheck`](Context::gradcheck). A panic in one
+    /// of the functions goes on in the caller; an error of it comes out of this call, or of `backward`.
+    ///
+    /// ```
+    /// use trafo::Context;
+    /// # fn main() -> trafo::Result<()> {
+    /// let context = Context::new()?;
+    /// let x = context.parameter(&[0.5f32, 1.5], &[2])?;
+    /// let [y] = context.custom_op(
+    ///     [&x],
+    ///     |_, [x]| Ok([x.mul(x)?]),
+    ///     |_, given| Ok([Some(given.inputs[0].scale(2.0)?.mul(given.gradients[0])?)]),
+    /// )?;
+    /// y.sum()?.backward()?;
+    /// assert_eq!(x.grad()?.unwrap().to_vec::<f32>()?, [1.0, 3.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn custom_op<F, B, const M: usize, const N: usize>(
+        &self,
+        inputs: [&Tensor; M],
+        forward: F,
+        backward: B,
+    ) -> Result<[Tensor; N]>
+    where
+        F: Fn(&Context, [&Tensor; M]) -> Result<[Tensor; N]> + 'static,
+        B: Fn(&Context, CustomBackward<'_, M, N>) -> Result<[Option<Tensor>; M]> + 'static,
+    {
+        let inputs = raw_inputs(inputs);
+        let op = CustomOp { context: Rc::downgrade(&self.0), forward, backward };
+        let user_data = Box::into_raw(Box::new(op));
+        let mut outputs = [ptr::null_mut(); N];
+        self.run_regions(|| {
+            // SAFETY: the arrays are valid for their lengths. The library frees the op once, also when it refuses.
+            check(unsafe {
+                sys::trafo_custom_op(
+                    self.as_ptr(),
+                    Some(call_forward::<F, B, M, N>),
+                    Some(call_backward::<F, B, M, N>),
+                    user_data.cast(),
+                    Some(drop_user_data::<CustomOp<F, B>>),
+                    inputs.as_ptr(),
+                    M,
+                    outputs.as_mut_ptr(),
+                    N,
+                )
+            })
+        })?;
+        // SAFETY: a successful call gives new handles.
+        unsafe { self.adopt_all(outputs) }
     }
 
     /// Compares analytic gradients of `function` with central differences, for every element of every `f64` input.

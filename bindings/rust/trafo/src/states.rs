@@ -24,10 +24,12 @@ pub struct HiddenStates {
 
 impl HiddenStates {
     /// The rows of text `index`.
+    #[must_use]
     pub fn rows(&self, index: usize) -> Range<usize> {
         self.cu_seqlens[index] as usize..self.cu_seqlens[index + 1] as usize
     }
     /// The states of text `index`, `[tokens, width]`.
+    #[must_use]
     pub fn text(&self, index: usize) -> &[f32] {
         let rows = self.rows(index);
         &self.values[rows.start * self.width..rows.end * self.width]

@@ -9,6 +9,7 @@ use trafo_sys as sys;
 use crate::context::Context;
 pub(crate) use crate::enums::DType;
 use crate::error::{Error, ErrorCode, Result, check};
+use crate::handle::RawTensor;
 use crate::options::to_i64;
 
 mod sealed {
@@ -179,27 +180,53 @@ impl Tensor {
         }
     }
 
+    /// Whether this is the only handle on the tensor, and not a borrowed one.
+    pub(crate) fn is_alone(&self) -> bool {
+        Rc::strong_count(&self.0) == 1 && !self.0.borrowed
+    }
+    /// The handle without its context. The tensor [is alone](Self::is_alone).
+    pub(crate) fn into_owned(self) -> RawTensor {
+        let raw = self.into_raw().expect("the only handle is given as it is");
+        // SAFETY: the output is valid.
+        let made = RawTensor::make(|out| unsafe {
+            out.write(raw);
+            ptr::null_mut()
+        });
+        made.expect("the call above cannot fail")
+    }
+    /// The tensor of such a handle, which is of this context.
+    pub(crate) fn of_owned(context: &Context, owned: RawTensor) -> Self {
+        let raw = owned.as_ptr();
+        std::mem::forget(owned);
+        // SAFETY: the handle is live, and nobody else frees it.
+        unsafe { Self::adopt(context, raw) }.expect("a live handle has a type and a shape")
+    }
     pub(crate) fn as_ptr(&self) -> *mut sys::trafo_tensor {
         self.0.raw.get()
     }
 
     /// The context it lives in.
+    #[must_use]
     pub fn context(&self) -> &Context {
         &self.0.context
     }
     /// Dimensions, outermost first.
+    #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.0.shape
     }
     /// Type of the elements.
+    #[must_use]
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
     /// Number of elements.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.0.shape.iter().product()
     }
     /// Whether it has no elements.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

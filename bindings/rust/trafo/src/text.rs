@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use trafo_sys as sys;
 
+use crate::cancel::CancelToken;
 use crate::embed::{FirstFailure, tell_pairs};
 use crate::enums::Normalization;
 use crate::error::{Error, ErrorCode, Result, check, infallible};
@@ -95,12 +96,30 @@ impl Tokenizer {
 
     /// Trains on lines of text.
     pub fn train<S: AsRef<str>>(lines: &[S], options: &TokenizerOptions) -> Result<Self> {
+        Self::train_until(lines, options, None)
+    }
+    /// The same, ended with the error [`Cancelled`](ErrorCode::Cancelled) when the token is set. SentencePiece cannot be
+    /// stopped once it has read the lines: its training goes on unseen, and the next one, like the end of the process, waits
+    /// for it.
+    pub fn train_cancellable<S: AsRef<str>>(
+        lines: &[S],
+        options: &TokenizerOptions,
+        token: &CancelToken,
+    ) -> Result<Self> {
+        Self::train_until(lines, options, Some(token))
+    }
+    fn train_until<S: AsRef<str>>(
+        lines: &[S],
+        options: &TokenizerOptions,
+        token: Option<&CancelToken>,
+    ) -> Result<Self> {
         check_abi()?;
         let (lines, symbols) = (views(lines), views(&options.user_symbols));
         let options = options.to_raw(&symbols);
         // SAFETY: the views are valid during the call.
         Self::make(|out| unsafe {
-            sys::trafo_tokenizer_train(lines.as_ptr(), lines.len(), &options, out)
+            let cancel = CancelToken::raw(token);
+            sys::trafo_tokenizer_train(lines.as_ptr(), lines.len(), &options, cancel, out)
         })
     }
     /// Reads the file of a tokenizer, whose content tells its kind, or the one that [`find_vocabulary`] finds in a directory.
@@ -131,6 +150,7 @@ impl Tokenizer {
         check(unsafe { sys::trafo_tokenizer_save(self.as_ptr(), data, length) })
     }
     /// Its kind, by the names of [`TokenizerOptions::kind`].
+    #[must_use]
     pub fn kind(&self) -> String {
         let mut kind = ptr::null();
         // SAFETY: the output is valid; the text is static.
@@ -140,6 +160,7 @@ impl Tokenizer {
         }
     }
     /// Number of tokens.
+    #[must_use]
     pub fn vocabulary(&self) -> usize {
         let mut count = 0;
         // SAFETY: `count` is valid.
@@ -147,6 +168,7 @@ impl Tokenizer {
         from_i64(count)
     }
     /// Ids of the special tokens.
+    #[must_use]
     pub fn special(&self) -> SpecialTokens {
         // SAFETY: the handle is live; the struct is valid.
         let ids =
@@ -307,6 +329,7 @@ impl Corpus {
         self
     }
     /// Counts of the text that was read.
+    #[must_use]
     pub fn info(&self) -> CorpusInfo {
         // SAFETY: the handle is live; the struct is valid.
         let info =
@@ -347,11 +370,27 @@ impl Corpus {
     }
     /// Trains one tokenizer on both sides together.
     pub fn train_tokenizer(&self, options: &TokenizerOptions) -> Result<Tokenizer> {
+        self.train_tokenizer_until(options, None)
+    }
+    /// The same, ended as [`Tokenizer::train_cancellable`] is.
+    pub fn train_tokenizer_cancellable(
+        &self,
+        options: &TokenizerOptions,
+        token: &CancelToken,
+    ) -> Result<Tokenizer> {
+        self.train_tokenizer_until(options, Some(token))
+    }
+    fn train_tokenizer_until(
+        &self,
+        options: &TokenizerOptions,
+        token: Option<&CancelToken>,
+    ) -> Result<Tokenizer> {
         let symbols = views(&options.user_symbols);
         let options = options.to_raw(&symbols);
         // SAFETY: options are valid during the call.
         let result = Tokenizer::make(|out| unsafe {
-            sys::trafo_corpus_train_tokenizer(self.as_ptr(), &options, out)
+            let cancel = CancelToken::raw(token);
+            sys::trafo_corpus_train_tokenizer(self.as_ptr(), &options, cancel, out)
         });
         tell_pairs(&self.sources, result)
     }

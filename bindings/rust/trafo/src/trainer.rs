@@ -57,7 +57,9 @@ impl<'a> TrainerBuilder<'a> {
         self.run_directory = Some(directory.as_ref().to_path_buf());
         self
     }
-    /// Stops [`Trainer::run`] when the token is set.
+    /// Stops [`build`](Self::build), while it tokenises corpora, and the trainer's [`run`](Trainer::run),
+    /// [`step`](Trainer::step) and [`validate`](Trainer::validate) when the token is set. All but `run` then give the error
+    /// [`Cancelled`](ErrorCode::Cancelled), and may be called again.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.cancel = Some(token.clone());
         self
@@ -77,7 +79,8 @@ impl<'a> TrainerBuilder<'a> {
         // SAFETY: the handles are live; options and path are valid during the call.
         let valid = self.valid.map_or(ptr::null(), Corpus::as_ptr);
         let train = self.train.map_or(ptr::null(), Corpus::as_ptr);
-        let tokenizer = self.tokenizer.map_or(ptr::null(), |t| t.as_ptr());
+        let tokenizer = self.tokenizer.map_or(ptr::null(), Tokenizer::as_ptr);
+        let cancel = CancelToken::raw(self.cancel.as_ref());
         let raw = RawTrainer::make(|out| unsafe {
             match &self.group {
                 None => sys::trafo_trainer_new(
@@ -88,6 +91,7 @@ impl<'a> TrainerBuilder<'a> {
                     &self.options.to_raw(),
                     data,
                     length,
+                    cancel,
                     out,
                 ),
                 Some(group) => sys::trafo_trainer_new_in_group(
@@ -99,6 +103,7 @@ impl<'a> TrainerBuilder<'a> {
                     &self.options.to_raw(),
                     data,
                     length,
+                    cancel,
                     out,
                 ),
             }
@@ -229,7 +234,7 @@ impl Trainer {
         mut callback: impl FnMut(&Event) -> ControlFlow<()>,
     ) -> Result<Stop> {
         let mut state = Callback { function: &mut callback, stopped: false, panic: None };
-        let cancel = self.cancel.as_ref().map_or(ptr::null(), CancelToken::as_ptr);
+        let cancel = CancelToken::raw(self.cancel.as_ref());
         let mut stop = sys::TRAFO_STOP_NONE;
         // SAFETY: the handles are live; state and output are valid during the call.
         let result = check(unsafe {
@@ -260,13 +265,16 @@ impl Trainer {
     pub(crate) fn tell<T>(&self, result: Result<T>) -> Result<T> {
         tell_pairs(&self.sources, result.map_err(|error| self.rate_failure.tell(error)))
     }
-    /// One update; validates and saves by their frequencies like [`run`](Trainer::run).
+    /// One update; validates and saves by their frequencies like [`run`](Trainer::run). With the trainer's token set before
+    /// the update begins, the error is `Cancelled`; a validation that it interrupts is repeated by the next call.
     pub fn step(&mut self) -> Result<StepResult> {
-        // SAFETY: the handle is live, the output is valid.
-        let step = filled(|step, _| unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), step) });
+        let cancel = CancelToken::raw(self.cancel.as_ref());
+        // SAFETY: the handles are live, the output is valid.
+        let step =
+            filled(|step, _| unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), cancel, step) });
         self.tell(step).map(|step| StepResult::from_raw(&step))
     }
-    /// Validates now.
+    /// Validates now. `Cancelled`: the trainer's token was set; several ranks do not look at it.
     pub fn validate(&mut self) -> Result<Metrics> {
         let none = sys::trafo_metric_value { value: 0.0, metric: 0, reserved: 0 };
         let mut values = [none; sys::TRAFO_METRIC_COUNT as usize];
@@ -275,6 +283,7 @@ impl Trainer {
         let result = check(unsafe {
             sys::trafo_trainer_validate(
                 self.raw.as_ptr(),
+                CancelToken::raw(self.cancel.as_ref()),
                 values.as_mut_ptr(),
                 i64::from(sys::TRAFO_METRIC_COUNT),
                 &mut count,
@@ -300,10 +309,12 @@ impl Trainer {
         Ok(MemoryPlan::from_raw(&plan))
     }
     /// The model with its current weights.
+    #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
     /// Ends training and gives the model back.
+    #[must_use]
     pub fn into_model(self) -> Model {
         self.model
     }

@@ -8,7 +8,7 @@ use trafo_sys as sys;
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::defaults;
 use crate::names::{named, text};
-use crate::options::{from_flag, from_i64, options, same, to_count};
+use crate::options::{from_flag, from_i64, options, same, to_count, to_i64};
 
 /// How often something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,6 +141,24 @@ impl TrainerOptions {
     pub fn valid_metrics(mut self, metrics: &[Metric]) -> Self {
         self.valid_metrics = metrics.to_vec();
         self
+    }
+    /// The learning rate that the schedule gives an update, counted from 1, for optimizers of own networks. `width` is the
+    /// model's, which [`Schedule::Noam`] needs; at least 1. `InvalidArgument`: an option.
+    ///
+    /// ```
+    /// # fn main() -> trafo::Result<()> {
+    /// let options = trafo::TrainerOptions::new().learning_rate(0.1).warmup(10);
+    /// assert!((options.scheduled_rate(1, 5)? - 0.05).abs() < 1e-12);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scheduled_rate(&self, width: usize, update: usize) -> Result<f64> {
+        let mut rate = 0.0;
+        // SAFETY: options and output are valid during the call.
+        check(unsafe {
+            sys::trafo_scheduled_rate(&self.to_raw(), to_i64(width), to_i64(update), &mut rate)
+        })?;
+        Ok(rate)
     }
     pub(crate) fn to_raw(&self) -> sys::trafo_trainer_options {
         let mut raw = defaults(sys::trafo_trainer_options_init);

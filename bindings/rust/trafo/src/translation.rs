@@ -123,12 +123,32 @@ impl Shortlist {
         target: &[T],
         best: usize,
     ) -> Result<Self> {
+        Self::learn_until(tokenizer, source, target, best, None)
+    }
+    /// The same, ended with the error [`Cancelled`](ErrorCode::Cancelled) when the token is set.
+    pub fn learn_cancellable<S: AsRef<str>, T: AsRef<str>>(
+        tokenizer: &Tokenizer,
+        source: &[S],
+        target: &[T],
+        best: usize,
+        token: &CancelToken,
+    ) -> Result<Self> {
+        Self::learn_until(tokenizer, source, target, best, Some(token))
+    }
+    fn learn_until<S: AsRef<str>, T: AsRef<str>>(
+        tokenizer: &Tokenizer,
+        source: &[S],
+        target: &[T],
+        best: usize,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Self> {
         expect_equal("Shortlist::learn", "sources", source.len(), "targets", target.len())?;
         let (s, t) = (views(source), views(target));
         let (handle, count, best) = (tokenizer.as_ptr(), s.len(), to_i64(best));
+        let cancel = CancelToken::raw(cancel);
         // SAFETY: the handle is live, the views are valid during the call.
         Ok(Shortlist(Arc::new(RawShortlist::make(|out| unsafe {
-            sys::trafo_shortlist_learn(handle, s.as_ptr(), t.as_ptr(), count, best, out)
+            sys::trafo_shortlist_learn(handle, s.as_ptr(), t.as_ptr(), count, best, cancel, out)
         })?)))
     }
     /// Reads lines `TARGET SOURCE PROBABILITY`, subwords of the tokenizer, as Marian's lex.s2t.
@@ -181,10 +201,12 @@ impl Alignment {
     }
     /// For each token that has a word score, its weights over the source tokens that were translated, `</s>` included. They
     /// sum to 1.
+    #[must_use]
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
         self.weights.chunks_exact(self.source_tokens)
     }
     /// The source token of the largest weight, for each row.
+    #[must_use]
     pub fn hard(&self) -> Vec<usize> {
         let best = |row: &[f32]| {
             (1..row.len()).fold(0, |best, s| if row[s] > row[best] { s } else { best })
@@ -208,10 +230,12 @@ pub struct Translation {
 
 impl Translation {
     /// The best hypothesis' text.
+    #[must_use]
     pub fn text(&self) -> &str {
         self.hypotheses.first().map_or("", |h| &h.text)
     }
     /// The best hypothesis' score.
+    #[must_use]
     pub fn score(&self) -> f64 {
         self.hypotheses.first().map_or(0.0, |h| h.score)
     }

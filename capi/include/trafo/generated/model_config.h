@@ -19,10 +19,13 @@
 #define TRAFO_FFN_SWIGLU 1 /* A gated unit with SiLU. A decoder-lm only. */
 
 /* The norm of queries and keys of self-attention. */
-#define TRAFO_QK_NORM_NONE 0 /* There is none. */
+#define TRAFO_QK_NORM_NONE              0 /* There is none. */
 /* RMS norm of each head before the rotary positions, with one vector of weights for queries and one for keys, as in Qwen3. A
  * decoder-lm only. */
-#define TRAFO_QK_NORM_HEAD 1
+#define TRAFO_QK_NORM_HEAD              1
+#define TRAFO_QK_NORM_HEAD_AFTER_ROTARY 2 /* The same after the rotary positions, as in Hunyuan. */
+/* RMS norm of all queries and of all keys of a token before the rotary positions, as in OLMo 2. A decoder-lm only. */
+#define TRAFO_QK_NORM_WHOLE             3
 
 /* How rotary positions are stretched from a number of original positions. */
 #define TRAFO_ROPE_SCALING_LLAMA3 0 /* By the turns of a pair in the original positions, as in Llama 3.1. */
@@ -74,6 +77,18 @@ typedef struct trafo_model_config {
   /* Factor of rotated queries and keys with the rope_scaling yarn; other models have none. Default 0: 0.1 ln(rope_factor) + 1.
    * */
   double rope_magnitude;
+  /* The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all layers have
+   * them. */
+  int64_t no_rope_interval;
+  /* Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of width. */
+  double embedding_scale;
+  /* Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of head_width. */
+  double attention_scale;
+  /* Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm (Granite). Default
+   * 1. */
+  double residual_scale;
+  /* The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1. */
+  double logits_divisor;
   int32_t architecture; /* Kind of model. Default TRAFO_ENCODER_DECODER. */
   int32_t activation; /* Activation of the feed-forward layers. Default TRAFO_RELU. */
   int32_t pre_norm; /* 1: the norm precedes each block instead of following it. Default 1. */
@@ -98,9 +113,13 @@ typedef struct trafo_model_config {
    * whose angle it divides is the one of rope_high_turns turns (usual: 32), and from the pair of rope_low_turns turns on it
    * divides them whole. Default TRAFO_ROPE_SCALING_LLAMA3. */
   int32_t rope_scaling;
+  /* 1: the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in a model with RMS norm
+   * and pre_norm. Default 0. */
+  int32_t norm_outputs;
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
+  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

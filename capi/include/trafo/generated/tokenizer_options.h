@@ -15,8 +15,8 @@ typedef struct trafo_tokenizer_options {
   size_t user_symbol_count;
   /* A kind by its name (docs/guide/vocabularies.md): "sentencepiece", or "byte", which has a token for each byte of UTF-8, with
    * the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults; or
-   * "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary, soft_limit,
-   * max_sentences and seed. Default sentencepiece. */
+   * "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary and soft_limit.
+   * Default sentencepiece. */
   trafo_string_view kind;
 } trafo_tokenizer_options;
 

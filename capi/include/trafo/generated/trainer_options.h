@@ -29,6 +29,11 @@
 /* bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added. */
 #define TRAFO_COMMUNICATION_BFLOAT16 1
 
+/* Whether a special token is beside a source or a prompt. */
+#define TRAFO_FRAME_OFF      0 /* It is not there. */
+#define TRAFO_FRAME_ON       1 /* It is there. */
+#define TRAFO_FRAME_BY_MODEL 2 /* As the model was trained; of an imported decoder-lm, as its own files say. */
+
 /* Activations that backward recomputes instead of keeping them (gradient checkpointing). Results are the same bits under each. */
 #define TRAFO_RECOMPUTE_NONE      0 /* Nothing. */
 #define TRAFO_RECOMPUTE_SELECTIVE 1 /* Outputs of norms and of activations, which are large and cheap. */
@@ -143,6 +148,12 @@ typedef struct trafo_trainer_options {
   /* Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free. */
   int64_t memory_limit;
   int32_t drop_identical; /* 1: pairs with the same text on both sides are dropped and counted. Default 0. */
+  /* TRAFO_FRAME_*. Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all that
+   * the model does. Of a decoder-lm. Default TRAFO_FRAME_BY_MODEL. */
+  int32_t begin_source;
+  /* TRAFO_FRAME_*. Whether eos follows the source of a pair, in training and then in all that the model does. Of a decoder-lm.
+   * Default TRAFO_FRAME_BY_MODEL. */
+  int32_t end_source;
   int32_t batch_fit; /* 1: batch_tokens is chosen: the largest that the memory has room for. Default 0. */
   /* TRAFO_RECOMPUTE_*. Activations that backward recomputes instead of keeping them: less memory for more time. It never
    * changes a bit. Default TRAFO_RECOMPUTE_NONE. */

@@ -2,6 +2,11 @@
 #ifndef TRAFO_GENERATED_TRANSLATE_OPTIONS_H
 #define TRAFO_GENERATED_TRANSLATE_OPTIONS_H
 
+/* Whether a special token is beside a source or a prompt. */
+#define TRAFO_FRAME_OFF      0 /* It is not there. */
+#define TRAFO_FRAME_ON       1 /* It is there. */
+#define TRAFO_FRAME_BY_MODEL 2 /* As the model was trained; of an imported decoder-lm, as its own files say. */
+
 typedef struct trafo_translate_options {
   size_t struct_size;
   int64_t beam; /* Hypotheses kept of each sentence. 1 is greedy search. Default 5. */
@@ -48,12 +53,10 @@ typedef struct trafo_translate_options {
   /* 1: every token is drawn instead of searching for the best; beam is not used then. The drawn tokens depend only on the
    * model's probabilities, the seed, and the numbers of the line, the sample and the token. */
   int32_t sampling;
-  /* 1: eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the model's limit then
-   * loses its beginning. Default 1. */
+  /* TRAFO_FRAME_*. Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the
+   * model's limit then loses its beginning. Default TRAFO_FRAME_BY_MODEL. */
   int32_t end_source;
-  /* 1: bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program were not.
-   * Default 0. */
-  int32_t begin_source;
+  int32_t begin_source; /* TRAFO_FRAME_*. Whether bos precedes a source of a decoder-lm. Default TRAFO_FRAME_BY_MODEL. */
   int32_t reserved; /* 0 */
 } trafo_translate_options;
 

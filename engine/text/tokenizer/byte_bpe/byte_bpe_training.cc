@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/cancel.h"
 #include "engine/core/limits.h"
 #include "engine/core/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
@@ -32,12 +33,14 @@ struct CountedWord {
 };
 
 // The words of the text with their counts, in the order of their bytes.
-std::vector<CountedWord> count_words(std::span<const std::string_view> sentences) {
+std::vector<CountedWord> count_words(std::span<const std::string_view> sentences,
+                                     const CancelToken* cancel) {
   const Json step = Json::Object{{"type", "ByteLevel"}, {"add_prefix_space", false}};
   const PreTokenizer pre_tokenizer(JsonPart("pre_tokenizer", step));
   std::unordered_map<std::string, int64_t> counts;
   PreTokenizer::Words words;
   for (size_t i = 0; i < sentences.size(); ++i) {
+    stop_if_cancelled(cancel, kTokenizerOrigin);
     check_text(sentences[i], concat("sentence ", i + 1));
     pre_tokenizer.split(sentences[i], words);
     for (const Pattern::Match& span : words.spans)
@@ -77,8 +80,9 @@ class PairMerger {
   }
 
   // Up to `size` tokens; a pair must occur twice.
-  void run(size_t size) {
+  void run(size_t size, const CancelToken* cancel) {
     while (tokens_.size() < size && !heap_.empty()) {
+      stop_if_cancelled(cancel, kTokenizerOrigin);
       std::pop_heap(heap_.begin(), heap_.end());
       const Candidate best = heap_.back();
       heap_.pop_back();
@@ -246,12 +250,12 @@ void validate_byte_bpe(const TokenizerTrainOptions& options) {
 
 Tokenizer train_byte_bpe(std::span<const std::string_view> sentences,
                          const TokenizerTrainOptions& options) {
-  std::vector<CountedWord> words = count_words(sentences);
+  std::vector<CountedWord> words = count_words(sentences, options.cancel);
   require(!words.empty(), ErrorCode::invalid_argument, kTokenizerOrigin,
           "there is no text to train a vocabulary on");
   PairMerger merger(std::move(words));
   const auto size = static_cast<size_t>(options.vocab_size);
-  merger.run(size);
+  merger.run(size, options.cancel);
   require_argument(merger.tokens().size() == size || !options.hard_vocab_limit, kTokenizerOrigin,
                    "vocabulary", " is ", size, ", the text gives at most ", merger.tokens().size(),
                    " tokens");

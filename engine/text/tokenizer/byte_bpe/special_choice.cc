@@ -69,12 +69,7 @@ class Companion {
   std::optional<JsonPart> part_;
 };
 
-// The tokens that the post-processor adds to a text.
-struct Frame {
-  int32_t begin = kNone, end = kNone;
-};
-
-void read_template(const JsonPart& part, const VocabularyLookup& vocabulary, Frame& frame) {
+void read_template(const JsonPart& part, int32_t size, AddedAround& around) {
   bool is_after = false;
   for (const JsonPart& item : part.at("single").list()) {
     if (item.find("Sequence")) {
@@ -82,49 +77,44 @@ void read_template(const JsonPart& part, const VocabularyLookup& vocabulary, Fra
       continue;
     }
     const JsonPart name = item.at("SpecialToken").at("id");
-    const JsonPart ids = part.at("special_tokens").at(name.text()).at("ids");
-    for (const JsonPart& each : ids.list()) {
-      const auto id = static_cast<int32_t>(each.integer(0, vocabulary.size - 1));
-      if (is_after)
-        frame.end = id;
-      else if (frame.begin < 0)
-        frame.begin = id;
-    }
+    for (const JsonPart& each : part.at("special_tokens").at(name.text()).at("ids").list())
+      (is_after ? around.after : around.before)
+          .push_back(static_cast<int32_t>(each.integer(0, size - 1)));
   }
 }
 
-Frame read_post_processor(const JsonPart& file, const VocabularyLookup& vocabulary) {
-  Frame frame;
+}  // namespace
+
+AddedAround read_post_processor(const JsonPart& file, int32_t size) {
+  AddedAround around;
   const std::optional<JsonPart> part = file.find("post_processor");
-  if (!part) return frame;
+  if (!part) return around;
   const auto second = [&](const JsonPart& pair) {
     const std::vector<JsonPart> items = pair.list();
     pair.check(items.size() == 2, "it is not [token, id]");
-    return static_cast<int32_t>(items[1].integer(0, vocabulary.size - 1));
+    return static_cast<int32_t>(items[1].integer(0, size - 1));
   };
   for (const JsonPart& step : part->steps("processors")) {
     const std::string type = step.type();
     if (type == "TemplateProcessing") {
-      read_template(step, vocabulary, frame);
+      read_template(step, size, around);
     } else if (type == "RobertaProcessing" || type == "BertProcessing") {
-      frame = {second(step.at("cls")), second(step.at("sep"))};
+      around = {{second(step.at("cls"))}, {second(step.at("sep"))}};
     } else if (type != "ByteLevel") {
       step.refuse("type ", quote(type),
                   " is not supported; byte-level BPE can have ByteLevel, TemplateProcessing, "
                   "RobertaProcessing, BertProcessing and Sequence");
     }
   }
-  return frame;
+  return around;
 }
-
-}  // namespace
 
 SpecialChoice choose_special_tokens(const JsonPart& file, std::span<const CompanionFile> companions,
                                     const VocabularyLookup& vocabulary) {
   const Companion config(companions, kTokenizerConfigFile, vocabulary);
   const Companion map(companions, kSpecialTokensFile, vocabulary);
   const Companion generation(companions, kGenerationFile, vocabulary);
-  const Frame frame = read_post_processor(file, vocabulary);
+  const AddedAround around = read_post_processor(file, vocabulary.size);
 
   // kNone only where a file says that there is none, or none knows of one.
   const auto choose = [&](std::string_view key, std::string_view id_key, int32_t framed,
@@ -135,13 +125,15 @@ SpecialChoice choose_special_tokens(const JsonPart& file, std::span<const Compan
     return framed >= 0 ? framed : first_known(names, vocabulary);
   };
   SpecialChoice choice;
-  choice.tokens.bos = choose("bos_token", "bos_token_id", frame.begin, kBegins);
+  choice.tokens.bos = choose("bos_token", "bos_token_id",
+                             around.before.empty() ? kNone : around.before.front(), kBegins);
   choice.tokens.pad = choose("pad_token", "pad_token_id", kNone, kPads);
   choice.tokens.unk = choose("unk_token", "", kNone, {});
   if (choice.tokens.unk < 0)
     if (const auto unk = file.at("model").find("unk_token"))
       choice.tokens.unk = vocabulary.id(unk->text());
-  int32_t end = choose("eos_token", "eos_token_id", frame.end, kEnds);
+  int32_t end = choose("eos_token", "eos_token_id",
+                       around.after.empty() ? kNone : around.after.back(), kEnds);
   std::vector<int32_t> ends = generation.ids("eos_token_id");
   if (!ends.empty()) {
     const auto found = std::find(ends.begin(), ends.end(), end);

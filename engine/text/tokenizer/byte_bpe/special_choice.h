@@ -28,6 +28,13 @@ inline constexpr uint64_t kCompanionBytes = 4u << 20;  // of each
 inline constexpr std::string_view kTokenizerCompanions[] = {
     kTokenizerConfigFile, kSpecialTokensFile, kGenerationFile, kChatTemplateFile};
 
+// The tokens that the post-processor of a tokenizer.json adds before and after a text.
+struct AddedAround {
+  std::vector<int32_t> before, after;
+};
+// CORRUPT_FILE: an id is not 0 to size - 1. UNSUPPORTED: a type that byte-level BPE does not have.
+AddedAround read_post_processor(const JsonPart& file, int32_t size);
+
 struct VocabularyLookup {
   std::function<int32_t(std::string_view name)> id;          // -1: there is no such token
   std::function<int32_t(std::string_view name)> special_id;  // of special tokens alone

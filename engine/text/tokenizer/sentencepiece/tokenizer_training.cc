@@ -1,26 +1,25 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <new>
 #include <set>
-#include <system_error>
-#include <thread>
 #include <unordered_map>
 
 #include "engine/core/argument_error.h"
-#include "engine/core/library_thread.h"
+#include "engine/core/cancel.h"
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
 #include "engine/text/tokenizer/check_text.h"
+#include "engine/text/tokenizer/sentencepiece/library_call.h"
 #include "engine/text/tokenizer/sentencepiece/library_reserve.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
@@ -38,31 +37,60 @@ constexpr int kThreads = 16;  // part of the result: partial sums are added by t
 // The C library makes a heap for each thread, and cuts one out of a mapping twice its size.
 constexpr size_t kThreadHeaps = (kThreads + 1) * (size_t{64} << 20);
 
-class Sentences final : public sentencepiece::SentenceIterator {
+using Settings = std::unordered_map<std::string, std::string>;
+
+// A training that owns all that it uses, so that it may go on after its caller has left.
+class Training final : public sentencepiece::SentenceIterator {
  public:
-  explicit Sentences(std::span<const std::string_view> texts) : texts_(texts) { load(); }
-  bool done() const override { return index_ >= texts_.size(); }
+  Training(std::vector<std::string_view> texts, Settings settings, const CancelToken* cancel)
+      : settings_(std::move(settings)), texts_(std::move(texts)), cancel_(cancel) {
+    load();
+  }
+  void run(size_t bytes) {
+    const LibraryReserve reserve(kThreadHeaps + bytes, LibraryReserve::For::started_threads_too);
+    result_ = sentencepiece::SentencePieceTrainer::Train(settings_, this, &serialized_);
+  }
+  const sentencepiece::util::Status& result() const { return result_; }
+  std::string& serialized() { return serialized_; }
+  // From here on neither the texts nor the token, which are the caller's, are looked at.
+  bool has_read_texts() const { return read_.load(); }
+
+  bool done() const override {
+    if (!read_) {
+      stopped_ = cancel_ != nullptr && cancel_->is_cancelled();
+      read_ = stopped_ || index_ >= texts_.size();
+    }
+    return read_;
+  }
   void Next() override {
     ++index_;
     load();
   }
   const std::string& value() const override { return current_; }
-  sentencepiece::util::Status status() const override { return {}; }
+  sentencepiece::util::Status status() const override {
+    if (!stopped_) return {};
+    return {sentencepiece::util::StatusCode::kCancelled, "cancelled by the caller"};
+  }
 
  private:
   void load() {
-    if (!done()) current_.assign(texts_[index_]);
+    if (index_ < texts_.size()) current_.assign(texts_[index_]);
   }
-  std::span<const std::string_view> texts_;
+
+  const Settings settings_;
+  const std::vector<std::string_view> texts_;
+  const CancelToken* const cancel_;
   size_t index_ = 0;
   std::string current_;
+  mutable std::atomic<bool> read_{false};
+  mutable bool stopped_ = false;
+  sentencepiece::util::Status result_;
+  std::string serialized_;
 };
 
 const char* normalization_name(Normalization normalization) {
   return kNormalizationNames[static_cast<size_t>(normalization)];
 }
-
-using Settings = std::unordered_map<std::string, std::string>;
 
 // Indices of a uniform sample, in order: reservoir sampling (algorithm R).
 std::vector<std::string_view> sample(std::vector<std::string_view> sentences, int64_t limit,
@@ -121,42 +149,27 @@ std::string format_coverage(double coverage) {
          std::to_string(exponent - decimals);
 }
 
-sentencepiece::util::Status train_model(std::span<const std::string_view> sentences,
-                                        const Settings& settings, size_t bytes,
-                                        std::string& serialized) {
-  Sentences iterator(sentences);
-  sentencepiece::util::Status status;
-  std::exception_ptr error;
-  try {
-    start_thread([&] {
-      try {
-        const LibraryReserve reserve(kThreadHeaps + bytes,
-                                     LibraryReserve::For::started_threads_too);
-        status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &serialized);
-      } catch (...) {
-        error = std::current_exception();
-      }
-    }).join();
-    if (error) std::rethrow_exception(error);
-  } catch (const std::system_error&) {  // no further thread
-    throw std::bad_alloc();
-  }
-  return status;
+std::shared_ptr<Training> train_model(std::vector<std::string_view> sentences, Settings settings,
+                                      size_t bytes, const CancelToken* cancel) {
+  auto training = std::make_shared<Training>(std::move(sentences), std::move(settings), cancel);
+  run_library_call([training, bytes] { training->run(bytes); }, cancel,
+                   [&] { return training->has_read_texts(); });
+  return training;
 }
 
 // The character map of a normal form. The library gives it away only inside of a model.
 std::string library_map(Normalization normalization) {
   if (normalization == Normalization::identity) return {};
-  const std::string_view sentences[] = {"a"};
-  std::string serialized;
-  const auto status = train_model(sentences,
-                                  {{"minloglevel", "3"},
-                                   {"hard_vocab_limit", "false"},
-                                   {"model_type", "char"},
-                                   {"normalization_rule_name", normalization_name(normalization)}},
-                                  size_t{1} << 20, serialized);
-  require(status.ok(), ErrorCode::internal, kTokenizerOrigin, status.error_message());
-  return std::string(character_map_of(serialized, "default tokenizer"));
+  const auto training =
+      train_model({"a"},
+                  {{"minloglevel", "3"},
+                   {"hard_vocab_limit", "false"},
+                   {"model_type", "char"},
+                   {"normalization_rule_name", normalization_name(normalization)}},
+                  size_t{1} << 20, nullptr);
+  require(training->result().ok(), ErrorCode::internal, kTokenizerOrigin,
+          training->result().error_message());
+  return std::string(character_map_of(training->serialized(), "default tokenizer"));
 }
 
 // How texts are normalised before and after training.
@@ -264,15 +277,17 @@ Tokenizer train_sentencepiece(std::span<const std::string_view> sentences,
                               const TokenizerTrainOptions& options) {
   silence_sentencepiece();
   require(!sentences.empty(), ErrorCode::invalid_argument, kTokenizerOrigin, "the corpus is empty");
-  for (size_t i = 0; i < sentences.size(); ++i)
+  for (size_t i = 0; i < sentences.size(); ++i) {
+    stop_if_cancelled(options.cancel, kTokenizerOrigin);
     check_text(sentences[i], concat("training sentence ", i + 1));
+  }
 
   // The library's own sampling draws from a generator that lives as long as the thread: a second
   // training would differ.
   const std::vector<std::string_view> sampled =
       sample({sentences.begin(), sentences.end()}, options.max_sentences, options.seed);
   const Rules& rules = rules_of(options.normalization, uses_non_joiner(sampled));
-  const TrainingText text = examine_training_text(sampled, rules.map, options.user_symbols);
+  TrainingText text = examine_training_text(sampled, rules.map, options.user_symbols);
   if (text.sentences.empty()) fail_without_sentences();
   Settings settings{
       {"minloglevel", "3"},
@@ -299,11 +314,12 @@ Tokenizer train_sentencepiece(std::span<const std::string_view> sentences,
     settings["train_extremely_large_corpus"] = "true";
   // Its suffix array and a million candidates.
   const size_t bytes = (size_t{16} << 20) + 128 * (text.bytes + text.sentences.size());
-  std::string serialized;
-  const auto status = train_model(text.sentences, settings, bytes, serialized);
-  if (!status.ok()) fail_training(status.error_message(), options);
-  if (options.model == TokenizerModel::unigram) round_scores(serialized);
-  return load_sentencepiece(serialized, "trained tokenizer");
+  const auto training =
+      train_model(std::move(text.sentences), std::move(settings), bytes, options.cancel);
+  stop_if_cancelled(options.cancel, kTokenizerOrigin);
+  if (!training->result().ok()) fail_training(training->result().error_message(), options);
+  if (options.model == TokenizerModel::unigram) round_scores(training->serialized());
+  return load_sentencepiece(training->serialized(), "trained tokenizer");
 }
 
 }  // namespace trafo

@@ -51,6 +51,8 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "maxi_batch", .fixed = true, .phase = true, .low = 0, .high = 1048576, .zero = "262144 sentences"}, o.maxi_batch);
   visit(OptionField{.name = "max_length_ratio", .fixed = true, .phase = true, .low = 1, .high = 1000000, .high_inside = false, .zero = "any"}, o.max_length_ratio);
   visit(OptionField{.name = "drop_identical", .fixed = true, .phase = true}, o.drop_identical);
+  visit(OptionField{.name = "begin_source"}, o.begin_source);
+  visit(OptionField{.name = "end_source"}, o.end_source);
   visit(OptionField{.name = "source_alpha", .fixed = true, .phase = true, .low = 0, .high = 1000, .high_inside = false, .zero = "the best segmentation"}, o.source_alpha);
   visit(OptionField{.name = "target_alpha", .fixed = true, .phase = true, .low = 0, .high = 1000, .high_inside = false, .zero = "the best segmentation"}, o.target_alpha);
   visit(OptionField{.name = "batch_fit"}, o.batch_fit);

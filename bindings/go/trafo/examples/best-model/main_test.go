@@ -26,7 +26,7 @@ func TestTheBestModelKnowsTheNewTexts(t *testing.T) {
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 100, true
 	both := must(trafo.NewCorpus(append(source, source...), append(target, others...)))
-	tokenizer := must(both.TrainTokenizer(&tokenizerOptions))
+	tokenizer := must(both.TrainTokenizer(t.Context(), &tokenizerOptions))
 	config := must(trafo.Preset("tiny"))
 	config.Vocabulary = must(tokenizer.Vocabulary())
 	config.EncoderLayers, config.DecoderLayers, config.Width, config.FFNWidth, config.Heads = 1, 1, 32, 64, 2

@@ -16,7 +16,7 @@ func trainBase(t *testing.T, directory string, source, target []string) {
 	corpus := must(trafo.NewCorpus(source, target))
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 100, true
-	tokenizer := must(corpus.TrainTokenizer(&tokenizerOptions))
+	tokenizer := must(corpus.TrainTokenizer(t.Context(), &tokenizerOptions))
 	config := must(trafo.Preset("tiny"))
 	config.Vocabulary = must(tokenizer.Vocabulary())
 	config.EncoderLayers, config.DecoderLayers, config.Width, config.FFNWidth, config.Heads = 1, 1, 32, 64, 2

@@ -26,7 +26,7 @@ type place struct {
 func run(ctx context.Context, places []place, corpus *trafo.Corpus, config trafo.ModelConfig, options trafo.TrainerOptions) error {
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 8000, true
-	tokenizer, err := corpus.TrainTokenizer(&tokenizerOptions)
+	tokenizer, err := corpus.TrainTokenizer(ctx, &tokenizerOptions)
 	if err != nil {
 		return err
 	}

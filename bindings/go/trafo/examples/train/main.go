@@ -62,7 +62,7 @@ func run(ctx context.Context, where, preset string) (bleu float64, err error) {
 
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary = 90
-	tokenizer, err := train.TrainTokenizer(&tokenizerOptions)
+	tokenizer, err := train.TrainTokenizer(ctx, &tokenizerOptions)
 	if err != nil {
 		return 0, err
 	}

@@ -47,7 +47,7 @@ func train(t *testing.T) (run string, source []string) {
 	defer corpus.Close()
 	tokenizerOptions := trafo.DefaultTokenizerOptions()
 	tokenizerOptions.Vocabulary, tokenizerOptions.SoftLimit = 60, true
-	tokenizer := value(corpus.TrainTokenizer(&tokenizerOptions))(t)
+	tokenizer := value(corpus.TrainTokenizer(t.Context(), &tokenizerOptions))(t)
 	defer tokenizer.Close()
 	check(t, tokenizer.Save(filepath.Join(run, "vocab.spm")))
 	device := value(trafo.NewContext())(t)

@@ -146,6 +146,7 @@ pub enum FinishReason {
 }
 impl FinishReason {
     /// The number in the C ABI.
+    #[must_use]
     pub fn as_raw(self) -> i32 {
         match self {
             FinishReason::End => sys::TRAFO_FINISH_END,
@@ -189,6 +190,7 @@ pub enum Stop {
 }
 impl Stop {
     /// The number in the C ABI.
+    #[must_use]
     pub fn as_raw(self) -> i32 {
         match self {
             Stop::None => sys::TRAFO_STOP_NONE,
@@ -259,6 +261,7 @@ pub enum ErrorCode {
 }
 impl ErrorCode {
     /// The number in the C ABI.
+    #[must_use]
     pub fn as_raw(self) -> i32 {
         match self {
             ErrorCode::InvalidArgument => sys::TRAFO_INVALID_ARGUMENT,
@@ -319,6 +322,7 @@ pub enum DType {
 }
 impl DType {
     /// The number in the C ABI.
+    #[must_use]
     pub fn as_raw(self) -> i32 {
         match self {
             DType::F32 => sys::TRAFO_FLOAT32,

@@ -116,17 +116,25 @@ pub enum QkNorm {
     /// RMS norm of each head before the rotary positions, with one vector of weights for queries and one for keys, as
     /// in Qwen3. A decoder-lm only.
     Head,
+    /// The same after the rotary positions, as in Hunyuan.
+    HeadAfterRotary,
+    /// RMS norm of all queries and of all keys of a token before the rotary positions, as in OLMo 2. A decoder-lm only.
+    Whole,
 }
 impl QkNorm {
     pub(crate) fn as_raw(self) -> i32 {
         match self {
             QkNorm::None => sys::TRAFO_QK_NORM_NONE,
             QkNorm::Head => sys::TRAFO_QK_NORM_HEAD,
+            QkNorm::HeadAfterRotary => sys::TRAFO_QK_NORM_HEAD_AFTER_ROTARY,
+            QkNorm::Whole => sys::TRAFO_QK_NORM_WHOLE,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_QK_NORM_HEAD => QkNorm::Head,
+            sys::TRAFO_QK_NORM_HEAD_AFTER_ROTARY => QkNorm::HeadAfterRotary,
+            sys::TRAFO_QK_NORM_WHOLE => QkNorm::Whole,
             _ => QkNorm::None,
         }
     }
@@ -134,6 +142,8 @@ impl QkNorm {
 named! { QkNorm:
     None = "none",
     Head = "head",
+    HeadAfterRotary = "head-after-rotary" | "head_after_rotary",
+    Whole = "whole",
 }
 /// How rotary positions are stretched from a number of original positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -254,6 +264,21 @@ model_config! {
     /// Factor of rotated queries and keys with the `rope_scaling` yarn; other models have none. Default 0: 0.1
     /// ln(`rope_factor`) + 1.
     rope_magnitude: f64 = same, same;
+    /// Whether the norm is that of the output of each block, before the residual connection adds it (OLMo 2), in a
+    /// model with RMS norm and `pre_norm`. Default false.
+    norm_outputs: bool = i32::from, from_flag;
+    /// The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all
+    /// layers have them.
+    no_rope_interval: usize = to_count, from_i64;
+    /// Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of `width`.
+    embedding_scale: f64 = same, same;
+    /// Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of `head_width`.
+    attention_scale: f64 = same, same;
+    /// Factor of the output of each block before the residual connection adds it, in a decoder-lm with RMS norm
+    /// (Granite). Default 1.
+    residual_scale: f64 = same, same;
+    /// The logits of a decoder-lm are divided by it (Granite). The last hidden states are divided, too. Default 1.
+    logits_divisor: f64 = same, same;
     /// Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the
     /// optimizer works on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file.
     /// Default [`DType::F32`].

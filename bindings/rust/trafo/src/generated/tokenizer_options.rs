@@ -26,7 +26,7 @@ pub struct TokenizerOptions {
     /// A kind by its name (docs/guide/vocabularies.md): "sentencepiece", or "byte", which has a token for each byte of
     /// UTF-8, with the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields
     /// keep their defaults; or "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it
-    /// takes vocabulary, soft_limit, max_sentences and seed. Default sentencepiece.
+    /// takes vocabulary and soft_limit. Default sentencepiece.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub kind: Option<String>,
 }
@@ -59,7 +59,7 @@ impl TokenizerOptions {
     /// A kind by its name (docs/guide/vocabularies.md): "sentencepiece", or "byte", which has a token for each byte of
     /// UTF-8, with the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields
     /// keep their defaults; or "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it
-    /// takes vocabulary, soft_limit, max_sentences and seed. Default sentencepiece.
+    /// takes vocabulary and soft_limit. Default sentencepiece.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self

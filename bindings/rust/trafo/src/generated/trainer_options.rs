@@ -192,6 +192,39 @@ named! { CommunicationDType:
     Float32 = "fp32" | "float32",
     Bfloat16 = "bf16" | "bfloat16",
 }
+/// Whether a special token is beside a source or a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FrameToken {
+    /// It is not there.
+    Off,
+    /// It is there.
+    On,
+    /// As the model was trained; of an imported decoder-lm, as its own files say.
+    #[default]
+    ByModel,
+}
+impl FrameToken {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            FrameToken::Off => sys::TRAFO_FRAME_OFF,
+            FrameToken::On => sys::TRAFO_FRAME_ON,
+            FrameToken::ByModel => sys::TRAFO_FRAME_BY_MODEL,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_FRAME_ON => FrameToken::On,
+            sys::TRAFO_FRAME_BY_MODEL => FrameToken::ByModel,
+            _ => FrameToken::Off,
+        }
+    }
+}
+named! { FrameToken:
+    Off = "off",
+    On = "on",
+    ByModel = "model" | "by_model",
+}
 /// Activations that backward recomputes instead of keeping them (gradient checkpointing). Results are the same bits
 /// under each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -385,6 +418,12 @@ trainer_options! {
     max_length_ratio: f64 = same, same;
     /// Whether pairs with the same text on both sides are dropped and counted. Default false.
     drop_identical: bool = i32::from, from_flag;
+    /// Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all that the
+    /// model does. Of a decoder-lm. Default [`FrameToken::ByModel`].
+    begin_source: FrameToken = FrameToken::as_raw, FrameToken::from_raw;
+    /// Whether eos follows the source of a pair, in training and then in all that the model does. Of a decoder-lm.
+    /// Default [`FrameToken::ByModel`].
+    end_source: FrameToken = FrameToken::as_raw, FrameToken::from_raw;
     /// Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of
     /// a BPE vocabulary with every merge left out with probability alpha. Default 0: the best segmentation.
     source_alpha: f64 = same, same;

@@ -40,11 +40,10 @@ translate_options! {
     /// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
     shortlist_best: usize = to_count, from_i64;
     /// Whether eos follows a source. Without it a decoder-lm continues the text, as base models do; a text over the
-    /// model's limit then loses its beginning. Default true.
-    end_source: bool = i32::from, from_flag;
-    /// Whether bos precedes a source of a decoder-lm. Llama and Mistral were trained like that, models of this program
-    /// were not. Default false.
-    begin_source: bool = i32::from, from_flag;
+    /// model's limit then loses its beginning. Default [`FrameToken::ByModel`].
+    end_source: FrameToken = FrameToken::as_raw, FrameToken::from_raw;
+    /// Whether bos precedes a source of a decoder-lm. Default [`FrameToken::ByModel`].
+    begin_source: FrameToken = FrameToken::as_raw, FrameToken::from_raw;
 }
 sampling! {
     /// Logits are divided by it. Default 1.

@@ -1,0 +1,206 @@
+// Calls that are cancelled: before they begin, from another thread, and from a function that they
+// call. Each may be repeated.
+#define _XOPEN_SOURCE 700
+#include <pthread.h>
+#include <time.h>
+
+#include "capi_check.h"
+
+enum { kLines = 20000, kWords = 12, kLineBytes = kWords * 8, kFew = 6 };
+
+typedef struct Fixture {
+  trafo_context* context;
+  trafo_cancel* cancel;
+  trafo_tokenizer* tokenizer;
+  trafo_model* model;
+  char* text;
+  trafo_string_view* lines;  // kLines of random words
+} Fixture;
+
+static void make_lines(Fixture* f) {
+  uint64_t state = 1;
+  f->text = malloc((size_t)kLines * kLineBytes);
+  f->lines = malloc(kLines * sizeof *f->lines);
+  for (int i = 0; i < kLines; ++i) {
+    char* const line = f->text + (size_t)i * kLineBytes;
+    size_t length = 0;
+    for (int word = 0; word < kWords; ++word) {
+      for (int letter = 0; letter < 6; ++letter) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        line[length++] = (char)('a' + (state >> 33) % 24);
+      }
+      line[length++] = ' ';
+    }
+    f->lines[i] = (trafo_string_view){line, length - 1};
+  }
+}
+
+static trafo_model* new_model(const Fixture* f) {
+  trafo_model_config config;
+  trafo_model* model = NULL;
+  OK(trafo_model_config_init(&config, sizeof config));
+  OK(trafo_tokenizer_get_vocabulary(f->tokenizer, &config.vocabulary));
+  config.encoder_layers = config.decoder_layers = 1;
+  config.width = 16;
+  config.ffn_width = 32;
+  config.heads = 2;
+  config.max_positions = 256;
+  OK(trafo_model_new(f->context, &config, 1, &model));
+  return model;
+}
+
+static long wait_ms = 50;
+
+static void* set_soon(void* cancel) {
+  const struct timespec wait = {0, wait_ms * 1000 * 1000};
+  nanosleep(&wait, NULL);
+  OK(trafo_cancel_set(cancel));
+  return NULL;
+}
+
+// The call is cancelled if the token is set before it, and if another thread sets it meanwhile.
+#define CANCELLED(f, call)                                            \
+  do {                                                                \
+    pthread_t thread;                                                 \
+    OK(trafo_cancel_set((f)->cancel));                                \
+    FAILS((call), TRAFO_CANCELLED, "cancelled");                      \
+    OK(trafo_cancel_reset((f)->cancel));                              \
+    CHECK(pthread_create(&thread, NULL, set_soon, (f)->cancel) == 0); \
+    FAILS((call), TRAFO_CANCELLED, "cancelled");                      \
+    CHECK(pthread_join(thread, NULL) == 0);                           \
+    OK(trafo_cancel_reset((f)->cancel));                              \
+  } while (0)
+
+static void check_tokenizers(Fixture* f) {
+  static const char* const kinds[] = {"byte-bpe", "sentencepiece"};
+  trafo_tokenizer_options options;
+  trafo_tokenizer *none = NULL, *again[2] = {NULL, NULL};
+  trafo_corpus* corpus = NULL;
+  OK(trafo_corpus_new(f->lines, f->lines, kLines, &corpus));
+  OK(trafo_tokenizer_options_init(&options, sizeof options));
+  for (int kind = 0; kind < 2; ++kind) {
+    const size_t count = kind == 1 ? kLines / 5 : kLines;  // SentencePiece takes longer
+    options.kind = view(kinds[kind]);
+    options.vocabulary = 2000;
+    options.soft_limit = 1;
+    CANCELLED(f, trafo_tokenizer_train(f->lines, count, &options, f->cancel, &none));
+    CHECK(none == NULL);
+    // By then the text is read, and SentencePiece trains.
+    wait_ms = 300;
+    if (kind == 1) CANCELLED(f, trafo_tokenizer_train(f->lines, count, &options, f->cancel, &none));
+    wait_ms = 50;
+    OK(trafo_cancel_set(f->cancel));
+    FAILS(trafo_corpus_train_tokenizer(corpus, &options, f->cancel, &none), TRAFO_CANCELLED,
+          "cancelled");
+    OK(trafo_cancel_reset(f->cancel));
+  }
+  // A training of SentencePiece that goes on unseen does not change the next one.
+  options.vocabulary = 60;
+  for (int i = 0; i < 2; ++i)
+    OK(trafo_tokenizer_train(f->lines, 200, &options, i ? f->cancel : NULL, &again[i]));
+  for (int id = 0; id < 60; ++id) {
+    char* names[2] = {NULL, NULL};
+    size_t lengths[2];
+    for (int i = 0; i < 2; ++i) OK(trafo_tokenizer_get_token(again[i], id, &names[i], &lengths[i]));
+    CHECK(strcmp(names[0], names[1]) == 0);
+    for (int i = 0; i < 2; ++i) trafo_string_free(names[i]);
+  }
+  f->tokenizer = again[0];
+  trafo_tokenizer_free(again[1]);
+  trafo_corpus_free(corpus);
+}
+
+typedef struct Pairs {
+  const Fixture* fixture;
+  int64_t asked;
+} Pairs;
+
+static int32_t give_pair(void* user_data, int64_t index, trafo_string_view* source,
+                         trafo_string_view* target) {
+  Pairs* const pairs = user_data;
+  if (++pairs->asked == 1000) trafo_error_free(trafo_cancel_set(pairs->fixture->cancel));
+  *source = *target = pairs->fixture->lines[index];
+  return 0;
+}
+
+static void check_trainer(Fixture* f) {
+  trafo_trainer_options options;
+  trafo_trainer *trainer = NULL, *twin = NULL;
+  trafo_corpus *few = NULL, *many = NULL, *given = NULL;
+  trafo_step_result step, same;
+  trafo_metric_value metrics[8];
+  int64_t count = -1;
+  Pairs pairs = {f, 0};
+  OK(trafo_corpus_new(f->lines, f->lines, kFew, &few));
+  OK(trafo_corpus_new(f->lines, f->lines, kLines, &many));
+  OK(trafo_corpus_from_function(kLines, 1, give_pair, &pairs, NULL, &given));
+  OK(trafo_trainer_options_init(&options, sizeof options));
+  options.batch_tokens = 512;
+  // In the midst of a corpus that is tokenised, on whatever thread.
+  FAILS(
+      trafo_trainer_new(f->model, f->tokenizer, few, given, &options, NULL, 0, f->cancel, &trainer),
+      TRAFO_CANCELLED, "cancelled");
+  CHECK(trainer == NULL && pairs.asked >= 1000 && pairs.asked < kLines);
+  FAILS(
+      trafo_trainer_new(f->model, f->tokenizer, few, NULL, &options, NULL, 0, f->cancel, &trainer),
+      TRAFO_CANCELLED, "cancelled");
+  OK(trafo_cancel_reset(f->cancel));
+  // The model has not changed, and neither a step nor a validation that is cancelled loses
+  // anything.
+  trafo_model* const other = new_model(f);
+  OK(trafo_trainer_new(f->model, f->tokenizer, few, many, &options, NULL, 0, f->cancel, &trainer));
+  OK(trafo_trainer_new(other, f->tokenizer, few, many, &options, NULL, 0, NULL, &twin));
+  for (int i = 1; i <= 3; ++i) {
+    OK(trafo_cancel_set(f->cancel));
+    FAILS(trafo_trainer_step(trainer, f->cancel, &step), TRAFO_CANCELLED, "cancelled");
+    CHECK(step.update == 0);
+    OK(trafo_cancel_reset(f->cancel));
+    CANCELLED(f, trafo_trainer_validate(trainer, f->cancel, metrics, 8, &count));
+    CHECK(count == 0);
+    OK(trafo_trainer_step(trainer, f->cancel, &step));
+    OK(trafo_trainer_step(twin, NULL, &same));
+    CHECK(step.update == i && step.loss == same.loss && step.grad_norm == same.grad_norm);
+  }
+  trafo_trainer_free(trainer);
+  trafo_trainer_free(twin);
+  trafo_model_free(other);
+  trafo_corpus_free(few);
+  trafo_corpus_free(many);
+  trafo_corpus_free(given);
+}
+
+void test_cancelling(void) {
+  Fixture f = {NULL, NULL, NULL, NULL, NULL, NULL};
+  trafo_shortlist* list = NULL;
+  trafo_model* quantized = NULL;
+  trafo_quantize_options options;
+  f.context = new_context(2);
+  OK(trafo_cancel_new(&f.cancel));
+  make_lines(&f);
+  check_tokenizers(&f);
+  f.model = new_model(&f);
+  double* const scores = malloc(kLines * sizeof *scores);
+  CANCELLED(&f,
+            trafo_score(f.model, f.tokenizer, f.lines, f.lines, kLines, f.cancel, scores, NULL));
+  CHECK(scores[0] == 0);
+  OK(trafo_score(f.model, f.tokenizer, f.lines, f.lines, kFew, f.cancel, scores, NULL));
+  CHECK(scores[0] < 0);
+  CANCELLED(&f, trafo_shortlist_learn(f.tokenizer, f.lines, f.lines, kLines, 4, f.cancel, &list));
+  OK(trafo_shortlist_learn(f.tokenizer, f.lines, f.lines, kFew, 4, f.cancel, &list));
+  OK(trafo_quantize_options_init(&options, sizeof options));
+  OK(trafo_cancel_set(f.cancel));
+  FAILS(trafo_model_quantize(f.model, &options, f.cancel, &quantized), TRAFO_CANCELLED,
+        "cancelled");
+  OK(trafo_cancel_reset(f.cancel));
+  OK(trafo_model_quantize(f.model, &options, f.cancel, &quantized));
+  check_trainer(&f);
+  free(scores);
+  free(f.lines);
+  free(f.text);
+  trafo_model_free(quantized);
+  trafo_shortlist_free(list);
+  trafo_model_free(f.model);
+  trafo_tokenizer_free(f.tokenizer);
+  trafo_cancel_free(f.cancel);
+  trafo_context_free(f.context);
+}

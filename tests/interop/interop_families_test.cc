@@ -1,0 +1,330 @@
+// Classes of Llama's form in directories of transformers: keys of their configurations, and kinds
+// of models that are refused.
+#include "tests/interop/import_support.h"
+
+namespace trafo {
+namespace {
+
+using namespace testing;
+
+TEST_F(ImportTest, Qwen3) {
+  ModelConfig config = llama_config(1, true);
+  config.qk_norm = QkNorm::head;
+  const fs::path narrow = llama("narrow", config);
+  EXPECT_EQ(imported(narrow).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(narrow).model), weight_bytes(*context_, *model_));
+  for (const bool biases : {false, true})
+    for (const bool tied : {false, true}) {
+      config.head_width = 12;
+      config.tied_embeddings = tied;
+      config.qkv_biases = config.attention_output_bias = biases;
+      const fs::path directory = llama(concat("qwen3", biases, tied), config);
+      EXPECT_EQ(imported(directory).model->config(), config);
+      EXPECT_EQ(weight_bytes(*context_, *imported(directory).model),
+                weight_bytes(*context_, *model_));
+    }
+  const fs::path directory = path("qwen311");
+  edit_config(directory, [](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "qwen3");
+    EXPECT_EQ(json["architectures"][0], "Qwen3ForCausalLM");
+    EXPECT_EQ(json["attention_bias"], true);
+    EXPECT_FALSE(json.contains("mlp_bias"));
+    json["layer_types"] = {"full_attention", "full_attention"};
+    json["sliding_window"] = 4;  // not used
+  });
+  EXPECT_EQ(imported(directory).model->config(), config);
+  const auto refused = [&](const char* key, const FileJson& value, const char* text,
+                           ErrorCode code = ErrorCode::unsupported) {
+    const std::string before = read_text_file(directory / "config.json", 1 << 20);
+    edit_config(directory, [&](FileJson& json) { json[key] = value; });
+    refused_import(directory, code, text);
+    write_file_atomically(directory / "config.json", before);
+  };
+  refused("use_sliding_window", true, "sliding_window is 4, below");
+  refused("layer_types", {"full_attention", "sliding_attention"}, "layer_types has sliding");
+  refused("layer_types", "full_attention", "layer_types must be a list", ErrorCode::corrupt_file);
+  refused("layer_types", {1}, "layer_types must be a list", ErrorCode::corrupt_file);
+  refused("mlp_bias", true, "mlp_bias");
+  // Without head_dim, transformers takes 128.
+  refused("head_dim", nullptr, "has the shape", ErrorCode::corrupt_file);
+  edit_config(directory, [](FileJson& json) { json.erase("sliding_window"); });
+  refused("model_type", "llama", "norm", ErrorCode::corrupt_file);  // tensors that Llama lacks
+  refused("model_type", "qwen4",
+          "model_type is qwen4; marian, pegasus, gpt2, llama, mistral, qwen2, qwen3, phi3, "
+          "hunyuan_v1_dense, smollm3, granite and olmo2 can be");
+}
+
+TEST_F(ImportTest, Hunyuan) {
+  ModelConfig config = llama_config(1, true);
+  config.qk_norm = QkNorm::head_after_rotary;
+  config.head_width = 12;
+  const fs::path directory = llama("hunyuan", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  // As the files of Tencent have it: a fixed alpha is another theta.
+  edit_config(directory, [](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "hunyuan_v1_dense");
+    json.erase("rms_norm_eps");
+    json["rope_theta"] = 100.0;
+    json["rope_scaling"] = {{"type", "dynamic"}, {"alpha", 8.0},  {"factor", 1.0},
+                            {"beta_fast", 32},   {"mscale", 1.0}, {"mscale_all_dim", 1.0}};
+  });
+  ModelConfig stretched = config;
+  stretched.rope_theta = 100.0 * std::pow(8.0, 12.0 / 10.0);
+  stretched.norm_epsilon = 1e-5;
+  EXPECT_EQ(imported(directory).model->config(), stretched);
+  edit_config(directory, [](FileJson& json) { json["rope_scaling"]["alpha"] = -1; });
+  refused_import(directory, ErrorCode::corrupt_file, "alpha must be above 0");
+  edit_config(directory, [](FileJson& json) { json["rope_scaling"].erase("alpha"); });
+  refused_import(directory, ErrorCode::unsupported, "type is dynamic");
+}
+
+TEST_F(ImportTest, LayersWithoutRotaryPositionsOfSmolLm3) {
+  ModelConfig config = llama_config(1, false);
+  config.no_rope_interval = 2;
+  config.qkv_biases = config.attention_output_bias = config.ffn_biases = true;
+  const fs::path directory = llama("smollm3", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  const std::string written = read_text_file(directory / "config.json", 1 << 20);
+  const auto with = [&](const std::function<void(FileJson&)>& change) {
+    write_file_atomically(directory / "config.json", written);
+    edit_config(directory, change);
+  };
+  const auto interval_of = [&](const std::function<void(FileJson&)>& change) {
+    with(change);
+    return imported(directory).model->config().no_rope_interval;
+  };
+  with([](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "smollm3");
+    EXPECT_EQ(json["no_rope_layers"], (FileJson{1, 0}));
+    EXPECT_EQ(json["no_rope_layer_interval"], 2);
+  });
+  EXPECT_EQ(interval_of([](FileJson& json) { json["no_rope_layers"] = {0, 0}; }), 1);
+  EXPECT_EQ(interval_of([](FileJson& json) { json["no_rope_layers"] = {1, 1}; }), 0);
+  EXPECT_EQ(interval_of([](FileJson& json) { json.erase("no_rope_layers"); }), 2);
+  EXPECT_EQ(interval_of([](FileJson& json) {
+              json.erase("no_rope_layers");
+              json.erase("no_rope_layer_interval");
+            }),
+            4);
+  with([](FileJson& json) { json["no_rope_layers"] = {0, 1}; });
+  refused_import(directory, ErrorCode::unsupported, "no_rope_layers must have its zeros at equal");
+  with([](FileJson& json) { json["no_rope_layers"] = {1, 0, 1}; });
+  refused_import(directory, ErrorCode::corrupt_file, "no_rope_layers has 3 numbers");
+  // Defaults of the class: tied, and another theta.
+  with([](FileJson& json) { json.erase("tie_word_embeddings"); });
+  refused_import(directory, ErrorCode::corrupt_file, "lm_head.weight");
+  with([](FileJson& json) { json.erase("rope_theta"); });
+  EXPECT_EQ(imported(directory).model->config().rope_theta, 2e6);
+}
+
+TEST_F(ImportTest, FactorsOfGranite) {
+  ModelConfig config = llama_config(1, true);
+  config.embedding_scale = 12;
+  config.attention_scale = 0.015625;
+  config.residual_scale = 0.22;
+  config.logits_divisor = 8;
+  const fs::path directory = llama("granite", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  constexpr const char* kFactors[] = {"embedding_multiplier", "attention_multiplier",
+                                      "residual_multiplier", "logits_scaling"};
+  edit_config(directory, [&](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "granite");
+    for (const char* key : kFactors) {
+      EXPECT_TRUE(json.contains(key)) << key;
+      json.erase(key);  // 1 then, also of the scores
+    }
+  });
+  ModelConfig plain = llama_config(1, true);
+  plain.attention_scale = 1;
+  EXPECT_EQ(imported(directory).model->config(), plain);
+  for (const char* key : kFactors) {
+    edit_config(directory, [&](FileJson& json) { json[key] = -1; });
+    refused_import(directory, ErrorCode::unsupported, concat(key, " is -1, it must be above 0"));
+    edit_config(directory, [&](FileJson& json) { json.erase(key); });
+  }
+}
+
+TEST_F(ImportTest, NormsOfOlmo2) {
+  ModelConfig config = llama_config(1, false);
+  config.norm_outputs = true;
+  config.qk_norm = QkNorm::whole;
+  const fs::path directory = llama("olmo2", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), weight_bytes(*context_, *model_));
+  edit_config(directory, [](FileJson& json) {
+    EXPECT_EQ(json["model_type"], "olmo2");
+    json["mlp_bias"] = true;
+  });
+  refused_import(directory, ErrorCode::unsupported, "mlp_bias");
+}
+
+// Keys that transformers reads of every class, in masks and caches, and kinds that are refused.
+TEST_F(ImportTest, KeysOfEveryClass) {
+  const fs::path directory = llama("llama");
+  const std::string written = read_text_file(directory / "config.json", 1 << 20);
+  const auto refused = [&](const char* key, const FileJson& value, const std::string& text) {
+    edit_config(directory, [&](FileJson& json) { json[key] = value; });
+    refused_import(directory, ErrorCode::unsupported, text);
+    write_file_atomically(directory / "config.json", written);
+  };
+  refused("is_causal", false, "is_causal is false");
+  refused("is_causal", nullptr, "is_causal is false");
+  refused("sliding_window", 4, "sliding_window is 4, below");
+  refused("layer_types", {"full_attention", "sliding_attention"}, "layer_types has sliding");
+  refused("attention_chunk_size", 4, "attention_chunk_size is given");
+  refused("per_layer_config", FileJson::object(), "per_layer_config is given");
+  refused("kv_sharing_modes", {"own", "reuse"}, "kv_sharing_modes is given");
+  for (const auto& [type, kind] : {std::pair{"mixtral", "mixtures of experts are not supported"},
+                                   {"qwen3_moe", "mixtures of experts are not supported"},
+                                   {"gpt_oss", "mixtures of experts are not supported"},
+                                   {"qwen3_5", "gated delta nets are not supported"},
+                                   {"lfm2", "short convolutions are not supported"},
+                                   {"gemma3_text", "soft caps are not supported"}})
+    refused("model_type", type, kind);
+}
+
+TEST_F(ImportTest, SecondNamesOfGpt2) {
+  const auto model = model_of(config_of(Architecture::decoder_lm, true));
+  exported(*model, ExportFormat::hf_gpt2, "gpt2");
+  const fs::path directory = path("gpt2");
+  for (const char* key :
+       {"hidden_size", "max_position_embeddings", "num_attention_heads", "num_hidden_layers"}) {
+    const std::string written = read_text_file(directory / "config.json", 1 << 20);
+    edit_config(directory, [&](FileJson& json) { json[key] = 1; });
+    refused_import(directory, ErrorCode::unsupported, concat(key, " is another name of n_"));
+    write_file_atomically(directory / "config.json", written);
+  }
+  edit_config(directory, [](FileJson& json) { json["hidden_size"] = json["n_embd"]; });
+  EXPECT_EQ(imported(directory).model->config().width, model->config().width);
+  edit_config(directory, [](FileJson& json) { json["sliding_window"] = 4096; });
+  refused_import(directory, ErrorCode::unsupported, "sliding_window is given");
+}
+
+TEST_F(ImportTest, JoinedMatricesOfPhi3) {
+  for (const bool tied : {false, true}) {
+    const fs::path directory = llama(concat("phi", tied), llama_config(1, tied));
+    const ImportedModel whole = imported(directory);
+    edit_config(directory, [](FileJson& json) {
+      json["model_type"] = "phi3";
+      json["sliding_window"] = nullptr;
+      json["original_max_position_embeddings"] = 8;  // of no effect
+    });
+    refused_import(directory, ErrorCode::corrupt_file, "qkv_proj");
+    edit_tensors(directory, [](std::vector<Stored>& tensors) {
+      std::vector<Stored> joined;
+      const auto append = [&](Stored& tensor, const char* name, const std::string& to,
+                              bool is_first) {
+        const size_t at = tensor.name.find(name);
+        if (at == std::string::npos) return false;
+        if (is_first) {
+          joined.push_back(tensor);
+          joined.back().name.replace(at, std::strlen(name), to);
+        } else {
+          joined.back().shape[0] += tensor.shape[0];
+          joined.back().bytes.insert(joined.back().bytes.end(), tensor.bytes.begin(),
+                                     tensor.bytes.end());
+        }
+        return true;
+      };
+      for (const char* layer : {".layers.0.", ".layers.1."})
+        for (const auto& [name, to, is_first] :
+             {std::tuple<const char*, const char*, bool>{"q_proj", "qkv_proj", true},
+              {"k_proj", "", false},
+              {"v_proj", "", false},
+              {"gate_proj", "gate_up_proj", true},
+              {"up_proj", "", false}})
+          for (Stored& tensor : tensors)
+            if (contains(tensor.name, layer)) append(tensor, name, to, is_first);
+      std::erase_if(tensors, [](const Stored& tensor) {
+        for (const char* name : {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"})
+          if (contains(tensor.name, name)) return true;
+        return false;
+      });
+      for (Stored& tensor : joined) tensors.push_back(tensor);
+    });
+    EXPECT_EQ(imported(directory).model->config(), whole.model->config());
+    EXPECT_EQ(weight_bytes(*context_, *imported(directory).model),
+              weight_bytes(*context_, *whole.model));
+    const auto refused = [&](const char* key, const FileJson& value, const char* text) {
+      const std::string before = read_text_file(directory / "config.json", 1 << 20);
+      edit_config(directory, [&](FileJson& json) { json[key] = value; });
+      refused_import(directory, ErrorCode::unsupported, text);
+      write_file_atomically(directory / "config.json", before);
+    };
+    refused("sliding_window", 8, "sliding_window is 8, below");
+    refused("rope_scaling", {{"type", "longrope"}}, "type is longrope; there is default");
+    refused("rope_scaling", {{"type", "yarn"}, {"factor", 2}}, "type is yarn; there is default");
+    refused("partial_rotary_factor", 0.75, "partial_rotary_factor is 0.75");
+    refused("attention_bias", true, "attention_bias");
+  }
+}
+
+TEST_F(ImportTest, PositionsStretchedByYarn) {
+  ModelConfig config = llama_config(1, true);
+  config.rope_scaling = RopeScaling::yarn;
+  config.rope_factor = 4;
+  config.rope_original_positions = 20;
+  config.rope_low_turns = 1;
+  config.rope_high_turns = 32;
+  config.rope_magnitude = 1.25;
+  const fs::path directory = llama("yarn", config);
+  EXPECT_EQ(imported(directory).model->config(), config);
+  const auto with = [&](const std::function<void(FileJson&)>& change) {
+    const std::string before = read_text_file(directory / "config.json", 1 << 20);
+    edit_config(directory, [&](FileJson& json) { change(json["rope_scaling"]); });
+    const ModelConfig found = imported(directory).model->config();
+    write_file_atomically(directory / "config.json", before);
+    return found;
+  };
+  // The usual constants.
+  ModelConfig usual = config;
+  usual.rope_magnitude = 0;
+  EXPECT_EQ(with([](FileJson& rope) {
+              for (const char* key : {"attention_factor", "beta_fast", "beta_slow"})
+                rope.erase(key);
+            }),
+            usual);
+  EXPECT_EQ(with([](FileJson& rope) {
+              rope["attention_factor"] = nullptr;
+              rope["mscale"] = 0.5;  // without the other it means nothing
+              rope["beta_fast"] = 0;
+              rope["truncate"] = true;
+            }),
+            usual);
+  EXPECT_NEAR(with([](FileJson& rope) {
+                rope.erase("attention_factor");
+                rope["mscale"] = 1.0;
+                rope["mscale_all_dim"] = 0.5;
+              }).rope_magnitude,
+              (0.1 * std::log(4.0) + 1) / (0.05 * std::log(4.0) + 1), 1e-15);
+  EXPECT_EQ(with([](FileJson& rope) {
+              rope.erase("original_max_position_embeddings");
+            }).rope_original_positions,
+            config.max_positions);
+  // The file's own positions go before those of the object.
+  edit_config(directory, [](FileJson& json) { json["original_max_position_embeddings"] = 24; });
+  EXPECT_EQ(imported(directory).model->config().rope_original_positions, 24);
+
+  const auto refused = [&](const char* key, const FileJson& value, ErrorCode code,
+                           const char* text) {
+    const std::string before = read_text_file(directory / "config.json", 1 << 20);
+    edit_config(directory, [&](FileJson& json) { json["rope_scaling"][key] = value; });
+    refused_import(directory, code, text);
+    write_file_atomically(directory / "config.json", before);
+  };
+  refused("truncate", false, ErrorCode::unsupported, "truncate");
+  refused("ext_factor", 1, ErrorCode::unsupported, "ext_factor");
+  refused("rope_type", "dynamic", ErrorCode::unsupported,
+          "rope_type is dynamic; there are default, linear, llama3 and yarn");
+  refused("beta_fast", 0.5, ErrorCode::corrupt_file, "beta_slow must be above 0 and below");
+  refused("attention_factor", 0, ErrorCode::corrupt_file, "attention_factor must be above 0");
+  refused("factor", 0.5, ErrorCode::corrupt_file, "factor must be at least 1");
+}
+
+// The same function with embeddings that are not scaled.
+
+}  // namespace
+}  // namespace trafo
