@@ -33,12 +33,16 @@ def targets(schema):
     for enum in schema.enums.values():
         if enum.names:
             yield enum.names, engine.names_header(enum)
-    yield "engine/models/generated/architectures.def", engine.architectures(schema)
+    yield "engine/models/generated/architectures.def", engine.rows_of(schema, "architecture", "TRAFO_ARCHITECTURE", ["has_encoder", "free_form"])
+    yield "engine/optim/generated/optimizers.def", engine.rows_of(schema, "optimizer", "TRAFO_OPTIMIZER", ["whole_matrices"])
+    yield "engine/objective/generated/objectives.def", engine.rows_of(schema, "objective", "TRAFO_OBJECTIVE", ["other_model", "preferences"])
     yield "engine/metrics/generated/metrics.def", engine.metrics(schema)
     drawn, searched = decoding.part("sampling"), [row for row in decoding.engine_rows if row.part is None]
     for table, path, rows in (
             (model, "engine/models/generated/model_config", model.engine_rows),
-            (training, "engine/train/run/generated/train_options", training.engine_rows),
+            (training, "engine/train/run/generated/train_options", [row for row in training.engine_rows if row.part is None]),
+            (training, "engine/optim/generated/optimizer_options", [row for row in training.engine_rows if row.part == "optimizers"]),
+            (training, "engine/objective/generated/objective_options", [row for row in training.engine_rows if row.part == "objectives"]),
             (decoding, "engine/decode/generated/draw_options", drawn),
             (decoding, "engine/decode/generated/decode_options", searched),
             (decoding, "engine/decode/generated/shortlist", [row for row in decoding.engine_rows if row.part == "shortlist"]),

@@ -13,6 +13,18 @@ int32_t bit_of(const std::string& name) {
   return metric != nullptr ? metric->bit : 0;
 }
 
+// For messages: the metrics of the bits, or the number if a bit is of none.
+std::string names_of(int32_t bits) {
+  std::string names;
+  int32_t rest = bits;
+  for (const Metric& metric : metrics()) {
+    if ((bits & metric.bit) == 0) continue;
+    names += concat(names.empty() ? "" : ",", metric.name);
+    rest &= ~metric.bit;
+  }
+  return names.empty() || rest != 0 ? std::to_string(bits) : names;
+}
+
 }  // namespace
 
 trafo_period to_c(const Period& period) {
@@ -42,7 +54,8 @@ std::vector<std::string> to_metrics(const Call& call, int32_t bits, int32_t firs
   for (const Metric& metric : metrics()) all |= metric.bit;
   if ((bits & ~all) != 0) call.refuse_argument("valid_metrics", " has unknown bits: ", bits);
   if (bits != 0 && ((first & bits) != first || (first & (first - 1)) != 0 || first == 0))
-    call.refuse_argument("first_metric", " ", first, " is not one of valid_metrics ", bits);
+    call.refuse_argument("first_metric", " ", names_of(first), " is not one of valid_metrics ",
+                         names_of(bits));
   std::vector<std::string> names;
   for (const bool is_first : {true, false})
     for (const Metric& metric : metrics())

@@ -204,8 +204,8 @@ void Batcher::open_epoch(uint64_t seed, int64_t epoch) {
           "no sentence pair is left to train on: of ", epoch_draws(), " of epoch ", epoch + 1, ", ",
           state_.drops.too_long, " are longer than ", corpus_->options().max_length,
           " tokens or than a batch, ", state_.drops.ratio, " differ too much in length, ",
-          state_.drops.identical, " have the same text on both sides and ", state_.drops.empty,
-          " have an empty side");
+          state_.drops.identical, " ", is_identical(corpus_->preferences()), " and ",
+          state_.drops.empty, " have an empty side");
   state_.window = window_.begin;
 }
 

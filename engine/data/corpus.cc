@@ -135,8 +135,8 @@ void PairList::add(Texts&& pair, int64_t line) {
     }
   for (const LineReader& reader : readers)
     if (reader.line_number() != readers[0].line_number())
-      fail_line_counts(readers[0].name(), readers[0].line_number(), reader.name(),
-                       reader.line_number());
+      fail_line_counts(static_cast<CorpusForm>(readers.size()), readers[0].name(),
+                       readers[0].line_number(), reader.name(), reader.line_number());
   fail(ErrorCode::internal, kCorpusOrigin, "files of equal length");
 }
 
@@ -204,7 +204,8 @@ PairView split_columns(std::string_view line, CorpusForm form, std::string_view 
 
 void require_one_stream(std::span<const std::string> paths) {
   require(std::ranges::count(paths, "-") <= 1, ErrorCode::invalid_argument, kCorpusOrigin,
-          "standard input cannot be both sides; give one TSV instead");
+          "standard input cannot be ", paths.size() > 2 ? "several" : "both",
+          " sides; give one TSV instead");
 }
 
 std::string joined_names(std::span<const std::string> names) {
@@ -214,9 +215,17 @@ std::string joined_names(std::span<const std::string> names) {
   return all;
 }
 
-void fail_line_counts(std::string_view source, int64_t source_lines, std::string_view target,
-                      int64_t target_lines) {
-  fail(ErrorCode::invalid_argument, kCorpusOrigin, "the two sides differ in length: ", source,
+const char* sides_of(CorpusForm form) noexcept {
+  return form == CorpusForm::preferences ? "the three sides" : "the two sides";
+}
+
+const char* is_identical(bool preferences) noexcept {
+  return preferences ? "have two equal answers" : "have the same text on both sides";
+}
+
+void fail_line_counts(CorpusForm form, std::string_view source, int64_t source_lines,
+                      std::string_view target, int64_t target_lines) {
+  fail(ErrorCode::invalid_argument, kCorpusOrigin, sides_of(form), " differ in length: ", source,
        " has ", source_lines, " lines, ", target, " has ", target_lines);
 }
 
@@ -382,8 +391,8 @@ ParallelCorpus make_corpus(std::span<NamedSide> sides, const CorpusOptions& opti
   const size_t count = sides[0].texts.size();
   for (const NamedSide& side : sides.subspan(1))
     require(side.texts.size() == count, ErrorCode::invalid_argument, kCorpusOrigin,
-            "the two sides differ in length: ", count, " ", sides[0].one, "s, ", side.texts.size(),
-            " ", side.one, "s");
+            sides_of(corpus.form), " differ in length: ", count, " ", sides[0].one, "s, ",
+            side.texts.size(), " ", side.one, "s");
   PairList pairs(corpus, options);
   PairHash hash(corpus.form);
   for (size_t i = 0; i < count; ++i) {

@@ -146,8 +146,12 @@ PairView split_columns(std::string_view line, CorpusForm form, std::string_view 
 void require_one_stream(std::span<const std::string> paths);
 // "a and b" or "a, b and c".
 std::string joined_names(std::span<const std::string> names);
+// For messages: "the two sides", or three of preferences.
+const char* sides_of(CorpusForm form) noexcept;
+// For messages: the reason why drop_identical drops a pair.
+const char* is_identical(bool preferences) noexcept;
 // INVALID_ARGUMENT naming both files.
-[[noreturn]] void fail_line_counts(std::string_view source, int64_t source_lines,
+[[noreturn]] void fail_line_counts(CorpusForm form, std::string_view source, int64_t source_lines,
                                    std::string_view target, int64_t target_lines);
 // INVALID_ARGUMENT if there are no lines, or no pair without an empty side.
 void check_usable(const CorpusReport& report, std::string_view name);

@@ -153,8 +153,8 @@ class SideFiles final : public PairText {
     std::vector<std::string> names;
     for (const auto& reader : readers) {
       if (reader->line_number() != readers[0]->line_number())
-        fail_line_counts(readers[0]->name(), readers[0]->line_number(), reader->name(),
-                         reader->line_number());
+        fail_line_counts(static_cast<CorpusForm>(sides_.size()), readers[0]->name(),
+                         readers[0]->line_number(), reader->name(), reader->line_number());
       names.push_back(reader->name());
     }
     const size_t lines = sides_[0].lines.size();

@@ -124,13 +124,13 @@ TokenizedCorpus::TokenizedCorpus(std::span<const int32_t> source,
                                  std::span<const int64_t> rejected_offsets) {
   check_options(options);
   options_ = options;
+  if (!rejected_offsets.empty()) form_ = CorpusForm::preferences;
   check_offsets(source_offsets, source.size(), "source");
   check_offsets(target_offsets, target.size(), "target");
   require(source_offsets.size() == target_offsets.size(), ErrorCode::invalid_argument,
-          kTokenizedCorpusOrigin, "the two sides differ in length: ", source_offsets.size() - 1,
+          kTokenizedCorpusOrigin, sides_of(form_), " differ in length: ", source_offsets.size() - 1,
           " source sentences, ", target_offsets.size() - 1, " target sentences");
-  if (!rejected_offsets.empty()) {
-    form_ = CorpusForm::preferences;
+  if (preferences()) {
     check_offsets(rejected_offsets, rejected.size(), "rejected");
     require(rejected_offsets.size() == target_offsets.size(), ErrorCode::invalid_argument,
             kTokenizedCorpusOrigin, "there are ", target_offsets.size() - 1, " chosen answers and ",
@@ -202,7 +202,7 @@ void TokenizedCorpus::finish() {
       report_.dropped_ratio > 0 ? concat("; ", report_.dropped_ratio, " differ too much in length")
                                 : "",
       report_.dropped_identical > 0
-          ? concat("; ", report_.dropped_identical, " have the same text on both sides")
+          ? concat("; ", report_.dropped_identical, " ", is_identical(preferences()))
           : "");
 }
 

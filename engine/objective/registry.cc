@@ -7,27 +7,19 @@
 namespace trafo {
 namespace {
 
-using FrozenPointer = std::shared_ptr<const FrozenModel>;
-using ObjectivePointer = std::unique_ptr<Objective>;
-
 struct ObjectiveRow {
   ObjectiveKind kind;
   FrozenRole role;  // of its other model, which may be null
-  ObjectivePointer (*make)(const ObjectiveOptions& options, const FrozenPointer& frozen);
+  bool preferences;
+  std::unique_ptr<Objective> (*make)(const ObjectiveOptions& options,
+                                     const std::shared_ptr<const FrozenModel>& frozen);
 };
 
 constexpr ObjectiveRow kObjectives[] = {
-    {ObjectiveKind::cross_entropy, FrozenRole::teacher,
-     [](const ObjectiveOptions& options, const FrozenPointer& teacher) -> ObjectivePointer {
-       if (teacher)
-         return std::make_unique<Distillation>(options.label_smoothing, options.distillation,
-                                               teacher);
-       return std::make_unique<LabelSmoothedCrossEntropy>(options.label_smoothing);
-     }},
-    {ObjectiveKind::dpo, FrozenRole::reference,
-     [](const ObjectiveOptions& options, const FrozenPointer& reference) -> ObjectivePointer {
-       return std::make_unique<Dpo>(options.dpo, reference);
-     }},
+#define TRAFO_OBJECTIVE(name, role, preferences) \
+  {ObjectiveKind::name, FrozenRole::role, preferences, make_##name},
+#include "engine/objective/generated/objectives.def"
+#undef TRAFO_OBJECTIVE
 };
 
 const ObjectiveRow& row_of(ObjectiveKind kind) {
@@ -43,11 +35,23 @@ FrozenRole frozen_role(ObjectiveKind kind) {
   return row_of(kind).role;
 }
 
-ObjectivePointer make_objective(const ObjectiveOptions& options, const FrozenPointer& frozen) {
-  const ObjectiveRow& row = row_of(options.kind);
+bool needs_preferences(ObjectiveKind kind) {
+  return row_of(kind).preferences;
+}
+
+std::string preference_objectives() {
+  std::string names;
+  for (const ObjectiveRow& row : kObjectives)
+    if (row.preferences) names += concat(names.empty() ? "" : ", ", enum_name(row.kind));
+  return names;
+}
+
+std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options,
+                                          const std::shared_ptr<const FrozenModel>& frozen) {
+  const ObjectiveRow& row = row_of(options.objective);
   require(!frozen || frozen->role == row.role, ErrorCode::invalid_argument, "objective",
           "the model has a ", role_name(frozen ? frozen->role : row.role), ", and the objective ",
-          enum_name(options.kind), " has none");
+          enum_name(options.objective), " has none");
   return row.make(options, frozen);
 }
 

@@ -1,28 +1,32 @@
-// The kinds of objectives.
+// The kinds of objectives: a row of [objective] in schema/enums.toml, and make_NAME in a folder.
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "engine/core/generated/option_enums.h"
-#include "engine/objective/distillation/distillation.h"
-#include "engine/objective/dpo/dpo.h"
+#include "engine/objective/frozen_model.h"
+#include "engine/objective/objective.h"
+#include "engine/objective/objective_options.h"
 
 namespace trafo {
 
-// Options of all objectives. One that an objective does not read has no effect.
-struct ObjectiveOptions {
-  ObjectiveKind kind = ObjectiveKind::cross_entropy;
-  double label_smoothing = 0;
-  DistillationOptions distillation = {};
-  DpoOptions dpo = {};
-};
-
 // The role of the other model of an objective.
 FrozenRole frozen_role(ObjectiveKind kind);
+// Whether it learns from preference pairs, as Objective::needs_preferences() says.
+bool needs_preferences(ObjectiveKind kind);
+// The names of the objectives that do, for messages.
+std::string preference_objectives();
 
 // `frozen`: the other model of the objective, or null. INVALID_ARGUMENT: the objective has no model
 // of this role.
 std::unique_ptr<Objective> make_objective(const ObjectiveOptions& options,
                                           const std::shared_ptr<const FrozenModel>& frozen);
+
+// The factory of each objective; make_objective calls them.
+#define TRAFO_OBJECTIVE(name, ...)                                \
+  std::unique_ptr<Objective> make_##name(const ObjectiveOptions&, \
+                                         const std::shared_ptr<const FrozenModel>& frozen);
+#include "engine/objective/generated/objectives.def"
+#undef TRAFO_OBJECTIVE
 
 }  // namespace trafo

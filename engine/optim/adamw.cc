@@ -66,4 +66,14 @@ void AdamW::set_rule(UpdateState& state, size_t skipped) const {
                  static_cast<float*>(at(v_scale_, scale_bytes))};
 }
 
+AdamWOptions adamw_options(const OptimizerOptions& o) {
+  return {o.beta1, o.beta2, o.epsilon, o.weight_decay, o.optimizer_states};
+}
+
+std::unique_ptr<Optimizer> make_adamw(Context& context, const UpdateTarget& target,
+                                      const OptimizerOptions& options,
+                                      std::span<const MatrixPart>) {
+  return std::make_unique<AdamW>(context, target, adamw_options(options));
+}
+
 }  // namespace trafo

@@ -14,6 +14,8 @@ struct AdamWOptions {
   OptimizerStates states = OptimizerStates::float32;  // eight_bit: of float32 parameters only
 };
 
+AdamWOptions adamw_options(const OptimizerOptions& options);
+
 // INVALID_ARGUMENT, naming the option, if one is outside its range.
 void check_adamw_options(const AdamWOptions& options, const char* origin);
 

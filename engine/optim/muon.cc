@@ -123,4 +123,12 @@ int64_t Muon::buffer_bytes() const {
   return most * static_cast<int64_t>(dtype_size(dtype()));
 }
 
+std::unique_ptr<Optimizer> make_muon(Context& context, const UpdateTarget& target,
+                                     const OptimizerOptions& options,
+                                     std::span<const MatrixPart> matrices) {
+  return std::make_unique<Muon>(
+      context, target, matrices,
+      MuonOptions{options.momentum, options.nesterov, adamw_options(options)});
+}
+
 }  // namespace trafo

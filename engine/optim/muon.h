@@ -29,7 +29,6 @@ class Muon final : public Optimizer {
        const MuonOptions& options = {});
 
   OptimizerKind kind() const override { return OptimizerKind::muon; }
-  bool needs_whole_matrices() const override { return true; }
   void finish(const UpdateRecord* record, double learning_rate, int64_t step) override;
 
  private:

@@ -8,9 +8,6 @@
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
-#include "engine/optim/adamw.h"
-#include "engine/optim/muon.h"
-#include "engine/optim/sgd.h"
 
 namespace trafo {
 
@@ -154,38 +151,46 @@ void Optimizer::step(double learning_rate, double grad_scale) {
 
 namespace {
 
-AdamWOptions adamw_options(const OptimizerOptions& o) {
-  return {o.beta1, o.beta2, o.epsilon, o.weight_decay, o.states};
-}
-SgdOptions sgd_options(const OptimizerOptions& o) {
-  return {o.momentum, o.nesterov, o.weight_decay};
+struct OptimizerRow {
+  OptimizerKind kind;
+  bool whole_matrices;
+  std::unique_ptr<Optimizer> (*make)(Context& context, const UpdateTarget& target,
+                                     const OptimizerOptions& options,
+                                     std::span<const MatrixPart> matrices);
+};
+
+constexpr OptimizerRow kOptimizers[] = {
+#define TRAFO_OPTIMIZER(name, whole_matrices) {OptimizerKind::name, whole_matrices, make_##name},
+#include "engine/optim/generated/optimizers.def"
+#undef TRAFO_OPTIMIZER
+};
+
+const OptimizerRow& row_of(OptimizerKind kind) {
+  const auto* const row = std::ranges::find(kOptimizers, kind, &OptimizerRow::kind);
+  require(row != std::end(kOptimizers), ErrorCode::invalid_argument, "optimizer",
+          "unknown optimizer ", static_cast<int32_t>(kind));
+  return *row;
 }
 
 }  // namespace
+
+bool needs_whole_matrices(OptimizerKind kind) {
+  return row_of(kind).whole_matrices;
+}
 
 std::unique_ptr<Optimizer> make_optimizer(Context& context, const UpdateTarget& target,
                                           const OptimizerOptions& options,
                                           std::span<const MatrixPart> matrices) {
   validate(options);
-  switch (options.kind) {
-    case OptimizerKind::adamw:
-      return std::make_unique<AdamW>(context, target, adamw_options(options));
-    case OptimizerKind::sgd:
-      return std::make_unique<Sgd>(context, target, sgd_options(options));
-    case OptimizerKind::muon:
-      return std::make_unique<Muon>(
-          context, target, matrices,
-          MuonOptions{options.momentum, options.nesterov, adamw_options(options)});
-  }
-  fail(ErrorCode::invalid_argument, "optimizer", "unknown optimizer ",
-       static_cast<int32_t>(options.kind));
+  return row_of(options.optimizer).make(context, target, options, matrices);
 }
 
 void validate(const OptimizerOptions& options) {
-  require_argument(
-      options.kind == OptimizerKind::adamw || options.states == OptimizerStates::float32,
-      "optimizer", "optimizer_states", ": ", enum_name(options.kind),
-      " keeps float32 states, only adamw can keep ", enum_name(options.states), " ones");
+  require_argument(options.optimizer == OptimizerKind::adamw ||
+                       options.optimizer_states == OptimizerStates::float32,
+                   "optimizer", "optimizer_states", ": ", enum_name(options.optimizer),
+                   " keeps float32 states, only adamw can keep ",
+                   enum_name(options.optimizer_states), " ones");
 }
 
 }  // namespace trafo

@@ -49,6 +49,9 @@ struct StateTensor {
   StateLayout layout = StateLayout::elements;
 };
 
+// Whether an optimizer changes a matrix as a whole, also weights that are zero.
+bool needs_whole_matrices(OptimizerKind kind);
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -59,7 +62,7 @@ class Optimizer {
   // The states in the order of files. They are read and written in place; they start at zero.
   const std::vector<StateTensor>& states() const { return states_; }
   // Whether an update needs finish(), with the gradients of whole matrices.
-  virtual bool needs_whole_matrices() const { return false; }
+  bool needs_whole_matrices() const { return trafo::needs_whole_matrices(kind()); }
   // The second half of an update, after the kernel `update` or `clipped_update` has run over the
   // whole shard. It reads and overwrites the gradients. With peers, the caller first collects the
   // gradients of all shards. `record`: null, or the update's record in device memory, instead of
@@ -128,21 +131,25 @@ struct MatrixPart {
 
 // Constants of all optimizers. One that an optimizer does not read has no effect.
 struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::adamw;
-  double beta1 = 0.9, beta2 = 0.98, epsilon = 1e-9;   // AdamW
-  OptimizerStates states = OptimizerStates::float32;  // AdamW
-  double momentum = 0;                                // SGD, Muon
-  bool nesterov = false;                              // SGD, Muon
-  double weight_decay = 0;
+#include "engine/optim/generated/optimizer_options.inc"
 };
 
 // INVALID_ARGUMENT, naming the option, if the optimizer cannot work with them. make_optimizer()
 // checks them too.
 void validate(const OptimizerOptions& options);
 
-// `matrices`: weights of linear layers inside the model, which Muon orthogonalizes.
+// `matrices`: weights of linear layers inside the model, for an optimizer that
+// needs_whole_matrices().
 std::unique_ptr<Optimizer> make_optimizer(Context& context, const UpdateTarget& target,
                                           const OptimizerOptions& options,
                                           std::span<const MatrixPart> matrices = {});
+
+// The factory of each optimizer; make_optimizer calls them.
+#define TRAFO_OPTIMIZER(name, ...)                                                     \
+  std::unique_ptr<Optimizer> make_##name(Context& context, const UpdateTarget& target, \
+                                         const OptimizerOptions& options,              \
+                                         std::span<const MatrixPart> matrices);
+#include "engine/optim/generated/optimizers.def"
+#undef TRAFO_OPTIMIZER
 
 }  // namespace trafo

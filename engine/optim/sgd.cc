@@ -42,4 +42,10 @@ void sgd_step(Context& context, const Tensor& parameter, const Tensor& gradient,
   if (velocity.defined()) velocity.mark_written();
 }
 
+std::unique_ptr<Optimizer> make_sgd(Context& context, const UpdateTarget& target,
+                                    const OptimizerOptions& options, std::span<const MatrixPart>) {
+  return std::make_unique<Sgd>(
+      context, target, SgdOptions{options.momentum, options.nesterov, options.weight_decay});
+}
+
 }  // namespace trafo

@@ -98,50 +98,12 @@ void post_update(const UpdateState& s, int64_t step, int64_t begin, int64_t end)
   update_ema<T>(s, step, begin, end);
 }
 
-// --- the rules; each range of elements is of one group ---
-
-template <class T>
-void adamw_range(const UpdateParams& p, const UpdateFactors& factors, int64_t begin, int64_t end) {
-  const hn::ScalableTag<T> d;
-  const AdamWLanes<hn::ScalableTag<T>> update(d, p, factors);
-  const AdamWRule& rule = p.state.adamw;
-  update_lanes(begin, end, static_cast<const T*>(p.state.grad), update, static_cast<T*>(rule.m),
-               static_cast<T*>(rule.v), static_cast<T*>(p.state.param));
-}
-
-template <class T>
-void sgd_range(const UpdateParams& p, const UpdateFactors& factors, int64_t begin, int64_t end) {
-  const hn::ScalableTag<T> d;
-  const SgdLanes<hn::ScalableTag<T>> update(d, p, factors);
-  const T* grad = static_cast<const T*>(p.state.grad);
-  T* velocity = static_cast<T*>(p.state.sgd.velocity);
-  T* param = static_cast<T*>(p.state.param);
-  if (velocity)
-    update_lanes(begin, end, grad, update, velocity, param);
-  else
-    update_lanes(begin, end, grad, update, param);
-}
-
-template <class T>
-void muon_range(const UpdateParams& p, int64_t begin, int64_t end) {
-  const hn::ScalableTag<T> d;
-  const MuonLanes<hn::ScalableTag<T>> update(d, p);
-  T* grad = static_cast<T*>(p.state.grad);
-  update_lanes(begin, end, static_cast<const T*>(grad), update, static_cast<T*>(p.state.adamw.m),
-               grad);
-}
-
 template <class T>
 void update_elements(ThreadPool& pool, const UpdateParams& p) {
   const UpdateState& s = p.state;
   parallel_for_range(pool, s.count, kBlockElements, [&](int64_t begin, int64_t end) {
     for_each_group(s, begin, end, [&](int64_t first, int64_t past, const UpdateFactors& factors) {
-      if (s.rule == UpdateRule::muon && factors.whole_matrix) return muon_range<T>(p, first, past);
-      if (s.rule == UpdateRule::sgd)
-        sgd_range<T>(p, factors, first, past);
-      else
-        adamw_range<T>(p, factors, first, past);
-      post_update<T>(s, p.step, first, past);
+      if (update_range<T>(p, factors, first, past)) post_update<T>(s, p.step, first, past);
     });
   });
 }

@@ -306,6 +306,53 @@ void adamw_8bit_block(const UpdateParams& p, int64_t begin, int64_t count, Apply
   }
 }
 
+// --- the rules; each range of elements is of one group ---
+
+template <class T>
+void adamw_range(const UpdateParams& p, const UpdateFactors& factors, int64_t begin, int64_t end) {
+  const hn::ScalableTag<T> d;
+  const AdamWLanes<hn::ScalableTag<T>> update(d, p, factors);
+  const AdamWRule& rule = p.state.adamw;
+  update_lanes(begin, end, static_cast<const T*>(p.state.grad), update, static_cast<T*>(rule.m),
+               static_cast<T*>(rule.v), static_cast<T*>(p.state.param));
+}
+
+template <class T>
+void sgd_range(const UpdateParams& p, const UpdateFactors& factors, int64_t begin, int64_t end) {
+  const hn::ScalableTag<T> d;
+  const SgdLanes<hn::ScalableTag<T>> update(d, p, factors);
+  const T* grad = static_cast<const T*>(p.state.grad);
+  T* velocity = static_cast<T*>(p.state.sgd.velocity);
+  T* param = static_cast<T*>(p.state.param);
+  if (velocity)
+    update_lanes(begin, end, grad, update, velocity, param);
+  else
+    update_lanes(begin, end, grad, update, param);
+}
+
+template <class T>
+void muon_range(const UpdateParams& p, int64_t begin, int64_t end) {
+  const hn::ScalableTag<T> d;
+  const MuonLanes<hn::ScalableTag<T>> update(d, p);
+  T* grad = static_cast<T*>(p.state.grad);
+  update_lanes(begin, end, static_cast<const T*>(grad), update, static_cast<T*>(p.state.adamw.m),
+               grad);
+}
+
+// False for elements of a matrix that Optimizer::finish() changes.
+template <class T>
+bool update_range(const UpdateParams& p, const UpdateFactors& factors, int64_t begin, int64_t end) {
+  if (p.state.rule == UpdateRule::muon && factors.whole_matrix) {
+    muon_range<T>(p, begin, end);
+    return false;
+  }
+  if (p.state.rule == UpdateRule::sgd)
+    sgd_range<T>(p, factors, begin, end);
+  else
+    adamw_range<T>(p, factors, begin, end);
+  return true;
+}
+
 }  // namespace
 }  // namespace trafo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -183,6 +183,13 @@ def source(schema):
                               for value in schema.enums["architecture"].values)
     lines += ["", "std::span<const Architecture> architectures() {",
               f"  static constexpr Architecture kArchitectures[] = {{{architectures}}};", "  return kArchitectures;", "}"]
+    objectives = ", ".join(f"{{{json.dumps(value['cli'])}, {json.dumps(value['other_model'])}, {str(value['preferences']).lower()}}}"
+                           for value in schema.enums["objective"].values)
+    lines += ["", "std::span<const ObjectiveSpec> objectives() {",
+              f"  static constexpr ObjectiveSpec kObjectives[] = {{{objectives}}};", "  return kObjectives;", "}"]
+    special = ", ".join(f"{{Setting::{setting(row)}, {schema.enums['objective'].value(row.objective)['c']}}}" for row in training.flags if row.objective)
+    lines += ["", "std::span<const ObjectiveSetting> objective_settings() {",
+              f"  static constexpr ObjectiveSetting kSettings[] = {{{special}}};", "  return kSettings;", "}"]
     shape = ", ".join(f"Setting::{setting(row)}" for row in model.flags if row.fixed)
     rows = ", ".join(f'{{"{metric.name}", "{metric.title}", "{metric.short}", {metric.c}, {metric.decimals}, {str(metric.lower).lower()}, '
                      f'{str(metric.score is not None).lower()}}}' for metric in schema.metrics)

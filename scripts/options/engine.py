@@ -117,11 +117,11 @@ def metrics(schema):
     return lines
 
 
-def architectures(schema):
-    """The parts of engine/models/architecture.h."""
+def rows_of(schema, enum, macro, columns):
+    """A row for each value of an enum of which the engine has a registry."""
     lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off"]
-    for value in schema.enums["architecture"].values:
-        lines.append(f"TRAFO_ARCHITECTURE({value['name']}, {str(value['has_encoder']).lower()}, {str(value['free_form']).lower()})")
+    for value in schema.enums[enum].values:
+        lines.append(f"{macro}({', '.join([value['name'], *(str(value[column]).lower() if isinstance(value[column], bool) else value[column] for column in columns)])})")
     return lines
 
 

@@ -7,7 +7,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLES = ROOT / "schema"
-KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "unless_default", "only", "section", "flag", "alias",
+KEYS = {"name", "type", "default", "range", "zero", "fixed", "phase", "set_by", "json", "unless_default", "only", "section", "objective", "flag", "alias",
         "part", "required", "group", "value", "count", "in_run", "plan", "cli_values", "complete", "type_of_flag", "help", "doc"}
 PLAIN = {"int", "seed", "bytes", "real", "flag", "period", "metrics", "metric", "layers", "dtype", "handle"}
 GROUPS = ["Data", "Model", "Training", "Validation and checkpoints", "Machine", "Output", "Text", "Search", "Sampling, instead of the search",
@@ -100,7 +100,7 @@ class Row:
         self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
         self.cli_values, self.complete, self.type_of_flag = spec.get("cli_values"), spec.get("complete"), spec.get("type_of_flag")
         self.help, self.doc, self.part = spec.get("help"), spec.get("doc"), spec.get("part")
-        self.required = spec.get("required", False)
+        self.required, self.objective = spec.get("required", False), spec.get("objective")
         self.range = parse_range(spec["range"]) if "range" in spec else None
         where = f"{table}: option {self.name}"
         if self.only not in (None, "engine", "cli", "bindings"):

@@ -43,6 +43,11 @@ static void test_trainer_fields(void) {
               __LINE__);
   WRONG_TRAFO_TRAINER_OPTIONS(WRONG)
 #undef WRONG
+  options = good;
+  options.valid_metrics = TRAFO_METRIC_BLEU | TRAFO_METRIC_CHRF;
+  options.first_metric = TRAFO_METRIC_CE;
+  FAILS(trafo_plan_training(&config, &options, NULL, 0, 2, 8, 8, &plan, sizeof plan),
+        TRAFO_INVALID_ARGUMENT, "first_metric ce-mean-words is not one of valid_metrics bleu,chrf");
 }
 
 static void test_translate_fields(trafo_context* context) {

@@ -1,6 +1,7 @@
 // Structured pruning: which heads, columns and layers stay, and that what is left is the part of
 // the model that it should be.
 #include "engine/compress/prune.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>

@@ -77,17 +77,19 @@ TEST_F(Preferences, FilesAndColumnsAreTheSamePairs) {
 TEST_F(Preferences, MistakesAreNamed) {
   const std::string two = write("two", "a\nb\n"), one = write("one", "a\n"),
                     blank = write("b", "\n\n");
+  refused({two, two, one}, "the three sides differ in length: ");
   refused({two, two, one}, "two has 2 lines, " + (folder_ / "one").string() + " has 1");
   refused({two, one, two}, "one has 1");
   refused({two, two}, "2 paths: preferences are three files");
-  refused({two, "-", "-"}, "standard input cannot be both sides");
+  refused({two, "-", "-"}, "standard input cannot be several sides");
   refused({two, two, blank}, "no usable sentence pair");
   refused({write("less.tsv", "a\tb\tc\na\tb\n")},
           "less.tsv:2: 1 tabs, a line must have exactly two");
   refused({write("more.tsv", "a\tb\tc\td\n")}, "more.tsv:1: 3 tabs");
-  expect_error(ErrorCode::invalid_argument, "2 prompts, 1 rejected answers", [] {
-    make_preferences({"a", "b"}, {"a", "b"}, {"a"});
-  });
+  expect_error(ErrorCode::invalid_argument,
+               "the three sides differ in length: 2 prompts, 1 rejected answers", [] {
+                 make_preferences({"a", "b"}, {"a", "b"}, {"a"});
+               });
   expect_error(ErrorCode::invalid_argument, "rejected answer 2", [] {
     make_preferences({"a", "b"}, {"a", "b"}, {"a", "\xff"});
   });

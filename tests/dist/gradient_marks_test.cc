@@ -1,5 +1,6 @@
 // Marks of gradients that are complete while a backward pass runs.
 #include "engine/train/parallel/gradient_marks.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 
 #include "engine/models/upload.h"
 #include "tests/dist/group_support.h"

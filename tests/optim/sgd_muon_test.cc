@@ -280,7 +280,7 @@ TYPED_TEST(SgdMuonTest, AnUpdateThatIsNotFiniteChangesNothing) {
     const Tensor parameters = this->tensor(normal_column(form.count, 1));
     const auto optimizer =
         make_optimizer(*this->context_, {parameters, gradients, {}, form.groups, {}, kUpdateEma},
-                       {.kind = kind, .momentum = 0.9, .nesterov = true}, form.matrices);
+                       {.optimizer = kind, .momentum = 0.9, .nesterov = true}, form.matrices);
     this->update(*optimizer, true, 1);
     const Column before = this->read(parameters), ema = this->read(optimizer->ema());
     const Column state = this->read(optimizer->states()[0].tensor);
@@ -305,15 +305,15 @@ TEST(Optimizers, BadOptionsAreNamed) {
   for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::muon}) {
     for (const double momentum : {-0.1, 1.0, std::nan("")})
       expect_error(ErrorCode::invalid_argument, "momentum must be at least 0 and below 1",
-                   [&] { make({.kind = kind, .momentum = momentum}); });
+                   [&] { make({.optimizer = kind, .momentum = momentum}); });
     expect_error(ErrorCode::invalid_argument, "optimizer_states: ", [&] {
-      make({.kind = kind, .states = OptimizerStates::eight_bit});
+      make({.optimizer = kind, .optimizer_states = OptimizerStates::eight_bit});
     });
     expect_error(ErrorCode::invalid_argument, "weight_decay must be at least 0",
-                 [&] { make({.kind = kind, .weight_decay = -1}); });
+                 [&] { make({.weight_decay = -1, .optimizer = kind}); });
   }
   expect_error(ErrorCode::invalid_argument, "unknown optimizer 7",
-               [&] { make({.kind = static_cast<OptimizerKind>(7)}); });
+               [&] { make({.optimizer = static_cast<OptimizerKind>(7)}); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "engine/decode/search.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/train/step/trainer.h"
 #include "tests/train/training_support.h"
 

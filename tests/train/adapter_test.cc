@@ -1,5 +1,6 @@
 // LoRA adapters: what they compute, what they train, how they are stored and merged.
 #include "engine/models/adapter.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,6 +5,7 @@
 
 #include "engine/io/byte_sink.h"
 #include "engine/memory/cached_blocks.h"
+#include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/device_step_memory.h"
 #include "tests/ops/cuda_test.h"

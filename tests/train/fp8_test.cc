@@ -4,6 +4,7 @@
 
 #include "engine/models/upload.h"
 #include "engine/nn/fp8_weights.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/micro_batch.h"

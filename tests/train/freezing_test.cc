@@ -7,6 +7,7 @@
 #include "engine/memory/cached_blocks.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/micro_batch.h"
 #include "tests/support/errors.h"

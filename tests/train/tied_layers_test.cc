@@ -8,6 +8,7 @@
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/ops/view/view.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/step/micro_batch.h"

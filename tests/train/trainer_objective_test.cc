@@ -1,4 +1,5 @@
 // Objectives that a Trainer is given: several forward passes, another normaliser, another model.
+#include "engine/objective/cross_entropy/cross_entropy.h"
 #include "engine/ops/binary/binary.h"
 #include "tests/support/errors.h"
 #include "tests/train/accelerator.h"
@@ -162,6 +163,16 @@ TEST_P(TrainerObjective, LaterUpdatesFollowTheMean) {
   const auto labels = results(nullptr), sentences = results(std::make_unique<PerSentence>());
   for (size_t i = 0; i < labels.size(); ++i)
     EXPECT_NEAR(sentences[i].nll, labels[i].nll, 2e-2 * labels[i].nll) << i;
+}
+
+TEST(Objectives, TheTableSaysWhichLearnFromPreferences) {
+  for (size_t i = 0; i < EnumNames<ObjectiveKind>::names.size(); ++i) {
+    TrainOptions options;
+    options.objective = static_cast<ObjectiveKind>(i);
+    EXPECT_EQ(needs_preferences(options.objective),
+              make_objective(options, nullptr)->needs_preferences());
+  }
+  EXPECT_TRUE(preference_objectives().starts_with("dpo"));
 }
 
 }  // namespace

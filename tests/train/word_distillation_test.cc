@@ -8,6 +8,7 @@
 #include "engine/models/adapter.h"
 #include "engine/models/model_io.h"
 #include "engine/models/upload.h"
+#include "engine/objective/distillation/distillation.h"
 #include "engine/train/checkpoint/run_models.h"
 #include "engine/train/plan/memory_plan.h"
 #include "engine/train/run/validation.h"

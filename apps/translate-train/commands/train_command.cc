@@ -128,10 +128,13 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   for (const Setting setting : {Setting::teacher_weight, Setting::teacher_temperature})
     if (line.has(setting) && !all.has(Setting::teacher))
       line.refuse(setting, "there is no --teacher");
-  for (const Setting setting :
-       {Setting::dpo_beta, Setting::dpo_label_smoothing, Setting::dpo_reference})
-    if (line.has(setting) && !has_preferences(all)) line.refuse(setting, "is for --objective dpo");
-  if (has_preferences(all) && all.has(Setting::teacher))
+  const ObjectiveSpec& objective = objective_of(all);
+  for (const auto& [setting, of] : objective_settings()) {
+    const ObjectiveSpec& wanted = objectives()[static_cast<size_t>(of)];
+    if (line.has(setting) && &wanted != &objective)
+      line.refuse(setting, fmt::format("is for --objective {}", wanted.name));
+  }
+  if (all.has(Setting::teacher) && objective.other_model != kTeacher)
     all.refuse(Setting::teacher, "is for --objective cross-entropy");
   return all;
 }
@@ -249,8 +252,8 @@ void report_memory(const trafo_trainer* trainer, const char* whose, Settings& se
                   {{"batch_tokens", plan.batch_tokens}});
   }
   const std::string frozen = plan.teacher_bytes > 0
-                                 ? (has_preferences(settings) ? ", reference " : ", teacher ") +
-                                       mebibytes(plan.teacher_bytes)
+                                 ? fmt::format(", {} {}", objective_of(settings).other_model,
+                                               mebibytes(plan.teacher_bytes))
                                  : "";
   std::string line = fmt::format(
       "memory{}: planned peak {} (weights {}, gradients {}, optimizer {}{}, activations {})", whose,
@@ -302,13 +305,15 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
 // The setting that names the other model of the objective. No value: it has none.
 std::optional<Setting> frozen_setting(const Settings& settings) {
   if (settings.has(Setting::teacher)) return Setting::teacher;
-  if (!has_preferences(settings)) return std::nullopt;
+  if (objective_of(settings).other_model != kReference) return std::nullopt;
   if (settings.has(Setting::dpo_reference)) return Setting::dpo_reference;
   if (adapter_settings(settings)) return std::nullopt;
   if (settings.has(Setting::pretrained_model)) return Setting::pretrained_model;
-  settings.refuse(Setting::objective,
-                  "dpo compares the model with a reference: give --pretrained-model, which is the "
-                  "reference too, or --dpo-reference");
+  settings.refuse(
+      Setting::objective,
+      fmt::format("{} compares the model with a reference: give --pretrained-model, which is the "
+                  "reference too, or --dpo-reference",
+                  objective_of(settings).name));
 }
 
 // The other model of the objective, with the vocabulary of the run if that is decided already.
@@ -442,10 +447,11 @@ Model make_model(trafo_context* context, const TrainConfig& config, const Tokeni
   for (const std::string& pattern : start.frozen)
     check(trafo_model_freeze(model.get(), pattern.data(), pattern.size(), nullptr));
   if (const std::string& frozen = start.frozen_model; !frozen.empty()) {
-    const bool is_reference = config.trainer.objective == TRAFO_OBJECTIVE_DPO;
+    const std::string_view role =
+        objectives()[static_cast<size_t>(config.trainer.objective)].other_model;
+    const bool is_reference = role == kReference;
     std::optional<Reporter::Phase> phase;
-    if (reporter)
-      phase.emplace(*reporter, is_reference ? "loading the reference" : "loading the teacher");
+    if (reporter) phase.emplace(*reporter, fmt::format("loading the {}", role));
     const auto load = is_reference ? trafo_model_load_reference : trafo_model_load_teacher;
     check(load(model.get(), frozen.data(), frozen.size()));
     if (reporter)

@@ -47,6 +47,20 @@ struct Architecture {
 };
 // By their numbers in the C ABI.
 std::span<const Architecture> architectures();
+inline constexpr std::string_view kTeacher = "teacher", kReference = "reference";
+struct ObjectiveSpec {
+  const char* name;              // on the command line
+  std::string_view other_model;  // its role: kTeacher or kReference
+  bool preferences;              // it learns from preference pairs
+};
+// By their numbers in the C ABI.
+std::span<const ObjectiveSpec> objectives();
+struct ObjectiveSetting {
+  Setting setting;
+  int32_t objective;
+};
+// The settings of one objective alone.
+std::span<const ObjectiveSetting> objective_settings();
 // The settings that decide the shape of a model's weights.
 std::span<const Setting> shape_settings();
 

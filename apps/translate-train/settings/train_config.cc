@@ -74,7 +74,7 @@ void take_limits(const Settings& settings, trafo_trainer_options& options) {
   }
 }
 
-// DPO's defaults go before the defaults of the task and of the pretrained model.
+// These defaults go before the defaults of the task and of the pretrained model.
 void fill_preference_defaults(Settings& settings) {
   settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_REWARD_ACCURACY)->name,
                                                 metric_of(TRAFO_METRIC_REWARD_MARGIN)->name,
@@ -91,8 +91,14 @@ void fill_preference_defaults(Settings& settings) {
 
 }  // namespace
 
+const ObjectiveSpec& objective_of(const Settings& settings) {
+  const int32_t kind =
+      settings.has(Setting::objective) ? settings.trainer.objective : TRAFO_OBJECTIVE_CROSS_ENTROPY;
+  return objectives()[static_cast<size_t>(kind)];
+}
+
 bool has_preferences(const Settings& settings) {
-  return settings.has(Setting::objective) && settings.trainer.objective == TRAFO_OBJECTIVE_DPO;
+  return objective_of(settings).preferences;
 }
 
 bool has_encoder(const trafo_model_config& config) {

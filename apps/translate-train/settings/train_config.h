@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "commands/trafo_handles.h"
-#include "settings/settings.h"
+#include "settings/setting_types.h"
 
 namespace translate_train {
 
@@ -24,6 +24,8 @@ struct TrainConfig {
 bool has_encoder(const trafo_model_config& config);
 // The task of a corpus of this many pairs.
 const char* task_for(int64_t pairs, bool decoder_only);
+// The objective that is set, or cross-entropy.
+const ObjectiveSpec& objective_of(const Settings& settings);
 // The training data are pairs of answers to a prompt.
 bool has_preferences(const Settings& settings);
 // Text without a source: --train-sets has one file.

@@ -1,6 +1,8 @@
 #include "engine/objective/cross_entropy/cross_entropy.h"
 
 #include "engine/nn/fp8_weights.h"
+#include "engine/objective/distillation/distillation.h"
+#include "engine/objective/registry.h"
 
 namespace trafo {
 
@@ -29,6 +31,14 @@ ObjectiveOutput LabelSmoothedCrossEntropy::loss(Context& context, const Model& m
       ops::linear_cross_entropy(context, nn::linear_input(context, hidden, output.weight),
                                 output.weight.values, output.bias, batch.target_out, options);
   return {loss.loss, loss.nll};
+}
+
+std::unique_ptr<Objective> make_cross_entropy(const ObjectiveOptions& options,
+                                              const std::shared_ptr<const FrozenModel>& teacher) {
+  if (!teacher) return std::make_unique<LabelSmoothedCrossEntropy>(options.label_smoothing);
+  return std::make_unique<Distillation>(
+      options.label_smoothing,
+      DistillationOptions{options.teacher_weight, options.teacher_temperature}, teacher);
 }
 
 }  // namespace trafo

@@ -1,5 +1,6 @@
 #include "engine/objective/dpo/dpo.h"
 
+#include "engine/objective/registry.h"
 #include "engine/ops/along_dim/along_dim.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
@@ -110,6 +111,12 @@ ObjectiveOutput Dpo::loss(Context& context, const Model& model, const Batch& bat
   for (const Tensor& values : {chosen, rejected, margin, right})
     output.metrics.push_back(over_pairs(values));
   return output;
+}
+
+std::unique_ptr<Objective> make_dpo(const ObjectiveOptions& options,
+                                    const std::shared_ptr<const FrozenModel>& reference) {
+  return std::make_unique<Dpo>(DpoOptions{options.dpo_beta, options.dpo_label_smoothing},
+                               reference);
 }
 
 }  // namespace trafo

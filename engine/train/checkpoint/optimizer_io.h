@@ -1,7 +1,7 @@
 // optimizer.safetensors of a checkpoint: the states of the optimizer (Optimizer::states).
 //
-// STATE.NAME of every parameter, with its shape and the dtype of the master weights: exp_avg and
-// exp_avg_sq of AdamW, momentum_buffer of SGD, muon_momentum and muon_exp_avg_sq of Muon.
+// STATE.NAME of every parameter, with its shape and the dtype of the master weights, as exp_avg and
+// exp_avg_sq of AdamW.
 //
 // With 8-bit states of AdamW: the flat workspace in blocks of 256 elements. Parameters are in their
 // order, each at the next multiple of 16 elements, with zeros between them. exp_avg and exp_avg_sq

@@ -41,7 +41,7 @@ BatchBucket bucket_of(const ModelSpec& spec, const BatchSizes& sizes, const Trai
   bucket.target_tokens = sizes.target_tokens;
   bucket.longest_source = longest(sizes.source_tokens);
   bucket.longest_target = longest(sizes.target_tokens);
-  bucket.fields = packed_fields(spec, make_objective(options, nullptr)->needs_preferences());
+  bucket.fields = packed_fields(spec, needs_preferences(options.objective));
   return bucket;
 }
 

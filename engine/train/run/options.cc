@@ -44,27 +44,17 @@ void validate(const TrainOptions& options) {
                    kOptionsOrigin, "prune_end",
                    " must be 0 (where pruning starts) or at least that, got ", options.prune_end,
                    " with a start at ", options.prune_start);
-  validate(optimizer_options(options));
-  require_argument(options.optimizer != OptimizerKind::muon ||
+  validate(static_cast<const OptimizerOptions&>(options));
+  require_argument(!needs_whole_matrices(options.optimizer) ||
                        (options.prune_sparsity == 0 && !options.keep_zeros),
-                   kOptionsOrigin, options.keep_zeros ? "keep_zeros" : "prune_sparsity",
-                   ": muon changes every weight of a matrix, also those that are zero");
+                   kOptionsOrigin, options.keep_zeros ? "keep_zeros" : "prune_sparsity", ": ",
+                   enum_name(options.optimizer),
+                   " changes every weight of a matrix, also those that are zero");
   Schedule{schedule_options(options, 1)};             // checks how they fit together
   constexpr int64_t kMostBatches = int64_t{1} << 20;  // of an update
   require_argument(options.lanes * options.gradient_accumulation <= kMostBatches, kOptionsOrigin,
                    "lanes", " times the batches that are accumulated must be ", "at most ",
                    kMostBatches, ", got ", options.lanes, " times ", options.gradient_accumulation);
-}
-
-OptimizerOptions optimizer_options(const TrainOptions& o) {
-  return {.kind = o.optimizer,
-          .beta1 = o.beta1,
-          .beta2 = o.beta2,
-          .epsilon = o.epsilon,
-          .states = o.optimizer_states,
-          .momentum = o.momentum,
-          .nesterov = o.nesterov,
-          .weight_decay = o.weight_decay};
 }
 
 ScheduleOptions schedule_options(const TrainOptions& o, int64_t width) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/objective/objective_options.h"
 #include "engine/optim/optimizer.h"
 #include "engine/optim/schedule.h"
 #include "engine/runtime/context.h"
@@ -18,7 +19,7 @@ namespace trafo {
 // that both are shuffled alike.
 inline constexpr int64_t kSortWindow = 1 << 18;
 
-struct TrainOptions {
+struct TrainOptions : OptimizerOptions, ObjectiveOptions {
 #include "engine/train/run/generated/train_options.inc"
   // Whether another thread writes checkpoints while training continues. No value: on an
   // accelerator.
@@ -30,7 +31,6 @@ void validate(const TrainOptions& options);
 
 // The learning-rate schedule of a model of this width.
 ScheduleOptions schedule_options(const TrainOptions& options, int64_t width);
-OptimizerOptions optimizer_options(const TrainOptions& options);
 
 // The values a run keeps from its first update to its last, as a JSON object.
 std::string fixed_options_json(const TrainOptions& options);

@@ -48,11 +48,13 @@ class GivenBatches final : public PairSource {
 };
 
 void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& spec,
-                  const TrainOptions& options, bool needs_preferences) {
-  require_argument(corpus.preferences() == needs_preferences, kTrainingDataOrigin, "objective",
-                   " is ", enum_name(options.objective), ", and the ", name,
-                   needs_preferences ? " corpus has no preference pairs"
-                                     : " corpus is of preference pairs, which are for dpo");
+                  const TrainOptions& options) {
+  const bool wanted = needs_preferences(options.objective);
+  require_argument(
+      corpus.preferences() == wanted, kTrainingDataOrigin, "objective", " is ",
+      enum_name(options.objective), ", and the ", name,
+      wanted ? " corpus has no preference pairs"
+             : " corpus is of preference pairs, which are for " + preference_objectives());
   require(corpus.options().form == sequence_form(spec), ErrorCode::invalid_argument,
           kTrainingDataOrigin, "the ", name, " corpus was prepared for another architecture");
   require_argument(corpus.options().max_length <= spec.max_positions, kTrainingDataOrigin,
@@ -155,8 +157,7 @@ void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOpti
   require(data.train != nullptr, ErrorCode::invalid_argument, kTrainingDataOrigin,
           "there is no training corpus");
   const auto objective = make_objective(options, data.frozen);
-  const bool preferences = objective->needs_preferences();
-  check_corpus(*data.train, "training", spec, options, preferences);
+  check_corpus(*data.train, "training", spec, options);
   if (data.tokenizer)
     require(data.tokenizer->vocab_size() == spec.vocabulary, ErrorCode::invalid_argument,
             kTrainingDataOrigin, "the tokenizer has ", data.tokenizer->vocab_size(),
@@ -171,7 +172,7 @@ void check_data(const TrainingData& data, const ModelSpec& spec, const TrainOpti
           kTrainingDataOrigin, "there are ", data.valid_sources.size(), " validation sources and ",
           data.valid_references.size(), " references");
   if (data.valid == nullptr) return;
-  check_corpus(*data.valid, "validation", spec, options, preferences);
+  check_corpus(*data.valid, "validation", spec, options);
   for (const std::string& metric : options.valid_metrics)
     require(!metric_named(metric, kTrainingDataOrigin).needs_translations() ||
                 (data.tokenizer && !data.valid_sources.empty()),

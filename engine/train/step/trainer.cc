@@ -43,7 +43,7 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
     if (!group.trainable) continue;
     const bool decays = options.decay_norms_and_biases || group.name != kNormsAndBiases;
     UpdateFactors factors{group.lr_factor, decays ? group.weight_decay : 0,
-                          options.optimizer == OptimizerKind::muon && parameters.prunable(id)};
+                          needs_whole_matrices(options.optimizer) && parameters.prunable(id)};
     if (options.weight_decay == 0) factors.weight_decay = 1;  // no factor matters: all are alike
     const auto known = std::find(groups.factors.begin(), groups.factors.end(), factors);
     const auto index = static_cast<size_t>(known - groups.factors.begin());
@@ -57,7 +57,7 @@ UpdateGroups update_groups(const ParameterStore& parameters, const TrainOptions&
   return groups;
 }
 
-// The matrices that Muon orthogonalizes.
+// The matrices that an optimizer may change as a whole.
 std::vector<MatrixPart> whole_matrices(const ParameterStore& parameters) {
   std::vector<MatrixPart> matrices;
   for (size_t i = 0; i < parameters.count(); ++i) {
@@ -126,15 +126,6 @@ std::unique_ptr<Fp8Weights> make_fp8_weights(Context& context, const Model& mode
 
 }  // namespace
 
-std::unique_ptr<Objective> make_objective(const TrainOptions& options,
-                                          const std::shared_ptr<const FrozenModel>& frozen) {
-  return make_objective(ObjectiveOptions{options.objective,
-                                         options.label_smoothing,
-                                         {options.teacher_weight, options.teacher_temperature},
-                                         {options.dpo_beta, options.dpo_label_smoothing}},
-                        frozen);
-}
-
 Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
                  const TrainingGroup& group, std::unique_ptr<Objective> objective)
     : context_(context),
@@ -148,7 +139,7 @@ Trainer::Trainer(Context& context, Model& model, const TrainOptions& options,
            model.parameters().dtype() == DType::bf16 ? model.parameters().flat() : Tensor{},
            update_groups(model.parameters(), options),
            shard_of(group.rank, group.size, model.parameters().flat().numel()), options.ema_alpha},
-          optimizer_options(options), whole_matrices(model.parameters()))),
+          options, whole_matrices(model.parameters()))),
       schedule_(schedule_options(options, model.spec().width())),
       update_(context, *optimizer_, schedule_, options.clip_norm),
       sums_(context, model.parameters().dtype(), objective_->metrics().size()),

@@ -23,10 +23,6 @@
 
 namespace trafo {
 
-// The objective of the options; `frozen` may be null.
-std::unique_ptr<Objective> make_objective(const TrainOptions& options,
-                                          const std::shared_ptr<const FrozenModel>& frozen);
-
 // Context, model and group must outlive the trainer. One thread at a time.
 //
 // With a group of several ranks, functions that say so are collective. Each rank gives all batches

@@ -631,6 +631,16 @@ std::span<const Architecture> architectures() {
   return kArchitectures;
 }
 
+std::span<const ObjectiveSpec> objectives() {
+  static constexpr ObjectiveSpec kObjectives[] = {{"cross-entropy", "teacher", false}, {"dpo", "reference", true}};
+  return kObjectives;
+}
+
+std::span<const ObjectiveSetting> objective_settings() {
+  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_reference, TRAFO_OBJECTIVE_DPO}};
+  return kSettings;
+}
+
 std::span<const MetricSpec> metric_specs() {
   static constexpr MetricSpec kMetrics[] = {{"bleu", "BLEU", "bleu", TRAFO_METRIC_BLEU, 2, false, true}, {"chrf", "chrF", "chrf", TRAFO_METRIC_CHRF, 2, false, true}, {"ter", "TER", "ter", TRAFO_METRIC_TER, 2, true, true}, {"ce-mean-words", "cross-entropy", "ce", TRAFO_METRIC_CE, 4, true, false}, {"reward-accuracy", "reward accuracy", "acc", TRAFO_METRIC_REWARD_ACCURACY, 4, false, false}, {"reward-margin", "reward margin", "margin", TRAFO_METRIC_REWARD_MARGIN, 4, false, false}};
   return kMetrics;
