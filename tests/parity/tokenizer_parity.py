@@ -120,7 +120,8 @@ def write_ranks(folder, name, ranks, special, pattern):
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]}, "post_processor": None, "decoder": byte_level,
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
                   "fuse_unk": False, "byte_fallback": False, "ignore_merges": True,
-                  "vocab": {text[token]: rank for token, rank in ranks.items()}, "merges": merges}}, ensure_ascii=False))
+                  # The library gives added tokens that the vocabulary lacks other ids than the file.
+                  "vocab": {text[token]: rank for token, rank in ranks.items()} | special, "merges": merges}}, ensure_ascii=False))
     (folder / name / "tokenizer_config.json").write_text(json.dumps({"eos_token": next(iter(special))}))
     return file
 
