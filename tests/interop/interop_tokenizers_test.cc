@@ -569,7 +569,7 @@ TEST_F(MarianVocabularyTest, TwoModelsStayTwo) {
   EXPECT_EQ(scored.log_probability, of_ids.log_probability);
 
   for (const ExportFormat format : {ExportFormat::hf_marian, ExportFormat::onnx}) {
-    const fs::path again = path(export_format_name(format));
+    const fs::path again = path(enum_name(format));
     export_model(*context_, *two.model, two.tokenizer, format, again);
     for (const char* file : {"vocab.json", "source.spm", "target.spm", "tokenizer_config.json"})
       EXPECT_EQ(read_text_file(again / file, 1 << 22), read_text_file(path("m") / file, 1 << 22))
