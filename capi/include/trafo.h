@@ -215,8 +215,10 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_checkpoint(trafo_context *context, t
 
 /* An op of the program, with its gradient. `forward` is a region, which is not recorded, and makes new floating-point tensors of its
  * inputs. `backward` gets the inputs, then the outputs, then a gradient of each output (zeros where nothing used it), in all input_count
- * + 2 output_count tensors; it writes a gradient of each input, of the input's shape, or leaves NULL where there is none. It runs in
- * trafo_backward, whose error it is when it returns non-zero, and, like `forward`, inside checkpointed regions and trafo_gradcheck.
+ * + 2 output_count tensors; it writes a gradient of each input, of the input's shape and type, or leaves NULL where there is none. Nothing
+ * may write to these gradients until trafo_backward has returned. `backward` runs in trafo_backward, whose error it is when it returns
+ * non-zero, and, like `forward`, inside checkpointed regions and trafo_gradcheck. In it, trafo_backward and recording are
+ * INVALID_ARGUMENT.
  * Inputs and outputs are kept until then. No gradient flows to tensors that are not inputs. user_data is for both functions;
  * user_data_free (may be NULL) is called once, when they can no longer run, also if the call fails. CANCELLED: `forward` returned
  * non-zero. since 0.1 */

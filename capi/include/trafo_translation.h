@@ -120,8 +120,9 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode(trafo_model *model, con
                                                          size_t count, const trafo_translate_options *options,
                                                          const trafo_cancel *cancel, trafo_translations **out);
 /* The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty
- * source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids; options and cancel
- * may be NULL. With truncate, a source that does not end with eos loses its first tokens. since 0.1 */
+ * source of a decoder-lm is the token before its texts (eos or bos), so that the target is plain text. tokenizer may be NULL, as for
+ * trafo_translate_ids; options and cancel may be NULL. With truncate, a source that does not end with eos loses its first tokens.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode_ids(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                              const trafo_ids_view *source, const trafo_ids_view *target,
                                                              size_t count, const trafo_translate_options *options,

@@ -125,8 +125,9 @@ std::vector<Tensor> custom_op(Context& context, const Region& forward, const Reg
     const std::vector<Tensor> gradients = backward(given);
     for (size_t i = 0; i < count; ++i) {
       if (!b.needs(i) || !gradients[i].defined()) continue;
-      require(is_floating(gradients[i].dtype()), ErrorCode::dtype_mismatch, kCustomOp,
-              "the gradient of input ", i, " is ", dtype_name(gradients[i].dtype()));
+      require(gradients[i].dtype() == given[i].dtype(), ErrorCode::dtype_mismatch, kCustomOp,
+              "the gradient of input ", i, " is ", dtype_name(gradients[i].dtype()), ", the input ",
+              dtype_name(given[i].dtype()));
       require(gradients[i].shape() == given[i].shape(), ErrorCode::shape_mismatch, kCustomOp,
               "the gradient of input ", i, " is ", gradients[i].shape().str(), ", the input ",
               given[i].shape().str());

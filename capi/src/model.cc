@@ -86,9 +86,12 @@ trafo_error* trafo_model_new_like(trafo_context* context, const trafo_model_conf
     WantedModel wanted = wanted_model(call, config);
     const auto reader = SafetensorsReader::open(path_argument(call, path, path_length, "path"),
                                                 ElementTypes::ours_and_codes);
-    wanted.config.factor_ranks = read_model_config(reader).factor_ranks;
+    const ModelConfig in_file = read_model_config(reader);
+    wanted.config.factor_ranks = in_file.factor_ranks;
     std::shared_ptr<Model> model = make_model(c, wanted.config, seed, wanted.precision);
-    read_tokens(reader, *model);
+    const bool has_its_tokens = in_file.vocabulary == wanted.config.vocabulary &&
+                                in_file.architecture == wanted.config.architecture;
+    if (has_its_tokens) read_tokens(reader, *model);
     *out = new_handle<trafo_model>(call.owner(), std::move(model));
   });
 }

@@ -178,13 +178,20 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   for (const TextCorpus* corpus : {training, validation})
     if (!subwords && corpus != nullptr && !corpus->has_ids())
       call.refuse_argument("tokenizer", " is NULL, and a corpus has text");
-  const PairEncoding encoding = training_encoding(*m.model, subwords, settings);
   const std::shared_ptr<const CancelToken> token = cancel_token(call, arguments.cancel);
-  TrainingData data = prepare_data(training, validation, encoding, m.model->spec(), settings,
-                                   m.context->backend().threads(), token.get());
-  data.frozen = m.frozen;
-  auto run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings,
-                                           directory, group.get());
+  const std::optional<VocabularyTokens> tokens = m.model->tokens();
+  std::unique_ptr<TrainingRun> run;
+  try {
+    const PairEncoding encoding = training_encoding(*m.model, subwords, settings);
+    TrainingData data = prepare_data(training, validation, encoding, m.model->spec(), settings,
+                                     m.context->backend().threads(), token.get());
+    data.frozen = m.frozen;
+    run = std::make_unique<TrainingRun>(*m.context, *m.model, std::move(data), settings, directory,
+                                        group.get());
+  } catch (...) {
+    m.model->set_tokens(tokens);  // the options may have changed what is around its texts
+    throw;
+  }
   return new_handle<trafo_trainer>(m.context, m.model, settings, std::move(group), std::move(run),
                                    std::move(directory));
 }

@@ -168,6 +168,8 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
                   std::initializer_list<SavedValue> saved, BackwardFn backward) {
   require(backward != nullptr, ErrorCode::unsupported, op,
           "this op has no backward; detach its inputs or run it under no-grad");
+  require(!is_walked_, ErrorCode::invalid_argument, op,
+          "ops cannot be recorded by a backward function");
   Node node{op, {}, {}, saved_.size(), std::move(backward)};
   for (const Tensor& input : inputs) {
     if (!input.defined()) {
@@ -199,11 +201,18 @@ void Tape::record(const char* op, std::span<const Tensor> inputs, std::span<Tens
 
 void Tape::backward(Context& context, std::span<const Tensor> roots,
                     std::span<const Tensor> upstream, bool unit) {
+  // A function of the program, which a custom op calls, could do that.
+  require(!is_walked_, ErrorCode::invalid_argument, "backward",
+          "backward runs already, and calls this function");
   const NoGrad no_grad(context);
-  struct Clear {
+  struct Walk {
     Tape& tape;
-    ~Clear() { tape.clear(); }
-  } clear{*this};
+    explicit Walk(Tape& walked) : tape(walked) { tape.is_walked_ = true; }
+    ~Walk() {
+      tape.is_walked_ = false;
+      tape.clear();
+    }
+  } walk(*this);
 
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!upstream[i].defined() || !requires_grad(roots[i])) continue;

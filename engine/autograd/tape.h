@@ -89,7 +89,7 @@ class Tape {
               std::initializer_list<SavedValue> saved, BackwardFn backward);
   // Walks the nodes from last to first and consumes them, even if it ends with an error.
   // `upstream[i]` is the gradient of `roots[i]`; if undefined, the root is skipped. unit: all
-  // upstream gradients are ones.
+  // upstream gradients are ones. INVALID_ARGUMENT: a backward function calls it, or records.
   void backward(Context& context, std::span<const Tensor> roots, std::span<const Tensor> upstream,
                 bool unit = false);
   void clear();
@@ -108,6 +108,7 @@ class Tape {
   };
   std::vector<Node> nodes_;
   std::vector<Saved> saved_;  // of all nodes: a list for each would cost an allocation
+  bool is_walked_ = false;
 };
 
 // --- leaves ---

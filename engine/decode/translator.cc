@@ -64,6 +64,8 @@ TextFrame Translator::frame(const TranslateOptions& options) const {
   require_argument(!frame.begin || (!model_.spec().has_encoder() && vocabulary.special.bos >= 0),
                    kTranslatorOrigin, "begin_source",
                    " is for a decoder-lm whose vocabulary has bos");
+  require_argument(frame.end || !model_.spec().has_encoder(), kTranslatorOrigin, "end_source",
+                   " is off, which a model with an encoder does not allow");
   return frame;
 }
 
@@ -290,7 +292,7 @@ PackedStates Translator::states(std::span<const std::string_view> lines) const {
   const TextFrame around = tokens().frame;
   for (size_t i = 0; i < lines.size(); ++i) {
     rows.push_back(encode(tokenizer(), lines[i], "", i + 1, around));
-    if (rows.back().empty() && around.begin) rows.back().push_back(tokenizer().bos_id());
+    if (rows.back().empty()) rows.back().push_back(around.front(tokens().special));
   }
   return states_ids(rows);
 }

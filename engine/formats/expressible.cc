@@ -9,12 +9,12 @@
 namespace trafo::interop {
 namespace {
 
-std::string number(double value) {
+std::string decimal_of(double value) {
   return Json(value).dump();
 }
 
 std::string factor_text(double value) {
-  return value == 1 ? "1" : number(value);
+  return value == 1 ? "1" : decimal_of(value);
 }
 
 std::string biases_of(bool qkv, bool output, bool ffn) {
@@ -115,12 +115,12 @@ void add_stack(const StackSpec& spec, PositionTable table, std::vector<Setting>&
                 biases == "none" ? "linear layers without biases"
                                  : concat("biases of linear layers (", biases, ")")});
   to.push_back({"rope_scaling", scaling, "scaled rotary positions (rope_factor)"});
-  to.push_back({"rope_theta", rotary ? number(theta) : "none"});
+  to.push_back({"rope_theta", rotary ? decimal_of(theta) : "none"});
   to.push_back({"no_rope_interval", concat(no_rope_interval)});
-  to.push_back({"attention_scale", attention_scale == 0 ? "usual" : number(attention_scale)});
+  to.push_back({"attention_scale", attention_scale == 0 ? "usual" : decimal_of(attention_scale)});
   to.push_back({"residual_scale", factor_text(residual_scale)});
   to.push_back({"activation", enum_name(activation)});
-  to.push_back({"norm_epsilon", number(epsilon)});
+  to.push_back({"norm_epsilon", decimal_of(epsilon)});
 }
 
 bool has_word(const std::string& word, std::string_view words) {

@@ -14,7 +14,7 @@ namespace {
 
 using Roles = std::initializer_list<Role>;
 
-constexpr Place kSource{Stack::encoder}, kTarget{Stack::decoder};
+constexpr Place kEncoderPlace{Stack::encoder}, kDecoderPlace{Stack::decoder};
 
 // The names that a format gives to the two tensors of a linear layer or a norm, after a prefix.
 struct Suffixes {
@@ -68,11 +68,12 @@ class Table {
   }
   // The output matrix, where it is no embedding.
   void logits(std::string name) {
-    if (has(kTarget, Role::logits)) add(std::move(name), kTarget, {Role::logits});
+    if (has(kDecoderPlace, Role::logits)) add(std::move(name), kDecoderPlace, {Role::logits});
   }
   // The same, with the embedding where that is the output matrix.
   void logits_or_embedding(std::string name) {
-    add(std::move(name), kTarget, {has(kTarget, Role::logits) ? Role::logits : Role::embedding});
+    add(std::move(name), kDecoderPlace,
+        {has(kDecoderPlace, Role::logits) ? Role::logits : Role::embedding});
   }
 
   std::vector<MappedTensor> take() { return std::move(tensors_); }
@@ -183,19 +184,19 @@ void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig
 
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   Table t(config);
-  t.add("model.shared.weight", kTarget, {Role::embedding});
+  t.add("model.shared.weight", kDecoderPlace, {Role::embedding});
   marian_stack(t, "model.encoder", Stack::encoder);
   marian_stack(t, "model.decoder", Stack::decoder);
-  if (t.has(kTarget, Role::logits, Piece::bias))
-    t.add("final_logits_bias", kTarget, {Role::logits}, Piece::bias).shape = {1,
-                                                                              t.spec().vocabulary};
+  if (t.has(kDecoderPlace, Role::logits, Piece::bias))
+    t.add("final_logits_bias", kDecoderPlace, {Role::logits}, Piece::bias).shape = {
+        1, t.spec().vocabulary};
   return t.take();
 }
 
 std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
   Table t(config);
-  t.add("transformer.wte.weight", kTarget, {Role::embedding});
-  t.add("transformer.wpe.weight", kTarget, {Role::positions});
+  t.add("transformer.wte.weight", kDecoderPlace, {Role::embedding});
+  t.add("transformer.wpe.weight", kDecoderPlace, {Role::positions});
   for (int64_t i = 0; i < t.spec().decoder.layers(); ++i) {
     const LayerPlaces at(Stack::decoder, i);
     const std::string name = concat("transformer.h.", i);
@@ -206,7 +207,7 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
     conv1d(t, name + ".mlp.c_fc", at.ffn, {Role::up});
     conv1d(t, name + ".mlp.c_proj", at.ffn, {Role::down});
   }
-  t.norm("transformer.ln_f", kTarget);
+  t.norm("transformer.ln_f", kDecoderPlace);
   t.logits("lm_head.weight");
   return t.take();
 }
@@ -214,7 +215,7 @@ std::vector<MappedTensor> gpt2_tensors(const ModelConfig& config) {
 std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) {
   Table t(config);
   const bool of_outputs = t.spec().decoder.norm.placement == NormPlacement::on_output;
-  t.add("model.embed_tokens.weight", kTarget, {Role::embedding});
+  t.add("model.embed_tokens.weight", kDecoderPlace, {Role::embedding});
   for (int64_t i = 0; i < t.spec().decoder.layers(); ++i) {
     const LayerPlaces at(Stack::decoder, i);
     const std::string name = concat("model.layers.", i), attention = name + ".self_attn.",
@@ -245,7 +246,7 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) 
     }
     t.linear(mlp + "down_proj", at.ffn, {Role::down});
   }
-  t.norm("model.norm", kTarget);
+  t.norm("model.norm", kDecoderPlace);
   t.logits("lm_head.weight");
   return t.take();
 }
@@ -253,17 +254,17 @@ std::vector<MappedTensor> llama_tensors(const ModelConfig& config, bool joined) 
 std::vector<MappedTensor> ctranslate2_tensors(const ModelConfig& config) {
   Table t(config, {"/weight", "/bias"}, {"/layer_norm/gamma", "/layer_norm/beta"});
   if (t.spec().has_encoder()) {
-    t.add("encoder/embeddings_0/weight", t.has(kSource, Role::embedding) ? kSource : kTarget,
-          {Role::embedding});
+    t.add("encoder/embeddings_0/weight",
+          t.has(kEncoderPlace, Role::embedding) ? kEncoderPlace : kDecoderPlace, {Role::embedding});
     ctranslate2_stack(t, "encoder", Stack::encoder);
   }
-  t.add("decoder/embeddings/weight", kTarget, {Role::embedding});
-  if (t.has(kTarget, Role::positions))
-    t.add("decoder/position_encodings/encodings", kTarget, {Role::positions});
+  t.add("decoder/embeddings/weight", kDecoderPlace, {Role::embedding});
+  if (t.has(kDecoderPlace, Role::positions))
+    t.add("decoder/position_encodings/encodings", kDecoderPlace, {Role::positions});
   ctranslate2_stack(t, "decoder", Stack::decoder);
   t.logits_or_embedding("decoder/projection/weight");
-  if (t.has(kTarget, Role::logits, Piece::bias))
-    t.add("decoder/projection/bias", kTarget, {Role::logits}, Piece::bias);
+  if (t.has(kDecoderPlace, Role::logits, Piece::bias))
+    t.add("decoder/projection/bias", kDecoderPlace, {Role::logits}, Piece::bias);
   return t.take();
 }
 

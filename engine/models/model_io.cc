@@ -511,7 +511,13 @@ void load_pretrained(Context& context, const SafetensorsReader& reader, Model& m
           reader.label(), " is not for this model: ", misfit,
           misfit.empty() || differences.empty() ? "" : "; ", differences);
   read_weights(context, reader, model.parameters());
+  std::optional<VocabularyTokens> own = model.tokens();
   read_tokens(reader, model);
+  if (!own) return;
+  // The program has said which they are; what is around a text belongs to the weights.
+  own->frame = model.tokens()->frame;
+  if (own->special.bos < 0) own->frame.begin = false;
+  model.set_tokens(std::move(own));
 }
 
 void stage_weights(const SafetensorsReader& reader, Model& model, StagedTensors& staged) {

@@ -9,6 +9,7 @@ typedef struct Cube {
   int fails;          // 1: forward, 2: backward
   int gives_nothing;  // backward leaves the gradient NULL
   int wrong_shape;
+  trafo_tensor* nested;  // backward tries to run another backward from here
 } Cube;
 
 // y = x^3 and z = 2 x, element by element, on the host.
@@ -41,6 +42,16 @@ static int32_t cube_backward(void* user_data, trafo_context* context,
   ++cube->backwards;
   CHECK(input_count == 5 && output_count == 1);
   if (cube->fails == 2) return 9;
+  if (cube->nested) {
+    trafo_tensor* recorded = NULL;
+    int32_t before = 1;
+    FAILS(trafo_backward(context, cube->nested, NULL), TRAFO_INVALID_ARGUMENT, "runs already");
+    OK(trafo_context_set_recording(context, 1, &before));
+    CHECK(before == 0);
+    FAILS(trafo_op_multiply(context, cube->nested, cube->nested, &recorded), TRAFO_INVALID_ARGUMENT,
+          "cannot be recorded");
+    OK(trafo_context_set_recording(context, 0, NULL));
+  }
   for (int i = 0; i < 5; ++i) OK(trafo_tensor_read(inputs[i], values[i], sizeof values[i]));
   for (int i = 0; i < kCount; ++i) {
     NEAR(values[1][i], values[0][i] * values[0][i] * values[0][i], 1e-12);
@@ -97,7 +108,7 @@ static void test_custom_op(void) {
   trafo_tensor *x = NULL, *outputs[2], *root = NULL;
   trafo_gradcheck_result result;
   char* message = NULL;
-  Cube cube = {0, 0, 0, 0, 0, 0};
+  Cube cube = {0, 0, 0, 0, 0, 0, NULL};
   OK(trafo_tensor_new(context, TRAFO_FLOAT64, shape, 1, values, sizeof values, &x));
   const trafo_tensor* const inputs[] = {x};
   OK(trafo_gradcheck(context, with_cube, &cube, inputs, 1, 1, 1e-5, 1e-7, 1e-6, &result, &message));
@@ -136,6 +147,27 @@ static void test_custom_op(void) {
   for (int i = 0; i < kCount; ++i) NEAR(read[i], 2, 0);
   trafo_tensor_free(gradient);
   OK(trafo_tensor_zero_grad(x));
+  trafo_tensor_free(root);
+  for (int i = 0; i < 2; ++i) trafo_tensor_free(outputs[i]);
+
+  // In backward, no other backward runs and nothing is recorded.
+  trafo_tensor* leaf = NULL;
+  OK(trafo_tensor_new(context, TRAFO_FLOAT64, shape, 1, values, sizeof values, &leaf));
+  OK(trafo_tensor_set_requires_grad(leaf, 1));
+  cube.nested = sum_of(context, leaf);
+  OK(trafo_custom_op(context, cube_forward, cube_backward, &cube, NULL, inputs, 1, outputs, 2));
+  root = sum_of(context, outputs[1]);
+  const int runs = cube.backwards;
+  OK(trafo_backward(context, root, NULL));
+  CHECK(cube.backwards == runs + 1);
+  OK(trafo_tensor_get_grad(x, &gradient));
+  OK(trafo_tensor_read(gradient, read, sizeof read));
+  for (int i = 0; i < kCount; ++i) NEAR(read[i], 2, 0);
+  trafo_tensor_free(gradient);
+  OK(trafo_tensor_zero_grad(x));
+  trafo_tensor_free(cube.nested);
+  cube.nested = NULL;
+  trafo_tensor_free(leaf);
   trafo_tensor_free(root);
   for (int i = 0; i < 2; ++i) trafo_tensor_free(outputs[i]);
 

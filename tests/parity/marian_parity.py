@@ -31,7 +31,7 @@ import own_environment  # noqa: E402
 import tokenizer_cases  # noqa: E402
 from tokenizer_parity import Trafo, load_library  # noqa: E402
 
-PACKAGES = ["transformers==5.24.0", "torch==2.15.0", "sentencepiece==0.2.3"]
+PACKAGES = ["transformers==5.23.0", "torch==2.15.0", "sentencepiece==0.2.3"]
 FILES = ["vocab.json", "source.spm", "target.spm", "tokenizer_config.json"]
 TOLERANCE = 1e-4
 TECHNICAL = ["igloo", "x=y+1;", "https://example.org/a?b=c&d=%20e", "foo_bar(baz[0], *args)", "C:\\temp\\x.txt", "1,234.56 km/h", "user@host",

@@ -31,7 +31,7 @@ func randomLines(count int) []string {
 func expectCancelled(t *testing.T, name string, call func(ctx context.Context) error) {
 	t.Helper()
 	why := errors.New("the user has left")
-	for _, wait := range []time.Duration{0, 50 * time.Millisecond} {
+	for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		if wait == 0 {
 			cancel(why)

@@ -54,7 +54,8 @@ func (c *Context) Custom(outputs int, op CustomOp, inputs ...*Tensor) ([]*Tensor
 	}
 	count := len(inputs)
 	backward := func(given []*Tensor) ([]*Tensor, error) {
-		return op.Backward(given[:count], given[count:count+outputs], given[count+outputs:])
+		results := count + outputs
+		return op.Backward(given[:count:count], given[count:results:results], given[results:len(given):len(given)])
 	}
 	var results []*Tensor
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {

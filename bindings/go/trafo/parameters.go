@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Parameters are the tensors of an own network by their names, in the order in which they were added.
+// Parameters are the tensors of an own network by their names, in the order in which they were added. One goroutine at a
+// time.
 type Parameters struct {
 	c       *Context
 	names   []string
@@ -26,7 +27,7 @@ func (c *Context) NewParameters() *Parameters {
 	return &Parameters{c: c, tensors: map[string]*Tensor{}}
 }
 
-// Add adds a tensor, which the parameters own from here on. ErrInvalidArgument: the name is taken, or the tensor is of
+// Add adds a tensor, which no scope closes from here on. ErrInvalidArgument: the name is taken, or the tensor is of
 // another context.
 func (p *Parameters) Add(name string, tensor *Tensor) error {
 	const origin = "Parameters.Add"
@@ -39,6 +40,7 @@ func (p *Parameters) Add(name string, tensor *Tensor) error {
 	if tensor.c != p.c {
 		return refuse(origin, "name: %q is a tensor of another context", name)
 	}
+	p.c.Keep(tensor)
 	p.names = append(p.names, name)
 	p.tensors[name] = tensor
 	return nil

@@ -357,7 +357,8 @@ func newMetrics(values []C.trafo_metric_value) Metrics {
 	return metrics
 }
 
-// Validate measures now. When ctx ends the error is ErrCancelled and the error of ctx; several ranks do not look at it.
+// Validate measures now. When ctx ends the error is ErrCancelled and the error of ctx. Of several
+// ranks, one whose ctx has ended before the call does not take part, and none looks at it later.
 func (t *Trainer) Validate(ctx context.Context) (Metrics, error) {
 	var values [C.TRAFO_METRIC_COUNT]C.trafo_metric_value
 	var count C.int64_t

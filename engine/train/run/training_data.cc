@@ -67,6 +67,7 @@ void check_corpus(const PairSource& corpus, const char* name, const ModelSpec& s
 
 PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tokenizer,
                                const TrainOptions& options) {
+  validate(options);
   PairEncoding encoding(tokens_of(model, tokenizer), model.spec().vocabulary);
   if (tokenizer) {
     encoding.tokenizer = tokenizer;

@@ -578,7 +578,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " An op of the program, with its gradient. `forward` is a region, which is not recorded, and makes new floating-point tensors of its\n inputs. `backward` gets the inputs, then the outputs, then a gradient of each output (zeros where nothing used it), in all input_count\n + 2 output_count tensors; it writes a gradient of each input, of the input's shape, or leaves NULL where there is none. It runs in\n trafo_backward, whose error it is when it returns non-zero, and, like `forward`, inside checkpointed regions and trafo_gradcheck.\n Inputs and outputs are kept until then. No gradient flows to tensors that are not inputs. user_data is for both functions;\n user_data_free (may be NULL) is called once, when they can no longer run, also if the call fails. CANCELLED: `forward` returned\n non-zero. since 0.1"]
+    #[doc = " An op of the program, with its gradient. `forward` is a region, which is not recorded, and makes new floating-point tensors of its\n inputs. `backward` gets the inputs, then the outputs, then a gradient of each output (zeros where nothing used it), in all input_count\n + 2 output_count tensors; it writes a gradient of each input, of the input's shape and type, or leaves NULL where there is none. Nothing\n may write to these gradients until trafo_backward has returned. `backward` runs in trafo_backward, whose error it is when it returns\n non-zero, and, like `forward`, inside checkpointed regions and trafo_gradcheck. In it, trafo_backward and recording are\n INVALID_ARGUMENT.\n Inputs and outputs are kept until then. No gradient flows to tensors that are not inputs. user_data is for both functions;\n user_data_free (may be NULL) is called once, when they can no longer run, also if the call fails. CANCELLED: `forward` returned\n non-zero. since 0.1"]
     pub fn trafo_custom_op(
         context: *mut trafo_context,
         forward: trafo_region_fn,
@@ -3958,7 +3958,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is eos, so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids; options and cancel\n may be NULL. With truncate, a source that does not end with eos loses its first tokens. since 0.1"]
+    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is the token before its texts (eos or bos), so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids; options and cancel\n may be NULL. With truncate, a source that does not end with eos loses its first tokens. since 0.1"]
     pub fn trafo_force_decode_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,

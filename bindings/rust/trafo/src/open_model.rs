@@ -162,14 +162,17 @@ impl OpenModel {
         check(unsafe { sys::trafo_model_save(self.raw.as_ptr(), data, length) })
     }
 
-    /// A separate model again, with the weights as they are now. While a clone of the context or a tensor of it lives, the
-    /// model cannot leave the thread: the error gives it back, still open.
+    /// A separate model again, with the weights as they are now. While a clone of the context, a tensor or an optimizer of
+    /// it lives, or a region or an op of the program is recorded, the model cannot leave the thread: the error gives it
+    /// back, still open.
     pub fn close(self) -> std::result::Result<Model, OpenModel> {
         let OpenModel { raw, context } = self;
-        match Rc::try_unwrap(context.0) {
-            Ok(inner) => Ok(Model::from_raw(raw, inner.raw)),
-            Err(shared) => Err(OpenModel { raw, context: Context(shared) }),
+        // A recorded closure of this thread has a weak handle.
+        if Rc::strong_count(&context.0) > 1 || Rc::weak_count(&context.0) > 0 {
+            return Err(OpenModel { raw, context });
         }
+        let inner = Rc::into_inner(context.0).expect("no other handle on the context");
+        Ok(Model::from_raw(raw, inner.raw))
     }
 }
 

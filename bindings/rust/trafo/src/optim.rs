@@ -1,7 +1,5 @@
 use std::fmt;
-use std::marker::PhantomData;
 use std::path::Path;
-use std::rc::Rc;
 
 use trafo_sys as sys;
 
@@ -30,9 +28,9 @@ include!("generated/adamw_options.rs");
 /// # }
 /// ```
 pub struct AdamW {
-    raw: RawAdamW,
-    // Bound to its context's thread.
-    _context: PhantomData<Rc<()>>,
+    raw: RawAdamW, // freed before the context
+    // Keeps the context on this thread.
+    _context: Context,
 }
 
 impl AdamW {
@@ -50,7 +48,7 @@ impl AdamW {
                 out,
             )
         })?;
-        Ok(AdamW { raw, _context: PhantomData })
+        Ok(AdamW { raw, _context: context.clone() })
     }
     /// Updates every parameter that has a gradient and zeroes the gradients. Gives the gradient norm before clipping. A norm
     /// that is not finite leaves everything as it is and is the error [`NonFinite`](crate::ErrorCode::NonFinite).

@@ -59,7 +59,7 @@ impl<'a> TrainerBuilder<'a> {
     }
     /// Stops [`build`](Self::build), while it tokenises corpora, and the trainer's [`run`](Trainer::run),
     /// [`step`](Trainer::step) and [`validate`](Trainer::validate) when the token is set. All but `run` then give the error
-    /// [`Cancelled`](ErrorCode::Cancelled), and may be called again.
+    /// [`Cancelled`](ErrorCode::Cancelled). A cancelled `build` drops the model; the others may be called again.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.cancel = Some(token.clone());
         self

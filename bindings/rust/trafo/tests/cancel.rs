@@ -26,7 +26,7 @@ fn expect_cancelled<T>(token: &CancelToken, mut call: impl FnMut() -> Result<T>)
         let elsewhere = token.clone();
         let setter = thread::spawn(move || {
             if meanwhile {
-                thread::sleep(Duration::from_millis(50));
+                thread::sleep(Duration::from_millis(10));
             }
             elsewhere.cancel();
         });

@@ -147,9 +147,13 @@ fn parameters_have_names_and_move_between_threads() -> Result<()> {
     y.sum()?.backward()?;
     optimizer.step(0.1)?;
     let kept = network.get("b").unwrap().clone();
-    drop((optimizer, y));
+    drop(y);
+    drop(context);
     let network = network.close().unwrap_err();
     drop(kept);
+    let network = network.close().unwrap_err();
+    let context = network.context().clone();
+    drop(optimizer);
     let network = network.close().unwrap_err();
     drop(context);
     let closed = network.close().map_err(|_| ()).expect("nothing else is left");

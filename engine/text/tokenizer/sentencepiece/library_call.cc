@@ -110,9 +110,13 @@ class LeftJobs {
 
 }  // namespace
 
+void wait_for_left_calls(const CancelToken* cancel) {
+  LeftJobs::all().wait(cancel);
+}
+
 void run_library_call(std::function<void()> work, const CancelToken* cancel,
                       const std::function<bool()>& may_leave) {
-  LeftJobs::all().wait(cancel);
+  wait_for_left_calls(cancel);
   const auto job = std::make_shared<Job>(std::move(work));
   try {
     Job::start(job);

@@ -15,4 +15,7 @@ namespace trafo {
 void run_library_call(std::function<void()> work, const CancelToken* cancel,
                       const std::function<bool()>& may_leave);
 
+// Waits for work that a caller has left. CANCELLED when `cancel` is set.
+void wait_for_left_calls(const CancelToken* cancel);
+
 }  // namespace trafo

@@ -157,6 +157,21 @@ std::shared_ptr<Training> train_model(std::vector<std::string_view> sentences, S
   return training;
 }
 
+// Makes the static objects of the library. A training that its caller has left may use them until
+// the end of the process is handled (run_library_call), so they must be older than that handler.
+void make_static_objects() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const char* type : {"unigram", "bpe"})
+      train_model({"the cat sat on the mat", "a cat on a mat"},
+                  {{"minloglevel", "3"},
+                   {"hard_vocab_limit", "false"},
+                   {"model_type", type},
+                   {"vocab_size", "20"}},
+                  size_t{1} << 20, nullptr);
+  });
+}
+
 // The character map of a normal form. The library gives it away only inside of a model.
 std::string library_map(Normalization normalization) {
   if (normalization == Normalization::identity) return {};
@@ -286,6 +301,8 @@ Tokenizer train_sentencepiece(std::span<const std::string_view> sentences,
   // training would differ.
   const std::vector<std::string_view> sampled =
       sample({sentences.begin(), sentences.end()}, options.max_sentences, options.seed);
+  wait_for_left_calls(options.cancel);
+  if (options.cancel != nullptr) make_static_objects();
   const Rules& rules = rules_of(options.normalization, uses_non_joiner(sampled));
   TrainingText text = examine_training_text(sampled, rules.map, options.user_symbols);
   if (text.sentences.empty()) fail_without_sentences();
