@@ -3958,7 +3958,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is the token before its texts (eos or bos), so that the target is plain text. tokenizer may be NULL, as for trafo_translate_ids; options and cancel\n may be NULL. With truncate, a source that does not end with eos loses its first tokens. since 0.1"]
+    #[doc = " The same with token ids, to which nothing is added: every token of a target is scored, and eos only where it is the last one. The empty\n source of a decoder-lm is the token before its texts (eos or bos), so that the target is plain text. tokenizer may be NULL, as for\n trafo_translate_ids; options and cancel may be NULL. With truncate, a source that does not end with eos loses its first tokens.\n since 0.1"]
     pub fn trafo_force_decode_ids(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,
