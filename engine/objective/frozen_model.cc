@@ -17,7 +17,15 @@ const char* name_beside(FrozenRole role) {
 }  // namespace
 
 const char* role_name(FrozenRole role) {
-  return role == FrozenRole::teacher ? "teacher" : "reference";
+  switch (role) {
+    case FrozenRole::teacher:
+      return "teacher";
+    case FrozenRole::reference:
+      return "reference";
+    case FrozenRole::none:
+      break;
+  }
+  return "second model";
 }
 
 std::shared_ptr<const FrozenModel> frozen_model(Context& context, std::unique_ptr<Model> model,

@@ -13,6 +13,7 @@ namespace trafo {
 enum class FrozenRole {
   teacher,    // word-level distillation (ops/distillation) learns from it
   reference,  // DPO compares with it
+  none,       // the objective has no second model
 };
 const char* role_name(FrozenRole role);
 

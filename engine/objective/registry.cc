@@ -9,7 +9,7 @@ namespace {
 
 struct ObjectiveRow {
   ObjectiveKind kind;
-  FrozenRole role;  // of its other model, which may be null
+  FrozenRole role;  // of its other model, which may be null; none: it is null
   bool preferences;
   std::unique_ptr<Objective> (*make)(const ObjectiveOptions& options,
                                      const std::shared_ptr<const FrozenModel>& frozen);

@@ -10,7 +10,7 @@
 
 namespace trafo {
 
-// The role of the other model of an objective.
+// The role of the other model of an objective, which may be none.
 FrozenRole frozen_role(ObjectiveKind kind);
 // Whether it learns from preference pairs, as Objective::needs_preferences() says.
 bool needs_preferences(ObjectiveKind kind);

@@ -183,7 +183,7 @@ def source(schema):
                               for value in schema.enums["architecture"].values)
     lines += ["", "std::span<const Architecture> architectures() {",
               f"  static constexpr Architecture kArchitectures[] = {{{architectures}}};", "  return kArchitectures;", "}"]
-    objectives = ", ".join(f"{{{json.dumps(value['cli'])}, {json.dumps(value['other_model'])}, {str(value['preferences']).lower()}}}"
+    objectives = ", ".join(f"{{{json.dumps(value['cli'])}, {json.dumps(value.get('other_model', 'none'))}, {str(value['preferences']).lower()}}}"
                            for value in schema.enums["objective"].values)
     lines += ["", "std::span<const ObjectiveSpec> objectives() {",
               f"  static constexpr ObjectiveSpec kObjectives[] = {{{objectives}}};", "  return kObjectives;", "}"]

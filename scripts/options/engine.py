@@ -118,10 +118,12 @@ def metrics(schema):
 
 
 def rows_of(schema, enum, macro, columns):
-    """A row for each value of an enum of which the engine has a registry."""
+    """A row for each value of an enum of which the engine has a registry. A column that a value leaves out is none."""
     lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off"]
     for value in schema.enums[enum].values:
-        lines.append(f"{macro}({', '.join([value['name'], *(str(value[column]).lower() if isinstance(value[column], bool) else value[column] for column in columns)])})")
+        cells = [value.get(column, "none") for column in columns]
+        words = [str(cell).lower() if isinstance(cell, bool) else cell for cell in cells]
+        lines.append(f"{macro}({', '.join([value['name'], *words])})")
     return lines
 
 

@@ -84,7 +84,7 @@ TEST_F(PreferencesCli, AModelLearnsFromFilesAndFromColumnsAndResumes) {
   EXPECT_EQ(read_file(file("cut/ckpt/80/model.safetensors")),
             read_file(file("tuned/ckpt/80/model.safetensors")));
   expect_refused(run(dpo("cut", "85u", columns + "--dpo-beta 0.2")), "--dpo-beta was 0.1");
-  expect_refused(run(dpo("cut", "85u", columns + "--dpo-reference tuned")),
+  expect_refused(run(dpo("cut", "85u", columns + "--reference-model tuned")),
                  "with another reference");
 }
 
@@ -112,8 +112,8 @@ TEST_F(PreferencesCli, MistakesAreNamed) {
                  "wants three files of each corpus");
   expect_refused(run(dpo("no", "5u", "--tsv t.de --pretrained-model run")),
                  "t.de:1: 0 tabs, a line must have exactly two");
-  expect_refused(run(dpo("no", "5u", kFiles + "--dpo-reference nowhere")),
-                 "--dpo-reference: nowhere: no such file or directory");
+  expect_refused(run(dpo("no", "5u", kFiles + "--reference-model nowhere")),
+                 "--reference-model: nowhere: no such file or directory");
   expect_refused(run(dpo("no", "5u", kFiles + "--pretrained-model run --teacher run")),
                  "--teacher: is for --objective cross-entropy");
   expect_refused(run(dpo("no", "5u", kFiles + "--pretrained-model run --dpo-beta 0")), "dpo-beta");

@@ -87,6 +87,14 @@ std::string tensorboard_folder(const Settings& settings, const std::string& run)
   return value == "off" || value == "false" ? "" : value;
 }
 
+// The names of the objectives whose other model has this role.
+std::string objectives_with(std::string_view role) {
+  std::string names;
+  for (const ObjectiveSpec& each : objectives())
+    if (each.other_model == role) names += (names.empty() ? "" : ", ") + std::string(each.name);
+  return names;
+}
+
 // Command line over --config over what the run directory was started with.
 Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
   const Settings line = given_settings(app, arguments.values);
@@ -134,8 +142,10 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
     if (line.has(setting) && &wanted != &objective)
       line.refuse(setting, fmt::format("is for --objective {}", wanted.name));
   }
-  if (all.has(Setting::teacher) && objective.other_model != kTeacher)
-    all.refuse(Setting::teacher, "is for --objective cross-entropy");
+  for (const auto& [setting, role] :
+       {std::pair(Setting::teacher, kTeacher), std::pair(Setting::reference_model, kReference)})
+    if (all.has(setting) && objective.other_model != role)
+      all.refuse(setting, "is for --objective " + objectives_with(role));
   return all;
 }
 
@@ -147,7 +157,7 @@ void make_absolute(Settings& settings) {
   ProgramSettings& p = settings.program;
   for (std::vector<std::string>* paths : {&p.train_sets, &p.tsv, &p.valid_sets, &p.vocabs})
     for (std::string& path : *paths) path = absolute_path(path);
-  for (std::string* path : {&p.pretrained_model, &p.teacher, &p.dpo_reference, &p.tempdir})
+  for (std::string* path : {&p.pretrained_model, &p.teacher, &p.reference_model, &p.tempdir})
     *path = absolute_path(*path);
   // Another folder than RUN/tensorboard.
   if (const std::string folder = tensorboard_folder(settings, ""); folder == p.tensorboard)
@@ -306,13 +316,13 @@ std::optional<Pretrained> find_pretrained(const Settings& settings, const std::s
 std::optional<Setting> frozen_setting(const Settings& settings) {
   if (settings.has(Setting::teacher)) return Setting::teacher;
   if (objective_of(settings).other_model != kReference) return std::nullopt;
-  if (settings.has(Setting::dpo_reference)) return Setting::dpo_reference;
+  if (settings.has(Setting::reference_model)) return Setting::reference_model;
   if (adapter_settings(settings)) return std::nullopt;
   if (settings.has(Setting::pretrained_model)) return Setting::pretrained_model;
   settings.refuse(
       Setting::objective,
       fmt::format("{} compares the model with a reference: give --pretrained-model, which is the "
-                  "reference too, or --dpo-reference",
+                  "reference too, or --reference-model",
                   objective_of(settings).name));
 }
 
@@ -407,7 +417,8 @@ struct ModelStart {
   std::string like;        // file of a model with the same factors; empty: there are none
   std::optional<AdapterSettings> adapter;
   std::vector<std::string> frozen;
-  std::string frozen_model;  // file of the teacher or the reference; empty: none
+  std::string frozen_model;     // file of the teacher or the reference; empty: none
+  std::string frozen_settings;  // "beta 0.1, label-smoothing 0"
 };
 
 // The files that a run begins with or continues from.
@@ -427,6 +438,23 @@ Resolved resolve_all(Settings settings, const Pretrained* pretrained, int64_t pa
   fill_defaults(settings, pretrained, pairs);
   TrainConfig config = resolve(settings, pretrained);
   return {std::move(settings), config};
+}
+
+// The settings of the objective that concern its other model, for the log.
+std::string frozen_settings(const Settings& settings) {
+  const ObjectiveSpec& objective = objective_of(settings);
+  const bool has_teacher = objective.other_model == kTeacher;
+  std::vector<Setting> shown;
+  if (has_teacher) shown = {Setting::teacher_weight, Setting::teacher_temperature};
+  for (const auto& [setting, of] : objective_settings())
+    if (&objectives()[static_cast<size_t>(of)] == &objective) shown.push_back(setting);
+  const size_t prefix = (has_teacher ? kTeacher : std::string_view(objective.name)).size() + 1;
+  std::string text;
+  for (const Setting setting : shown)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
+                        std::string_view(spec_of(setting).name).substr(prefix),
+                        text_of(setting, settings));
+  return text;
 }
 
 // Each rank makes the same. `reporter` may be null.
@@ -449,17 +477,11 @@ Model make_model(trafo_context* context, const TrainConfig& config, const Tokeni
   if (const std::string& frozen = start.frozen_model; !frozen.empty()) {
     const std::string_view role =
         objectives()[static_cast<size_t>(config.trainer.objective)].other_model;
-    const bool is_reference = role == kReference;
     std::optional<Reporter::Phase> phase;
     if (reporter) phase.emplace(*reporter, fmt::format("loading the {}", role));
-    const auto load = is_reference ? trafo_model_load_reference : trafo_model_load_teacher;
+    const auto load = role == kReference ? trafo_model_load_reference : trafo_model_load_teacher;
     check(load(model.get(), frozen.data(), frozen.size()));
-    if (reporter)
-      reporter->info(is_reference
-                         ? fmt::format("reference: {}, beta {:g}", frozen, config.trainer.dpo_beta)
-                         : fmt::format("teacher: {}, weight {:g}, temperature {:g}", frozen,
-                                       config.trainer.teacher_weight,
-                                       config.trainer.teacher_temperature));
+    if (reporter) reporter->info(fmt::format("{}: {}, {}", role, frozen, start.frozen_settings));
   }
   return model;
 }
@@ -529,7 +551,8 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
       .like = pretrained ? pretrained->model : std::string(),
       .adapter = adapter_settings(settings),
       .frozen = settings.program.freeze,
-      .frozen_model = files.frozen ? files.frozen->model : std::string()};
+      .frozen_model = files.frozen ? files.frozen->model : std::string(),
+      .frozen_settings = frozen_settings(settings)};
   int result = kDone;
   const auto train_first = [&](trafo_group* group) {
     const Model model =

@@ -50,7 +50,7 @@ std::span<const Architecture> architectures();
 inline constexpr std::string_view kTeacher = "teacher", kReference = "reference";
 struct ObjectiveSpec {
   const char* name;              // on the command line
-  std::string_view other_model;  // its role: kTeacher or kReference
+  std::string_view other_model;  // its role: kTeacher, kReference or "none"
   bool preferences;              // it learns from preference pairs
 };
 // By their numbers in the C ABI.

@@ -78,6 +78,8 @@ MemoryPlan plan_training(Device device, const ModelConfig& config, DType dtype,
   std::shared_ptr<const FrozenModel> frozen;
   if (groups.teacher) {
     const FrozenRole role = frozen_role(options.objective);
+    require(role != FrozenRole::none, ErrorCode::invalid_argument, kMemoryPlanOrigin,
+            "the objective ", enum_name(options.objective), " has no second model");
     validate(*groups.teacher);
     require(groups.teacher->architecture == config.architecture &&
                 groups.teacher->vocabulary == config.vocabulary,

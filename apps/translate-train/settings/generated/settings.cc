@@ -272,10 +272,10 @@ constexpr SettingSpec kSpecs[] = {
      "of dpo: share of the pairs whose answers are taken to be the wrong way round (default 0)",
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.dpo_label_smoothing; }, {"at least 0 and below 0.5", 0, 0.5, true, false, false}, {}},
-    {"dpo-reference", "", "Training", "FILE|DIR",
-     "of dpo: the model to compare with (default: --pretrained-model; with --lora-rank the model without its adapter)",
+    {"reference-model", "", "Training", "FILE|DIR",
+     "of an objective that compares the model with a reference, as dpo: the reference (default: --pretrained-model; with --lora-rank the model without its adapter)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
-     [](Values& v) -> Slot { return &v.program.dpo_reference; }, {}, {}},
+     [](Values& v) -> Slot { return &v.program.reference_model; }, {}, {}},
     {"exponential-smoothing", "", "Training", "[R]",
      "validate and save an EMA of the weights, which takes the share R of every update's weights, 0: off (default 1e-4 where R is left out; else by task)",
      "", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::share,
@@ -637,7 +637,7 @@ std::span<const ObjectiveSpec> objectives() {
 }
 
 std::span<const ObjectiveSetting> objective_settings() {
-  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_reference, TRAFO_OBJECTIVE_DPO}};
+  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}};
   return kSettings;
 }
 

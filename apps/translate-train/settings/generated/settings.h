@@ -79,7 +79,7 @@ enum class Setting : size_t {
   objective,
   dpo_beta,
   dpo_label_smoothing,
-  dpo_reference,
+  reference_model,
   exponential_smoothing,
   ema_decay,
   optimizer_delay,
@@ -159,7 +159,7 @@ struct ProgramSettings {
   std::string tempdir{};
   int32_t task{};
   std::string teacher{};
-  std::string dpo_reference{};
+  std::string reference_model{};
   double ema_decay{};
   std::vector<std::string> freeze{};
   int64_t lora_rank{};
