@@ -183,9 +183,13 @@ def source(schema):
                               for value in schema.enums["architecture"].values)
     lines += ["", "std::span<const Architecture> architectures() {",
               f"  static constexpr Architecture kArchitectures[] = {{{architectures}}};", "  return kArchitectures;", "}"]
-    objectives = ", ".join(f"{{{json.dumps(value['cli'])}, {json.dumps(value.get('other_model', 'none'))}, {str(value['preferences']).lower()}}}"
+    metric = {row.name: row.c for row in schema.metrics}
+    those = {value["name"]: [metric[name] for name in value.get("valid_metrics", [])] for value in schema.enums["objective"].values}
+    arrays = [f"  static constexpr int32_t k{camel(name)}Metrics[] = {{{', '.join(each)}}};" for name, each in those.items() if each]
+    objectives = ", ".join(f"{{{json.dumps(value['cli'])}, {json.dumps(value.get('other_model', 'none'))}, {str(value['preferences']).lower()}, "
+                           f"{'k' + camel(value['name']) + 'Metrics' if those[value['name']] else '{}'}}}"
                            for value in schema.enums["objective"].values)
-    lines += ["", "std::span<const ObjectiveSpec> objectives() {",
+    lines += ["", "std::span<const ObjectiveSpec> objectives() {", *arrays,
               f"  static constexpr ObjectiveSpec kObjectives[] = {{{objectives}}};", "  return kObjectives;", "}"]
     special = ", ".join(f"{{Setting::{setting(row)}, {schema.enums['objective'].value(row.objective)['c']}}}" for row in training.flags if row.objective)
     lines += ["", "std::span<const ObjectiveSetting> objective_settings() {",

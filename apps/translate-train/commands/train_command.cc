@@ -448,12 +448,13 @@ std::string frozen_settings(const Settings& settings) {
   if (has_teacher) shown = {Setting::teacher_weight, Setting::teacher_temperature};
   for (const auto& [setting, of] : objective_settings())
     if (&objectives()[static_cast<size_t>(of)] == &objective) shown.push_back(setting);
-  const size_t prefix = (has_teacher ? kTeacher : std::string_view(objective.name)).size() + 1;
+  const std::string prefix = fmt::format("{}-", has_teacher ? kTeacher : objective.name);
   std::string text;
-  for (const Setting setting : shown)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
-                        std::string_view(spec_of(setting).name).substr(prefix),
-                        text_of(setting, settings));
+  for (const Setting setting : shown) {
+    std::string_view name = spec_of(setting).name;
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, text_of(setting, settings));
+  }
   return text;
 }
 

@@ -52,6 +52,7 @@ struct ObjectiveSpec {
   const char* name;              // on the command line
   std::string_view other_model;  // its role: kTeacher, kReference or "none"
   bool preferences;              // it learns from preference pairs
+  std::span<const int32_t> valid_metrics;  // the default of --valid-metrics; none: the task's
 };
 // By their numbers in the C ABI.
 std::span<const ObjectiveSpec> objectives();

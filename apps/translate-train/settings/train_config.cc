@@ -76,9 +76,6 @@ void take_limits(const Settings& settings, trafo_trainer_options& options) {
 
 // These defaults go before the defaults of the task and of the pretrained model.
 void fill_preference_defaults(Settings& settings) {
-  settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_REWARD_ACCURACY)->name,
-                                                metric_of(TRAFO_METRIC_REWARD_MARGIN)->name,
-                                                metric_of(TRAFO_METRIC_CE)->name});
   settings.set_default(Setting::learn_rate, {kPreferenceRate});
   // A run is short: an average of its weights would hardly differ from the model at its start.
   settings.set_default(Setting::exponential_smoothing, {"0"});
@@ -116,6 +113,10 @@ const char* task_for(int64_t pairs, bool decoder_only) {
 }
 
 void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pairs) {
+  std::vector<std::string> metrics;
+  for (const int32_t metric : objective_of(settings).valid_metrics)
+    metrics.emplace_back(metric_of(metric)->name);
+  if (!metrics.empty()) settings.set_default(Setting::valid_metrics, metrics);
   if (has_preferences(settings)) fill_preference_defaults(settings);
   if (pretrained) fill_shape(settings, *pretrained);
   settings.set_default(Setting::task, {task_for(pairs, !has_encoder(settings.model))});

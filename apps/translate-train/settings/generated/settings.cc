@@ -632,7 +632,8 @@ std::span<const Architecture> architectures() {
 }
 
 std::span<const ObjectiveSpec> objectives() {
-  static constexpr ObjectiveSpec kObjectives[] = {{"cross-entropy", "teacher", false}, {"dpo", "reference", true}};
+  static constexpr int32_t kDpoMetrics[] = {TRAFO_METRIC_REWARD_ACCURACY, TRAFO_METRIC_REWARD_MARGIN, TRAFO_METRIC_CE};
+  static constexpr ObjectiveSpec kObjectives[] = {{"cross-entropy", "teacher", false, {}}, {"dpo", "reference", true, kDpoMetrics}};
   return kObjectives;
 }
 

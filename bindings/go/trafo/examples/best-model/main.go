@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"os"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -40,6 +41,9 @@ func run(ctx context.Context, c *trafo.Context, base, directory string, texts *t
 }
 
 func main() {
+	if len(os.Args) != 5 {
+		log.Fatal("usage: best-model RUN NEW-RUN SOURCE.de TARGET.en")
+	}
 	ctx, c := context.Background(), must(trafo.NewContext())
 	defer c.Close()
 	texts := must(trafo.LoadCorpus(os.Args[3], os.Args[4]))

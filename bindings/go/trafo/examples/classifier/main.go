@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"slices"
 	"strconv"
@@ -52,6 +53,9 @@ func read(file string) (texts []string, classes []int32) {
 }
 
 func main() {
+	if len(os.Args) != 4 {
+		log.Fatal("usage: classifier RUN TRAIN.tsv TEST.tsv")
+	}
 	train, classes := read(os.Args[2])
 	test, wanted := read(os.Args[3])
 	fmt.Printf("%.1f %% right\n", 100*run(os.Args[1], train, classes, test, wanted))
