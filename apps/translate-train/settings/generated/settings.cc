@@ -57,7 +57,7 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, false, "off", SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.parse_special; }, {}, {}},
     {"vocab-kind", "", "Data", "NAME",
-     "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5) or byte-bpe (default sentencepiece)",
+     "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5, which need no text) or byte-bpe (byte-level BPE, a tokenizer.json; default sentencepiece)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.vocab_kind; }, {}, {}},
     {"mini-batch-words", "--max-tokens", "Data", "N",
@@ -637,7 +637,7 @@ std::span<const ObjectiveSpec> objectives() {
 }
 
 std::span<const ObjectiveSetting> objective_settings() {
-  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_reference, TRAFO_OBJECTIVE_DPO}};
+  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}};
   return kSettings;
 }
 
