@@ -642,7 +642,7 @@ std::span<const ObjectiveSpec> objectives() {
 }
 
 std::span<const ObjectiveSetting> objective_settings() {
-  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}};
+  static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_reference, TRAFO_OBJECTIVE_DPO}};
   return kSettings;
 }
 
