@@ -158,6 +158,17 @@ def choices_header(schema):
     return lines + ["", "}  // namespace translate_train"]
 
 
+def further_value(row):
+    """The value of an option of a model as the program shows it."""
+    if row.enum:
+        return f"text_of_value(k{camel(row.name)}Texts, c.{row.name})"
+    return f"c.{row.name} != 0" if row.type == "flag" else f"c.{row.name}"
+
+
+def further_default(row):
+    return row.enum.value(row.default)["c"] if row.enum else int(row.default) if row.type == "flag" else plain(row.default)
+
+
 def source(schema):
     tables = tables_of(schema)
     lines = ["// Written by scripts/generate_options.py from schema/*.toml: change those.", "// clang-format off",
@@ -166,8 +177,9 @@ def source(schema):
     for _, rows in tables:
         lines += [f"constexpr const char* k{camel(setting(row))}Words[] = {choices(schema, row)};" for row in rows if kind(row) == "choice"]
     lines += ["", "constexpr SettingSpec kSpecs[] = {"] + [spec(schema, row) for _, rows in tables for row in rows]
-    lines += ["};", "static_assert(std::size(kSpecs) == kSettingCount);", "", "}  // namespace", "",
-              "std::span<const SettingSpec> all_specs() { return kSpecs; }"]
+    lines += ["};", "static_assert(std::size(kSpecs) == kSettingCount);", "", "// A number of a later version has no text.", "std::string text_of_value(std::span<const char* const> texts, int32_t value) {",
+              "  return value >= 0 && value < std::ssize(texts) ? texts[static_cast<size_t>(value)] : std::to_string(value);", "}", "",
+              "}  // namespace", "", "std::span<const SettingSpec> all_specs() { return kSpecs; }"]
     first = 0
     for function, rows in tables:
         lines.append(f"std::span<const SettingSpec> {function}() {{ return all_specs().subspan({first}, {len(rows)}); }}")
@@ -199,5 +211,14 @@ def source(schema):
                      f'{str(metric.score is not None).lower()}}}' for metric in schema.metrics)
     lines += ["", "std::span<const MetricSpec> metric_specs() {", f"  static constexpr MetricSpec kMetrics[] = {{{rows}}};", "  return kMetrics;",
               "}"]
+    lines += ["", "std::vector<FurtherOption> further_options(const trafo_model_config& c) {"]
+    further = [row for row in model.c_rows if row.unless_default]
+    for row in further:
+        if row.enum:
+            words = ", ".join(json.dumps(value["text"]) for value in row.enum.values)
+            lines.append(f"  static constexpr const char* k{camel(row.name)}Texts[] = {{{words}}};")
+    lines.append("  std::vector<FurtherOption> found;")
+    lines += [f"  if (c.{row.name} != {further_default(row)}) found.push_back({{{json.dumps(row.name)}, {further_value(row)}}});" for row in further]
+    lines += ["  return found;", "}"]
     return lines + ["", "std::span<const Setting> shape_settings() {", f"  static constexpr Setting kShape[] = {{{shape}}};",
                     "  return kShape;", "}", "", "}  // namespace translate_train"]

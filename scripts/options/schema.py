@@ -172,8 +172,8 @@ def camel(name):
 class Table:
     def __init__(self, name, enums):
         raw = tomllib.loads((TABLES / f"{name}.toml").read_text())
-        first, last = (tomllib.loads((TABLES / f"{file}.toml").read_text())["option"] if file else []
-                       for file in map(raw["table"].get, ("before", "after")))
+        first, last = ([spec for file in raw["table"].get(key, []) for spec in tomllib.loads((TABLES / f"{file}.toml").read_text())["option"]]
+                       for key in ("before", "after"))
         self.name, self.source = name, f"schema/{name}.toml"
         self.engine, self.c = raw["table"]["engine"], raw["table"]["c"]
         self.rust, self.go = raw["table"]["rust"], raw["table"]["go"]

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "examples/demo/corpus.h"
@@ -126,6 +127,16 @@ TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
   EXPECT_EQ(out.exit_code, 0) << out.err;
   EXPECT_NE(out.err.find("logits differ by at most 0.0e+00"), std::string::npos) << out.err;
   EXPECT_EQ(run({"import", "--from", "hf", "-o", "again"}).exit_code, 0);
+  EXPECT_EQ(run({"info", "again"}).out.find("further"), std::string::npos);
+  auto config = nlohmann::json::parse(read_file(folder_->file("hf") + "/config.json"));
+  config["model_type"] = "granite";
+  config["embedding_multiplier"] = 12;
+  config["residual_multiplier"] = 0.25;
+  write_file(folder_->file("hf") + "/config.json", config.dump());
+  ASSERT_EQ(run({"import", "--from", "hf", "-o", "granite"}).exit_code, 0);
+  const std::string granite = run({"info", "granite"}).out;
+  EXPECT_NE(granite.find("\nfurther       embedding_scale 12, "), std::string::npos) << granite;
+  EXPECT_NE(granite.find(", residual_scale 0.25\n"), std::string::npos) << granite;
   EXPECT_EQ(run({"export", "-m", "again", "--to", "hf-llama", "-o", "copy"}).exit_code, 0);
   const std::string card = read_file(folder_->file("copy") + "/README.md");
   EXPECT_NE(card.find("pipeline_tag: text-generation"), std::string::npos) << card;

@@ -8,8 +8,11 @@ namespace {
 
 using namespace testing;
 
-constexpr OptimizerKind kOptimizerKinds[] = {OptimizerKind::adamw, OptimizerKind::sgd,
-                                             OptimizerKind::muon};
+constexpr OptimizerKind kOptimizerKinds[] = {
+#define TRAFO_OPTIMIZER(name, ...) OptimizerKind::name,
+#include "engine/optim/generated/optimizers.def"
+#undef TRAFO_OPTIMIZER
+};
 
 TrainOptions options_of(OptimizerKind kind) {
   TrainOptions options = quick_options();

@@ -6,6 +6,7 @@
 
 #include "commands/commands.h"
 #include "run_dir/run_files.h"
+#include "settings/generated/choices.h"
 #include "settings/setting_types.h"
 #include "settings/settings.h"
 #include "text/text_io.h"
@@ -60,6 +61,11 @@ Json tied_layers(const uint8_t (&layers)[TRAFO_TIED_LAYERS]) {
   return list;
 }
 
+const char* choice_name(std::span<const Choice> choices, int32_t value) {
+  const auto found = std::ranges::find(choices, value, &Choice::value);
+  return found == choices.end() ? "?" : found->name;
+}
+
 // The object that --json writes and that the text shows. `vocabulary`: the file that belongs to the
 // model, or empty.
 Json model_facts(const std::string& path, const std::string& vocabulary, bool tensors) {
@@ -75,37 +81,38 @@ Json model_facts(const std::string& path, const std::string& vocabulary, bool te
   int64_t count = 0, elements = 0;
   check(trafo_model_get_parameter_count(model.get(), &count, &elements));
   const Architecture& architecture = architectures()[static_cast<size_t>(c.architecture)];
-  static constexpr const char* kActivations[] = {"relu", "gelu", "swish", "gelu-erf"};
-  Json facts{
-      {"file", path},
-      {"architecture", architecture.name},
-      {"pre_norm", c.pre_norm != 0},
-      {"activation", c.activation >= 0 && c.activation < 4 ? kActivations[c.activation] : "?"},
-      {"encoder_layers", architecture.has_encoder ? c.encoder_layers : 0},
-      {"decoder_layers", c.decoder_layers},
-      {"encoder_tied_layers", tied_layers(c.encoder_tied_layers)},
-      {"decoder_tied_layers", tied_layers(c.decoder_tied_layers)},
-      {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},
-      {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
-      {"rope_theta", c.rope_theta},
-      {"rope_factor", c.rope_factor},
-      {"ffn", c.ffn == TRAFO_FFN_SWIGLU ? "swiglu" : "standard"},
-      {"biases", c.biases != 0},
-      {"qkv_biases", c.biases != 0 || c.qkv_biases != 0},
-      {"attention_output_bias", c.biases != 0 || c.attention_output_bias != 0},
-      {"ffn_biases", c.biases != 0 || c.ffn_biases != 0},
-      {"head_width", c.head_width > 0 || c.heads == 0 ? c.head_width : c.width / c.heads},
-      {"width", c.width},
-      {"ffn_width", c.ffn_width},
-      {"heads", c.heads},
-      {"kv_heads", c.kv_heads},
-      {"encoder_ffn_width", c.encoder_ffn_width > 0 ? c.encoder_ffn_width : c.ffn_width},
-      {"encoder_heads", c.encoder_heads > 0 ? c.encoder_heads : c.heads},
-      {"vocabulary", c.vocabulary},
-      {"tied_embeddings", c.tied_embeddings != 0},
-      {"max_positions", c.max_positions},
-      {"parameters", elements},
-      {"tensor_count", count}};
+  Json facts{{"file", path},
+             {"architecture", architecture.name},
+             {"pre_norm", c.pre_norm != 0},
+             {"activation", choice_name(kActivationChoices, c.activation)},
+             {"encoder_layers", architecture.has_encoder ? c.encoder_layers : 0},
+             {"decoder_layers", c.decoder_layers},
+             {"encoder_tied_layers", tied_layers(c.encoder_tied_layers)},
+             {"decoder_tied_layers", tied_layers(c.decoder_tied_layers)},
+             {"norm", c.norm == TRAFO_NORM_RMS ? "rms" : "layer"},
+             {"positions", c.positions == TRAFO_POSITIONS_ROTARY ? "rotary" : "standard"},
+             {"rope_theta", c.rope_theta},
+             {"rope_factor", c.rope_factor},
+             {"ffn", c.ffn == TRAFO_FFN_SWIGLU ? "swiglu" : "standard"},
+             {"biases", c.biases != 0},
+             {"qkv_biases", c.biases != 0 || c.qkv_biases != 0},
+             {"attention_output_bias", c.biases != 0 || c.attention_output_bias != 0},
+             {"ffn_biases", c.biases != 0 || c.ffn_biases != 0},
+             {"head_width", c.head_width > 0 || c.heads == 0 ? c.head_width : c.width / c.heads},
+             {"width", c.width},
+             {"ffn_width", c.ffn_width},
+             {"heads", c.heads},
+             {"kv_heads", c.kv_heads},
+             {"encoder_ffn_width", c.encoder_ffn_width > 0 ? c.encoder_ffn_width : c.ffn_width},
+             {"encoder_heads", c.encoder_heads > 0 ? c.encoder_heads : c.heads},
+             {"vocabulary", c.vocabulary},
+             {"tied_embeddings", c.tied_embeddings != 0},
+             {"max_positions", c.max_positions},
+             {"parameters", elements},
+             {"tensor_count", count},
+             {"further", Json::object()}};
+  for (const auto& [name, value] : further_options(c))
+    facts["further"][name] = std::visit([](const auto& given) { return Json(given); }, value);
   std::vector<trafo_parameter_info> parameters(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
     check(trafo_model_get_parameter_info(model.get(), i, &parameters[static_cast<size_t>(i)],
@@ -169,6 +176,15 @@ void show_model(const Json& m, LineWriter& out) {
     form += biased.empty() ? ", no biases" : ", biases" + biased;
   }
   if (!form.empty()) out.show("form          " + form.substr(2));
+  if (!m["further"].empty()) {
+    std::string further;
+    for (const auto& [name, value] : m["further"].items())
+      further += ", " + name +
+                 (value.is_boolean()  ? std::string()
+                  : value.is_string() ? " " + value.get<std::string>()
+                                      : fmt::format(" {:g}", value.get<double>()));
+    out.show("further       " + further.substr(2));
+  }
   const auto kv_heads = m["kv_heads"].get<int64_t>();
   out.show(fmt::format(
       "width         {}, feed-forward {}, {} heads of {}{}", m["width"].get<int64_t>(),

@@ -81,11 +81,7 @@ Action add_vocab(CLI::App& app) {
   app.add_option("-t,--train-sets", arguments->files,
                  "text of every language, plain, gzip, TSV, or - for standard input")
       ->type_name("FILE");
-  app.add_option(
-         "--kind", arguments->kind,
-         "sentencepiece, byte-bpe (byte-level BPE, a tokenizer.json) or byte, the 259 tokens of "
-         "ByT5, which need no text (default sentencepiece)")
-      ->type_name("NAME");
+  app.add_option("--kind", arguments->kind, spec_of(Setting::vocab_kind).help)->type_name("NAME");
   app.add_option("-o,--output", arguments->output,
                  "(default: the name that it has in a run directory)")
       ->type_name("FILE");

@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "settings/settings.h"
 
@@ -62,6 +64,13 @@ struct ObjectiveSetting {
 };
 // The settings of one objective alone.
 std::span<const ObjectiveSetting> objective_settings();
+// An option that files of models have only where it is not the default.
+struct FurtherOption {
+  const char* name;
+  std::variant<bool, int64_t, double, std::string> value;
+};
+// The ones that are not the default.
+std::vector<FurtherOption> further_options(const trafo_model_config& config);
 // The settings that decide the shape of a model's weights.
 std::span<const Setting> shape_settings();
 

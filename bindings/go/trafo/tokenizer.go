@@ -19,9 +19,8 @@ const (
 
 // TokenizerOptions say how a tokenizer is trained. Zero fields have their defaults.
 type TokenizerOptions struct {
-	// Kind is the name of a kind (docs/guide/vocabularies.md); default "sentencepiece". "byte" has a token for each byte of
-	// UTF-8, with the ids of ByT5. It learns nothing from a text, and the other fields keep their defaults. "byte-bpe" is
-	// byte-level BPE with GPT-2's pattern; its file is a tokenizer.json.
+	// Kind is the name of a kind; default "sentencepiece". docs/guide/vocabularies.md lists the kinds and the fields that
+	// each takes.
 	Kind              string        `json:"kind,omitzero"`
 	Vocabulary        int           `json:"vocabulary,omitzero"`         // subwords; default 8000
 	CharacterCoverage float64       `json:"character_coverage,omitzero"` // default 1

@@ -57,7 +57,7 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, false, "off", SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.parse_special; }, {}, {}},
     {"vocab-kind", "", "Data", "NAME",
-     "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5) or byte-bpe (default sentencepiece)",
+     "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5, which need no text) or byte-bpe (byte-level BPE, a tokenizer.json; default sentencepiece)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.vocab_kind; }, {}, {}},
     {"mini-batch-words", "--max-tokens", "Data", "N",
@@ -523,6 +523,11 @@ constexpr SettingSpec kSpecs[] = {
 };
 static_assert(std::size(kSpecs) == kSettingCount);
 
+// A number of a later version has no text.
+std::string text_of_value(std::span<const char* const> texts, int32_t value) {
+  return value >= 0 && value < std::ssize(texts) ? texts[static_cast<size_t>(value)] : std::to_string(value);
+}
+
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
@@ -645,6 +650,22 @@ std::span<const ObjectiveSetting> objective_settings() {
 std::span<const MetricSpec> metric_specs() {
   static constexpr MetricSpec kMetrics[] = {{"bleu", "BLEU", "bleu", TRAFO_METRIC_BLEU, 2, false, true}, {"chrf", "chrF", "chrf", TRAFO_METRIC_CHRF, 2, false, true}, {"ter", "TER", "ter", TRAFO_METRIC_TER, 2, true, true}, {"ce-mean-words", "cross-entropy", "ce", TRAFO_METRIC_CE, 4, true, false}, {"reward-accuracy", "reward accuracy", "acc", TRAFO_METRIC_REWARD_ACCURACY, 4, false, false}, {"reward-margin", "reward margin", "margin", TRAFO_METRIC_REWARD_MARGIN, 4, false, false}};
   return kMetrics;
+}
+
+std::vector<FurtherOption> further_options(const trafo_model_config& c) {
+  static constexpr const char* kQkNormTexts[] = {"none", "head", "head-after-rotary", "whole"};
+  static constexpr const char* kRopeScalingTexts[] = {"llama3", "yarn"};
+  std::vector<FurtherOption> found;
+  if (c.qk_norm != TRAFO_QK_NORM_NONE) found.push_back({"qk_norm", text_of_value(kQkNormTexts, c.qk_norm)});
+  if (c.rope_scaling != TRAFO_ROPE_SCALING_LLAMA3) found.push_back({"rope_scaling", text_of_value(kRopeScalingTexts, c.rope_scaling)});
+  if (c.rope_magnitude != 0) found.push_back({"rope_magnitude", c.rope_magnitude});
+  if (c.norm_outputs != 0) found.push_back({"norm_outputs", c.norm_outputs != 0});
+  if (c.no_rope_interval != 0) found.push_back({"no_rope_interval", c.no_rope_interval});
+  if (c.embedding_scale != 0) found.push_back({"embedding_scale", c.embedding_scale});
+  if (c.attention_scale != 0) found.push_back({"attention_scale", c.attention_scale});
+  if (c.residual_scale != 1) found.push_back({"residual_scale", c.residual_scale});
+  if (c.logits_divisor != 1) found.push_back({"logits_divisor", c.logits_divisor});
+  return found;
 }
 
 std::span<const Setting> shape_settings() {

@@ -1761,7 +1761,7 @@ pub struct trafo_tokenizer_options {
     #[doc = " Texts without white space that are one token each, wherever they are, and not normalised. Default none."]
     pub user_symbols: *const trafo_string_view,
     pub user_symbol_count: usize,
-    #[doc = " A kind by its name (docs/guide/vocabularies.md): \"sentencepiece\", or \"byte\", which has a token for each byte of UTF-8, with\n the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults; or\n \"byte-bpe\", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary and soft_limit.\n Default sentencepiece."]
+    #[doc = " A kind by its name, such as \"sentencepiece\". docs/guide/vocabularies.md lists the kinds and the fields that each takes; the\n other fields keep their defaults. Default sentencepiece."]
     pub kind: trafo_string_view,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]

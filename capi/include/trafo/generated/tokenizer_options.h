@@ -13,10 +13,8 @@ typedef struct trafo_tokenizer_options {
   /* Texts without white space that are one token each, wherever they are, and not normalised. Default none. */
   const trafo_string_view *user_symbols;
   size_t user_symbol_count;
-  /* A kind by its name (docs/guide/vocabularies.md): "sentencepiece", or "byte", which has a token for each byte of UTF-8, with
-   * the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields keep their defaults; or
-   * "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it takes vocabulary and soft_limit.
-   * Default sentencepiece. */
+  /* A kind by its name, such as "sentencepiece". docs/guide/vocabularies.md lists the kinds and the fields that each takes; the
+   * other fields keep their defaults. Default sentencepiece. */
   trafo_string_view kind;
 } trafo_tokenizer_options;
 

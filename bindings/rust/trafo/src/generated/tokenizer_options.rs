@@ -23,10 +23,8 @@ pub struct TokenizerOptions {
     pub normalization: Normalization,
     /// Texts without white space that are one token each, wherever they are, and not normalised.
     pub user_symbols: Vec<String>,
-    /// A kind by its name (docs/guide/vocabularies.md): "sentencepiece", or "byte", which has a token for each byte of
-    /// UTF-8, with the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields
-    /// keep their defaults; or "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it
-    /// takes vocabulary and soft_limit. Default sentencepiece.
+    /// A kind by its name, such as "sentencepiece". docs/guide/vocabularies.md lists the kinds and the fields that each
+    /// takes; the other fields keep their defaults. Default sentencepiece.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub kind: Option<String>,
 }
@@ -56,10 +54,8 @@ impl TokenizerOptions {
         self.normalization = normalization;
         self
     }
-    /// A kind by its name (docs/guide/vocabularies.md): "sentencepiece", or "byte", which has a token for each byte of
-    /// UTF-8, with the ids of ByT5: it learns nothing from a text, its 259 tokens are no choice, and the other fields
-    /// keep their defaults; or "byte-bpe", byte-level BPE with GPT-2's pattern, whose file is a tokenizer.json: it
-    /// takes vocabulary and soft_limit. Default sentencepiece.
+    /// A kind by its name, such as "sentencepiece". docs/guide/vocabularies.md lists the kinds and the fields that each
+    /// takes; the other fields keep their defaults. Default sentencepiece.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self
