@@ -54,20 +54,21 @@ static long wait_ms = 50;
 static void* set_soon(void* cancel) {
   const struct timespec wait = {0, wait_ms * 1000 * 1000};
   nanosleep(&wait, NULL);
-  OK(trafo_cancel_set(cancel));
-  return NULL;
+  return trafo_cancel_set(cancel);  // its error: the counters of the checks are the main thread's
 }
 
 // The call is cancelled if the token is set before it, and if another thread sets it meanwhile.
 #define CANCELLED(f, call)                                            \
   do {                                                                \
     pthread_t thread;                                                 \
+    void* error = NULL;                                               \
     OK(trafo_cancel_set((f)->cancel));                                \
     FAILS((call), TRAFO_CANCELLED, "cancelled");                      \
     OK(trafo_cancel_reset((f)->cancel));                              \
     CHECK(pthread_create(&thread, NULL, set_soon, (f)->cancel) == 0); \
     FAILS((call), TRAFO_CANCELLED, "cancelled");                      \
-    CHECK(pthread_join(thread, NULL) == 0);                           \
+    CHECK(pthread_join(thread, &error) == 0);                         \
+    OK(error);                                                        \
     OK(trafo_cancel_reset((f)->cancel));                              \
   } while (0)
 

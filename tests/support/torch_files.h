@@ -91,7 +91,8 @@ inline std::string zip_file(const ZipParts& parts, bool wide = false) {
     to.append(reinterpret_cast<const char*>(&value), sizeof value);
   };
   constexpr uint32_t kWide = 0xffffffff;
-  for (const auto& [name, bytes] : parts) {
+  for (const auto& part : parts) {
+    const std::string &name = part.first, &bytes = part.second;
     const uint32_t crc = crc32(std::as_bytes(std::span(bytes.data(), bytes.size())));
     const auto size = static_cast<uint32_t>(bytes.size());
     const auto place = static_cast<uint32_t>(file.size());
