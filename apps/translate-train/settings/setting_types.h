@@ -51,9 +51,9 @@ struct Architecture {
 std::span<const Architecture> architectures();
 inline constexpr std::string_view kTeacher = "teacher", kReference = "reference";
 struct ObjectiveSpec {
-  const char* name;              // on the command line
-  std::string_view other_model;  // its role: kTeacher, kReference or "none"
-  bool preferences;              // it learns from preference pairs
+  const char* name;                        // on the command line
+  std::string_view other_model;            // its role: kTeacher, kReference or "none"
+  bool preferences;                        // it learns from preference pairs
   std::span<const int32_t> valid_metrics;  // the default of --valid-metrics; none: the task's
 };
 // By their numbers in the C ABI.
