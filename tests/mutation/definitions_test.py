@@ -77,13 +77,16 @@ class Forms(unittest.TestCase):
 
     def test_whole_ones(self):
         for part, wrong, before in [("a + b", "a", "("), ("-1", "+1", "="), ("f(x, [] { g(); })", "true", ","), ("c ? a : b", "b", "="),
-                                    ("*p", "q", "return"), ("f(); g();", "", "{"), ("if (a) b();", "if (c) { b(); }", "}"), ("x = y;", "*z = 0;", ")")]:
+                                    ("*p", "q", "return"), ("f(); g();", "", "{"), ("if (a) b();", "if (c) { b(); }", "}"), ("x = y;", "*z = 0;", ")"),
+                                    ("return f(x);", "return 0;", "{"), ("x = a > b;", "x = a;", "{"), ("if (a) c(); else f(x);", "", "{")]:
             self.assertIsNone(self.misshapen(part, wrong, before), part)
 
     def test_parts(self):
         for part, wrong, before in [("+ 1", "", "x"), ("+ 1", "- 1", "x"), ("a &&", "", "("), ("a : b", "a : c", "?"), ("a, b", "a, c", "("),
                                     ("if (a &&", "if (", "{"), ("{a, b},", "{a, c},", "{"), ("g();", "", "+"), ("f();", "g()", "{"),
-                                    ("std::vector<int> a = f(); g(a);", "g(b);", "{"), ("int a = 1;", "", ";"), ("f(a", "f(b", "(")]:
+                                    ("std::vector<int> a = f(); g(a);", "g(b);", "{"), ("int a = 1;", "", ";"), ("f(a", "f(b", "("),
+                                    ("const NoGrad no_grad(c);", "", ";"), ("const nn::Scope scope;", "", "{"),
+                                    ("const std::lock_guard<std::mutex> lock(m);", "", ";")]:
             self.assertIsNotNone(self.misshapen(part, wrong, before), part)
 
 

@@ -131,15 +131,27 @@ def locate(mutation, sources):
     return None
 
 
+NO_TYPE = places.KEYWORDS | places.CONTROL | {"new", "sizeof"}
+
+
+def declares(part):
+    """Whether statements declare an object: one that later text names, or one that works by its destructor."""
+    for type_end, name, after in zip(part, part[1:], part[2:]):
+        of_word = definitions.is_word(type_end) and type_end not in NO_TYPE and after in ("=", ";", "(", "{")
+        of_template = type_end == ">" and (after == "=" or part[0] == "const" and after in (";", "(", "{"))
+        if definitions.is_word(name) and (of_word or of_template):
+            return True
+    return False
+
+
 def misshapen(part, wrong, before):
     """A message if both_forms() of these tokens, after the token `before`, cannot compile."""
     is_statement = part[-1] == ";"
     is_two_sided = generated.operand_ends(before) and before not in places.KEYWORDS  # a sign that follows
     if is_statement and before not in (";", "{", "}", ")", ":", "else", "do"):
         return "the changed part ends a statement and does not begin one"
-    if is_statement and any((definitions.is_word(a) or a == ">") and definitions.is_word(b) and c == "="
-                            for a, b, c in zip(part, part[1:], part[2:])):
-        return "the changed part declares what the text after it may need"
+    if is_statement and declares(part):
+        return "the changed part declares an object, which would end with the braces of its form"
     for name, tokens in (("the changed part", part), ("`wrong`", wrong)):
         brackets = [at for at, token in enumerate(tokens) if token in places.OPENING or token in places.CLOSING]
         if sorted(places.partners(tokens)) != brackets:
