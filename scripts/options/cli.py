@@ -177,7 +177,9 @@ def source(schema):
     for _, rows in tables:
         lines += [f"constexpr const char* k{camel(setting(row))}Words[] = {choices(schema, row)};" for row in rows if kind(row) == "choice"]
     lines += ["", "constexpr SettingSpec kSpecs[] = {"] + [spec(schema, row) for _, rows in tables for row in rows]
-    lines += ["};", "static_assert(std::size(kSpecs) == kSettingCount);", "", "// A number of a later version has no text.", "std::string text_of_value(std::span<const char* const> texts, int32_t value) {",
+    lines += ["};", "static_assert(std::size(kSpecs) == kSettingCount);", "",
+              "// A number of a later version has no text.",
+              "std::string text_of_value(std::span<const char* const> texts, int32_t value) {",
               "  return value >= 0 && value < std::ssize(texts) ? texts[static_cast<size_t>(value)] : std::to_string(value);", "}", "",
               "}  // namespace", "", "std::span<const SettingSpec> all_specs() { return kSpecs; }"]
     first = 0
