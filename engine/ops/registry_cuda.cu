@@ -1,5 +1,7 @@
 // The plugin's table: devices, memory, copies, and every kernel of op_list.def.
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 
@@ -171,11 +173,35 @@ void release(void* device, void* pointer) {
   cudaFree(pointer);
 }
 
+// While `stream` is captured: a copy of `source` that the graph owns, because every launch reads it
+// again. Otherwise `source` itself.
+cudaError_t kept_for_launches(cudaStream_t stream, const void*& source, size_t bytes) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph);
+  if (error != cudaSuccess || status != cudaStreamCaptureStatusActive) return error;
+  void* const kept = std::malloc(bytes);
+  if (!kept) return cudaErrorMemoryAllocation;
+  std::memcpy(kept, source, bytes);
+  cudaUserObject_t owner = nullptr;
+  error = cudaUserObjectCreate(&owner, kept, &std::free, 1, cudaUserObjectNoDestructorSync);
+  if (error != cudaSuccess) {
+    std::free(kept);
+    return error;
+  }
+  source = kept;
+  error = cudaGraphRetainUserObject(graph, owner, 1, cudaGraphUserObjectMove);
+  if (error != cudaSuccess) cudaUserObjectRelease(owner);
+  return error;
+}
+
 int32_t copy_from_host(void* device, void* target, const void* source, size_t bytes, Why why) {
+  const cudaStream_t stream = enter(device).stream;
+  cudaError_t error = kept_for_launches(stream, source, bytes);
   // From pageable memory the call returns when the source has been read.
-  return checked(
-      device, cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, enter(device).stream),
-      "copy to the device", why);
+  if (error == cudaSuccess)
+    error = cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream);
+  return checked(device, error, "copy to the device", why);
 }
 
 int32_t synchronize(void* device, Why why) {

@@ -402,6 +402,31 @@ TEST_F(CudaKernels, CopiesOfFloat64) {
 }
 
 // Both end where no vector of elements may be stored.
+// Every launch of a graph reads the source of a captured copy again.
+TEST_F(CudaKernels, ACapturedCopyFromTheHostKeepsItsSource) {
+  StreamDevice& stream = *context_->backend().stream_device();
+  const Tensor target = context_->zeros({3000}, DType::f32);
+  const Tensor number = context_->zeros({1}, DType::f32);
+  context_->backend().synchronize();
+  std::vector<float> source(3000, 7);
+  float at_hand = 0.75F;
+  stream.begin_capture();
+  context_->backend().copy_from_host(target.raw(), source.data(), target.bytes());
+  context_->backend().copy_from_host(number.raw(), &at_hand, sizeof at_hand);
+  char reason[256] = {};
+  void* const graph = stream.end_capture(reason, sizeof reason);
+  ASSERT_NE(graph, nullptr) << reason;
+  std::fill(source.begin(), source.end(), -1.0F);
+  at_hand = -1;
+  for (int launch = 0; launch < 2; ++launch) {
+    context_->backend().fill_zero(target.raw(), target.bytes());
+    stream.launch_graph(graph);
+    EXPECT_EQ(context_->values<float>(target), std::vector<float>(3000, 7));
+    EXPECT_EQ(context_->values<float>(number), std::vector<float>{0.75F});
+  }
+  stream.release_graph(graph);
+}
+
 TEST_F(CudaKernels, CastsAndSumsAtAnyAddress) {
   constexpr int64_t kCount = 1001;
   const auto shifted = [&](DType dtype, const Doubles& values) {

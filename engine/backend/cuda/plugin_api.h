@@ -65,7 +65,8 @@ struct PluginTable {
 
   int32_t (*allocate)(void* device, size_t bytes, void** pointer, Why why);
   void (*release)(void* device, void* pointer);
-  // In stream order. copy_to_host waits; host memory may be reused when copy_from_host returns.
+  // In stream order. copy_to_host waits. Host memory may be reused when copy_from_host returns: a
+  // graph that is captured keeps a copy.
   int32_t (*copy_from_host)(void* device, void* target, const void* source, size_t bytes, Why why);
   int32_t (*copy_to_host)(void* device, void* target, const void* source, size_t bytes, Why why);
   int32_t (*copy)(void* device, void* target, const void* source, size_t bytes, Why why);
