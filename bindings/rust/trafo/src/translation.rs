@@ -13,6 +13,7 @@ use crate::handle::{
 };
 use crate::options::{from_flag, from_i64, options, same, to_count, to_i64};
 use crate::text::{Tokenizer, expect_equal};
+use crate::trainer_options::FrameToken;
 
 macro_rules! translate_options {
     ($($fields:tt)*) => {
