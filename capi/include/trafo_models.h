@@ -222,16 +222,19 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_remove_reference(trafo_model *
  * with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.
  * tokenizer may be NULL for TRAFO_EXPORT_HF_GPT2, TRAFO_EXPORT_HF_LLAMA and TRAFO_EXPORT_HF_COMPRESSED: the directory then has no
  * tokenizer, and the special tokens that the model knows. UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT:
- * the model was trained with another vocabulary; another format without a tokenizer. since 0.1 */
+ * the model was trained with another vocabulary; another format without a tokenizer. cancel may be NULL. CANCELLED: nothing is left of the
+ * directory. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_export(const trafo_model *model, const trafo_tokenizer *tokenizer,
                                                          int32_t format, int32_t weights, const char *directory,
-                                                         size_t directory_length, double *out_difference);
+                                                         size_t directory_length, const trafo_cancel *cancel,
+                                                         double *out_difference);
 /* Reads a directory of Hugging Face Transformers with safetensors weights, as float32. docs/guide/import.md lists the families.
  * *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or ""; free it
- * with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1 */
+ * with trafo_string_free. out_note and cancel may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED, CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_import(trafo_context *context, const char *directory,
-                                                         size_t directory_length, trafo_model **out_model,
-                                                         trafo_tokenizer **out_tokenizer, char **out_note);
+                                                         size_t directory_length, const trafo_cancel *cancel,
+                                                         trafo_model **out_model, trafo_tokenizer **out_tokenizer,
+                                                         char **out_note);
 /* Frees the handle. since 0.1 */
 TRAFO_API void trafo_model_free(trafo_model *model);
 

@@ -67,6 +67,11 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_special(const trafo_to
 /* The token ids of a text, without bos and eos; free them with trafo_ids_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
                                                              size_t text_length, int32_t **out_ids, size_t *out_count);
+/* The same of a text on the target side: a vocabulary of the kind marian may cut it otherwise, with a second model; other vocabularies
+ * have one for both sides. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode_target(const trafo_tokenizer *tokenizer, const char *text,
+                                                                    size_t text_length, int32_t **out_ids,
+                                                                    size_t *out_count);
 /* The same vocabulary as another tokenizer, for which the name of a special token in a text, such as "</s>" or "[INST]", is that token, in
  * trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has
  * its control tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte
@@ -87,13 +92,14 @@ TRAFO_API void trafo_tokenizer_free(trafo_tokenizer *tokenizer);
 
 typedef struct trafo_corpus trafo_corpus;
 
-/* Two files of equal line count, plain or gzip. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and
- * reason. since 0.1 */
+/* Two files of equal line count, plain or gzip. cancel may be NULL. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names
+ * file, line and reason. CANCELLED. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load(const char *source_path, size_t source_length,
                                                         const char *target_path, size_t target_length,
-                                                        trafo_corpus **out);
-/* One file with lines of source, TAB, target, plain or gzip; "-" is standard input. since 0.1 */
-TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, trafo_corpus **out);
+                                                        const trafo_cancel *cancel, trafo_corpus **out);
+/* One file with lines of source, TAB, target, plain or gzip; "-" is standard input. Otherwise as trafo_corpus_load. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, const trafo_cancel *cancel,
+                                                            trafo_corpus **out);
 /* Pairs from memory, which are copied. They are checked like files; messages count lines from 1. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_new(const trafo_string_view *source, const trafo_string_view *target,
                                                        size_t count, trafo_corpus **out);

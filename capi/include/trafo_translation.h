@@ -177,13 +177,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_model_logits_ids(trafo_model *model,
 
 /* Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets
  * references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the
- * same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize
+ * same lines: both are then resampled and compared. options and cancel may be NULL. CANCELLED. INVALID_ARGUMENT: no lines or no references; tokenize
  * flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab
  * (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_evaluate(const trafo_string_view *hypotheses, const trafo_string_view *references,
                                                      size_t count, size_t reference_sets,
                                                      const trafo_string_view *baseline,
-                                                     const trafo_evaluation_options *options, trafo_evaluation *out,
+                                                     const trafo_evaluation_options *options,
+                                                     const trafo_cancel *cancel, trafo_evaluation *out,
                                                      size_t struct_size);
 
 /* BLEU and chrF2 of every translation by itself against its one reference, 0 to 100, as sacreBLEU's sentence scores: BLEU leaves out

@@ -2,13 +2,15 @@
 
 #include "capi/src/model_handles.h"
 #include "capi/src/text_handles.h"
+#include "engine/core/cancel_scope.h"
 
 using namespace trafo;
 using namespace trafo::capi;
 
 trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer* tokenizer,
                                 int32_t format, int32_t weights, const char* directory,
-                                size_t directory_length, double* out_difference) {
+                                size_t directory_length, const trafo_cancel* cancel,
+                                double* out_difference) {
   return api(__func__, [&](const Call& call) {
     if (out_difference) *out_difference = 0;
     const ModelObject& m = call.handle(model, "model");
@@ -21,6 +23,8 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
       call.refuse_argument(
           "weights", " must be one of TRAFO_EXPORT_WEIGHTS_BY_FORMAT (0) and the others, got ",
           weights);
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelScope scope(token.get());
     const double difference =
         export_model(*m.context, *m.model, subwords, static_cast<ExportFormat>(format),
                      path_argument(call, directory, directory_length, "directory"),
@@ -30,14 +34,17 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
 }
 
 trafo_error* trafo_model_import(trafo_context* context, const char* directory,
-                                size_t directory_length, trafo_model** out_model,
-                                trafo_tokenizer** out_tokenizer, char** out_note) {
+                                size_t directory_length, const trafo_cancel* cancel,
+                                trafo_model** out_model, trafo_tokenizer** out_tokenizer,
+                                char** out_note) {
   return api(__func__, [&](const Call& call) {
     if (out_note) *out_note = nullptr;
     if (out_tokenizer) *out_tokenizer = nullptr;
     call.out(out_model, "out_model");
     call.out(out_tokenizer, "out_tokenizer");
     Context& c = call.context(context);
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelScope scope(token.get());
     ImportedModel imported =
         import_model(c, path_argument(call, directory, directory_length, "directory"));
     OwnedHandle<trafo_model> model(

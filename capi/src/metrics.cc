@@ -6,6 +6,7 @@
 
 #include "capi/src/options.h"
 #include "capi/src/text_handles.h"
+#include "engine/core/cancel_scope.h"
 #include "engine/metrics/chrf.h"
 #include "engine/metrics/evaluation.h"
 #include "engine/metrics/registry.h"
@@ -137,8 +138,8 @@ trafo_error* trafo_metric_score(int32_t metric, const trafo_string_view* hypothe
 trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
                             const trafo_string_view* references, size_t count,
                             size_t reference_sets, const trafo_string_view* baseline,
-                            const trafo_evaluation_options* options, trafo_evaluation* out,
-                            size_t struct_size) {
+                            const trafo_evaluation_options* options, const trafo_cancel* cancel,
+                            trafo_evaluation* out, size_t struct_size) {
   return api(__func__, [&](const Call& call) {
     call.out_struct(out, struct_size);
     const References all(call, references, count, reference_sets);
@@ -146,6 +147,8 @@ trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
     const auto system = lines_argument(call, hypotheses, count, "hypotheses");
     std::vector<std::string> others;
     if (baseline) others = lines_argument(call, baseline, count, "baseline");
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelScope scope(token.get());
     init_options(call, out, struct_size,
                  to_c(evaluate(system, all.sets(), others, chosen), baseline != nullptr));
   });

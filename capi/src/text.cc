@@ -3,6 +3,7 @@
 #include <system_error>
 
 #include "capi/src/text_handles.h"
+#include "engine/core/cancel_scope.h"
 #include "engine/data/train_tokenizer.h"
 #include "engine/io/atomic_file.h"
 #include "engine/text/tokenizer/tokenizer_kinds.h"
@@ -61,6 +62,21 @@ void save_companions(const Call& call, const Tokenizer& tokenizer,
 
 std::string utf8_path(const Call& call, const char* data, size_t length, const char* name) {
   return path_argument(call, data, length, name).string();
+}
+
+void encode_text(const Call& call, const trafo_tokenizer* tokenizer, bool target, const char* text,
+                 size_t text_length, int32_t** out_ids, size_t* out_count) {
+  call.out(out_ids, "out_ids");
+  call.out(out_count, "out_count");
+  const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+  const std::vector<int32_t> ids =
+      (target ? subwords.for_targets() : subwords).encode(call.text(text, text_length, "text"));
+  // One byte at least, so that success is never NULL.
+  auto* copy =
+      static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));
+  std::copy(ids.begin(), ids.end(), copy);
+  *out_ids = copy;
+  *out_count = ids.size();
 }
 
 PairView pair_argument(const Call& call, const trafo_corpus* corpus, int64_t index,
@@ -153,16 +169,15 @@ trafo_error* trafo_tokenizer_get_special(const trafo_tokenizer* tokenizer,
 trafo_error* trafo_tokenizer_encode(const trafo_tokenizer* tokenizer, const char* text,
                                     size_t text_length, int32_t** out_ids, size_t* out_count) {
   return api(__func__, [&](const Call& call) {
-    call.out(out_ids, "out_ids");
-    call.out(out_count, "out_count");
-    const std::vector<int32_t> ids =
-        call.handle(tokenizer, "tokenizer").tokenizer.encode(call.text(text, text_length, "text"));
-    // One byte at least, so that success is never NULL.
-    auto* copy =
-        static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));
-    std::copy(ids.begin(), ids.end(), copy);
-    *out_ids = copy;
-    *out_count = ids.size();
+    encode_text(call, tokenizer, false, text, text_length, out_ids, out_count);
+  });
+}
+
+trafo_error* trafo_tokenizer_encode_target(const trafo_tokenizer* tokenizer, const char* text,
+                                           size_t text_length, int32_t** out_ids,
+                                           size_t* out_count) {
+  return api(__func__, [&](const Call& call) {
+    encode_text(call, tokenizer, true, text, text_length, out_ids, out_count);
   });
 }
 
@@ -204,18 +219,24 @@ void trafo_tokenizer_free(trafo_tokenizer* tokenizer) {
 }
 
 trafo_error* trafo_corpus_load(const char* source_path, size_t source_length,
-                               const char* target_path, size_t target_length, trafo_corpus** out) {
+                               const char* target_path, size_t target_length,
+                               const trafo_cancel* cancel, trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelScope scope(token.get());
     *out = new_handle<trafo_corpus>(
         load_parallel(utf8_path(call, source_path, source_length, "source_path"),
                       utf8_path(call, target_path, target_length, "target_path")));
   });
 }
 
-trafo_error* trafo_corpus_load_tsv(const char* path, size_t path_length, trafo_corpus** out) {
+trafo_error* trafo_corpus_load_tsv(const char* path, size_t path_length, const trafo_cancel* cancel,
+                                   trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelScope scope(token.get());
     *out = new_handle<trafo_corpus>(load_tsv(utf8_path(call, path, path_length, "path")));
   });
 }
@@ -254,9 +275,12 @@ trafo_error* trafo_corpus_new_preferences(const trafo_string_view* prompts,
 }
 
 trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
-                               const trafo_corpus_options* options, trafo_corpus** out) {
+                               const trafo_corpus_options* options, const trafo_cancel* cancel,
+                               trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
+    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelScope scope(token.get());
     call.array(paths, count, "paths");
     const trafo_corpus_options o = read_options(call, options);
     const bool monolingual = call.flag(o.monolingual, "monolingual");

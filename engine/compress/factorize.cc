@@ -133,11 +133,13 @@ void decompose(Context& context, const ParameterStore& parameters, LayerInputs& 
     pool->parallel_for(std::ssize(candidates), [&](int64_t i) { one(static_cast<size_t>(i)); });
   else
     for (size_t i = 0; i < candidates.size(); ++i) one(i);
-  stop_if_cancelled(cancel, kFactorizeOrigin);
-  for (const Candidate& candidate : candidates)
+  for (const Candidate& candidate : candidates) {
     if (candidate.error)
       fail(candidate.error->code(), kFactorizeOrigin, parameters.name(candidate.id), ": ",
            candidate.error->message());
+    require(candidate.svd.has_value(), ErrorCode::cancelled, kFactorizeOrigin,
+            "cancelled by the caller");
+  }
 }
 
 // The next step of a matrix that a ratio lets grow, and what it brings for each weight.

@@ -16,18 +16,20 @@ constexpr int kMostIdleThreads = 8;
 
 }  // namespace
 
-void parallel_chunks(int64_t count, int64_t chunk, int threads,
+bool parallel_chunks(int64_t count, int64_t chunk, int threads,
                      FunctionRef<void(int64_t begin, int64_t end)> work,
                      const std::atomic<bool>* stop) {
   const int64_t chunks = (count + chunk - 1) / chunk;
   const int64_t workers = std::clamp<int64_t>(threads, 1, std::max<int64_t>(chunks, 1));
   std::atomic<int64_t> next{0};
+  std::atomic<bool> stopped{false};
   std::mutex mutex;
   int64_t failed = chunks;  // the first range that has failed
   std::exception_ptr error;
   const auto take_chunks = [&] {
     for (int64_t i; (i = next.fetch_add(1)) < chunks;) {
-      if (stop != nullptr && stop->load(std::memory_order_relaxed)) return;
+      if (stop != nullptr && stop->load(std::memory_order_relaxed)) stopped = true;
+      if (stopped) return;
       try {
         work(i * chunk, std::min(count, (i + 1) * chunk));
       } catch (...) {
@@ -51,6 +53,7 @@ void parallel_chunks(int64_t count, int64_t chunk, int threads,
     take_chunks();
   }
   if (error) std::rethrow_exception(error);
+  return !stopped;
 }
 
 int idle_host_threads() {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/core/gzip_stream.h"
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
@@ -252,6 +253,7 @@ struct LineReader::Impl {
       : source(path), options(reader_options), buffer(kBufferBytes) {}
 
   bool fill() {
+    stop_if_cancelled(cancel, kCorpusOrigin);
     before += end;
     begin = 0;
     end = at_end ? 0 : source.read(buffer.data(), buffer.size(), line_number + 1);
@@ -271,6 +273,7 @@ struct LineReader::Impl {
 
   ByteSource source;
   CorpusOptions options;
+  const CancelToken* const cancel = CancelScope::token();  // another thread may read
   std::vector<char> buffer;
   size_t begin = 0, end = 0;  // unread part of the buffer
   bool at_end = false;

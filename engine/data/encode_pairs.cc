@@ -46,10 +46,11 @@ PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding) {
   return around;
 }
 
-std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncoding& encoding,
-                                      int64_t count, const std::function<int64_t(int64_t)>& pair_of,
-                                      const Encoder& encoder, int num_threads,
-                                      const std::atomic<bool>* stop) {
+std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
+                                                     const PairEncoding& encoding, int64_t count,
+                                                     const std::function<int64_t(int64_t)>& pair_of,
+                                                     const Encoder& encoder, int num_threads,
+                                                     const std::atomic<bool>* stop) {
   std::vector<EncodedPair> pairs(static_cast<size_t>(count));
   constexpr int64_t kChunk = 128;
   require(encoding.tokenizer || corpus.has_ids(), ErrorCode::invalid_argument, kEncodePairsOrigin,
@@ -82,7 +83,7 @@ std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncodi
       if (preferences) encode_side(text.rejected, 2, i, pair.rejected);
     }
   };
-  parallel_chunks(count, kChunk, num_threads, work, stop);
+  if (!parallel_chunks(count, kChunk, num_threads, work, stop)) return std::nullopt;
   return pairs;
 }
 

@@ -52,11 +52,12 @@ using Encoder =
     std::function<void(std::string_view text, int side, int64_t i, std::vector<int32_t>& ids)>;
 
 // Encodes the pairs pair_of(0) to pair_of(count - 1) of the corpus. The result does not depend on
-// num_threads. When `stop` becomes true, the remaining pairs stay empty. INVALID_ARGUMENT: text
-// without a tokenizer; an id that is not in the vocabulary.
-std::vector<EncodedPair> encode_pairs(const TextCorpus& corpus, const PairEncoding& encoding,
-                                      int64_t count, const std::function<int64_t(int64_t)>& pair_of,
-                                      const Encoder& encoder, int num_threads,
-                                      const std::atomic<bool>* stop = nullptr);
+// num_threads. None if `stop` became true before all were encoded. INVALID_ARGUMENT: text without a
+// tokenizer; an id that is not in the vocabulary.
+std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
+                                                     const PairEncoding& encoding, int64_t count,
+                                                     const std::function<int64_t(int64_t)>& pair_of,
+                                                     const Encoder& encoder, int num_threads,
+                                                     const std::atomic<bool>* stop = nullptr);
 
 }  // namespace trafo

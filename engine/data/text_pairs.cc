@@ -45,12 +45,12 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
                      static_cast<uint64_t>(epoch));
       (side == 0 ? sampler_ : target_sampler_)->sample(text, alpha, rng, ids);
     };
-  const std::vector<EncodedPair> pairs =
+  const auto encoded =
       encode_pairs(corpus_, encoding_, count, pair_of, encoder, num_threads_, stop);
-  if (stop != nullptr && stop->load()) return;
+  if (!encoded) return;
 
   size_t tokens = 0;
-  for (const EncodedPair& pair : pairs)
+  for (const EncodedPair& pair : *encoded)
     tokens += pair.source.size() + pair.target.size() + pair.rejected.size() + 4;
   std::vector<int32_t>& ids = block.storage.emplace_back();
   ids.reserve(tokens);  // spans point into it, so it must not reallocate
@@ -64,7 +64,7 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     return std::span<const int32_t>(ids).subspan(begin);
   };
   for (int64_t i = 0; i < count; ++i) {
-    const EncodedPair& pair = pairs[static_cast<size_t>(i)];
+    const EncodedPair& pair = (*encoded)[static_cast<size_t>(i)];
     block.ids.push_back(pair_of(i));
     PairTokens& out = block.tokens.emplace_back();
     if (!keep_pair(options_, form_, pair.subwords(), pair.identical, block.dropped, frame))

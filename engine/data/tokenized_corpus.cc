@@ -104,11 +104,12 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& e
   const PairFrame frame = frame_of(corpus, encoding);
   for (int64_t begin = 0; begin < corpus.size(); begin += kBlock) {
     const int64_t count = std::min(kBlock, corpus.size() - begin);
-    const std::vector<EncodedPair> pairs = encode_pairs(
+    const auto pairs = encode_pairs(
         corpus, encoding, count, [begin](int64_t i) { return begin + i; }, {}, num_threads,
         cancel != nullptr ? &cancel->flag() : nullptr);
-    stop_if_cancelled(cancel, "corpus");  // then pairs are missing
-    for (const EncodedPair& pair : pairs) add(pair.subwords(), frame, pair.identical);
+    require(pairs.has_value(), ErrorCode::cancelled, kTokenizedCorpusOrigin,
+            "cancelled by the caller");
+    for (const EncodedPair& pair : *pairs) add(pair.subwords(), frame, pair.identical);
   }
   finish();
   // The fingerprint of the text, so that a run can resume with ids in memory or made as needed.

@@ -146,14 +146,15 @@ class LinkedCommunicator final : public Communicator {
       use_link([&] { link_->begin_exchange(pieces_, after); });
       wait_until_issued(timeouts_.wait, "come");
       use_link([&] { link_->mark(number, after >= 0); });
-    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      in_flight_.push_back({number, LinkClock::now()});
+    } catch (const std::exception& error) {
+      end_with(error);
       // The caller frees the pieces next, so no peer may read or write them any more.
       const std::lock_guard in_use(link_use_);
       link_->abort();
       throw;
     }
-    const std::lock_guard lock(mutex_);
-    in_flight_.push_back({number, LinkClock::now()});
   }
 
   // One byte to and from each peer: what a link connects at first use takes memory of the device,
@@ -201,7 +202,16 @@ class LinkedCommunicator final : public Communicator {
     wake_.notify_all();
   }
 
-  // An error of the link ends the group.
+  // Ends the group with an error of this rank. Only a lost peer has ended it already.
+  void end_with(const std::exception& error) noexcept {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    if (known != nullptr && known->code() == ErrorCode::peer_lost)
+      lose(error.what());
+    else
+      abort(error.what());
+  }
+
+  // An error in a call of the link ends the group, and so does a lack of memory.
   template <class Use>
   void use_link(Use use) {
     try {
@@ -211,8 +221,8 @@ class LinkedCommunicator final : public Communicator {
         throw_if_lost();
       }
       use();
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::peer_lost) abort(error.what());
+    } catch (const std::exception& error) {
+      end_with(error);
       throw;
     }
   }

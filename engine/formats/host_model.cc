@@ -6,6 +6,7 @@
 #include <limits>
 #include <thread>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/core/philox.h"
 #include "engine/core/status.h"
 #include "engine/decode/packing.h"
@@ -44,6 +45,7 @@ std::vector<SentencePair> fixed_pairs(const ModelSpec& spec, int32_t eos) {
 }
 
 std::vector<float> fixed_logits(const HostModel& host) {
+  stop_if_call_is_cancelled(kHostModelOrigin);
   const SpecialTokens tokens{};
   const NoGrad no_grad(*host.context);
   const std::vector<SentencePair> pairs = fixed_pairs(host.spec(), tokens.eos);
@@ -100,6 +102,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
   HostModel host = make_host_model(config);
   const PartIndex index(model.parameters());
   for (size_t i = 0; i < host.parameters().count(); ++i) {
+    stop_if_call_is_cancelled(kHostModelOrigin);
     const auto id = static_cast<ParamId>(i);
     const std::string& name = host.parameters().name(id);
     const std::span<float> values = span_of(host.parameters().value(id));
@@ -123,6 +126,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
   std::unique_ptr<Model> model = make_model(context, host.config(), 0);
   for (size_t i = 0; i < model->parameters().count(); ++i) {
+    stop_if_call_is_cancelled(kHostModelOrigin);
     const auto id = static_cast<ParamId>(i);
     const std::span<float> values = span_of(host.parameters().value(id));
     model->parameters().set_value(context, id, values.data(), values.size_bytes());

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/cancel_scope.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
@@ -294,6 +295,7 @@ double export_model(Context& context, const Model& model, const std::optional<To
           "what was written as ", enum_name(format), " gives logits that differ from the model's",
           rounded ? " with the same rounded weights" : "", " by ", error,
           "; nothing is left of it");
+  stop_if_call_is_cancelled(kOrigin);
   unfinished.publish();
   return difference;
 }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/core/status.h"
 #include "engine/metrics/lowercase.h"
 
@@ -110,6 +111,7 @@ std::vector<BleuCounts> bleu_counts(std::span<const std::string> hypotheses,
   counts.reserve(hypotheses.size());
   Vocabulary vocabulary;
   for (size_t i = 0; i < hypotheses.size(); ++i) {
+    stop_if_call_is_cancelled("BLEU");
     const auto hypothesis = vocabulary.ids(bleu_tokens(hypotheses[i], options));
     std::vector<std::vector<int64_t>> of_segment;
     for (const auto& set : references)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/core/philox.h"
 #include "engine/core/status.h"
 
@@ -18,6 +19,7 @@ Resamples::Resamples(size_t segments, int64_t count, uint64_t seed)
 }
 
 void Resamples::draw(int64_t number, std::vector<uint32_t>& drawn) const {
+  stop_if_call_is_cancelled("bootstrap");
   drawn.resize(segments_);
   PhiloxStream random(seed_, static_cast<uint64_t>(number));
   // The product's upper half is uniform below segments_ up to a share of segments_ / 2^32.

@@ -2,6 +2,7 @@
 
 #include <compare>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
 #include "engine/metrics/lowercase.h"
@@ -110,6 +111,7 @@ std::vector<ChrfCounts> chrf_counts(std::span<const std::string> hypotheses,
   std::vector<ChrfCounts> counts;
   counts.reserve(hypotheses.size());
   for (size_t i = 0; i < hypotheses.size(); ++i) {
+    stop_if_call_is_cancelled("chrF");
     const auto hypothesis = sorted_windows(characters(hypotheses[i], options.lowercase));
     double highest = -1;
     counts.emplace_back();

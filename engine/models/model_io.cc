@@ -207,9 +207,9 @@ void require_finite(std::span<const std::byte> bytes, const SafetensorsReader& r
 
 }  // namespace
 
-void read_tokens(const SafetensorsReader& reader, Model& model) {
+std::optional<VocabularyTokens> saved_tokens(const SafetensorsReader& reader) {
   const auto found = reader.metadata().find(kTokensKey);
-  if (found == reader.metadata().end()) return;
+  if (found == reader.metadata().end()) return std::nullopt;
   const std::string label = concat(reader.label(), ": ", kTokensKey);
   const Json json = parse_json(found->second, kModelIoOrigin, label);
   const JsonFields fields(json, kModelIoOrigin, label);
@@ -227,10 +227,17 @@ void read_tokens(const SafetensorsReader& reader, Model& model) {
   }
   if (fields.has("begin_source")) fields.take("begin_source", tokens.frame.begin);
   if (fields.has("end_source")) fields.take("end_source", tokens.frame.end);
+  return tokens;
+}
+
+void read_tokens(const SafetensorsReader& reader, Model& model) {
+  std::optional<VocabularyTokens> tokens = saved_tokens(reader);
+  if (!tokens) return;
   try {
     model.set_tokens(std::move(tokens));
   } catch (const Error& error) {
-    fail(ErrorCode::corrupt_file, kModelIoOrigin, label, ": ", error.message());
+    fail(ErrorCode::corrupt_file, kModelIoOrigin, reader.label(), ": ", kTokensKey, ": ",
+         error.message());
   }
 }
 

@@ -99,7 +99,10 @@ void load_weights(Context& context, const SafetensorsReader& reader, Model& mode
 // INVALID_ARGUMENT names what does not fit, and the first tensor of another shape.
 void load_pretrained(Context& context, const SafetensorsReader& reader, Model& model);
 
-// Gives the model the special tokens of the file, if the file has them. CORRUPT_FILE: it cannot
+// The special tokens of the model in the file, if the file has them. CORRUPT_FILE.
+std::optional<VocabularyTokens> saved_tokens(const SafetensorsReader& reader);
+
+// Gives the model these tokens. CORRUPT_FILE: it cannot
 // have them. load_model() and load_pretrained() do it.
 void read_tokens(const SafetensorsReader& reader, Model& model);
 

@@ -12,8 +12,8 @@ static void refuse_corpus(const char* source, size_t source_bytes, const char* t
   const char *left = work_path("bad.src"), *right = work_path("bad.tgt");
   write_file(left, source, source_bytes);
   write_file(right, target, strlen(target));
-  FAILS(trafo_corpus_load(left, strlen(left), right, strlen(right), &corpus), code, reason);
-  FAILS(trafo_corpus_load(left, strlen(left), right, strlen(right), &corpus), code,
+  FAILS(trafo_corpus_load(left, strlen(left), right, strlen(right), NULL, &corpus), code, reason);
+  FAILS(trafo_corpus_load(left, strlen(left), right, strlen(right), NULL, &corpus), code,
         "bad.");  // names the file
   CHECK(corpus == NULL);
 }
@@ -34,15 +34,16 @@ static void test_corpora(void) {
   trafo_corpus* corpus = NULL;
   const char* path = work_path("bad.tsv");
   write_file(path, "a\tb\nno tab\n", 11);
-  FAILS(trafo_corpus_load_tsv(path, strlen(path), &corpus), TRAFO_INVALID_ARGUMENT, "bad.tsv");
-  FAILS(trafo_corpus_load_tsv(path, strlen(path), &corpus), TRAFO_INVALID_ARGUMENT, "2");
+  FAILS(trafo_corpus_load_tsv(path, strlen(path), NULL, &corpus), TRAFO_INVALID_ARGUMENT,
+        "bad.tsv");
+  FAILS(trafo_corpus_load_tsv(path, strlen(path), NULL, &corpus), TRAFO_INVALID_ARGUMENT, "2");
   path = work_path("none/there");
-  FAILS(trafo_corpus_load_tsv(path, strlen(path), &corpus), TRAFO_NOT_FOUND, "none/there");
-  FAILS(trafo_corpus_load_tsv(work_directory(), strlen(work_directory()), &corpus),
+  FAILS(trafo_corpus_load_tsv(path, strlen(path), NULL, &corpus), TRAFO_NOT_FOUND, "none/there");
+  FAILS(trafo_corpus_load_tsv(work_directory(), strlen(work_directory()), NULL, &corpus),
         TRAFO_INVALID_ARGUMENT, "directory");
-  FAILS(trafo_corpus_load_tsv("a\0b", 3, &corpus), TRAFO_INVALID_ARGUMENT, "NUL");
+  FAILS(trafo_corpus_load_tsv("a\0b", 3, NULL, &corpus), TRAFO_INVALID_ARGUMENT, "NUL");
   // A message may go to a terminal.
-  FAILS(trafo_corpus_load_tsv("no\x1b[31mne", 9, &corpus), TRAFO_NOT_FOUND, "no?[31mne");
+  FAILS(trafo_corpus_load_tsv("no\x1b[31mne", 9, NULL, &corpus), TRAFO_NOT_FOUND, "no?[31mne");
   const trafo_string_view good = {"a", 1}, invalid = {"\xc3", 1}, broken = {NULL, 3};
   FAILS(trafo_corpus_new(&good, &invalid, 1, &corpus), TRAFO_INVALID_ARGUMENT, "target sentence 1");
   FAILS(trafo_corpus_new(&good, &broken, 1, &corpus), TRAFO_INVALID_ARGUMENT, "NULL");

@@ -1,7 +1,10 @@
 // Calls that are cancelled: before they begin, from another thread, and from a function that they
 // call. Each may be repeated.
 #define _XOPEN_SOURCE 700
+#include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "capi_check.h"
@@ -170,6 +173,153 @@ static void check_trainer(Fixture* f) {
   trafo_corpus_free(given);
 }
 
+typedef struct Pipe {
+  const Fixture* fixture;
+  const char* path;
+} Pipe;
+
+// Writes lines for ever, and sets the token after some megabytes.
+static void* write_lines(void* argument) {
+  const Pipe* const to = argument;
+  FILE* const file = fopen(to->path, "wb");
+  CHECK(file != NULL);
+  for (int64_t i = 0;
+       file && fprintf(file, "%.*s\t%s\n", (int)to->fixture->lines[i % kLines].length,
+                       to->fixture->lines[i % kLines].data, "b") > 0;
+       ++i)
+    if (i == kLines) OK(trafo_cancel_set(to->fixture->cancel));
+  if (file) fclose(file);
+  return NULL;
+}
+
+// A corpus of a pipe has no end: only the token ends the call.
+static void check_corpora(Fixture* f) {
+  trafo_corpus* corpus = NULL;
+  trafo_corpus_options options;
+  const Pipe from = {f, work_path("endless.tsv")};
+  const trafo_string_view path = view(from.path);
+  OK(trafo_corpus_options_init(&options, sizeof options));
+  CHECK(mkfifo(from.path, 0600) == 0);
+  void (*const before)(int) = signal(SIGPIPE, SIG_IGN);
+  for (int way = 0; way < 3; ++way) {
+    pthread_t writer;
+    CHECK(pthread_create(&writer, NULL, write_lines, (void*)&from) == 0);
+    if (way == 0)
+      FAILS(trafo_corpus_load_tsv(path.data, path.length, f->cancel, &corpus), TRAFO_CANCELLED,
+            "cancelled");
+    options.memory_bytes = way == 1 ? INT64_MAX : 0;  // 0: unpacked to the disk
+    if (way > 0)
+      FAILS(trafo_corpus_open(&path, 1, &options, f->cancel, &corpus), TRAFO_CANCELLED,
+            "cancelled");
+    CHECK(corpus == NULL);
+    CHECK(pthread_join(writer, NULL) == 0);
+    OK(trafo_cancel_reset(f->cancel));
+  }
+  signal(SIGPIPE, before);
+  // Two sides, which several threads read where they stay on disk.
+  const char* const file = work_path("lines.txt");
+  const trafo_string_view sides[2] = {view(file), view(file)};
+  write_file(file, "a\nb\n", 4);
+  OK(trafo_cancel_set(f->cancel));
+  FAILS(trafo_corpus_load(file, strlen(file), file, strlen(file), f->cancel, &corpus),
+        TRAFO_CANCELLED, "cancelled");
+  FAILS(trafo_corpus_open(sides, 2, &options, f->cancel, &corpus), TRAFO_CANCELLED, "cancelled");
+  // The token is of its own call alone.
+  OK(trafo_corpus_load(file, strlen(file), file, strlen(file), NULL, &corpus));
+  trafo_corpus_free(corpus);
+  OK(trafo_cancel_reset(f->cancel));
+  OK(trafo_corpus_open(sides, 2, &options, f->cancel, &corpus));
+  trafo_corpus_free(corpus);
+}
+
+static void check_evaluation(Fixture* f) {
+  trafo_evaluation_options options;
+  trafo_evaluation result;
+  OK(trafo_evaluation_options_init(&options, sizeof options));
+  options.confidence = 1;
+  options.resamples = 1 << 20;  // for many minutes
+  CANCELLED(f, trafo_evaluate(f->lines, f->lines, kLines, 1, NULL, &options, f->cancel, &result,
+                              sizeof result));
+  CHECK(result.bleu.score == 0);
+  options.resamples = 10;
+  OK(trafo_evaluate(f->lines, f->lines, kFew, 1, NULL, &options, f->cancel, &result,
+                    sizeof result));
+  NEAR(result.bleu.score, 100, 1e-6);
+}
+
+static int entries(const char* directory) {
+  int count = 0;
+  DIR* const open = opendir(directory);
+  CHECK(open != NULL);
+  for (const struct dirent* each; open && (each = readdir(open)) != NULL;)
+    count += each->d_name[0] != '.' || strlen(each->d_name) > 2;
+  if (open) closedir(open);
+  return count;
+}
+
+// However late an export is cancelled, its directory is whole or not there, and beside it is
+// nothing.
+static void check_exports(Fixture* f) {
+  static const int32_t formats[] = {TRAFO_EXPORT_HF_PEGASUS, TRAFO_EXPORT_CTRANSLATE2,
+                                    TRAFO_EXPORT_ONNX};
+  char parent[256], target[300];
+  snprintf(parent, sizeof parent, "%s", work_path("exports"));
+  snprintf(target, sizeof target, "%s/model", parent);
+  CHECK(mkdir(parent, 0700) == 0);
+  trafo_model* model = NULL;
+  trafo_model_config config;
+  OK(trafo_model_config_init(&config, sizeof config));
+  OK(trafo_model_config_preset(&config, "tiny", 4));
+  OK(trafo_tokenizer_get_vocabulary(f->tokenizer, &config.vocabulary));
+  OK(trafo_model_new(f->context, &config, 1, &model));
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; ++i) {
+    OK(trafo_cancel_set(f->cancel));
+    FAILS(trafo_model_export(model, f->tokenizer, formats[i], TRAFO_EXPORT_WEIGHTS_BY_FORMAT,
+                             target, strlen(target), f->cancel, NULL),
+          TRAFO_CANCELLED, "cancelled");
+    CHECK(entries(parent) == (int)i);
+    OK(trafo_cancel_reset(f->cancel));
+    // Later and later, until an export is whole before the token is set.
+    int cancelled = 0, whole = 0;
+    for (wait_ms = 1; !whole && wait_ms < 900; wait_ms += 1 + wait_ms / 2) {
+      char each[320];
+      snprintf(each, sizeof each, "%s-%zu", target, i);
+      pthread_t setter;
+      CHECK(pthread_create(&setter, NULL, set_soon, f->cancel) == 0);
+      trafo_error* const error =
+          trafo_model_export(model, f->tokenizer, formats[i], TRAFO_EXPORT_WEIGHTS_BY_FORMAT, each,
+                             strlen(each), f->cancel, NULL);
+      whole = error == NULL;
+      cancelled += !whole;
+      CHECK(whole || trafo_error_code(error) == TRAFO_CANCELLED);
+      CHECK(entries(parent) == (int)i + whole);
+      trafo_error_free(error);
+      CHECK(pthread_join(setter, NULL) == 0);
+      OK(trafo_cancel_reset(f->cancel));
+    }
+    CHECK(cancelled > 0);
+    if (!whole) {
+      snprintf(target, sizeof target, "%s/model-%zu", parent, i);
+      OK(trafo_model_export(model, f->tokenizer, formats[i], TRAFO_EXPORT_WEIGHTS_BY_FORMAT, target,
+                            strlen(target), f->cancel, NULL));
+      snprintf(target, sizeof target, "%s/model", parent);
+    }
+  }
+  wait_ms = 50;
+  snprintf(target, sizeof target, "%s/model-0", parent);
+  trafo_model* read = NULL;
+  trafo_tokenizer* tokenizer = NULL;
+  OK(trafo_cancel_set(f->cancel));
+  FAILS(trafo_model_import(f->context, target, strlen(target), f->cancel, &read, &tokenizer, NULL),
+        TRAFO_CANCELLED, "cancelled");
+  CHECK(read == NULL && tokenizer == NULL);
+  OK(trafo_cancel_reset(f->cancel));
+  OK(trafo_model_import(f->context, target, strlen(target), f->cancel, &read, &tokenizer, NULL));
+  trafo_model_free(read);
+  trafo_tokenizer_free(tokenizer);
+  trafo_model_free(model);
+}
+
 void test_cancelling(void) {
   Fixture f = {NULL, NULL, NULL, NULL, NULL, NULL};
   trafo_shortlist* list = NULL;
@@ -195,6 +345,9 @@ void test_cancelling(void) {
   OK(trafo_cancel_reset(f.cancel));
   OK(trafo_model_quantize(f.model, &options, f.cancel, &quantized));
   check_trainer(&f);
+  check_corpora(&f);
+  check_evaluation(&f);
+  check_exports(&f);
   free(scores);
   free(f.lines);
   free(f.text);

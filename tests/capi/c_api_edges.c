@@ -221,6 +221,9 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   OK(trafo_tokenizer_encode(again, "Li", 2, &ids, &count));
   CHECK(count == 2 && ids[0] == 79 && ids[1] == 108);
   trafo_ids_free(ids);
+  OK(trafo_tokenizer_encode_target(again, "Li", 2, &ids, &count));  // one model for both sides
+  CHECK(count == 2 && ids[0] == 79 && ids[1] == 108);
+  trafo_ids_free(ids);
 
   const trafo_string_view lines[] = {view("alpha beta"), view("beta gamma"), view("alpha gamma")};
   trafo_tokenizer* subwords = make_tokenizer(lines, 3, 0);
@@ -240,14 +243,15 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   trafo_model* model = NULL;
   OK(trafo_model_new(context, &config, 1, &model));
   const char* target = work_path("marian");
-  FAILS(trafo_model_export(model, bytes, TRAFO_EXPORT_HF_MARIAN, 0, target, strlen(target), NULL),
+  FAILS(trafo_model_export(model, bytes, TRAFO_EXPORT_HF_MARIAN, 0, target, strlen(target), NULL,
+                           NULL),
         TRAFO_UNSUPPORTED, "hf-marian cannot express a byte vocabulary");
   trafo_evaluation_options evaluation;
   OK(trafo_evaluation_options_init(&evaluation, sizeof evaluation));
   evaluation.tokenize = TRAFO_TOKENIZE_FLORES200;
   evaluation.tokenizer = bytes;
   trafo_evaluation result;
-  FAILS(trafo_evaluate(lines, lines, 3, 1, NULL, &evaluation, &result, sizeof result),
+  FAILS(trafo_evaluate(lines, lines, 3, 1, NULL, &evaluation, NULL, &result, sizeof result),
         TRAFO_INVALID_ARGUMENT, "takes a SentencePiece model");
   trafo_model_free(model);
   trafo_tokenizer_free(subwords);
@@ -255,11 +259,88 @@ static void test_kinds_of_tokenizers(trafo_context* context) {
   trafo_tokenizer_free(bytes);
 }
 
+// The subwords of a tokenizer as members of a JSON object that `ids` begins, with ids from *next.
+static void add_subwords(const trafo_tokenizer* tokenizer, char* ids, size_t room, int* next) {
+  int64_t vocabulary = 0;
+  OK(trafo_tokenizer_get_vocabulary(tokenizer, &vocabulary));
+  for (int32_t id = 4; id < vocabulary; ++id) {
+    char *name = NULL, member[80];
+    size_t length = 0;
+    OK(trafo_tokenizer_get_token(tokenizer, id, &name, &length));
+    snprintf(member, sizeof member, "\"%s\": ", name);
+    if (strstr(ids, member) == NULL)
+      snprintf(ids + strlen(ids), room - strlen(ids), "%s%d, ", member, (*next)++);
+    trafo_string_free(name);
+  }
+}
+
+// A vocabulary of the kind marian has a SentencePiece model for each side.
+static void test_target_side(void) {
+  const trafo_string_view lines[2][2] = {{view("eins zwei drei"), view("zwei drei eins")},
+                                         {view("one two three"), view("two three one")}};
+  trafo_tokenizer* of_side[2];
+  uint8_t* models[2];
+  size_t sizes[2];
+  char ids[8000] = "{\"</s>\": 0, \"<unk>\": 1, ";
+  int next = 2;
+  for (int side = 0; side < 2; ++side) {
+    const char* path = work_path(side ? "target.spm" : "source.spm");
+    of_side[side] = make_tokenizer(lines[side], 2, 0);
+    add_subwords(of_side[side], ids, sizeof ids, &next);
+    OK(trafo_tokenizer_save(of_side[side], path, strlen(path)));
+    models[side] = read_file(path, &sizes[side]);
+  }
+  snprintf(ids + strlen(ids), sizeof ids - strlen(ids), "\"<pad>\": %d}", next++);
+  char header[200];
+  snprintf(header, sizeof header,
+           "{\"tokenizer\": \"marian\", \"parts\": {\"tokens\":%d,\"start\":%d,\"ends\":[0],"
+           "\"bytes\":[%zu,%zu,%zu,0]}}\n",
+           next, next - 1, strlen(ids), sizes[0], sizes[1]);
+  const char* path = work_path("sides.marian");
+  FILE* out = fopen(path, "wb");
+  CHECK(out && fputs(header, out) >= 0 && fputs(ids, out) >= 0);
+  for (int side = 0; out && side < 2; ++side)
+    CHECK(fwrite(models[side], 1, sizes[side], out) == sizes[side]);
+  if (out) fclose(out);
+  trafo_tokenizer* both = NULL;
+  OK(trafo_tokenizer_load(path, strlen(path), &both));
+  for (int text_side = 0; text_side < 2; ++text_side) {
+    const trafo_string_view text = lines[text_side][0];
+    size_t counts[2], expected[2];
+    for (int side = 0; side < 2; ++side) {
+      int32_t *cut = NULL, *known = NULL;
+      OK((side ? trafo_tokenizer_encode_target : trafo_tokenizer_encode)(
+          both, text.data, text.length, &cut, &counts[side]));
+      OK(trafo_tokenizer_encode(of_side[side], text.data, text.length, &known, &expected[side]));
+      CHECK(counts[side] == expected[side]);
+      for (size_t i = 0; i < counts[side]; ++i) {
+        char *subword = NULL, *of_model = NULL;
+        size_t length = 0;
+        if (known[i] == TRAFO_TOKEN_UNK) continue;  // vocab.json may know it from the other side
+        OK(trafo_tokenizer_get_token(both, cut[i], &subword, &length));
+        OK(trafo_tokenizer_get_token(of_side[side], known[i], &of_model, &length));
+        CHECK(strcmp(subword, of_model) == 0);
+        trafo_string_free(subword);
+        trafo_string_free(of_model);
+      }
+      trafo_ids_free(cut);
+      trafo_ids_free(known);
+    }
+    CHECK(counts[0] != counts[1]);
+  }
+  trafo_tokenizer_free(both);
+  for (int side = 0; side < 2; ++side) {
+    trafo_tokenizer_free(of_side[side]);
+    free(models[side]);
+  }
+}
+
 void test_edges(void) {
   trafo_context* context = new_context(1);
   test_strides_and_leaves(context);
   test_shortlists(context);
   test_kinds_of_tokenizers(context);
+  test_target_side();
   trafo_context_free(context);
   test_stand_in();
 }

@@ -90,11 +90,11 @@ static void test_evaluation_fields(void) {
   trafo_evaluation scores;
   OK(trafo_evaluation_options_init(&good, sizeof good));
   good.confidence = 1;
-#define WRONG(field, member, value)                                                            \
-  options = good;                                                                              \
-  options.member = value;                                                                      \
-  check_field(trafo_evaluate(text, text, 1, 1, NULL, &options, &scores, sizeof scores), field, \
-              __LINE__);
+#define WRONG(field, member, value)                                                           \
+  options = good;                                                                             \
+  options.member = value;                                                                     \
+  check_field(trafo_evaluate(text, text, 1, 1, NULL, &options, NULL, &scores, sizeof scores), \
+              field, __LINE__);
   WRONG_TRAFO_EVALUATION_OPTIONS(WRONG)
 #undef WRONG
 }

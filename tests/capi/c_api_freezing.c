@@ -313,9 +313,11 @@ static void test_preferences(trafo_context* context, const trafo_tokenizer* toke
   trafo_corpus_options reading;
   OK(trafo_corpus_options_init(&reading, sizeof reading));
   reading.preferences = 1;
-  FAILS(trafo_corpus_open(prompts, 2, &reading, &none), TRAFO_INVALID_ARGUMENT, "three files");
+  FAILS(trafo_corpus_open(prompts, 2, &reading, NULL, &none), TRAFO_INVALID_ARGUMENT,
+        "three files");
   reading.monolingual = 1;
-  FAILS(trafo_corpus_open(prompts, 1, &reading, &none), TRAFO_INVALID_ARGUMENT, "monolingual");
+  FAILS(trafo_corpus_open(prompts, 1, &reading, NULL, &none), TRAFO_INVALID_ARGUMENT,
+        "monolingual");
 
   trafo_model* model = new_model(context, vocabulary);
   snprintf(path, sizeof path, "%s/reference.safetensors", work_directory());

@@ -255,7 +255,7 @@ static void test_ids_training(Fixture* f, int32_t architecture, int plain) {
       trafo_corpus_options reading;
       OK(trafo_corpus_options_init(&reading, sizeof reading));
       reading.monolingual = 1;
-      OK(trafo_corpus_open(&file, 1, &reading, &corpus));
+      OK(trafo_corpus_open(&file, 1, &reading, NULL, &corpus));
     } else if (data == kText) {
       OK(trafo_corpus_new(f->source, f->target, kLines, &corpus));
     } else if (data == kIds) {

@@ -121,11 +121,11 @@ static void test_text(trafo_tokenizer* tokenizer, trafo_corpus* corpus) {
   trafo_corpus *tsv = NULL, *files = NULL;
   path = work_path("a.tsv");
   write_file(path, "a\tb\n\tempty\nc\td\n", 15);
-  OK(trafo_corpus_load_tsv(path, strlen(path), &tsv));
+  OK(trafo_corpus_load_tsv(path, strlen(path), NULL, &tsv));
   OK(trafo_corpus_get_info(tsv, &info));
   CHECK(info.lines == 3 && info.pairs == 2 && info.dropped_empty == 1);
   trafo_corpus_free(tsv);
-  OK(trafo_corpus_load(path, strlen(path), path, strlen(path), &files));
+  OK(trafo_corpus_load(path, strlen(path), path, strlen(path), NULL, &files));
   trafo_corpus_free(files);
 }
 

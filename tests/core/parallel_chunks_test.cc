@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace trafo {
@@ -36,7 +38,7 @@ TEST(ParallelChunks, TheExceptionOfTheFirstRangeIsRethrown) {
 TEST(ParallelChunks, StopsWhenToldTo) {
   std::atomic<bool> stop{false};
   int visited = 0;
-  parallel_chunks(
+  const bool complete = parallel_chunks(
       100, 1, 1,
       [&](int64_t begin, int64_t) {
         ++visited;
@@ -44,6 +46,33 @@ TEST(ParallelChunks, StopsWhenToldTo) {
       },
       &stop);
   EXPECT_EQ(visited, 5);
+  EXPECT_FALSE(complete);
+  stop = false;
+  EXPECT_TRUE(parallel_chunks(
+      100, 1, 1, [](int64_t, int64_t) {}, &stop));
+}
+
+// Another thread sets the flag and takes it back at once: no element is left out unnoticed.
+TEST(ParallelChunks, AFlagThatIsTakenBackLeavesNothingOutUnnoticed) {
+  int seen = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<bool> stop{false}, begun{false}, done{false};
+    std::atomic<int> visited{0};
+    std::thread flickers([&] {
+      for (begun = true; !done;) {
+        stop = true;
+        stop = false;
+      }
+    });
+    while (!begun) std::this_thread::yield();
+    const bool complete = parallel_chunks(
+        1000, 1, 2, [&](int64_t, int64_t) { ++visited; }, &stop);
+    done = true;
+    flickers.join();
+    EXPECT_EQ(complete, visited == 1000) << visited;
+    seen += !complete;
+  }
+  EXPECT_GT(seen, 0);
 }
 
 }  // namespace

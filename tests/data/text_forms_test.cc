@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <limits>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "engine/core/checked.h"
 #include "engine/data/disk_text.h"
@@ -342,6 +344,63 @@ TEST(TokenizedIds, WhereNothingIsLeftEveryReasonIsTold) {
 }
 
 // ---- lexical tables, sums ----
+
+// Three chunks of pairs for two threads. While the first thread is in a chunk, it sets the token,
+// and takes it back when the other thread has left the third chunk out.
+class TextUnderCancel final : public PairText {
+ public:
+  explicit TextUnderCancel(CancelToken& token) : token_(token) {
+    report_.lines = report_.pairs = 3 * 128;
+  }
+  int64_t size() const noexcept override { return report_.pairs; }
+  PairView view(int64_t, PairBuffers&) const override {
+    if (std::this_thread::get_id() == first_)
+      std::call_once(once_, [this] {
+        wait_for(other_reads_);
+        token_.cancel();
+        wait_for(other_ended_);
+        token_.reset();
+      });
+    else
+      wait_until_cancelled();
+    return {"a", "b"};
+  }
+
+ private:
+  struct AtEndOfThread {
+    std::atomic<bool>* ended = nullptr;
+    ~AtEndOfThread() {
+      if (ended != nullptr) *ended = true;
+    }
+  };
+  static void wait_for(const std::atomic<bool>& event) {
+    while (!event) std::this_thread::yield();
+  }
+  void wait_until_cancelled() const {
+    thread_local AtEndOfThread end;
+    end.ended = &other_ended_;
+    other_reads_ = true;
+    while (!token_.is_cancelled()) std::this_thread::yield();
+  }
+
+  CancelToken& token_;
+  const std::thread::id first_ = std::this_thread::get_id();
+  mutable std::once_flag once_;
+  mutable std::atomic<bool> other_reads_{false}, other_ended_{false};
+};
+
+// Pairs that were left out while the token was set may not be taken for empty ones.
+TEST(TokenizedCorpusCancel, ATokenThatIsTakenBackLosesNoPairs) {
+  TokenizerTrainOptions bytes;
+  bytes.kind = "byte";
+  bytes.vocab_size = 259;
+  const Tokenizer tokenizer = Tokenizer::train(std::span<const std::string>(), bytes);
+  CancelToken token;
+  const TextCorpus corpus(std::make_shared<TextUnderCancel>(token));
+  expect_error(ErrorCode::cancelled, "cancelled",
+               [&] { TokenizedCorpus(corpus, tokenizer, {}, 2, &token); });
+  EXPECT_FALSE(token.is_cancelled());
+}
 
 TEST(LexicalTableLimits, LinesAndProbabilitiesAreChecked) {
   const std::vector<std::string> text = {"a b c d"};

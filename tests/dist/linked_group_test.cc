@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 
 #include "engine/backend/cuda/nccl_link.h"
@@ -31,6 +32,7 @@ struct Wire {
   std::atomic<int> absent_rank{-1};       // who never finishes joining
   std::atomic<int> refused_rank{-1};      // who has no links
   std::atomic<int> unopened_rank{-1};     // whose link cannot be opened
+  std::atomic<int> starved_rank{-1};      // whose link finds no memory when an exchange begins
 };
 
 // A device that works on its own, in order. The ranks of a test begin their exchanges in the same
@@ -51,6 +53,7 @@ class WireLink final : public PeerLink {
   }
 
   void begin_exchange(std::span<const PeerPiece> pieces, int after) override {
+    if (rank_ == wire_.starved_rank) throw std::bad_alloc();
     EXPECT_TRUE(after < 0 || marked_.contains(after));
     const std::lock_guard lock(wire_.mutex);
     stream_.push_back({{pieces.begin(), pieces.end()}, 0});
@@ -319,6 +322,28 @@ TEST_P(LinkedGroup, AnErrorOfTheLinkEndsAllRanks) {
   expect_lost(errors[0], "rank 1 has left: [wire] the cable is cut");
   ASSERT_TRUE(errors[1]);
   EXPECT_NE(errors[1]->message().find("the cable is cut"), std::string::npos);
+}
+
+// The rank that has no memory goes on: the group has ended at once, with the reason.
+TEST_P(LinkedGroup, ALackOfMemoryEndsAllRanks) {
+  int numbers[2][2] = {};  // the devices may write to them until the links are gone
+  const auto errors = errors_of(2, [&](int rank, Communicator* group, Backend&) {
+    group->barrier();
+    wire_.asynchronous = true;
+    wire_.starved_rank = 1;
+    if (rank == 1) {
+      EXPECT_THROW(swap_numbers(rank, group, numbers[rank][0], numbers[rank][1]), std::bad_alloc);
+      EXPECT_EQ(group->why_ended(), std::bad_alloc().what());
+      return group->check();
+    }
+    for (int round = 0; round < 5000; ++round) {
+      swap_numbers(rank, group, numbers[rank][0], numbers[rank][1]);
+      group->check();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  expect_lost(errors[0], concat("rank 1 has left: ", std::bad_alloc().what()));
+  expect_lost(errors[1], std::bad_alloc().what());
 }
 
 TEST_P(LinkedGroup, JoiningEndsWithinItsTimeout) {

@@ -175,7 +175,7 @@ void files() {
     on_disk.memory_bytes = memory;
     make_and_undo(
         memory ? "corpus_open" : "corpus_open on disk",
-        [&] { return trafo_corpus_open(&path, 1, &on_disk, &corpus); }, nothing,
+        [&] { return trafo_corpus_open(&path, 1, &on_disk, nullptr, &corpus); }, nothing,
         [&] {
           trafo_corpus_free(corpus);
           corpus = nullptr;
@@ -187,7 +187,7 @@ void files() {
       [&] {
         return trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_CTRANSLATE2,
                                   TRAFO_EXPORT_WEIGHTS_INT8, exported.data(), exported.size(),
-                                  nullptr);
+                                  nullptr, nullptr);
       },
       nothing, [&] { fs::remove_all(exported); });
 }

@@ -134,7 +134,7 @@ void live_a_life(const fs::path& folder, const HostCheck& check) {
     const std::string directory = (folder / name).string();
     double difference = 0;
     must(trafo_model_export(run.model, run.tokenizer, format, TRAFO_EXPORT_WEIGHTS_BY_FORMAT,
-                            directory.data(), directory.size(), &difference));
+                            directory.data(), directory.size(), nullptr, &difference));
     results += bytes_of(difference);
   }
   trafo_model* coded = nullptr;

@@ -157,7 +157,7 @@ TEST_F(MarianTokenizerTest, BothSidesOfACorpus) {
   for (const auto& [a, b] : lines) left.push_back(a), right.push_back(b);
   const TextCorpus corpus = make_parallel(left, right);
   const auto same = [](int64_t i) { return i; };
-  const std::vector<EncodedPair> pairs = encode_pairs(corpus, sources, 2, same, {}, 1);
+  const std::vector<EncodedPair> pairs = encode_pairs(corpus, sources, 2, same, {}, 1).value();
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(pairs[i].source, sources.encode(left[i]));
     EXPECT_EQ(pairs[i].target, expected(target_, right[i]));

@@ -57,5 +57,55 @@ TEST(TrainingFrame, OptionsGiveTheModelAnother) {
   }
 }
 
+// A program that gives the batches makes them in the frame of the model, of which the run has no
+// corpus as a witness.
+TEST(TrainingFrame, ARunWithGivenBatchesResumesInItsOwn) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const ModelConfig config = tiny_config(Architecture::decoder_lm);
+  const std::vector<PackedBatchHost> batches = copy_batches(Architecture::decoder_lm, 4);
+  const TemporaryDirectory directory;
+  TrainOptions options = quick_options();
+  struct Given {
+    std::unique_ptr<Model> model;
+    std::unique_ptr<TrainingRun> run;
+  };
+  const auto make_run = [&](FrameToken begin, FrameToken end) {
+    options.begin_source = begin;
+    options.end_source = end;
+    Given given{make_model(*context, config, 1), nullptr};
+    VocabularyTokens tokens;
+    tokens.special = kTokens;
+    given.model->set_tokens(tokens);
+    const PairEncoding encoding = training_encoding(*given.model, {}, options);
+    TrainingData data =
+        prepare_data(nullptr, nullptr, encoding, given.model->spec(), options, 1, nullptr);
+    given.run = std::make_unique<TrainingRun>(*context, *given.model, std::move(data), options,
+                                              directory.path(), nullptr);
+    given.run->set_batches([&batches](int64_t index, PackedBatchHost& batch) {
+      batch = batches[static_cast<size_t>(index) % batches.size()];
+    });
+    return given;
+  };
+  const auto refusal = [&](FrameToken begin, FrameToken end) {
+    return error_of([&] { make_run(begin, end); });
+  };
+  {
+    const Given first = make_run(FrameToken::on, FrameToken::off);
+    first.run->run({}, nullptr, 2);
+    first.run->save();
+  }
+  EXPECT_TRUE(mentions(refusal(FrameToken::by_model, FrameToken::off),
+                       "begin_source was on and is off now"));
+  EXPECT_TRUE(
+      mentions(refusal(FrameToken::on, FrameToken::on), "end_source was off and is on now"));
+  options.phase = 2;  // which may have other data
+  EXPECT_EQ(make_run(FrameToken::off, FrameToken::on).run->state().trainer.update, 2);
+  options.phase = 1;
+  const Given second = make_run(FrameToken::on, FrameToken::off);
+  EXPECT_EQ(second.run->state().trainer.update, 2);
+  second.run->run({}, nullptr, 1);
+  EXPECT_EQ(second.run->state().trainer.update, 3);
+}
+
 }  // namespace
 }  // namespace trafo::testing

@@ -134,9 +134,11 @@ struct FreeIds {
 
 class Tokens {
  public:
-  Tokens(const trafo_tokenizer* tokenizer, std::string_view text) {
+  // `encode`: trafo_tokenizer_encode, or trafo_tokenizer_encode_target.
+  Tokens(decltype(trafo_tokenizer_encode)* encode, const trafo_tokenizer* tokenizer,
+         std::string_view text) {
     int32_t* ids = nullptr;
-    check(trafo_tokenizer_encode(tokenizer, text.data(), text.size(), &ids, &count_));
+    check(encode(tokenizer, text.data(), text.size(), &ids, &count_));
     ids_.reset(ids);
   }
   operator std::span<const int32_t>() const { return {ids_.get(), count_}; }
@@ -274,7 +276,7 @@ class DistillRun {
       line.loss = Loss::too_long;
       return;
     }
-    const Tokens source(loaded_.tokenizer.get(), line.source);
+    const Tokens source(trafo_tokenizer_encode, loaded_.tokenizer.get(), line.source);
     size_t count = 0;
     check(trafo_translations_get_count(translations, i, &count));
     line.loss = Loss::empty;
@@ -283,7 +285,7 @@ class DistillRun {
       double score = 0;
       check(trafo_translations_get(translations, i, rank, &text, &score));
       const std::string_view hypothesis(text.data, text.length);
-      const Tokens target(loaded_.tokenizer.get(), hypothesis);
+      const Tokens target(trafo_tokenizer_encode_target, loaded_.tokenizer.get(), hypothesis);
       Loss loss{};
       if (passes({line.source, source}, {hypothesis, target}, score, arguments_.limits, loss))
         line.candidates.emplace_back(hypothesis);

@@ -150,7 +150,8 @@ int eval(const EvalArguments& arguments) {
                                                         : "resampling BLEU and chrF");
   trafo_evaluation result{};
   check(trafo_evaluate(h.data(), r.data(), h.size(), arguments.references.size(),
-                       baseline.empty() ? nullptr : b.data(), &options, &result, sizeof result));
+                       baseline.empty() ? nullptr : b.data(), &options, nullptr, &result,
+                       sizeof result));
   warn_of_unspaced(result, options.tokenize, references.size(), reporter);
   Scores others;
   for (const std::string& name : arguments.metrics) {

@@ -84,7 +84,7 @@ int export_to(const ExportArguments& arguments) {
   const std::string card =
       model_card({loaded.model.get(), find_model(optional).model, format.name, arguments.weights});
   check(trafo_model_export(loaded.model.get(), loaded.tokenizer.get(), format.value, weights,
-                           arguments.output.data(), arguments.output.size(), &difference));
+                           arguments.output.data(), arguments.output.size(), nullptr, &difference));
   // After an error the export stays: it is whole and was checked.
   write_file((fs::path(arguments.output) / "README.md").string(), card);
   reporter.info(fmt::format(
@@ -108,8 +108,8 @@ int import_from(const ImportArguments& arguments) {
   trafo_tokenizer* tokenizer = nullptr;
   char* note = nullptr;
   const Reporter::Phase phase(reporter, "importing");
-  check(trafo_model_import(context.get(), arguments.from.data(), arguments.from.size(), &model,
-                           &tokenizer, &note));
+  check(trafo_model_import(context.get(), arguments.from.data(), arguments.from.size(), nullptr,
+                           &model, &tokenizer, &note));
   const Model owned_model(model);
   const Tokenizer owned_tokenizer(tokenizer);
   const Handle<char, trafo_string_free> owned_note(note);

@@ -19,7 +19,7 @@ double megabytes(uintmax_t bytes) {
 
 Corpus load_corpus(const std::vector<std::string>& files) {
   return make<Corpus>(trafo_corpus_load, files[0].data(), files[0].size(), files[1].data(),
-                      files[1].size());
+                      files[1].size(), nullptr);
 }
 
 Corpus open_sample(const char* flag, const std::vector<std::string>& files, bool encoder) {
@@ -28,7 +28,7 @@ Corpus open_sample(const char* flag, const std::vector<std::string>& files, bool
   auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
   options.monolingual = files.size() == 1;
   const std::vector<trafo_string_view> paths = views(files);
-  return make<Corpus>(trafo_corpus_open, paths.data(), paths.size(), &options);
+  return make<Corpus>(trafo_corpus_open, paths.data(), paths.size(), &options, nullptr);
 }
 
 std::string compared(const char* first_name, const Quality& first, const char* second_name,

@@ -23,7 +23,7 @@ struct Sample {
 };
 Sample sample(const std::vector<std::string>& files, int64_t wanted) {
   const std::vector<trafo_string_view> paths = views(files);
-  const auto corpus = make<Corpus>(trafo_corpus_open, paths.data(), paths.size(), nullptr);
+  const auto corpus = make<Corpus>(trafo_corpus_open, paths.data(), paths.size(), nullptr, nullptr);
   const int64_t pairs = pair_count(corpus);
   const int64_t step = std::max<int64_t>(1, (pairs + wanted - 1) / wanted);
   Sample chosen;

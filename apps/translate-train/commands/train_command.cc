@@ -176,7 +176,7 @@ void check_readable(const Settings& settings) {
 Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_options& options) {
   std::vector<trafo_string_view> names;
   for (const std::string& path : paths) names.push_back(view(path));
-  return make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options);
+  return make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options, nullptr);
 }
 
 // All corpora, each as often as its weight says.

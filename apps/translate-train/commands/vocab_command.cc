@@ -30,7 +30,7 @@ Corpus read_text(const VocabArguments& arguments, Reporter& reporter) {
   std::vector<Corpus> corpora;
   for (const std::string& file : arguments.files) {
     const trafo_string_view path = view(file);
-    corpora.push_back(make<Corpus>(trafo_corpus_open, &path, size_t{1}, &options));
+    corpora.push_back(make<Corpus>(trafo_corpus_open, &path, size_t{1}, &options, nullptr));
   }
   if (corpora.size() == 1) return std::move(corpora.front());
   std::vector<const trafo_corpus*> parts;

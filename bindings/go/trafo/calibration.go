@@ -29,14 +29,10 @@ func (m *Model) calibrated(ctx context.Context, origin string, calibration *Corp
 			defer tokenizer.shared.release()
 		}
 		var out *C.trafo_model
-		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+		if err := m.c.core.cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
 			return f(corpus, subwords, cancel, &out)
-		})
-		if err != nil {
-			return err
-		}
-		if err := m.c.core.finish(failure); err != nil {
-			return told(sources, withContext(ctx, err, false))
+		}); err != nil {
+			return told(sources, err)
 		}
 		made = m.c.adoptModel(out)
 		return nil

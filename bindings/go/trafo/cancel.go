@@ -33,6 +33,15 @@ func cancellable(ctx context.Context, f func(cancel *C.trafo_cancel) *C.trafo_er
 	return f(token), nil
 }
 
+// cancellable is the same of who holds the token, with the outcome of the call.
+func (k *core) cancellable(ctx context.Context, f func(cancel *C.trafo_cancel) *C.trafo_error) error {
+	failure, err := cancellable(ctx, f)
+	if err != nil {
+		return err
+	}
+	return withContext(ctx, k.finish(failure), false)
+}
+
 // cancellableCall is cancellable for a call that uses no Context.
 func cancellableCall(ctx context.Context, origin string, f func(cancel *C.trafo_cancel) *C.trafo_error) error {
 	if ctx.Err() != nil {

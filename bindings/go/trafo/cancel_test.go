@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -84,6 +88,12 @@ func TestLongCallsEndWithTheirContext(t *testing.T) {
 		_, err := model.NewTrainer(ctx, tokenizer, few, corpus, &training)
 		return err
 	})
+	evaluation := trafo.DefaultEvaluationOptions()
+	evaluation.Confidence, evaluation.Resamples = true, 1<<20 // for many minutes
+	expectCancelled(t, "Evaluate", func(ctx context.Context) error {
+		_, err := trafo.Evaluate(ctx, many, [][]string{many}, &evaluation)
+		return err
+	})
 	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, few, corpus, &training))
 	defer trainer.Close()
 	expectCancelled(t, "Validate", func(ctx context.Context) error {
@@ -92,5 +102,64 @@ func TestLongCallsEndWithTheirContext(t *testing.T) {
 	})
 	if step := must[trafo.StepResult](t)(trainer.Step(t.Context())); step.Update != 1 {
 		t.Errorf("update %d, not 1", step.Update)
+	}
+}
+
+// Files are not read, and models neither exported nor imported, with a context that has ended.
+func TestFilesWithAContextThatHasEnded(t *testing.T) {
+	c := newContext(t)
+	tokenizer := newTokenizer(t, nil)
+	defer tokenizer.Close()
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = 1, 1
+	model := must[*trafo.Model](t)(c.NewModel(config, 1))
+	defer model.Close()
+	folder := t.TempDir()
+	file, whole, target := filepath.Join(folder, "a.tsv"), filepath.Join(folder, "whole"), filepath.Join(folder, "exported")
+	ok(t, os.WriteFile(file, []byte("a\tb\n"), 0o600))
+	must[float64](t)(model.Export(t.Context(), tokenizer, trafo.HFPegasus, trafo.WeightsByFormat, whole))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, call := range map[string]func() error{
+		"LoadCorpus":    func() error { _, err := trafo.LoadCorpus(ended, file, file); return err },
+		"LoadCorpusTSV": func() error { _, err := trafo.LoadCorpusTSV(ended, file); return err },
+		"OpenCorpus":    func() error { _, err := trafo.OpenCorpus(ended, []string{file}, nil); return err },
+		"Export": func() error {
+			_, err := model.Export(ended, tokenizer, trafo.HFPegasus, trafo.WeightsByFormat, target)
+			return err
+		},
+		"ImportModel": func() error { _, err := c.ImportModel(ended, whole); return err },
+	} {
+		if err := call(); !errors.Is(err, trafo.ErrCancelled) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 2 {
+		t.Error(entries, err)
+	}
+}
+
+// A pipe has no end: only the context ends the call.
+func TestACorpusOfAnEndlessPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "endless.tsv")
+	ok(t, syscall.Mkfifo(pipe, 0o600))
+	written := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		file, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+		for i := 0; err == nil; i++ {
+			if i == 1000 {
+				cancel()
+			}
+			_, err = file.WriteString(strings.Repeat("a b c\td e f\n", 100))
+		}
+		file.Close()
+		written <- err
+	}()
+	_, err := trafo.LoadCorpusTSV(ctx, pipe)
+	wantError(t, err, trafo.ErrCancelled, context.Canceled)
+	if err := <-written; !errors.Is(err, syscall.EPIPE) {
+		t.Error(err)
 	}
 }

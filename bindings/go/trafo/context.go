@@ -275,10 +275,15 @@ func (k *core) finish(failure *C.trafo_error) error {
 
 // call runs f in the engine with the open context.
 func (c *Context) call(origin string, f func(ptr *C.trafo_context) *C.trafo_error) error {
+	return c.within(context.Background(), origin, func(ptr *C.trafo_context) error { return c.core.finish(f(ptr)) })
+}
+
+// within is call for more than one call of C. The wait for the engine is given up when ctx ends.
+func (c *Context) within(ctx context.Context, origin string, f func(ptr *C.trafo_context) error) error {
 	if c == nil || c.core == nil {
 		return closed(origin, "the context")
 	}
-	nested, err := c.core.enter(origin)
+	nested, err := c.core.enterWith(ctx, origin)
 	if err != nil {
 		return err
 	}
@@ -287,7 +292,7 @@ func (c *Context) call(origin string, f func(ptr *C.trafo_context) *C.trafo_erro
 		return closed(origin, "the context")
 	}
 	defer runtime.KeepAlive(c)
-	return c.core.finish(f(c.core.ptr))
+	return f(c.core.ptr)
 }
 
 // SetThreads sets how many host threads compute, 1 to 256. Results do not depend on it.

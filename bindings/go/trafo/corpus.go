@@ -56,21 +56,32 @@ func NewPreferenceCorpus(prompts, chosen, rejected []string) (*Corpus, error) {
 	return newCorpus(out, e)
 }
 
-// LoadCorpus reads two files of equal line count, plain or gzip. Errors name file, line and reason.
-func LoadCorpus(sourcePath, targetPath string) (*Corpus, error) {
+// LoadCorpus reads two files of equal line count, plain or gzip. Errors name file, line and reason. ErrCancelled:
+// ctx has ended.
+func LoadCorpus(ctx context.Context, sourcePath, targetPath string) (*Corpus, error) {
 	source, sourceLength := chars(sourcePath)
 	target, targetLength := chars(targetPath)
-	var out *C.trafo_corpus
-	e := C.trafo_corpus_load(source, sourceLength, target, targetLength, &out)
-	return newCorpus(out, e)
+	return readCorpus(ctx, "LoadCorpus", func(cancel *C.trafo_cancel, out **C.trafo_corpus) *C.trafo_error {
+		return C.trafo_corpus_load(source, sourceLength, target, targetLength, cancel, out)
+	})
 }
 
-// LoadCorpusTSV reads one file of source, tab, target, plain or gzip; "-" is standard input.
-func LoadCorpusTSV(path string) (*Corpus, error) {
-	data, length := chars(path)
+// readCorpus makes a corpus with a call that ctx cancels.
+func readCorpus(ctx context.Context, origin string, f func(cancel *C.trafo_cancel, out **C.trafo_corpus) *C.trafo_error) (*Corpus, error) {
 	var out *C.trafo_corpus
-	e := C.trafo_corpus_load_tsv(data, length, &out)
-	return newCorpus(out, e)
+	if err := cancellableCall(ctx, origin, func(cancel *C.trafo_cancel) *C.trafo_error { return f(cancel, &out) }); err != nil {
+		return nil, err
+	}
+	return newCorpus(out, nil)
+}
+
+// LoadCorpusTSV reads one file of source, tab, target, plain or gzip; "-" is standard input. ErrCancelled: ctx has
+// ended.
+func LoadCorpusTSV(ctx context.Context, path string) (*Corpus, error) {
+	data, length := chars(path)
+	return readCorpus(ctx, "LoadCorpusTSV", func(cancel *C.trafo_cancel, out **C.trafo_corpus) *C.trafo_error {
+		return C.trafo_corpus_load_tsv(data, length, cancel, out)
+	})
 }
 
 func (c *Corpus) hold(origin string) (*C.trafo_corpus, error) {

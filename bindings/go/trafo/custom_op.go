@@ -29,6 +29,7 @@ import "C"
 import (
 	"runtime/cgo"
 	"slices"
+	"weak"
 )
 
 // CustomOp is an op of the program, with its gradient. Both functions are called as a [Region] is.
@@ -61,7 +62,7 @@ func (c *Context) Custom(outputs int, op CustomOp, inputs ...*Tensor) ([]*Tensor
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
 		handles, made := handlesOf(inputs), make([]*C.trafo_tensor, outputs)
 		// C deletes it by trafoGoFree, also if the call fails.
-		body := cgo.NewHandle(&customBody{regionBody{c: c, region: op.Forward}, regionBody{c: c, region: backward, optional: true}})
+		body := cgo.NewHandle(&customBody{regionBody{c: weak.Make(c), region: op.Forward}, regionBody{c: weak.Make(c), region: backward, optional: true}})
 		e := C.trafo_go_custom_op(ptr, C.uintptr_t(body), first(handles), C.size_t(count), first(made), C.size_t(outputs))
 		if e != nil {
 			return e

@@ -3,6 +3,8 @@ package trafo
 // #include "trafo.h"
 import "C"
 
+import "context"
+
 // CorpusOptions says how OpenCorpus reads files. Fields that are left out or zero have their defaults.
 type CorpusOptions struct {
 	// Files with more text than this stay on disk, at 16 bytes of memory a pair; never changes what is
@@ -25,8 +27,9 @@ func DefaultCorpusOptions() CorpusOptions {
 }
 
 // OpenCorpus reads two files of equal line count; or one TSV file, or one of text if the options say
-// so. Files that stay on disk must not change while they are trained on. options may be nil.
-func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
+// so. Files that stay on disk must not change while they are trained on. options may be nil. ErrCancelled: ctx has
+// ended.
+func OpenCorpus(ctx context.Context, paths []string, options *CorpusOptions) (*Corpus, error) {
 	var o CorpusOptions
 	if options != nil {
 		o = *options
@@ -42,9 +45,9 @@ func OpenCorpus(paths []string, options *CorpusOptions) (*Corpus, error) {
 	c.monolingual = cBool(o.Monolingual)
 	c.preferences = cBool(o.Preferences)
 	c.unpack_directory = viewAt(all, len(paths))
-	var out *C.trafo_corpus
-	e := C.trafo_corpus_open(all, C.size_t(len(paths)), &c, &out)
-	return newCorpus(out, e)
+	return readCorpus(ctx, "OpenCorpus", func(cancel *C.trafo_cancel, out **C.trafo_corpus) *C.trafo_error {
+		return C.trafo_corpus_open(all, C.size_t(len(paths)), &c, cancel, out)
+	})
 }
 
 // WeightedCorpus is a part of a mix: an epoch has every pair of it Weight times; 0.25 is a quarter of

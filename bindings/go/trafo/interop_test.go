@@ -23,13 +23,13 @@ func TestExportAndImport(t *testing.T) {
 	pre := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer pre.Close()
 	directory := filepath.Join(t.TempDir(), "marian")
-	_, err := pre.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)
+	_, err := pre.Export(t.Context(), tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)
 	wantError(t, err, trafo.ErrUnsupported)
 	pegasus := filepath.Join(t.TempDir(), "pegasus")
-	if difference := must[float64](t)(pre.Export(tokenizer, trafo.HFPegasus, trafo.WeightsByFormat, pegasus)); difference != 0 {
+	if difference := must[float64](t)(pre.Export(t.Context(), tokenizer, trafo.HFPegasus, trafo.WeightsByFormat, pegasus)); difference != 0 {
 		t.Error(difference)
 	}
-	again := must[trafo.Imported](t)(c.ImportModel(pegasus))
+	again := must[trafo.Imported](t)(c.ImportModel(t.Context(), pegasus))
 	defer again.Model.Close()
 	defer again.Tokenizer.Close()
 	if must[trafo.ModelConfig](t)(again.Model.Config()).PreNorm != trafo.Some(true) || again.Note != "" {
@@ -39,13 +39,13 @@ func TestExportAndImport(t *testing.T) {
 	config.PreNorm = trafo.Some(false)
 	post := must[*trafo.Model](t)(c.NewModel(config, 3))
 	defer post.Close()
-	if difference := must[float64](t)(post.Export(tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)); difference != 0 {
+	if difference := must[float64](t)(post.Export(t.Context(), tokenizer, trafo.HFMarian, trafo.WeightsByFormat, directory)); difference != 0 {
 		t.Error(difference)
 	}
-	_, err = post.Export(tokenizer, trafo.CTranslate2, trafo.WeightsInt8, directory)
+	_, err = post.Export(t.Context(), tokenizer, trafo.CTranslate2, trafo.WeightsInt8, directory)
 	wantError(t, err, trafo.ErrInvalidArgument) // not empty
 
-	imported := must[trafo.Imported](t)(c.ImportModel(directory))
+	imported := must[trafo.Imported](t)(c.ImportModel(t.Context(), directory))
 	defer imported.Model.Close()
 	defer imported.Tokenizer.Close()
 	beam := trafo.DefaultTranslateOptions()
@@ -55,7 +55,7 @@ func TestExportAndImport(t *testing.T) {
 	if !slices.Equal(ours.Best(), theirs.Best()) || imported.Note != "" {
 		t.Error(ours.Best(), theirs.Best(), imported.Note)
 	}
-	_, err = c.ImportModel(t.TempDir())
+	_, err = c.ImportModel(t.Context(), t.TempDir())
 	wantError(t, err, trafo.ErrNotFound)
 }
 
@@ -139,7 +139,7 @@ func TestPreferences(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "pairs.tsv")
 	ok(t, os.WriteFile(file, []byte(source[0]+"\t"+target[0]+"\t"+rejected[0]+"\n"), 0o600))
-	read := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{file}, &trafo.CorpusOptions{Preferences: true}))
+	read := must[*trafo.Corpus](t)(trafo.OpenCorpus(t.Context(), []string{file}, &trafo.CorpusOptions{Preferences: true}))
 	defer read.Close()
 	if answer := must[string](t)(read.Rejected(0)); answer != rejected[0] {
 		t.Error(answer)

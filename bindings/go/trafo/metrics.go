@@ -3,6 +3,8 @@ package trafo
 // #include "trafo.h"
 import "C"
 
+import "context"
+
 // BLEU is the corpus BLEU that sacreBLEU computes by default, and its signature.
 func BLEU(hypotheses, references []string, lowercase bool) (score float64, signature string, err error) {
 	return metric("BLEU", hypotheses, references, func(h, r *C.trafo_string_view, count C.size_t, score *C.double, signature **C.char) *C.trafo_error {
@@ -47,8 +49,8 @@ func (o *EvaluationOptions) hold(origin string) (c *C.trafo_evaluation_options, 
 }
 
 // Evaluate computes corpus BLEU and chrF2 as sacreBLEU does, with their parts. references are one or
-// more sets with a reference of every line. options may be nil.
-func Evaluate(hypotheses []string, references [][]string, options *EvaluationOptions) (*Evaluation, error) {
+// more sets with a reference of every line. options may be nil. ErrCancelled: ctx has ended.
+func Evaluate(ctx context.Context, hypotheses []string, references [][]string, options *EvaluationOptions) (*Evaluation, error) {
 	const origin = "Evaluate"
 	settings, release, err := options.hold(origin)
 	if err != nil {
@@ -76,7 +78,9 @@ func Evaluate(hypotheses []string, references [][]string, options *EvaluationOpt
 	r, freeReferences := views(all)
 	defer freeReferences()
 	var e C.trafo_evaluation
-	if err := check(C.trafo_evaluate(h, r, C.size_t(len(hypotheses)), C.size_t(len(references)), baseline, settings, &e, C.sizeof_trafo_evaluation)); err != nil {
+	if err := cancellableCall(ctx, origin, func(cancel *C.trafo_cancel) *C.trafo_error {
+		return C.trafo_evaluate(h, r, C.size_t(len(hypotheses)), C.size_t(len(references)), baseline, settings, cancel, &e, C.sizeof_trafo_evaluation)
+	}); err != nil {
 		return nil, err
 	}
 	result := newEvaluation(&e)

@@ -17,7 +17,7 @@ var (
 
 func evaluated(t testing.TB, hypotheses []string, references [][]string, options *trafo.EvaluationOptions) *trafo.Evaluation {
 	t.Helper()
-	result, err := trafo.Evaluate(hypotheses, references, options)
+	result, err := trafo.Evaluate(t.Context(), hypotheses, references, options)
 	ok(t, err)
 	return result
 }
@@ -129,7 +129,7 @@ func TestEvaluateWithEveryTokenizer(t *testing.T) {
 	// MeCab is no part of the library. Without it the error says what to install.
 	options.Tokenize = trafo.TokenizeJaMecab
 	japanese := []string{"東京都に住んでいます。"}
-	if e, err := trafo.Evaluate(japanese, [][]string{japanese}, &options); err == nil {
+	if e, err := trafo.Evaluate(t.Context(), japanese, [][]string{japanese}, &options); err == nil {
 		if e.HypothesisTokens != 8 || !strings.Contains(e.BLEUSignature, "|tok:ja-mecab-0.99") {
 			t.Errorf("%+v", e)
 		}
@@ -184,7 +184,7 @@ func TestEvaluateRefuses(t *testing.T) {
 			if c.change != nil {
 				c.change(&options)
 			}
-			_, err := trafo.Evaluate(c.hypotheses, c.references, &options)
+			_, err := trafo.Evaluate(t.Context(), c.hypotheses, c.references, &options)
 			wantError(t, err, c.want)
 		})
 	}

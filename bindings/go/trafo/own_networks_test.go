@@ -5,8 +5,11 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
 )
@@ -197,4 +200,38 @@ func TestIntegersAndBFloat16(t *testing.T) {
 	wantError(t, err, trafo.ErrDTypeMismatch)
 	_, err = trafo.NewBFloat16(c, []uint16{1}, 2)
 	wantError(t, err, trafo.ErrShapeMismatch)
+}
+
+// A recorded op does not keep its context: both go when the program has forgotten them.
+func TestAForgottenContextGoesWithItsRecordedOps(t *testing.T) {
+	var held weak.Pointer[[1 << 10]byte]
+	var context weak.Pointer[trafo.Context]
+	func() {
+		c := must[*trafo.Context](t)(trafo.NewContext(trafo.WithThreads(1)))
+		captured := new([1 << 10]byte)
+		held, context = weak.Make(captured), weak.Make(c)
+		x := must[*trafo.Tensor](t)(trafo.NewTensor(c, []float64{1, 2}, 2))
+		ok(t, x.SetRequiresGrad(true))
+		must[[]*trafo.Tensor](t)(c.Custom(1, trafo.CustomOp{
+			Forward: func(inputs []*trafo.Tensor) ([]*trafo.Tensor, error) {
+				captured[0]++
+				return inputs, nil
+			},
+			Backward: func(inputs, outputs, gradients []*trafo.Tensor) ([]*trafo.Tensor, error) { return gradients, nil },
+		}, x))
+		must[[]*trafo.Tensor](t)(c.Checkpoint(1, func(inputs []*trafo.Tensor) ([]*trafo.Tensor, error) {
+			captured[1]++
+			return inputs, nil
+		}, x))
+		if captured[0] != 1 || captured[1] != 1 {
+			t.Errorf("%v: the functions have not run", captured[:2])
+		}
+	}()
+	for end := time.Now().Add(20 * time.Second); (context.Value() != nil || held.Value() != nil) && time.Now().Before(end); {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	if context.Value() != nil || held.Value() != nil {
+		t.Errorf("the context lives: %v; its ops: %v", context.Value() != nil, held.Value() != nil)
+	}
 }

@@ -31,35 +31,40 @@ import (
 	"errors"
 	"runtime/cgo"
 	"slices"
+	"weak"
 )
 
 // Region is a function of tensors. Its inputs are valid while it runs; what it makes and does not
 // return is closed when it ends. It may capture other tensors and use the context. A panic in it is
 // the panic of the call that ran it; it must not call runtime.Goexit (testing.T.FailNow does).
+//
+// What it captures lives until Backward has run or the recorded ops are dropped. If it captures the Context or a
+// tensor and no Backward runs, only Context.Close frees them.
 type Region func(inputs []*Tensor) ([]*Tensor, error)
 
 // regionBody is a Region on its way through C.
 type regionBody struct {
-	c        *Context
+	c        weak.Pointer[Context] // the tape of the context may hold the body
 	region   Region
 	optional bool // a result may be nil
 }
 
 func (b *regionBody) run(inputs, outputs []*C.trafo_tensor) C.int32_t {
-	return b.c.core.runCallback(func() error {
+	c := b.c.Value() // alive: a call on it or on one of its tensors has led here
+	return c.core.runCallback(func() error {
 		borrowed := make([]*Tensor, len(inputs))
 		for i, input := range inputs {
-			borrowed[i] = b.c.borrow(input)
+			borrowed[i] = c.borrow(input)
 		}
 		defer func() {
 			for _, tensor := range borrowed {
 				tensor.release()
 			}
 		}()
-		if err := b.c.openScope(); err != nil {
+		if err := c.openScope(); err != nil {
 			return err
 		}
-		defer b.c.closeScope()
+		defer c.closeScope()
 		results, err := b.region(borrowed)
 		if err != nil {
 			return err
@@ -67,7 +72,7 @@ func (b *regionBody) run(inputs, outputs []*C.trafo_tensor) C.int32_t {
 		if len(results) != len(outputs) {
 			return refuse("Region", "it returned %d tensors, not the %d asked for", len(results), len(outputs))
 		}
-		return b.c.handOver(results, outputs, b.optional)
+		return c.handOver(results, outputs, b.optional)
 	})
 }
 
@@ -111,7 +116,7 @@ func (c *Context) Checkpoint(outputs int, region Region, inputs ...*Tensor) ([]*
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
 		handles, made := handlesOf(inputs), make([]*C.trafo_tensor, outputs)
 		// C deletes it by trafoGoFree, also if the call fails.
-		body := cgo.NewHandle(&regionBody{c: c, region: region})
+		body := cgo.NewHandle(&regionBody{c: weak.Make(c), region: region})
 		e := C.trafo_go_checkpoint(ptr, C.uintptr_t(body), first(handles), C.size_t(len(handles)), first(made), C.size_t(outputs))
 		if e != nil {
 			return e
@@ -162,7 +167,7 @@ func (c *Context) Gradcheck(region Region, options *GradcheckOptions, inputs ...
 	var message string
 	err := c.op(origin, func(ptr *C.trafo_context) *C.trafo_error {
 		handles := handlesOf(inputs)
-		body := cgo.NewHandle(&regionBody{c: c, region: region})
+		body := cgo.NewHandle(&regionBody{c: weak.Make(c), region: region})
 		defer body.Delete()
 		var text *C.char
 		e := C.trafo_go_gradcheck(ptr, C.uintptr_t(body), first(handles), C.size_t(len(handles)), C.size_t(o.Outputs),

@@ -27,6 +27,9 @@ func TestTokenizer(t *testing.T) {
 	defer tokenizer.Close()
 	const text = "fünf vier eins"
 	ids := must[[]int32](t)(tokenizer.Encode(text))
+	if of := must[[]int32](t)(tokenizer.EncodeTarget(text)); !slices.Equal(of, ids) { // one model for both sides
+		t.Errorf("%v, %v", of, ids)
+	}
 	if got := must[string](t)(tokenizer.Decode(ids)); got != text || len(ids) == 0 {
 		t.Errorf("%v is %q", ids, got)
 	}
@@ -159,19 +162,19 @@ func TestCorpus(t *testing.T) {
 		return path
 	}
 	two := write("two", "a\nb\n")
-	if info := must[trafo.CorpusInfo](t)(must[*trafo.Corpus](t)(trafo.LoadCorpus(two, two)).Info()); info.Pairs != 2 {
+	if info := must[trafo.CorpusInfo](t)(must[*trafo.Corpus](t)(trafo.LoadCorpus(t.Context(), two, two)).Info()); info.Pairs != 2 {
 		t.Errorf("%+v", info)
 	}
-	_, err = trafo.LoadCorpus(two, write("three", "a\nb\nc\n"))
+	_, err = trafo.LoadCorpus(t.Context(), two, write("three", "a\nb\nc\n"))
 	wantError(t, err)
 	if !strings.Contains(err.Error(), "three") || !strings.Contains(err.Error(), "3") {
 		t.Errorf("%v names neither file nor count", err)
 	}
-	tsv := must[*trafo.Corpus](t)(trafo.LoadCorpusTSV(write("pairs", "a\tb\nc\td\n")))
+	tsv := must[*trafo.Corpus](t)(trafo.LoadCorpusTSV(t.Context(), write("pairs", "a\tb\nc\td\n")))
 	if source, target, err := tsv.Pair(1); err != nil || source != "c" || target != "d" {
 		t.Error(source, target, err)
 	}
-	_, err = trafo.LoadCorpusTSV(filepath.Join(directory, "none"))
+	_, err = trafo.LoadCorpusTSV(t.Context(), filepath.Join(directory, "none"))
 	wantError(t, err)
 	ok(t, corpus.Close())
 	_, err = corpus.Info()
@@ -198,7 +201,7 @@ func TestCorporaOnDisk(t *testing.T) {
 	}
 	options.MemoryBytes = trafo.Some(int64(0))
 	options.UnpackDirectory = filepath.Join(directory, "unpacked")
-	corpus := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{source, target}, &options))
+	corpus := must[*trafo.Corpus](t)(trafo.OpenCorpus(t.Context(), []string{source, target}, &options))
 	if s, e, err := corpus.Pair(39); err != nil || s != "Haus 39" || e != "house 39" {
 		t.Error(s, e, err)
 	}
@@ -210,7 +213,7 @@ func TestCorporaOnDisk(t *testing.T) {
 	if info := must[trafo.CorpusInfo](t)(mix.Info()); info.Pairs != 40 {
 		t.Errorf("%+v", info)
 	}
-	text := must[*trafo.Corpus](t)(trafo.OpenCorpus([]string{target}, &trafo.CorpusOptions{Monolingual: true}))
+	text := must[*trafo.Corpus](t)(trafo.OpenCorpus(t.Context(), []string{target}, &trafo.CorpusOptions{Monolingual: true}))
 	if s, e, err := text.Pair(0); err != nil || s != "" || e != "house 0" {
 		t.Error(s, e, err)
 	}
@@ -218,7 +221,7 @@ func TestCorporaOnDisk(t *testing.T) {
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, err = trafo.MixCorpora([]trafo.WeightedCorpus{{held, 1}})
 	wantError(t, err, trafo.ErrClosed)
-	_, err = trafo.OpenCorpus(nil, nil)
+	_, err = trafo.OpenCorpus(t.Context(), nil, nil)
 	wantError(t, err, trafo.ErrInvalidArgument)
 	_, _, err = corpus.HoldOut(0)
 	wantError(t, err, trafo.ErrInvalidArgument)

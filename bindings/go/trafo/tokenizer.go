@@ -180,11 +180,26 @@ func (t *Tokenizer) Special() (SpecialTokens, error) {
 
 // Encode gives the ids of a text, without the ids of the sentence's begin and end.
 func (t *Tokenizer) Encode(text string) (ids []int32, err error) {
-	err = t.in("Tokenizer.Encode", func(ptr *C.trafo_tokenizer) *C.trafo_error {
+	return t.encode("Tokenizer.Encode", func(ptr *C.trafo_tokenizer, out **C.int32_t, count *C.size_t) *C.trafo_error {
 		data, length := chars(text)
+		return C.trafo_tokenizer_encode(ptr, data, length, out, count)
+	})
+}
+
+// EncodeTarget is Encode of a text on the target side: a vocabulary of the kind marian may cut it otherwise, with a
+// second model; other vocabularies have one for both sides.
+func (t *Tokenizer) EncodeTarget(text string) (ids []int32, err error) {
+	return t.encode("Tokenizer.EncodeTarget", func(ptr *C.trafo_tokenizer, out **C.int32_t, count *C.size_t) *C.trafo_error {
+		data, length := chars(text)
+		return C.trafo_tokenizer_encode_target(ptr, data, length, out, count)
+	})
+}
+
+func (t *Tokenizer) encode(origin string, f func(ptr *C.trafo_tokenizer, out **C.int32_t, count *C.size_t) *C.trafo_error) (ids []int32, err error) {
+	err = t.in(origin, func(ptr *C.trafo_tokenizer) *C.trafo_error {
 		var out *C.int32_t
 		var count C.size_t
-		if e := C.trafo_tokenizer_encode(ptr, data, length, &out, &count); e != nil {
+		if e := f(ptr, &out, &count); e != nil {
 			return e
 		}
 		defer C.trafo_ids_free(out)

@@ -138,14 +138,10 @@ func (m *Model) decode(ctx context.Context, origin string, tokenizer *Tokenizer,
 			defer options.Shortlist.shared.release()
 		}
 		var out *C.trafo_translations
-		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+		if err := m.c.core.cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
 			return call(handle, settings, cancel, &out)
-		})
-		if err != nil {
+		}); err != nil {
 			return err
-		}
-		if err := m.c.core.finish(failure); err != nil {
-			return withContext(ctx, err, false)
 		}
 		defer C.trafo_translations_free(out)
 		result, err = newTranslations(out, lines)

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <map>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/formats/binary_file.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
@@ -260,7 +261,10 @@ void write_binary(const HostModel& host, ExportWeights weights, const fs::path& 
   out.name(spec.name);
   out.number(spec.revision);
   out.number(static_cast<uint32_t>(tensors.size() + scalars.size() + static_cast<size_t>(scales)));
-  for (const StoredTensor& stored : tensors) write_tensor(out, stored, values_of(host, stored));
+  for (const StoredTensor& stored : tensors) {
+    stop_if_call_is_cancelled(kOrigin);
+    write_tensor(out, stored, values_of(host, stored));
+  }
   for (const Scalar& scalar : scalars)
     put_scalar(scalar, [&](auto value) {
       out.variable(scalar.name, {}, scalar.type, std::as_bytes(std::span(&value, 1)));

@@ -41,6 +41,24 @@ std::vector<CheckpointFile> all_files(Context& context, const Model& model, cons
   return files;
 }
 
+// The data of a run are made in its frame, and a program that gives the batches has no other record
+// of it.
+void require_same_frame(const CheckpointContent& content, const Model& model) {
+  const auto frame_of = [](const std::optional<VocabularyTokens>& tokens) {
+    return tokens ? tokens->frame : TextFrame();
+  };
+  const TextFrame before = frame_of(saved_tokens(content.weights));
+  const TextFrame now = frame_of(model.tokens());
+  const auto compare = [&](const char* name, bool was, bool is) {
+    const auto state = [](bool on) { return on ? "on" : "off"; };
+    require_argument(was == is, kCheckpointFilesOrigin, name, " was ", state(was), " and is ",
+                     state(is), " now: ", content.label,
+                     " cannot be continued with other tokens around the sources");
+  };
+  compare("begin_source", before.begin, now.begin);
+  compare("end_source", before.end, now.end);
+}
+
 }  // namespace
 
 std::vector<CheckpointFile> checkpoint_files(Context& context, const Model& model,
@@ -82,6 +100,7 @@ RunState restore_checkpoint(Context& context, Model& model, Trainer& trainer,
   require_argument(differences.empty(), kCheckpointFilesOrigin, field,
                    differences.substr(field.size()), ": ", content.label, " holds another model");
   require_same_adapter(content.weights, model);
+  if (identity.phase == saved.identity.phase) require_same_frame(content, model);
   adopt_state(saved, identity, content.label);
   StagedTensors staged;
   trainer.optimizer_file().stage(content.optimizer, staged);

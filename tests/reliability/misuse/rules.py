@@ -228,6 +228,8 @@ ARRAYS = {
     "trafo_sentence_scores.out_chrf": {"store": "double @[3]", "good": "@ = @_v;"},
     "trafo_tokenizer_encode.text": {"good": "@ = \"alpha beta\";", "bends": [
         ("NUL or not UTF-8", "either", "@ = \"a\\0b\\xff\\xfe\"; a->text_length = 5;")]},
+    "trafo_tokenizer_encode_target.text": {"good": "@ = \"alpha beta\";", "bends": [
+        ("NUL or not UTF-8", "either", "@ = \"a\\0b\\xff\\xfe\"; a->text_length = 5;")]},
     "trafo_model_config_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
     "trafo_trainer_options_preset.name": {"good": "@ = \"tiny\";", "bends": [("NUL or not UTF-8", "refused", "@ = \"a\\0b\";")]},
     "targets": {"good": "@ = \"query,down\";", "bends": [

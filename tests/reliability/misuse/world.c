@@ -523,7 +523,7 @@ void world_write_files(void) {
   must(trafo_model_save(w.model, w.files.model, strlen(w.files.model)));
   must(trafo_model_export(w.model, w.tokenizer, TRAFO_EXPORT_HF_MARIAN,
                           TRAFO_EXPORT_WEIGHTS_BY_FORMAT, w.files.import, strlen(w.files.import),
-                          NULL));
+                          NULL, NULL));
   FILE* file = fopen(w.files.checkpoint, "wb");
   if (!file) _exit(3);
   must(trafo_trainer_write(w.trainer, write_file, file));

@@ -1925,6 +1925,17 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same of a text on the target side: a vocabulary of the kind marian may cut it otherwise, with a second model; other vocabularies\n have one for both sides. since 0.1"]
+    pub fn trafo_tokenizer_encode_target(
+        tokenizer: *const trafo_tokenizer,
+        text: *const ::core::ffi::c_char,
+        text_length: usize,
+        out_ids: *mut *mut i32,
+        out_count: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " The same vocabulary as another tokenizer, for which the name of a special token in a text, such as \"</s>\" or \"[INST]\", is that token, in\n trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has\n its control tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte\n vocabulary none. Other tokenizers never make such a token of a text. Use\n it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the\n same sort. since 0.1"]
     pub fn trafo_tokenizer_parse_special(
         tokenizer: *const trafo_tokenizer,
@@ -1963,21 +1974,23 @@ pub struct trafo_corpus {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Two files of equal line count, plain or gzip. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names file, line and\n reason. since 0.1"]
+    #[doc = " Two files of equal line count, plain or gzip. cancel may be NULL. NOT_FOUND, IO, CORRUPT_FILE, INVALID_ARGUMENT: the message names\n file, line and reason. CANCELLED. since 0.1"]
     pub fn trafo_corpus_load(
         source_path: *const ::core::ffi::c_char,
         source_length: usize,
         target_path: *const ::core::ffi::c_char,
         target_length: usize,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One file with lines of source, TAB, target, plain or gzip; \"-\" is standard input. since 0.1"]
+    #[doc = " One file with lines of source, TAB, target, plain or gzip; \"-\" is standard input. Otherwise as trafo_corpus_load. since 0.1"]
     pub fn trafo_corpus_load_tsv(
         path: *const ::core::ffi::c_char,
         path_length: usize,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
 }
@@ -2894,7 +2907,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n tokenizer may be NULL for TRAFO_EXPORT_HF_GPT2, TRAFO_EXPORT_HF_LLAMA and TRAFO_EXPORT_HF_COMPRESSED: the directory then has no\n tokenizer, and the special tokens that the model knows. UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT:\n the model was trained with another vocabulary; another format without a tokenizer. since 0.1"]
+    #[doc = " Writes a model directory for another program. The directory must be empty or not exist, and appears whole or not at all, after\n the library has read it back. out_difference (may be NULL) gets the largest difference between its logits and the model's;\n with float32 weights more than 1e-4 is an error, with others every weight must be within the rounding of its type.\n tokenizer may be NULL for TRAFO_EXPORT_HF_GPT2, TRAFO_EXPORT_HF_LLAMA and TRAFO_EXPORT_HF_COMPRESSED: the directory then has no\n tokenizer, and the special tokens that the model knows. UNSUPPORTED names the setting that the format cannot express. INVALID_ARGUMENT:\n the model was trained with another vocabulary; another format without a tokenizer. cancel may be NULL. CANCELLED: nothing is left of the\n directory. since 0.1"]
     pub fn trafo_model_export(
         model: *const trafo_model,
         tokenizer: *const trafo_tokenizer,
@@ -2902,16 +2915,18 @@ unsafe extern "C" {
         weights: i32,
         directory: *const ::core::ffi::c_char,
         directory_length: usize,
+        cancel: *const trafo_cancel,
         out_difference: *mut f64,
     ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Reads a directory of Hugging Face Transformers with safetensors weights, as float32. docs/guide/import.md lists the families.\n *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free it\n with trafo_string_free. out_note may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED. since 0.1"]
+    #[doc = " Reads a directory of Hugging Face Transformers with safetensors weights, as float32. docs/guide/import.md lists the families.\n *out_tokenizer is NULL if the directory has no tokenizer that can be read. *out_note gets a remark for the user, or \"\"; free it\n with trafo_string_free. out_note and cancel may be NULL. NOT_FOUND, CORRUPT_FILE, UNSUPPORTED, CANCELLED. since 0.1"]
     pub fn trafo_model_import(
         context: *mut trafo_context,
         directory: *const ::core::ffi::c_char,
         directory_length: usize,
+        cancel: *const trafo_cancel,
         out_model: *mut *mut trafo_model,
         out_tokenizer: *mut *mut trafo_tokenizer,
         out_note: *mut *mut ::core::ffi::c_char,
@@ -4180,7 +4195,7 @@ const _: () = {
 };
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options may be NULL. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab\n (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1"]
+    #[doc = " Corpus BLEU and chrF2 of `count` translations as sacreBLEU computes them, with their parts. `references` has reference_sets\n references of every line, one set of `count` lines after the other. `baseline`, which may be NULL, are other translations of the\n same lines: both are then resampled and compared. options and cancel may be NULL. CANCELLED. INVALID_ARGUMENT: no lines or no references; tokenize\n flores200 without a tokenizer, or a line that it cannot encode (no UTF-8). UNSUPPORTED: tokenize ja-mecab without MeCab\n (libmecab.so.2) or IPADIC, whose folder TRAFO_MECAB_DICTIONARY names if it is not where Debian has it. since 0.1"]
     pub fn trafo_evaluate(
         hypotheses: *const trafo_string_view,
         references: *const trafo_string_view,
@@ -4188,6 +4203,7 @@ unsafe extern "C" {
         reference_sets: usize,
         baseline: *const trafo_string_view,
         options: *const trafo_evaluation_options,
+        cancel: *const trafo_cancel,
         out: *mut trafo_evaluation,
         struct_size: usize,
     ) -> *mut trafo_error;
@@ -4277,11 +4293,12 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. \"-\" is standard input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until\n the next call of it on the thread. options may be NULL. since 0.1"]
+    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. \"-\" is standard input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until\n the next call of it on the thread. options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1"]
     pub fn trafo_corpus_open(
         paths: *const trafo_string_view,
         count: usize,
         options: *const trafo_corpus_options,
+        cancel: *const trafo_cancel,
         out: *mut *mut trafo_corpus,
     ) -> *mut trafo_error;
 }

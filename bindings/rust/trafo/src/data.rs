@@ -3,6 +3,7 @@ use std::path::Path;
 
 use trafo_sys as sys;
 
+use crate::cancel::CancelToken;
 use crate::embed::tell_pairs;
 use crate::error::Result;
 use crate::handle::{check_abi, defaults, path_text};
@@ -16,11 +17,28 @@ impl Corpus {
     /// Two files of equal line count; or one TSV file, or one of text if the options say so. Files that stay on disk must
     /// not change while they are trained on.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &CorpusOptions) -> Result<Self> {
+        Self::opened(paths, options, None)
+    }
+    /// The same, ended with `Cancelled` when the token is set.
+    pub fn open_cancellable<P: AsRef<Path>>(
+        paths: &[P],
+        options: &CorpusOptions,
+        token: &CancelToken,
+    ) -> Result<Self> {
+        Self::opened(paths, options, Some(token))
+    }
+    fn opened<P: AsRef<Path>>(
+        paths: &[P],
+        options: &CorpusOptions,
+        token: Option<&CancelToken>,
+    ) -> Result<Self> {
         check_abi()?;
         let paths: Vec<_> = paths.iter().map(|path| path_text(path.as_ref())).collect();
-        let raw = options.to_raw();
-        // SAFETY: paths and options are valid during the call.
-        Self::make(|out| unsafe { sys::trafo_corpus_open(paths.as_ptr(), paths.len(), &raw, out) })
+        let (raw, cancel) = (options.to_raw(), CancelToken::raw(token));
+        // SAFETY: paths, options and the token are valid during the call.
+        Self::make(|out| unsafe {
+            sys::trafo_corpus_open(paths.as_ptr(), paths.len(), &raw, cancel, out)
+        })
     }
     /// One corpus of several: an epoch has every pair of each as often as its weight says; 0.25 is a quarter of them,
     /// another one each epoch.

@@ -2,6 +2,7 @@
 
 use trafo_sys as sys;
 
+use crate::cancel::CancelToken;
 use crate::error::{Result, check};
 use crate::handle::{check_abi, defaults, views};
 use crate::names::named;
@@ -111,6 +112,27 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
     baseline: Option<&[H]>,
     options: &EvaluationOptions,
 ) -> Result<Evaluation> {
+    evaluated(hypotheses, references, baseline, options, None)
+}
+
+/// [`evaluate`], ended with `Cancelled` when the token is set.
+pub fn evaluate_cancellable<H: AsRef<str>, R: AsRef<str>>(
+    hypotheses: &[H],
+    references: &[&[R]],
+    baseline: Option<&[H]>,
+    options: &EvaluationOptions,
+    token: &CancelToken,
+) -> Result<Evaluation> {
+    evaluated(hypotheses, references, baseline, options, Some(token))
+}
+
+fn evaluated<H: AsRef<str>, R: AsRef<str>>(
+    hypotheses: &[H],
+    references: &[&[R]],
+    baseline: Option<&[H]>,
+    options: &EvaluationOptions,
+    token: Option<&CancelToken>,
+) -> Result<Evaluation> {
     const ORIGIN: &str = "trafo::evaluate";
     for set in references {
         expect_equal(ORIGIN, "hypotheses", hypotheses.len(), "references", set.len())?;
@@ -123,7 +145,7 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
     let r: Vec<_> = references.iter().flat_map(|set| views(set)).collect();
     let b = baseline.map(views);
     let others = b.as_ref().map_or(std::ptr::null(), std::vec::Vec::as_ptr);
-    // SAFETY: views and options are valid during the call; the struct has the size that is told.
+    // SAFETY: views, options and the token are valid during the call; the struct has the size that is told.
     let raw = filled(|raw, size| unsafe {
         sys::trafo_evaluate(
             h.as_ptr(),
@@ -132,6 +154,7 @@ pub fn evaluate<H: AsRef<str>, R: AsRef<str>>(
             references.len(),
             others,
             &options.to_raw(),
+            CancelToken::raw(token),
             raw,
             size,
         )

@@ -23,7 +23,7 @@ fn id_views<R: AsRef<[i32]>>(rows: &[R]) -> Vec<sys::trafo_ids_view> {
     rows.iter().map(|row| view(row.as_ref())).collect()
 }
 
-fn optional(tokenizer: Option<&Tokenizer>) -> *const sys::trafo_tokenizer {
+pub(crate) fn optional(tokenizer: Option<&Tokenizer>) -> *const sys::trafo_tokenizer {
     tokenizer.map_or(ptr::null(), Tokenizer::as_ptr)
 }
 
@@ -199,7 +199,7 @@ impl Model {
         weights: ExportWeights,
         directory: impl AsRef<Path>,
     ) -> Result<f64> {
-        self.exported(ptr::null(), format, weights, directory.as_ref())
+        self.exported(None, format, weights, directory.as_ref(), None)
     }
 }
 

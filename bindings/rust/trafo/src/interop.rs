@@ -5,10 +5,12 @@ use std::ptr;
 
 use trafo_sys as sys;
 
+use crate::cancel::CancelToken;
 use crate::context::ContextOptions;
 use crate::enums::{ExportFormat, ExportWeights};
 use crate::error::{Result, check};
 use crate::handle::{OutString, path_view};
+use crate::ids::optional;
 use crate::model::Model;
 use crate::text::Tokenizer;
 
@@ -34,14 +36,27 @@ impl Model {
         weights: ExportWeights,
         directory: impl AsRef<Path>,
     ) -> Result<f64> {
-        self.exported(tokenizer.as_ptr(), format, weights, directory.as_ref())
+        self.exported(Some(tokenizer), format, weights, directory.as_ref(), None)
+    }
+    /// The same, ended with `Cancelled` when the token is set: nothing is left of the directory. Without a tokenizer as
+    /// [`Model::export_without_tokenizer`].
+    pub fn export_cancellable(
+        &self,
+        tokenizer: Option<&Tokenizer>,
+        format: ExportFormat,
+        weights: ExportWeights,
+        directory: impl AsRef<Path>,
+        token: &CancelToken,
+    ) -> Result<f64> {
+        self.exported(tokenizer, format, weights, directory.as_ref(), Some(token))
     }
     pub(crate) fn exported(
         &self,
-        tokenizer: *const sys::trafo_tokenizer,
+        tokenizer: Option<&Tokenizer>,
         format: ExportFormat,
         weights: ExportWeights,
         directory: &Path,
+        token: Option<&CancelToken>,
     ) -> Result<f64> {
         let (data, length) = path_view(directory);
         let mut difference = 0.0;
@@ -49,11 +64,12 @@ impl Model {
         check(unsafe {
             sys::trafo_model_export(
                 self.as_ptr(),
-                tokenizer,
+                optional(tokenizer),
                 format.as_raw(),
                 weights.as_raw(),
                 data,
                 length,
+                CancelToken::raw(token),
                 &mut difference,
             )
         })?;
@@ -61,12 +77,36 @@ impl Model {
     }
     /// Reads a directory of Hugging Face Transformers with safetensors weights. `docs/guide/import.md` lists the families.
     pub fn import(options: &ContextOptions, directory: impl AsRef<Path>) -> Result<Imported> {
-        let (data, length) = path_view(directory.as_ref());
+        Self::imported(options, directory.as_ref(), None)
+    }
+    /// The same, ended with `Cancelled` when the token is set.
+    pub fn import_cancellable(
+        options: &ContextOptions,
+        directory: impl AsRef<Path>,
+        token: &CancelToken,
+    ) -> Result<Imported> {
+        Self::imported(options, directory.as_ref(), Some(token))
+    }
+    fn imported(
+        options: &ContextOptions,
+        directory: &Path,
+        token: Option<&CancelToken>,
+    ) -> Result<Imported> {
+        let (data, length) = path_view(directory);
+        let cancel = CancelToken::raw(token);
         let mut tokenizer = ptr::null_mut();
         let mut note = OutString::new();
         // SAFETY: the handle is live, the path and the outputs are valid during the call.
         let model = Self::make_in(options, |context, out| unsafe {
-            sys::trafo_model_import(context, data, length, out, &mut tokenizer, &mut note.data)
+            sys::trafo_model_import(
+                context,
+                data,
+                length,
+                cancel,
+                out,
+                &mut tokenizer,
+                &mut note.data,
+            )
         })?;
         let tokenizer = if tokenizer.is_null() {
             None

@@ -144,8 +144,8 @@
 //!
 //! Other long calls end between two batches with the error [`ErrorCode::Cancelled`]: [`TrainerBuilder::cancel`] is also for
 //! the making of a trainer, its steps and validations, and the options of translation and of compression take a token.
-//! [`Tokenizer::train_cancellable`], [`Corpus::train_tokenizer_cancellable`] and [`Shortlist::learn_cancellable`] take one as
-//! an argument.
+//! Functions whose names end with `_cancellable` take one as an argument, such as [`Tokenizer::train_cancellable`],
+//! [`Corpus::open_cancellable`], [`evaluate_cancellable`] and [`Model::export_cancellable`].
 
 mod adapter;
 mod batches;
@@ -203,7 +203,8 @@ pub use dlpack::{CopyMode, DlpackTensor};
 pub use enums::{DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop};
 pub use error::{Error, Result};
 pub use evaluation::{
-    BleuTokenizer, EvaluationOptions, SentenceScore, evaluate, metric_score, sentence_scores,
+    BleuTokenizer, EvaluationOptions, SentenceScore, evaluate, evaluate_cancellable, metric_score,
+    sentence_scores,
 };
 pub use event::Metrics;
 pub use factorize::FactorizeOptions;

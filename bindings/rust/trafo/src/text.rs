@@ -1,6 +1,6 @@
 //! Tokenizers, parallel corpora and metrics.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -177,17 +177,29 @@ impl Tokenizer {
     }
     /// Ids of a text, without `<s>` and `</s>`.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>> {
+        self.encoded(text, sys::trafo_tokenizer_encode)
+    }
+    /// The same of a text on the target side: a vocabulary of the kind `marian` may cut it otherwise, with a second model;
+    /// other vocabularies have one for both sides.
+    pub fn encode_target(&self, text: &str) -> Result<Vec<i32>> {
+        self.encoded(text, sys::trafo_tokenizer_encode_target)
+    }
+    fn encoded(
+        &self,
+        text: &str,
+        encode: unsafe extern "C" fn(
+            *const sys::trafo_tokenizer,
+            *const c_char,
+            usize,
+            *mut *mut i32,
+            *mut usize,
+        ) -> *mut sys::trafo_error,
+    ) -> Result<Vec<i32>> {
         let text = view(text);
         let (mut ids, mut count) = (ptr::null_mut(), 0);
         // SAFETY: text and outputs are valid; the ids are ours to free.
         unsafe {
-            check(sys::trafo_tokenizer_encode(
-                self.as_ptr(),
-                text.data,
-                text.length,
-                &mut ids,
-                &mut count,
-            ))?;
+            check(encode(self.as_ptr(), text.data, text.length, &mut ids, &mut count))?;
             let result = slice(ids, count).to_vec();
             sys::trafo_ids_free(ids);
             Ok(result)
@@ -255,20 +267,40 @@ unsafe impl Sync for RawCorpus {}
 impl Corpus {
     /// Two files of equal line count, plain or gzip. Errors name file, line and reason.
     pub fn load(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Self> {
+        Self::loaded(source.as_ref(), target.as_ref(), None)
+    }
+    /// The same, ended with `Cancelled` when the token is set.
+    pub fn load_cancellable(
+        source: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        token: &CancelToken,
+    ) -> Result<Self> {
+        Self::loaded(source.as_ref(), target.as_ref(), Some(token))
+    }
+    fn loaded(source: &Path, target: &Path, token: Option<&CancelToken>) -> Result<Self> {
         check_abi()?;
-        let (source, source_length) = path_view(source.as_ref());
-        let (target, target_length) = path_view(target.as_ref());
-        // SAFETY: the paths are valid during the call.
+        let (source, source_length) = path_view(source);
+        let (target, target_length) = path_view(target);
+        let cancel = CancelToken::raw(token);
+        // SAFETY: the paths and the token are valid during the call.
         Self::make(|out| unsafe {
-            sys::trafo_corpus_load(source, source_length, target, target_length, out)
+            sys::trafo_corpus_load(source, source_length, target, target_length, cancel, out)
         })
     }
     /// One file of `source TAB target` lines, plain or gzip; `-` is standard input.
     pub fn load_tsv(path: impl AsRef<Path>) -> Result<Self> {
+        Self::loaded_tsv(path.as_ref(), None)
+    }
+    /// The same, ended with `Cancelled` when the token is set.
+    pub fn load_tsv_cancellable(path: impl AsRef<Path>, token: &CancelToken) -> Result<Self> {
+        Self::loaded_tsv(path.as_ref(), Some(token))
+    }
+    fn loaded_tsv(path: &Path, token: Option<&CancelToken>) -> Result<Self> {
         check_abi()?;
-        let (data, length) = path_view(path.as_ref());
-        // SAFETY: the path is valid during the call.
-        Self::make(|out| unsafe { sys::trafo_corpus_load_tsv(data, length, out) })
+        let (data, length) = path_view(path);
+        let cancel = CancelToken::raw(token);
+        // SAFETY: the path and the token are valid during the call.
+        Self::make(|out| unsafe { sys::trafo_corpus_load_tsv(data, length, cancel, out) })
     }
     /// Pairs in memory, checked like files.
     pub fn from_pairs<S, T>(pairs: impl IntoIterator<Item = (S, T)>) -> Result<Self>

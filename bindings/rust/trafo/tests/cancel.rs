@@ -1,11 +1,14 @@
 //! Calls that another thread cancels, and what is left after them.
 
+mod common;
+
 use std::thread;
 use std::time::Duration;
 
 use trafo::{
-    CancelToken, Corpus, ErrorCode, Model, ModelConfig, QuantizeOptions, Result, Shortlist,
-    Tokenizer, TokenizerOptions, Trainer, TrainerOptions,
+    CancelToken, ContextOptions, Corpus, CorpusOptions, ErrorCode, EvaluationOptions, ExportFormat,
+    ExportWeights, Model, ModelConfig, QuantizeOptions, Result, Shortlist, Tokenizer,
+    TokenizerOptions, Trainer, TrainerOptions, evaluate_cancellable,
 };
 
 /// Lines of random words.
@@ -54,6 +57,8 @@ fn long_calls_end_when_their_token_is_set() -> Result<()> {
         &token,
     )?;
     expect_cancelled(&token, || Shortlist::learn_cancellable(&tokenizer, &many, &many, 4, &token));
+    let resampled = EvaluationOptions::new().confidence(true).resamples(1 << 20); // many minutes
+    expect_cancelled(&token, || evaluate_cancellable(&many, &[&many], None, &resampled, &token));
     let model = || {
         let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?;
         Model::new(&config.encoder_layers(1).decoder_layers(1), 1)
@@ -81,5 +86,37 @@ fn long_calls_end_when_their_token_is_set() -> Result<()> {
         assert_eq!(step.update, update);
         assert_eq!(step, twin.step()?);
     }
+    Ok(())
+}
+
+/// Files are not read, and models neither exported nor imported, with a token that is set.
+#[test]
+fn calls_on_files_end_when_their_token_is_set() -> Result<()> {
+    let folder = common::TestFolder::new();
+    let (file, whole, target) = (folder.join("a.tsv"), folder.join("whole"), folder.join("target"));
+    std::fs::write(&file, "a\tb\n").unwrap();
+    let tokenizer = Tokenizer::train(&lines(200), &TokenizerOptions::new(60).soft_limit(true))?;
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?;
+    let model = Model::new(&config.encoder_layers(1).decoder_layers(1), 1)?;
+    let (format, weights) = (ExportFormat::HfPegasus, ExportWeights::ByFormat);
+    let token = CancelToken::new();
+    model.export_cancellable(Some(&tokenizer), format, weights, &whole, &token)?;
+    assert_eq!(Model::import_cancellable(&ContextOptions::new(), &whole, &token)?.note, "");
+    token.cancel();
+    let to_target =
+        || model.export_cancellable(Some(&tokenizer), format, weights, &target, &token).map(|_| ());
+    let calls: [&dyn Fn() -> Result<()>; 5] = [
+        &|| Corpus::load_cancellable(&file, &file, &token).map(|_| ()),
+        &|| Corpus::load_tsv_cancellable(&file, &token).map(|_| ()),
+        &|| Corpus::open_cancellable(&[&file], &CorpusOptions::new(), &token).map(|_| ()),
+        &to_target,
+        &|| Model::import_cancellable(&ContextOptions::new(), &whole, &token).map(|_| ()),
+    ];
+    for call in calls {
+        assert_eq!(call().unwrap_err().code(), ErrorCode::Cancelled);
+    }
+    assert!(!target.exists());
+    token.reset();
+    assert_eq!(Corpus::open_cancellable(&[&file], &CorpusOptions::new(), &token)?.info().pairs, 1);
     Ok(())
 }

@@ -16,6 +16,7 @@ fn tokenizers_round_trip() -> Result<()> {
     let tokenizer = tokenizer(&corpus());
     let text = "der alte Vogel kennt den Tisch";
     let ids = tokenizer.encode(text)?;
+    assert_eq!(tokenizer.encode_target(text)?, ids); // one model for both sides
     assert!(!ids.is_empty() && !ids.contains(&Tokenizer::EOS));
     assert_eq!(tokenizer.decode(&ids)?, text);
     assert_eq!(tokenizer.encode("")?, []);

@@ -52,6 +52,8 @@ class Training final : public sentencepiece::SentenceIterator {
   }
   const sentencepiece::util::Status& result() const { return result_; }
   std::string& serialized() { return serialized_; }
+  // Whether it ended because it saw that the token was set. Of a training that has ended.
+  bool stopped() const { return stopped_; }
   // From here on neither the texts nor the token, which are the caller's, are looked at.
   bool has_read_texts() const { return read_.load(); }
 
@@ -333,6 +335,7 @@ Tokenizer train_sentencepiece(std::span<const std::string_view> sentences,
   const size_t bytes = (size_t{16} << 20) + 128 * (text.bytes + text.sentences.size());
   const auto training =
       train_model(std::move(text.sentences), std::move(settings), bytes, options.cancel);
+  require(!training->stopped(), ErrorCode::cancelled, kTokenizerOrigin, "cancelled by the caller");
   stop_if_cancelled(options.cancel, kTokenizerOrigin);
   if (!training->result().ok()) fail_training(training->result().error_message(), options);
   if (options.model == TokenizerModel::unigram) round_scores(training->serialized());

@@ -46,7 +46,7 @@ func main() {
 	}
 	ctx, c := context.Background(), must(trafo.NewContext())
 	defer c.Close()
-	texts := must(trafo.LoadCorpus(os.Args[3], os.Args[4]))
+	texts := must(trafo.LoadCorpus(ctx, os.Args[3], os.Args[4]))
 	model, tokenizer := run(ctx, c, os.Args[1], os.Args[2], texts, 5e-4, 1000)
 	line, _, err := texts.Pair(0)
 	translations := must(model.Translate(ctx, tokenizer, []string{must(line, err)}, nil))

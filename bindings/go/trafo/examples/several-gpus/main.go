@@ -104,7 +104,7 @@ func main() {
 			places = append(places, place{trafo.CUDA, index})
 		}
 	}
-	corpus, err := trafo.LoadCorpus(os.Args[2], os.Args[3])
+	corpus, err := trafo.LoadCorpus(context.Background(), os.Args[2], os.Args[3])
 	if err != nil {
 		log.Fatal(err)
 	}
