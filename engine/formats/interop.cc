@@ -13,6 +13,7 @@
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
+#include "engine/formats/tokenizers/tokenizer_json.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/file_system.h"
@@ -247,8 +248,10 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
 
 // All formats write a SentencePiece model, or another form of its subwords and scores. GGUF and the
 // decoder-only models of transformers have byte-level BPE as well, and encoder-decoders a marian
-// vocabulary.
-void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const Format& format) {
+// vocabulary. BPE with byte fallback stays as it came in the models of transformers; other formats
+// get its SentencePiece model.
+Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
+                             const Format& format) {
   using enum ExportFormat;
   const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
                               format.format == hf_compressed || format.format == gguf ||
@@ -256,11 +259,15 @@ void refuse_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec, const 
   const bool takes_marian =
       format.format == hf_marian || format.format == hf_pegasus ||
       (spec.has_encoder() && (format.format == onnx || format.format == ctranslate2));
+  if (!takes_byte_bpe || format.format == gguf)
+    if (std::optional<Tokenizer> form = interop::sentencepiece_form(tokenizer))
+      return *std::move(form);
   if (tokenizer.as_sentencepiece() == nullptr &&
       !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind) &&
       !(takes_marian && tokenizer.kind() == MarianTokenizer::kKind))
     interop::cannot_express(enum_name(format.format),
                             concat("a ", tokenizer.kind(), " vocabulary"));
+  return tokenizer;
 }
 
 }  // namespace
@@ -275,14 +282,15 @@ double export_model(Context& context, const Model& model, const std::optional<To
   weights = weights_of(*found, weights);
   require_argument(tokenizer || !found->needs_tokenizer, interop::kOrigin, "tokenizer",
                    " is missing, and ", enum_name(format), " has one in its files");
+  std::optional<Tokenizer> written;
   if (tokenizer) {
     interop::check_vocabulary(model.spec(), *tokenizer);
-    refuse_vocabulary(*tokenizer, model.spec(), *found);
+    written = written_vocabulary(*tokenizer, model.spec(), *found);
   }
   refuse_what_is_not(model.spec(), *found);
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
-  const interop::ExportVocabulary vocabulary(tokenizer, tokens_of(model, tokenizer));
+  const interop::ExportVocabulary vocabulary(written, tokens_of(model, tokenizer));
   const HostModel again = found->write_and_read({host, vocabulary, weights, unfinished.path()});
   const double difference = interop::logit_difference(host, again);
   // Rounded weights may give any logits, so the model with the same rounded weights is compared: it

@@ -1,4 +1,5 @@
-// Directories with a tokenizer.json of byte-level BPE: it is kept, and written again as it came.
+// Directories with a tokenizer.json of byte-level BPE or BPE with byte fallback: it is kept, and
+// written again as it came.
 #include "tests/interop/interop_support.h"
 
 namespace trafo {
@@ -104,6 +105,68 @@ TEST_F(ByteBpeInteropTest, WhatIsNotDoneIsANoteThatNamesTheKey) {
   const Error error = error_of([&] { import_model(*context_, directory); });
   EXPECT_EQ(error.code(), ErrorCode::corrupt_file);
   EXPECT_TRUE(mentions(error, "added_tokens[0]: there is no lstrip")) << error.what();
+}
+
+// A directory as Llama 2's without tokenizer.model. Formats that have SentencePiece models alone
+// get one with the same ids.
+TEST_F(ByteBpeInteropTest, ByteFallbackComesBackAsItCame) {
+  TokenizerTrainOptions options;
+  options.vocab_size = 310;
+  options.hard_vocab_limit = false;
+  options.model = TokenizerModel::bpe;
+  options.byte_fallback = true;
+  options.normalization = Normalization::identity;
+  const std::vector<std::string> lines{"der Hund sieht einen Baum", "die Katze findet den Stein"};
+  const Tokenizer spm = Tokenizer::train(std::span<const std::string>(lines), options);
+  ModelConfig config = llama_config(1, true);
+  config.vocabulary = spm.vocab_size();
+  model_ = model_of(config);
+  const fs::path directory = path("llama2");
+  export_model(*context_, *model_, spm, ExportFormat::hf_llama, directory);
+  fs::remove(directory / "tokenizer.model");
+  edit_json(directory / "tokenizer.json", [](FileJson& json) {
+    for (int id = 0; id < 4; ++id)
+      json["added_tokens"].push_back({{"id", id},
+                                      {"content", std::vector{"<unk>", "<s>", "</s>", "<pad>"}[id]},
+                                      {"single_word", false},
+                                      {"lstrip", false},
+                                      {"rstrip", false},
+                                      {"normalized", false},
+                                      {"special", true}});
+    const FileJson space = {
+        {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+    json["normalizer"] = {{"type", "Sequence"},
+                          {"normalizers", {{{"type", "Prepend"}, {"prepend", "\u2581"}}, space}}};
+    json["decoder"]["decoders"].erase(0);  // of special tokens
+  });
+  const ImportedModel imported = import_model(*context_, directory);
+  ASSERT_TRUE(imported.tokenizer.has_value()) << imported.note;
+  const Tokenizer& tokenizer = *imported.tokenizer;
+  EXPECT_EQ(tokenizer.kind(), "byte-bpe");
+  EXPECT_EQ(tokenizer.serialized(), content(directory / "tokenizer.json"));
+  EXPECT_EQ(tokenizer.special_tokens(), spm.special_tokens());
+  for (const char* line : {"der Hund sieht die Katze", "Vogel 東京", "den Stein \U0001F600"}) {
+    EXPECT_EQ(tokenizer.encode(line), spm.encode(line)) << line;
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(line)), line);
+  }
+  export_model(*context_, *imported.model, tokenizer, ExportFormat::hf_llama, path("again"));
+  EXPECT_EQ(content(path("again") / "tokenizer.json"), content(directory / "tokenizer.json"));
+  EXPECT_FALSE(fs::exists(path("again") / "tokenizer.model"));
+  export_model(*context_, *imported.model, tokenizer, ExportFormat::gguf, path("gguf"));
+  export_model(*context_, *imported.model, tokenizer, ExportFormat::ctranslate2, path("ct2"));
+  EXPECT_TRUE(contains(content(path("gguf") / "model.gguf"), "tokenizer.ggml.scores"));
+  EXPECT_TRUE(contains(content(path("ct2") / "vocabulary.json"), "Hund"));
+
+  // What a SentencePiece model cannot say is refused there by its key.
+  edit_json(directory / "tokenizer.json", [](FileJson& json) { json["model"]["merges"].erase(4); });
+  const ImportedModel other = import_model(*context_, directory);
+  ASSERT_TRUE(other.tokenizer.has_value()) << other.note;
+  const Error error = error_of([&] {
+    export_model(*context_, *other.model, *other.tokenizer, ExportFormat::gguf, path("refused"));
+  });
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_TRUE(mentions(error, "tokenizer.json: model: merges: ")) << error.what();
+  EXPECT_FALSE(fs::exists(path("refused")));
 }
 
 TEST_F(ByteBpeInteropTest, FormatsWithoutItSaySo) {

@@ -30,11 +30,9 @@ TOLERANCE = 1e-4  # a token
 
 
 def tokenizer_of(folder):
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-    try:
-        return AutoTokenizer.from_pretrained(folder)
-    except (ValueError, KeyError, AttributeError):  # a class that is not transformers' own
-        return PreTrainedTokenizerFast.from_pretrained(folder)
+    # The class that reads tokenizer.json as it is. AutoTokenizer may choose one that makes a tokenizer of its own of the vocabulary.
+    from transformers import PreTrainedTokenizerFast
+    return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def directory(folder, file, family="Llama"):
@@ -60,24 +58,22 @@ def log_probability(model, ids):
 
 
 def compare(name, file, program, folder):
-    # Metaspace, a step of converted SentencePiece models, gives a line that begins with a space another first token (import.md).
-    lines = [line for line in LINES if name != "llama2" or not line.startswith(" ")]
     tokenizer, model = directory(folder / name, file)
     imported = folder / (name + "-run")
     done = subprocess.run([program, "import", "--from", folder / name, "-o", imported, "--quiet"], capture_output=True, text=True)
     if done.returncode == 0:
         done = subprocess.run([program, "score", "-m", imported, "--text", "-", "--device", "cpu", "-q"], capture_output=True, text=True,
-                              input="".join(line + "\n" for line in lines))
+                              input="".join(line + "\n" for line in LINES))
     if done.returncode != 0:
         print(f"FAILED  {name}: {done.stderr.strip()}")
         return False
     found = [float(score) for score in done.stdout.split()]
-    rows = [tokenizer(line).input_ids for line in lines]
-    plain = [tokenizer(line, add_special_tokens=False).input_ids for line in lines]
+    rows = [tokenizer(line).input_ids for line in LINES]
+    plain = [tokenizer(line, add_special_tokens=False).input_ids for line in LINES]
     begins = len(rows[0]) > len(plain[0]) and rows[0][1:1 + len(plain[0])] == plain[0]
     fronts = [row if begins else [tokenizer.eos_token_id, *row] for row in rows]
     difference = max(abs(score - log_probability(model, row)) / len(row) for score, row in zip(found, fronts))
-    good = len(found) == len(lines) and difference < TOLERANCE
+    good = len(found) == len(LINES) and difference < TOLERANCE
     form = ("begin, " if begins else "") + "text" + (", end" if rows[0][-1:] != plain[0][-1:] else "")
     print(f"{'ok' if good else 'FAILED':8}{name}: {form}; largest difference {difference:.1e} a token", flush=True)
     return good

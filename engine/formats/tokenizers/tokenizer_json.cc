@@ -427,8 +427,19 @@ Tokenizer read_tokenizer_json(const std::filesystem::path& file, const SpecialId
           " bytes, which no tokenizer needs");
   const std::string bytes = read_text_file(file, kFileBytes);
   TokenizerText text = read_tokenizer_text(bytes, kOrigin, label);
-  if (is_byte_level_bpe(text, label))
+  if (is_byte_bpe(text, label))
     return Tokenizer(std::make_shared<ByteBpeTokenizer>(bytes, text, label, std::move(companions)));
+  return Converter(label, std::move(text)).convert(ids);
+}
+
+std::optional<Tokenizer> sentencepiece_form(const Tokenizer& tokenizer) {
+  if (tokenizer.kind() != ByteBpeTokenizer::kKind) return std::nullopt;
+  const std::string label(tokenizer.file_name());
+  TokenizerText text = read_tokenizer_text(tokenizer.serialized(), kOrigin, label);
+  if (is_byte_level(text, label)) return std::nullopt;
+  SpecialIds ids{tokenizer.bos_id(), tokenizer.pad_id(), {tokenizer.eos_id()}};
+  ids.eos.insert(ids.eos.end(), tokenizer.further_end_ids().begin(),
+                 tokenizer.further_end_ids().end());
   return Converter(label, std::move(text)).convert(ids);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes byte_bpe.json: small tokenizer.json files of byte-level BPE, texts, and the ids and texts that the `tokenizers` library gives for
+"""Writes byte_bpe.json: small tokenizer.json files of byte-level BPE and of BPE with byte fallback, texts, and the ids and texts that the `tokenizers` library gives for
 them. Needs tokenizers 0.23 (PyPI).
 
 A case is the base file with some keys replaced. `ids` are those with encode_special_tokens, as texts are encoded by default here,
@@ -78,6 +78,64 @@ def without_byte(*letters_left_out, **changes):
         {**added("<|end|>", 0), "id": len(tokens) + 1}]}
 
 
+# Several ways to make a subword, some of them in another order than SentencePiece's, and merges over spaces.
+FALLBACK_MERGES = ["h e", "l l", "▁ t", "▁t he", "▁ w", "o r", "▁w or", "l d", "▁wor ld", "▁ ▁", "▁▁ ▁▁", "▁ the", "t he", "i n", "in g", "n ing",
+                   "r un", "u n", "run ning", "c a", "ca f", "caf é", "a a", "aa aa", "a aa", "a aaa", "x ~", "H e", "He ll", "Hell o", "1 2", "\n \n"]
+
+
+def fallback(merges=FALLBACK_MERGES, unk="<unk>", fuse=True, ignore_merges=False):
+    """The model, decoder and added tokens as in Gemma's files."""
+    made = [merge.replace(" ", "") for merge in merges]
+    characters = sorted({c for merge in merges for c in merge if c != " "} | set("abcdefghijklmnopqrstuvwxyz'.,-<>|_"))
+    tokens = dict.fromkeys(["<unk>", "<|end|>", *(f"<0x{byte:02X}>" for byte in range(256)), *characters, *made])
+    ids = {token: i for i, token in enumerate(tokens)}
+    first = len(ids)
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "model": BASE["model"] | {"unk_token": unk, "fuse_unk": fuse, "byte_fallback": True, "ignore_merges": ignore_merges, "vocab": ids,
+                                  "merges": [merge.split(" ") for merge in merges]},
+        "normalizer": space("Replace"), "pre_tokenizer": None,
+        "decoder": sequence(*fallback_steps(), key="decoders"),
+        "added_tokens": [special | {"id": 1, "content": "<|end|>"},
+                         special | {"id": first, "content": "<tool>", "special": False},
+                         special | {"id": first + 1, "content": "<mask>", "special": False, "lstrip": True},
+                         special | {"id": first + 2, "content": "CAFÉ Naive", "special": False, "normalized": True}]}
+
+
+def space(kind):
+    return {"Replace": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}, "Prepend": {"type": "Prepend", "prepend": "▁"}}[kind]
+
+
+def fallback_steps(*more):
+    return [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, *more]
+
+
+def metaspace(scheme, cut):
+    return {"normalizer": None, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": cut}}
+
+
+def llama(strip=1):
+    """Llama 2: a space in front of each run of text, and without it again."""
+    return {"normalizer": sequence(space("Prepend"), space("Replace"), key="normalizers"),
+            "decoder": sequence(*fallback_steps({"type": "Strip", "content": " ", "start": strip, "stop": 0}), key="decoders")}
+
+
+FALLBACK_CASES = {
+    "fallback": fallback(),
+    "fallback without fuse": fallback(fuse=False),
+    "fallback ignore merges": fallback(ignore_merges=True, merges=FALLBACK_MERGES),
+    "fallback no unknown": fallback(unk=None),
+    "fallback gemma 3": fallback() | {"pre_tokenizer": split(" ", "MergedWithPrevious", kind="String")},
+    "fallback llama": fallback() | llama(),
+    "fallback strips more": fallback() | llama(2),
+    "fallback metaspace first": fallback() | metaspace("first", False),
+    "fallback metaspace first cut": fallback() | metaspace("first", True),
+    "fallback metaspace always": fallback() | metaspace("always", False),
+    "fallback metaspace never cut": fallback() | metaspace("never", True),
+    "fallback nfc": fallback() | {"normalizer": sequence({"type": "NFC"}, space("Replace"), key="normalizers")},
+    "fallback words": fallback() | {"pre_tokenizer": split(r"\d|[^\d]+")},
+}
+
 CASES = {
     "gpt2": {},
     "prefix space": {"pre_tokenizer": byte_level(prefix=True)},
@@ -120,6 +178,7 @@ CASES = {
     "unknown": without_byte("x", "~", unk_token="<u>"),
     "fused unknown": without_byte("x", "~", unk_token="<u>", fuse_unk=True),
     "left out": without_byte("x", "~"),
+    **FALLBACK_CASES,
 }
 TEXTS = ["", "Hello the world", " the world's running", "HELLO'S 12345 café CAFÉ Naive NAIVE", "a\n\n b \t c   \r\n  d", "xx~~x the ~x",
          "日本語のテキスト あああ", "e\u0301\u0323 \u1e69 \ufb01 ﬀ \u212b \u2126 ½ ² ㎏", "aaaaaaaa aaa", "<tool>  x <tool>er <|end|>the <mask> y",

@@ -21,22 +21,11 @@ bool is_blank(char32_t c) {
   return table.has(c);
 }
 
-// A token as its name: white space is written "<0x20>".
-std::string token_name(std::string_view text) {
-  std::string name;
-  for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    if (!is_blank(next_code_point(text, at))) {
-      name.append(text, begin, at - begin);
-      continue;
-    }
-    for (const char byte : text.substr(begin, at - begin)) {
-      constexpr char kDigits[] = "0123456789ABCDEF";
-      const auto value = static_cast<unsigned char>(byte);
-      name += {'<', '0', 'x', kDigits[value >> 4], kDigits[value & 15], '>'};
-    }
-  }
-  return name;
+constexpr char kHexDigits[] = "0123456789ABCDEF";
+
+// "<0x20>", as the names of byte tokens are.
+std::string byte_name(unsigned char byte) {
+  return {'<', '0', 'x', kHexDigits[byte >> 4], kHexDigits[byte & 15], '>'};
 }
 
 class ByteBpeSampler final : public SubwordSampler {
@@ -52,50 +41,32 @@ class ByteBpeSampler final : public SubwordSampler {
   const ByteBpeTokenizer& tokenizer_;
 };
 
-// The length of the character that begins at `at`; or, negated, of the ill-formed bytes there that
-// one U+FFFD stands for; or 0: the text ends within a character that may still be right.
-int character_length(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const int size = first >= 0xc2 && first <= 0xdf   ? 2
-                   : (first & 0xf0) == 0xe0         ? 3
-                   : first >= 0xf0 && first <= 0xf4 ? 4
-                                                    : 1;
-  if (size == 1) return -1;
-  for (int i = 1; i < size; ++i) {
-    if (at + static_cast<size_t>(i) == text.size()) return 0;
-    unsigned low = 0x80, high = 0xbf;
-    if (i == 1 && first == 0xe0) low = 0xa0;  // overlong forms, surrogates, beyond U+10FFFF
-    if (i == 1 && first == 0xed) high = 0x9f;
-    if (i == 1 && first == 0xf0) low = 0x90;
-    if (i == 1 && first == 0xf4) high = 0x8f;
-    if (const unsigned next = byte(static_cast<size_t>(i)); next < low || next > high) return -i;
-  }
-  return size;
-}
-
 }  // namespace
 
 ByteBpeTokenizer::ByteBpeTokenizer(std::string_view serialized, const TokenizerText& text,
                                    std::string_view label, std::vector<CompanionFile> companions)
-    : Model(serialized), merges_(text.merges.size()) {
+    : Model(serialized), is_byte_level_(is_byte_level(text, label)), merges_(text.merges.size()) {
   const JsonPart file(std::string(label), text.rest);
   const JsonPart model = file.at("model");
   read_vocabulary(model, text.vocabulary);
-  read_unknown(model, text.vocabulary);
+  if (is_byte_level_)
+    read_unknown(model, text.vocabulary);
+  else
+    read_byte_tokens(model, text.vocabulary);
   read_merges(text);
   if (const auto part = file.find("normalizer")) normalizer_ = TextNormalizer(*part);
-  pre_tokenizer_ = std::make_unique<PreTokenizer>(file.at("pre_tokenizer"));
-  for (const JsonPart& step : file.at("decoder").steps("decoders"))
-    if (step.type() != "ByteLevel" && step.type() != "Fuse")
-      step.refuse("type ", quote(step.type()),
-                  " is not supported; byte-level BPE has the decoder ByteLevel");
+  const std::optional<JsonPart> pre_tokenizer = file.find("pre_tokenizer");
+  pre_tokenizer_ =
+      std::make_unique<PreTokenizer>(pre_tokenizer ? PreTokenizer(*pre_tokenizer) : PreTokenizer());
+  // A normalizer may take the beginning of a text away, which then has no mark.
+  if (pre_tokenizer_->marks_the_beginning() && !normalizer_.changes_nothing())
+    pre_tokenizer->refuse("prepend_scheme first is not supported with a normalizer");
   add_tokens(file);
+  read_decoder(file.at("decoder"));
   index_tokens(file);
   companions_ = std::move(companions);
   const auto find = [this](std::string_view name) {
-    const uint32_t entry = names_.find(token_name(name));
+    const uint32_t entry = names_.find(name_of(name));
     return entry == SubwordTable::kNone ? -1 : static_cast<int32_t>(names_.id(entry));
   };
   const auto find_special = [&](std::string_view name) {
@@ -108,10 +79,30 @@ ByteBpeTokenizer::ByteBpeTokenizer(std::string_view serialized, const TokenizerT
   further_ends_ = std::move(choice.further_ends);
 }
 
+// A token as its name. White space is written "<0x20>" or, where that is a byte token, "<U+0020>".
+std::string ByteBpeTokenizer::name_of(std::string_view text) const {
+  std::string name;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t character = next_code_point(text, at);
+    if (!is_blank(character)) {
+      name.append(text, begin, at - begin);
+    } else if (is_byte_level_) {
+      for (const char byte : text.substr(begin, at - begin))
+        name += byte_name(static_cast<unsigned char>(byte));
+    } else {
+      name += "<U+";
+      for (int bits = 12; bits >= 0; bits -= 4) name += kHexDigits[character >> bits & 15];
+      name += '>';
+    }
+  }
+  return name;
+}
+
 void ByteBpeTokenizer::read_vocabulary(const JsonPart& model, const SubwordTable& vocabulary) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const auto part = model.find(key); part && !part->text().empty())
-      part->refuse(quote(part->text()), " is not supported in byte-level BPE");
+      part->refuse(quote(part->text()), " is not supported");
   if (const auto part = model.find("dropout")) {
     part->check(part->value().is_number(), "it is not a number");
     if (part->value().number() != 0)
@@ -127,8 +118,11 @@ void ByteBpeTokenizer::read_vocabulary(const JsonPart& model, const SubwordTable
     const uint32_t id = vocabulary.id(i);
     model.check(tokens_[id].empty(), "vocab: the id ", id, " has two subwords");
     const std::string_view text = vocabulary.text(i);
-    tokens_[id] = token_name(text);
-    if (std::optional<std::string> bytes = from_byte_letters(text)) {
+    tokens_[id] = name_of(text);
+    if (!is_byte_level_) {
+      words_.add(text, id, 0);
+      bytes_[id] = text;
+    } else if (std::optional<std::string> bytes = from_byte_letters(text)) {
       words_.add(*bytes, id, 0);
       bytes_[id] = *std::move(bytes);
     } else {
@@ -158,6 +152,40 @@ void ByteBpeTokenizer::read_unknown(const JsonPart& model, const SubwordTable& v
   }
 }
 
+void ByteBpeTokenizer::read_byte_tokens(const JsonPart& model, const SubwordTable& vocabulary) {
+  is_byte_.resize(tokens_.size());
+  for (size_t value = 0; value < byte_ids_.size(); ++value) {
+    const char character = static_cast<char>(value);
+    const std::string name = byte_name(static_cast<unsigned char>(value));
+    const uint32_t entry = vocabulary.find(name);
+    if (entry == SubwordTable::kNone)
+      model.at("byte_fallback").refuse("it is true, and vocab has no ", name);
+    const uint32_t id = vocabulary.id(entry);
+    is_byte_[id] = true;
+    bytes_[id] = character;
+    const uint32_t own =
+        value < 0x80 ? vocabulary.find({&character, 1}) : uint32_t{SubwordTable::kNone};
+    byte_ids_[value] = static_cast<int32_t>(own == SubwordTable::kNone ? id : vocabulary.id(own));
+  }
+  if (const auto part = model.find("unk_token"))
+    part->check(vocabulary.find(part->text()) != SubwordTable::kNone, "vocab has no ",
+                quote(part->text()));
+}
+
+void ByteBpeTokenizer::read_decoder(const JsonPart& part) {
+  if (is_byte_level_) {
+    for (const JsonPart& step : part.steps("decoders"))
+      if (step.type() != "ByteLevel" && step.type() != "Fuse")
+        step.refuse("type ", quote(step.type()),
+                    " is not supported; byte-level BPE has the decoder ByteLevel");
+    return;
+  }
+  decoder_ = FallbackDecoder(part);
+  is_byte_.resize(tokens_.size());
+  for (size_t id = 0; id < bytes_.size(); ++id)
+    if (!is_byte_[id]) decoder_.replace(bytes_[id]);
+}
+
 void ByteBpeTokenizer::read_merges(const TokenizerText& text) {
   const auto id = [&](uint32_t entry) { return static_cast<int32_t>(text.vocabulary.id(entry)); };
   for (const Merge& merge : text.merges)
@@ -172,7 +200,7 @@ void ByteBpeTokenizer::add_tokens(const JsonPart& file) {
   const size_t limit = tokens_.size() + added_.all().size() + kIdGap;
   for (const AddedToken& token : added_.all()) {
     const auto id = static_cast<size_t>(token.id);
-    const std::string name = token_name(token.text);
+    const std::string name = name_of(token.text);
     part->check(id < limit, quote(token.text), " has no id below ", limit);
     if (id >= tokens_.size()) {
       tokens_.resize(id + 1);
@@ -197,12 +225,23 @@ void ByteBpeTokenizer::index_tokens(const JsonPart& file) {
              quote(twice == SubwordTable::kNone ? std::string_view() : names_.text(twice)));
 }
 
-bool is_byte_level_bpe(const TokenizerText& text, std::string_view label) {
+bool is_byte_level(const TokenizerText& text, std::string_view label) {
+  const std::optional<JsonPart> pre = JsonPart(std::string(label), text.rest).find("pre_tokenizer");
+  return pre && PreTokenizer::is_byte_level(*pre);
+}
+
+bool is_byte_bpe(const TokenizerText& text, std::string_view label) {
   const JsonPart file(std::string(label), text.rest);
-  const std::optional<JsonPart> model = file.find("model"), pre = file.find("pre_tokenizer");
-  if (!model || !pre || text.has_scores) return false;
-  const std::optional<JsonPart> type = model->find("type");
-  return (!type || type->text() == "BPE") && PreTokenizer::is_byte_level(*pre);
+  const std::optional<JsonPart> model = file.find("model"), added = file.find("added_tokens"),
+                                normalizer = file.find("normalizer");
+  if (!model || text.has_scores) return false;
+  if (const auto type = model->find("type"); type && type->text() != "BPE") return false;
+  if (is_byte_level(text, label)) return true;
+  if (!model->flag("byte_fallback", false) || !added || added->list().empty()) return false;
+  if (!normalizer) return true;
+  const std::vector<JsonPart> steps = normalizer->steps("normalizers");
+  return std::none_of(steps.begin(), steps.end(),
+                      [](const JsonPart& step) { return step.type() == "Precompiled"; });
 }
 
 bool is_byte_bpe_file(std::string_view file_bytes) {
@@ -214,11 +253,11 @@ bool is_byte_bpe_file(std::string_view file_bytes) {
 Tokenizer load_byte_bpe(std::string_view file_bytes, std::string_view label,
                         std::vector<CompanionFile> companions) {
   const TokenizerText text = read_tokenizer_text(file_bytes, kTokenizerOrigin, label);
-  if (!is_byte_level_bpe(text, label))
+  if (!is_byte_bpe(text, label))
     fail(ErrorCode::unsupported, kTokenizerOrigin, label,
-         ": it is not byte-level BPE: model is not of the type BPE, or pre_tokenizer has no "
-         "ByteLevel; the vocabularies of SentencePiece in this form come with the import of a "
-         "model");
+         ": it is not byte-level BPE and not BPE with byte fallback: model is not of the type BPE, "
+         "or pre_tokenizer has no ByteLevel and model: byte_fallback is not true; the vocabularies "
+         "of SentencePiece in this form come with the import of a model");
   return Tokenizer(
       std::make_shared<ByteBpeTokenizer>(file_bytes, text, label, std::move(companions)));
 }
@@ -250,7 +289,8 @@ void ByteBpeTokenizer::encode_words(std::string_view text, std::vector<int32_t>&
         ids.push_back(part.token->id);
         continue;
       }
-      pre_tokenizer_->split(part.text, words);
+      const bool is_beginning = begins_texts_ && &piece == pieces.data() && &part == inside.data();
+      pre_tokenizer_->split(part.text, words, is_beginning);
       for (const Pattern::Match& span : words.spans)
         word(std::string_view(words.text).substr(span.begin, span.end - span.begin), ids);
     }
@@ -266,14 +306,28 @@ void ByteBpeTokenizer::sample(std::string_view text, double alpha, ShuffleRng& r
                               std::vector<int32_t>& ids) const {
   std::vector<int32_t> tokens;
   encode_words(text, ids, [&](std::string_view word, std::vector<int32_t>& to) {
-    byte_tokens(word, tokens);
+    first_tokens(word, tokens);
     merges_.sample(tokens, alpha, rng);
     to.insert(to.end(), tokens.begin(), tokens.end());
   });
 }
 
-void ByteBpeTokenizer::byte_tokens(std::string_view word, std::vector<int32_t>& tokens) const {
+void ByteBpeTokenizer::first_tokens(std::string_view word, std::vector<int32_t>& tokens) const {
   tokens.clear();
+  if (!is_byte_level_) {
+    for (size_t at = 0; at < word.size();) {
+      const size_t begin = at;
+      uint32_t entry = SubwordTable::kNone;
+      if (next_code_point(word, at) >= 0x80) entry = words_.find(word.substr(begin, at - begin));
+      if (entry != SubwordTable::kNone) {
+        tokens.push_back(static_cast<int32_t>(words_.id(entry)));
+        continue;
+      }
+      for (const char byte : word.substr(begin, at - begin))
+        tokens.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+    }
+    return;
+  }
   bool was_unknown = false;
   for (const char byte : word) {
     int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
@@ -290,7 +344,7 @@ bool ByteBpeTokenizer::is_whole(uint32_t entry, std::string_view word) const {
   Whole whole = known.load(std::memory_order_relaxed);
   if (whole == Whole::unknown) {
     std::vector<int32_t> tokens;
-    byte_tokens(word, tokens);
+    first_tokens(word, tokens);
     merges_.apply(tokens);
     const bool is_itself =
         tokens.size() == 1 && tokens.front() == static_cast<int32_t>(words_.id(entry));
@@ -307,14 +361,33 @@ void ByteBpeTokenizer::encode_word(std::string_view word, std::vector<int32_t>& 
     return;
   }
   thread_local std::vector<int32_t> tokens;
-  byte_tokens(word, tokens);
+  first_tokens(word, tokens);
   merges_.apply(tokens);
   ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
 // ---- decoding ----
 
+std::string ByteBpeTokenizer::decode_fallback(std::span<const int32_t> ids) const {
+  std::string text, bytes;
+  for (const int32_t id : ids) {
+    const auto i = static_cast<size_t>(id);
+    if (is_special_[i]) continue;
+    if (is_byte_[i]) {
+      bytes += bytes_[i];
+      continue;
+    }
+    FallbackDecoder::append_bytes(bytes, false, text);
+    bytes.clear();
+    text += bytes_[i];
+  }
+  FallbackDecoder::append_bytes(bytes, true, text);
+  decoder_.strip(text);
+  return text;
+}
+
 std::string ByteBpeTokenizer::decode(std::span<const int32_t> ids) const {
+  if (!is_byte_level_) return decode_fallback(ids);
   std::string bytes;
   for (const int32_t id : ids)
     if (const auto i = static_cast<size_t>(id); !is_special_[i]) bytes += bytes_[i];
@@ -356,6 +429,16 @@ std::vector<NamedToken> ByteBpeTokenizer::special_names() const {
                      .is_single_word = token.single_word,
                      .stays_in_text = !token.special});
   return names;
+}
+
+std::shared_ptr<const Tokenizer::Model> ByteBpeTokenizer::after_special() const {
+  if (!pre_tokenizer_->marks_the_beginning()) return nullptr;
+  constexpr std::string_view kLabel = "tokenizer";
+  auto rest = std::make_shared<ByteBpeTokenizer>(
+      serialized(), read_tokenizer_text(serialized(), kTokenizerOrigin, kLabel), kLabel,
+      companions());
+  rest->begins_texts_ = false;
+  return rest;
 }
 
 std::unique_ptr<const SubwordSampler> ByteBpeTokenizer::sampler() const {

@@ -1,5 +1,7 @@
-// Byte-level BPE, as GPT-2, Llama 3 and Qwen have it, with the ids that the `tokenizers` library
-// gives for the same tokenizer.json.
+// BPE that has a token for every byte, with the ids that the `tokenizers` library gives for the
+// same tokenizer.json. Byte-level BPE, as GPT-2, Llama 3 and Qwen have it, merges bytes. BPE with
+// byte fallback, as Llama 2, Mistral and Gemma have it, merges characters, and a character without
+// a token is its bytes.
 #pragma once
 
 #include <array>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "engine/text/tokenizer/byte_bpe/added_tokens.h"
+#include "engine/text/tokenizer/byte_bpe/fallback_decoder.h"
 #include "engine/text/tokenizer/byte_bpe/merges.h"
 #include "engine/text/tokenizer/byte_bpe/pre_tokenizer.h"
 #include "engine/text/tokenizer/byte_bpe/text_normalizer.h"
@@ -33,7 +36,7 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
   // Special tokens that are written out in a text stay text; other added tokens are found.
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   // Bytes that are no UTF-8 become U+FFFD, but an unfinished character at the end gives no text:
-  // the next token may finish it.
+  // the next token may finish it. The library writes U+FFFD there.
   std::string decode(std::span<const int32_t> ids) const override;
   const std::string& token(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
   int32_t id(std::string_view token) const override;
@@ -42,6 +45,7 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
   std::unique_ptr<const SubwordSampler> sampler() const override;
   // Added tokens; those that are not special are found in any text.
   std::vector<NamedToken> special_names() const override;
+  std::shared_ptr<const Model> after_special() const override;
 
   // As encode(), with random merges left out.
   void sample(std::string_view text, double alpha, ShuffleRng& rng,
@@ -50,29 +54,38 @@ class ByteBpeTokenizer final : public Tokenizer::Model {
  private:
   void read_vocabulary(const JsonPart& model, const SubwordTable& vocabulary);
   void read_unknown(const JsonPart& model, const SubwordTable& vocabulary);
+  void read_byte_tokens(const JsonPart& model, const SubwordTable& vocabulary);
+  void read_decoder(const JsonPart& part);
   void read_merges(const TokenizerText& text);
   void add_tokens(const JsonPart& file);
   void index_tokens(const JsonPart& file);
-  std::string_view bytes(int32_t id) const;
+  std::string name_of(std::string_view text) const;
 
   // Calls word(bytes, ids) for each word of the text.
   template <class Word>
   void encode_words(std::string_view text, std::vector<int32_t>& ids, const Word& word) const;
   void encode_word(std::string_view word, std::vector<int32_t>& ids) const;
-  void byte_tokens(std::string_view word, std::vector<int32_t>& tokens) const;
+  // The tokens that are merged.
+  void first_tokens(std::string_view word, std::vector<int32_t>& tokens) const;
   bool is_whole(uint32_t entry, std::string_view word) const;
+  std::string decode_fallback(std::span<const int32_t> ids) const;
 
+  const bool is_byte_level_;
+  bool begins_texts_ = true;  // whether no token goes before the texts
   TextNormalizer normalizer_;
   std::unique_ptr<const PreTokenizer> pre_tokenizer_;
   AddedTokens added_;
   Merges merges_;
   bool ignore_merges_ = false, fuse_unknown_ = false;
   int32_t unknown_ = -1;  // for bytes without a token; -1: they are left out
-  std::array<int32_t, 256> byte_ids_{};
+  std::array<int32_t, 256>
+      byte_ids_{};  // with byte fallback, a character's own token if it has one
+  FallbackDecoder decoder_;
   std::vector<std::string> tokens_;  // names
   SubwordTable names_;
   SubwordTable words_;              // tokens of the model as bytes
   std::vector<std::string> bytes_;  // of all tokens
+  std::vector<bool> is_byte_;       // a token of byte fallback
   std::vector<bool> is_special_;
   // Of each entry of words_: whether merging its bytes gives the token itself. Found out when the
   // word is first met.
@@ -88,7 +101,10 @@ void validate_byte_bpe(const TokenizerTrainOptions& options);
 Tokenizer train_byte_bpe(std::span<const std::string_view> sentences,
                          const TokenizerTrainOptions& options);
 
-// Whether a tokenizer.json has a model and a pre-tokenizer of this kind.
-bool is_byte_level_bpe(const TokenizerText& text, std::string_view label);
+// Whether a tokenizer.json is byte-level BPE, or BPE with byte fallback whose special tokens are
+// added tokens and which has no character map of SentencePiece.
+bool is_byte_bpe(const TokenizerText& text, std::string_view label);
+// Whether such a file is byte-level.
+bool is_byte_level(const TokenizerText& text, std::string_view label);
 
 }  // namespace trafo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
 #include "engine/text/tokenizer/byte_bpe/pattern_part.h"
 #include "engine/text/unicode/properties.h"
@@ -27,8 +28,17 @@ bool PreTokenizer::is_byte_level(const JsonPart& part) {
 }
 
 PreTokenizer::PreTokenizer(const JsonPart& part) {
+  const bool has_bytes = is_byte_level(part);
   bool is_made = false;
   for (const JsonPart& step : part.steps(kPreTokenizerList)) {
+    if (!has_bytes && step.type() == "Metaspace") {
+      const bool is_first = steps_.empty();
+      steps_.push_back(read_metaspace(step));
+      // Another step may take the beginning of a text away, which then has no mark.
+      if (marks_the_beginning() && !is_first)
+        step.refuse("prepend_scheme first is not supported after another step");
+      continue;
+    }
     if (is_made && !has_letters_) steps_.back().makes_letters = has_letters_ = true;
     if (step.type() == "ByteLevel") {
       if (is_made) step.refuse("a second ByteLevel is not supported");
@@ -49,6 +59,30 @@ PreTokenizer::Behavior PreTokenizer::read_behavior(const JsonPart& part) {
     if (part.text() == name) return behavior;
   part.check(false, quote(part.text()), " is no behavior");
   return Behavior::isolated;
+}
+
+bool PreTokenizer::marks_the_beginning() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.front == Front::beginning; });
+}
+
+PreTokenizer::Step PreTokenizer::read_metaspace(const JsonPart& part) {
+  Step step;
+  const JsonPart replacement = part.at("replacement");
+  step.space = replacement.text();
+  size_t end = 0;
+  if (!step.space.empty()) next_code_point(step.space, end);
+  replacement.check(end > 0 && end == step.space.size(), "it is not one character");
+  const std::optional<JsonPart> scheme = part.find("prepend_scheme");
+  const std::string name = scheme ? scheme->text() : "always";
+  part.check(name == "first" || name == "always" || name == "never",
+             "prepend_scheme: ", quote(name), " is not first, always or never");
+  part.check(name == "never" || part.flag("add_prefix_space", true),
+             "add_prefix_space: it is false, and prepend_scheme is not never");
+  step.front = name == "first" ? Front::beginning : name == "always" ? Front::always : Front::none;
+  if (part.flag("split", true)) step.pattern.emplace(Pattern::of_text(step.space));
+  step.behavior = Behavior::merged_with_next;
+  return step;
 }
 
 PreTokenizer::Step PreTokenizer::read(const JsonPart& part) {
@@ -77,19 +111,21 @@ PreTokenizer::Step PreTokenizer::read(const JsonPart& part) {
     step.pattern.emplace(Pattern::of_runs({white_space_set()}, false));
     step.behavior = Behavior::removed;
   } else {
-    part.refuse("type ", quote(type),
-                " is not supported; byte-level BPE can have Split, ByteLevel, Digits, "
-                "Punctuation, Whitespace, WhitespaceSplit and Sequence");
+    part.refuse(
+        "type ", quote(type),
+        " is not supported; BPE can have Split, ByteLevel, Digits, Punctuation, Whitespace, "
+        "WhitespaceSplit, Sequence and, without ByteLevel, Metaspace");
   }
   return step;
 }
 
-void PreTokenizer::split(std::string_view text, Words& words) const {
+void PreTokenizer::split(std::string_view text, Words& words, bool is_beginning) const {
   words.text = text;
   words.spans.clear();
   if (!text.empty()) words.spans.push_back({0, text.size()});
   for (const Step& step : steps_) {
     if (step.prefix_space) add_spaces(words);
+    if (!step.space.empty()) mark_spaces(step, is_beginning, words);
     if (step.pattern) cut(step, words);
     if (step.makes_letters) make_letters(words);
   }
@@ -112,6 +148,22 @@ void PreTokenizer::add_spaces(Words& words) {
   rewrite(words, [](std::string_view word, std::string& text) {
     if (!word.starts_with(' ')) text += ' ';
     text += word;
+  });
+}
+
+void PreTokenizer::mark_spaces(const Step& step, bool is_beginning, Words& words) {
+  bool is_first = is_beginning;
+  rewrite(words, [&](std::string_view word, std::string& text) {
+    const bool is_marked = word.starts_with(' ') || word.starts_with(step.space);
+    const bool marks = step.front == Front::always || (step.front == Front::beginning && is_first);
+    if (marks && !is_marked) text += step.space;
+    for (const char c : word) {
+      if (c == ' ')
+        text += step.space;
+      else
+        text += c;
+    }
+    is_first = false;
   });
 }
 

@@ -63,6 +63,15 @@ class Companion {
     return ids;
   }
 
+  // UNSUPPORTED: transformers takes spaces out of decoded texts. Without the second key, it ignores
+  // the first one for BPE.
+  void refuse_clean_up() const {
+    constexpr const char* kForced =
+        "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
+    if (part_ && part_->flag("clean_up_tokenization_spaces", false) && part_->flag(kForced, false))
+      part_->at(kForced).refuse("it is true, and decoding here leaves spaces as they are");
+  }
+
  private:
   const VocabularyLookup& vocabulary_;
   Json json_;
@@ -102,7 +111,7 @@ AddedAround read_post_processor(const JsonPart& file, int32_t size) {
       around = {{second(step.at("cls"))}, {second(step.at("sep"))}};
     } else if (type != "ByteLevel") {
       step.refuse("type ", quote(type),
-                  " is not supported; byte-level BPE can have ByteLevel, TemplateProcessing, "
+                  " is not supported; BPE can have ByteLevel, TemplateProcessing, "
                   "RobertaProcessing, BertProcessing and Sequence");
     }
   }
@@ -115,6 +124,7 @@ SpecialChoice choose_special_tokens(const JsonPart& file, std::span<const Compan
   const Companion map(companions, kSpecialTokensFile, vocabulary);
   const Companion generation(companions, kGenerationFile, vocabulary);
   const AddedAround around = read_post_processor(file, vocabulary.size);
+  config.refuse_clean_up();
 
   // kNone only where a file says that there is none, or none knows of one.
   const auto choose = [&](std::string_view key, std::string_view id_key, int32_t framed,

@@ -40,7 +40,7 @@ void check_normal_size(size_t from, size_t to) {
 
 TextNormalizer::TextNormalizer(const JsonPart& part) {
   if (part.is_null()) return;
-  for (const JsonPart& step : part.steps("normalizers")) steps_.push_back(read(step));
+  for (const JsonPart& step : part.steps("normalizers")) add(step);
 }
 
 TextNormalizer::Step TextNormalizer::read(const JsonPart& part) {
@@ -61,8 +61,8 @@ TextNormalizer::Step TextNormalizer::read(const JsonPart& part) {
             .left = part.at("strip_left").flag(),
             .right = part.at("strip_right").flag()};
   part.refuse("type ", quote(type),
-              " is not supported; byte-level BPE can have NFC, NFD, NFKC, NFKD, Lowercase, "
-              "Replace, Prepend, Strip and Sequence");
+              " is not supported; BPE can have NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, "
+              "Strip and Sequence");
 }
 
 void TextNormalizer::replace(const Step& step, std::string& text) {

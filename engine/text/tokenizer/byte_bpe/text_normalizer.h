@@ -17,6 +17,8 @@ class TextNormalizer {
   // UNSUPPORTED and CORRUPT_FILE name the key.
   explicit TextNormalizer(const JsonPart& part);
 
+  // A further step, not a Sequence.
+  void add(const JsonPart& step) { steps_.push_back(read(step)); }
   bool changes_nothing() const { return steps_.empty(); }
   // CORRUPT_FILE: the text would grow beyond limits::kNormalizedGrowth. Errors as
   // Pattern::find_all.
