@@ -56,6 +56,14 @@ constexpr SettingSpec kSpecs[] = {
      "on: the name of a special token in the training and validation text, such as </s>, is that token; translate and score have --parse-special (default off)",
      "on off", 0, 1, true, false, "off", SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.parse_special; }, {}, {}},
+    {"source-language", "", "Data", "CODE",
+     "language of the sources, whose token is put in front of them, as eng_Latn of NLLB-200 or en of M2M100; with --target-language",
+     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.source_language; }, {}, {}},
+    {"target-language", "", "Data", "CODE",
+     "language of the targets; translate and score have these options as well",
+     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.target_language; }, {}, {}},
     {"vocab-kind", "", "Data", "NAME",
      "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5) or byte-bpe (default sentencepiece)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
@@ -526,9 +534,9 @@ static_assert(std::size(kSpecs) == kSettingCount);
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 103); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(103, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(117, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 105); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(105, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(119, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
