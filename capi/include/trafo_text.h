@@ -79,6 +79,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode_target(const trafo_
  * it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the
  * same sort. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_parse_special(const trafo_tokenizer *tokenizer, trafo_tokenizer **out);
+/* The same vocabulary as another tokenizer, for texts of two languages, as M2M100 and NLLB-200 have them: trafo_tokenizer_encode and
+ * every call that takes a tokenizer and text put the token of the source language in front of a source, and that of the target language
+ * in front of a target; a translation begins with it. A language is the name of a special token of the vocabulary, such as "eng_Latn",
+ * or what "__" surrounds in it, such as "en". INVALID_ARGUMENT: the vocabulary has no such language; the message lists some. A run
+ * resumes only with the same languages. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_with_languages(const trafo_tokenizer *tokenizer, const char *source,
+                                                                     size_t source_length, const char *target,
+                                                                     size_t target_length, trafo_tokenizer **out);
 /* The text of token ids. Special tokens give no text. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
                                                              size_t count, char **out_text, size_t *out_length);

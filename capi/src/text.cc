@@ -191,6 +191,19 @@ trafo_error* trafo_tokenizer_parse_special(const trafo_tokenizer* tokenizer,
   });
 }
 
+trafo_error* trafo_tokenizer_with_languages(const trafo_tokenizer* tokenizer, const char* source,
+                                            size_t source_length, const char* target,
+                                            size_t target_length, trafo_tokenizer** out) {
+  return api(__func__, [&](const Call& call) {
+    call.out(out);
+    const TokenizerObject& plain = call.handle(tokenizer, "tokenizer");
+    *out = new_handle<trafo_tokenizer>(
+        plain.tokenizer.with_languages(call.text(source, source_length, "source"),
+                                       call.text(target, target_length, "target")),
+        plain.file, plain.checksum);
+  });
+}
+
 trafo_error* trafo_tokenizer_decode(const trafo_tokenizer* tokenizer, const int32_t* ids,
                                     size_t count, char** out_text, size_t* out_length) {
   return api(__func__, [&](const Call& call) {

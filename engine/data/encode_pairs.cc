@@ -25,10 +25,10 @@ void copy_ids(std::string_view bytes, int64_t vocabulary, int64_t pair, std::vec
 
 uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& encoding,
                                SequenceForm form) {
-  const bool parses = encoding.tokenizer && encoding.tokenizer->parses_special();
+  const uint64_t reading = encoding.tokenizer ? encoding.tokenizer->reading() : 0;
   const TextFrame& frame = encoding.tokens.frame;
   const uint64_t framed = (frame.begin ? 8 : 0) + (frame.end ? 0 : 16);
-  return mix_bits(corpus.fingerprint() + static_cast<uint64_t>(form) + (parses ? 3 : 1) + framed);
+  return mix_bits(corpus.fingerprint() + static_cast<uint64_t>(form) + 1 + 2 * reading + framed);
 }
 
 PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding) {

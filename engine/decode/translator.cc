@@ -89,10 +89,14 @@ std::vector<Translation> Translator::translate(std::span<const std::string_view>
   const Tokenizer& subwords = tokenizer();
   const Tokenizer targets = subwords.for_targets();
   const TextFrame around = frame(options);
-  std::vector<std::vector<int32_t>> rows(lines.size()), begun(prefixes.size());
+  // A language is the first token of every translation that is not empty.
+  const bool begins = !prefixes.empty() || targets.language() >= 0;
+  std::vector<std::vector<int32_t>> rows(lines.size()), begun(begins ? lines.size() : 0);
   for_lines(lines.size(), [&](size_t i) {
     rows[i] = encode(subwords, lines[i], "", i + 1, around);
-    if (!prefixes.empty()) begun[i] = encode(targets, prefixes[i], "prefix, ", i + 1, kNoFrame);
+    const std::string_view prefix = prefixes.empty() ? std::string_view() : prefixes[i];
+    const bool is_empty = prefix.empty() && rows[i].size() == (around.end ? 1 : 0);
+    if (begins && !is_empty) begun[i] = encode(targets, prefix, "prefix, ", i + 1, kNoFrame);
   });
   return translate_ids(std::move(rows), options, begun);
 }

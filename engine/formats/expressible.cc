@@ -72,6 +72,8 @@ std::string positions_of(PositionTable table, bool rotary) {
       return rotary ? "rotary" : "none";
     case PositionTable::sinusoidal:
       return rotary ? "sinusoidal+rotary" : "sinusoidal";
+    case PositionTable::fairseq:
+      return rotary ? "fairseq+rotary" : "fairseq";
     case PositionTable::learned:
       return rotary ? "learned+rotary" : "learned";
   }

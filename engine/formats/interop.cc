@@ -114,6 +114,14 @@ const std::vector<Format>& formats() {
          interop::write_pegasus(job.host, *job.vocabulary.tokenizer, job.directory);
          return interop::read_pegasus(job.directory).host;
        }},
+      {ExportFormat::hf_m2m100,
+       true,
+       {float32},
+       interop::hf_m2m100_expressible,
+       [](const Job& job) {
+         interop::write_m2m100(job.host, *job.vocabulary.tokenizer, job.directory);
+         return interop::read_m2m100(job.directory).host;
+       }},
       {ExportFormat::hf_gpt2,
        false,
        {float32},
@@ -171,18 +179,14 @@ struct DirectoryReader {
   const char* model_type;
   interop::Imported (*read)(const fs::path& directory);
 };
-constexpr DirectoryReader kDirectoryReaders[] = {{"marian", interop::read_marian},
-                                                 {"pegasus", interop::read_pegasus},
-                                                 {"gpt2", interop::read_gpt2},
-                                                 {"llama", interop::read_llama},
-                                                 {"mistral", interop::read_llama},
-                                                 {"qwen2", interop::read_llama},
-                                                 {"qwen3", interop::read_llama},
-                                                 {"phi3", interop::read_llama},
-                                                 {"hunyuan_v1_dense", interop::read_llama},
-                                                 {"smollm3", interop::read_llama},
-                                                 {"granite", interop::read_llama},
-                                                 {"olmo2", interop::read_llama}};
+constexpr DirectoryReader kDirectoryReaders[] = {
+    {"marian", interop::read_marian},  {"pegasus", interop::read_pegasus},
+    {"m2m_100", interop::read_m2m100}, {"gpt2", interop::read_gpt2},
+    {"llama", interop::read_llama},    {"mistral", interop::read_llama},
+    {"qwen2", interop::read_llama},    {"qwen3", interop::read_llama},
+    {"phi3", interop::read_llama},     {"hunyuan_v1_dense", interop::read_llama},
+    {"smollm3", interop::read_llama},  {"granite", interop::read_llama},
+    {"olmo2", interop::read_llama}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())

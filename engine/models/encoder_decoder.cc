@@ -6,7 +6,6 @@
 #include "engine/models/model.h"
 #include "engine/nn/embedding.h"
 #include "engine/nn/transformer_stack.h"
-#include "engine/ops/embedding/embedding.h"
 
 namespace trafo {
 namespace {
@@ -49,7 +48,7 @@ class EncoderDecoder final : public Model {
                                      .parts = keys_values});
     declare_output(target_embedding_.weight(), init);
     parameters_.allocate(context, dtype, seed, int8_weights);
-    const Tensor positions = sinusoidal_positions(context, spec.max_positions, width, dtype);
+    const Tensor positions = fixed_positions(context, spec, dtype);
     source_embedding_.add_positions(positions);
     target_embedding_.add_positions(positions);
   }

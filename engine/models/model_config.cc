@@ -39,6 +39,9 @@ void check_form(const ModelConfig& c) {
       kModelConfigOrigin, "architecture", " ", enum_name(c.architecture),
       " has none of RMS norm, rotary positions, SwiGLU, norms of queries and keys, and projections "
       "without biases, which are for decoder-lm");
+  require_argument(!c.fairseq_positions || (info.has_encoder && c.width % 2 == 0 && c.width >= 4),
+                   kModelConfigOrigin, "fairseq_positions",
+                   " is for an encoder-decoder whose width is even and at least 4");
   const char* further = c.norm_outputs           ? "norm_outputs"
                         : c.no_rope_interval > 0 ? "no_rope_interval"
                         : c.embedding_scale > 0  ? "embedding_scale"

@@ -153,7 +153,7 @@ void check_untensored(const SafetensorsReader& reader, const ModelSpec& spec, DT
   require(layers <= std::ssize(reader.tensors()), ErrorCode::corrupt_file, kModelIoOrigin,
           reader.label(), " has ", reader.tensors().size(), " tensors, its configuration has ",
           layers, " layers");
-  if (spec.embedding.positions != PositionTable::sinusoidal) return;
+  if (!spec.embedding.has_fixed_positions()) return;
   double payload = 0;
   for (const TensorInfo& info : reader.tensors()) payload += static_cast<double>(info.bytes);
   const double table = static_cast<double>(spec.max_positions) * static_cast<double>(spec.width()) *

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/core/status.h"
+#include "engine/ops/embedding/embedding.h"
 
 namespace trafo {
 namespace {
@@ -27,14 +28,16 @@ NormPlacement norm_placement(const ModelConfig& c) {
   return c.pre_norm ? NormPlacement::before : NormPlacement::after;
 }
 
-PositionTable position_table(Positions positions, bool has_encoder) {
-  switch (positions) {
+PositionTable position_table(const ModelConfig& c, bool has_encoder) {
+  switch (c.positions) {
     case Positions::standard:
-      return has_encoder ? PositionTable::sinusoidal : PositionTable::learned;
+      return c.fairseq_positions ? PositionTable::fairseq
+             : has_encoder       ? PositionTable::sinusoidal
+                                 : PositionTable::learned;
     case Positions::rotary:
       return PositionTable::none;
   }
-  fail(ErrorCode::internal, "model", "the kind of positions ", static_cast<int>(positions),
+  fail(ErrorCode::internal, "model", "the kind of positions ", static_cast<int>(c.positions),
        " is unknown");
 }
 
@@ -92,11 +95,17 @@ ModelSpec spec_of(const ModelConfig& c) {
   spec.embedding = {.scale = has_encoder             ? std::sqrt(static_cast<double>(c.width))
                              : c.embedding_scale > 0 ? c.embedding_scale
                                                      : 1,
-                    .positions = position_table(c.positions, has_encoder),
+                    .positions = position_table(c, has_encoder),
                     .shared = !has_encoder || c.tied_embeddings,
                     .dropout = c.dropout};
   spec.output = {c.tied_embeddings, c.biases && c.output_bias, c.logits_divisor};
   return spec;
+}
+
+Tensor fixed_positions(Context& context, const ModelSpec& spec, DType dtype) {
+  const auto table =
+      spec.embedding.positions == PositionTable::fairseq ? fairseq_positions : sinusoidal_positions;
+  return table(context, spec.max_positions, spec.width(), dtype);
 }
 
 }  // namespace trafo

@@ -7,17 +7,22 @@
 
 #include "engine/models/model_config.h"
 #include "engine/nn/stack_spec.h"
+#include "engine/runtime/context.h"
 
 namespace trafo {
 
 // Vectors that are added to the token embeddings, one a position.
-enum class PositionTable : uint8_t { none, sinusoidal, learned };
+enum class PositionTable : uint8_t { none, sinusoidal, fairseq, learned };
 
 struct EmbeddingSpec {
   double scale = 1;  // of token embeddings
   PositionTable positions = PositionTable::none;
   bool shared = true;  // source and target have one matrix
   double dropout = 0;
+
+  bool has_fixed_positions() const {
+    return positions == PositionTable::sinusoidal || positions == PositionTable::fairseq;
+  }
 };
 
 struct OutputSpec {
@@ -45,5 +50,7 @@ struct ModelSpec {
 
 // Of valid options. models/model_config.h validates.
 ModelSpec spec_of(const ModelConfig& config);
+// The table of an embedding that has_fixed_positions(): [max_positions, width].
+Tensor fixed_positions(Context& context, const ModelSpec& spec, DType dtype);
 
 }  // namespace trafo

@@ -112,6 +112,15 @@ TEST_F(InteropCli, APreNormModelGoesOutAndComesBack) {
   expect_refused({"export", "-m", "post", "--to", "hf-pegasus", "-o", "y"}, "use hf-marian", 2);
 }
 
+TEST_F(InteropCli, LanguagesComeInPairsAndFromTheVocabulary) {
+  expect_refused({"translate", "-m", "pre", "--source-language", "en"}, "give both of them", 2);
+  expect_refused({"translate", "-m", "pre", "--source-language", "en", "--target-language", "de"},
+                 "the vocabulary has no languages", 2);
+  expect_refused(
+      {"translate", "-m", "pre", "--ids", "--source-language", "en", "--target-language", "de"},
+      "excludes", 2);
+}
+
 TEST_F(InteropCli, ALlamaIsTrainedGoesOutAndComesBack) {
   const Outcome trained = run(with_tiny_model(
       words_of("train -t t.de t.en --model llama --after 3u --task llama --transformer-kv-heads 1 "

@@ -34,6 +34,7 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(enum_name(ExportFormat::gguf), "gguf");
   EXPECT_STREQ(enum_name(ExportFormat::hf_compressed), "hf-compressed");
   EXPECT_STREQ(enum_name(ExportFormat::hf_pegasus), "hf-pegasus");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_m2m100), "hf-m2m100");
   EXPECT_STREQ(enum_name(ExportWeights::bfloat16), "bfloat16");
   EXPECT_STREQ(enum_name(ExportWeights::q4_0), "q4_0");
   EXPECT_STREQ(enum_name(ExportWeights::int4), "int4");

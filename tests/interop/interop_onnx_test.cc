@@ -215,6 +215,24 @@ TEST_F(OnnxTest, TheTableOfAnglesHasTheFormula) {
   }
 }
 
+TEST_F(OnnxTest, TheTableOfPositionsIsTheModels) {
+  ModelConfig config = config_of(Architecture::encoder_decoder, true);
+  for (const bool fairseq : {false, true}) {
+    config.fairseq_positions = fairseq;
+    fs::remove_all(path("positions"));
+    exported(*model_of(config), ExportFormat::onnx, "positions");
+    const std::string data = read_text_file(path("positions") / "model.onnx_data", kMost);
+    const OnnxStoredWeight stored =
+        read_onnx_weights(read_text_file(path("positions") / "encoder_model.onnx", kMost), "graph")
+            .at("positions");
+    std::vector<float> table(stored.bytes / sizeof(float));
+    std::memcpy(table.data(), data.data() + stored.offset, stored.bytes);
+    EXPECT_EQ(table,
+              context_->values<float>(fixed_positions(*context_, spec_of(config), DType::f32)));
+    EXPECT_EQ(table[0] == 0, !fairseq);  // sin(0) is of the position 0
+  }
+}
+
 TEST_F(OnnxTest, ConfigurationsHaveTheSizesOfTheGraph) {
   const auto config_of_export = [&](const ModelConfig& config) {
     fs::remove_all(path("sizes"));

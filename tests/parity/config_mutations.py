@@ -35,6 +35,8 @@ _stacks = dict(d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention
 _ids = dict(bos_token_id=1, eos_token_id=2, pad_token_id=3)
 FAMILIES = {  # the configuration's class, the model's, their settings
     "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration", {**_stacks, "scale_embedding": True}),
+    "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration",
+                {**_stacks, "scale_embedding": True, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0}),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel",
              {**_ids, **dict(n_embd=32, n_layer=2, n_head=4, n_positions=POSITIONS, n_inner=40, initializer_range=0.3)}),
     "llama": ("LlamaConfig", "LlamaForCausalLM", {**_ids, **_llama}),
@@ -216,7 +218,7 @@ def attempt(function, *arguments):
 
 def judge(program, folder, family, key):
     """(what came out, whether that is right, what to say)."""
-    ours_read, our_reason = attempt(ours, program, folder, family == "pegasus")
+    ours_read, our_reason = attempt(ours, program, folder, family in ("pegasus", "m2m_100"))
     if ours_read is None:
         named = "config.json" in our_reason or "model.safetensors" in our_reason or "must end with eos" in our_reason
         return "refused", named, our_reason[-200:]

@@ -47,6 +47,7 @@ struct ModelArguments {
   std::string adapter;  // directory; empty: none but that in the model's file
   bool ids = false;     // token ids in place of text, and no vocabulary is needed
   bool parse_special = false;
+  std::string source_language, target_language;  // both or none
   int64_t threads = 0;
 };
 // The only vocabulary; a usage error if these files are two.
@@ -54,7 +55,10 @@ std::string one_vocabulary(const std::vector<std::string>& files);
 void add_model_paths(CLI::App& app, ModelArguments& arguments);      // which model
 void add_model_arguments(CLI::App& app, ModelArguments& arguments);  // and where it computes
 void add_adapter_argument(CLI::App& app, ModelArguments& arguments);
-// How text becomes token ids: --ids and --parse-special.
+// The tokenizer of these texts; both languages may be empty. A usage error if one is.
+Tokenizer reading_texts(Tokenizer tokenizer, bool parse_special, const std::string& source_language,
+                        const std::string& target_language);
+// How text becomes token ids: --ids, --parse-special and the languages.
 void add_text_arguments(CLI::App& app, ModelArguments& arguments, const char* group);
 ModelPaths find_model(const ModelArguments& arguments);
 // The configuration of a model file, whose weights are not read.

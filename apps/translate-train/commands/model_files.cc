@@ -86,6 +86,28 @@ void add_text_arguments(CLI::App& app, ModelArguments& arguments, const char* gr
                "the name of a special token in a text, such as </s>, is that token")
       ->excludes(ids)
       ->group(group);
+  for (const auto& [flag, language, text] :
+       {std::tuple{"--source-language", &arguments.source_language, "of the source text"},
+        std::tuple{"--target-language", &arguments.target_language, "of the translation"}})
+    app.add_option(flag, *language,
+                   std::string(text) +
+                       ", of a model with language codes, as eng_Latn (NLLB-200) "
+                       "or en (M2M100)")
+        ->excludes(ids)
+        ->type_name("CODE")
+        ->group(group);
+}
+
+Tokenizer reading_texts(Tokenizer tokenizer, bool parse_special, const std::string& source_language,
+                        const std::string& target_language) {
+  if (parse_special) tokenizer = make<Tokenizer>(trafo_tokenizer_parse_special, tokenizer.get());
+  if (source_language.empty() != target_language.empty())
+    usage_error("--source-language and --target-language: give both of them");
+  if (!source_language.empty())
+    tokenizer =
+        make<Tokenizer>(trafo_tokenizer_with_languages, tokenizer.get(), source_language.data(),
+                        source_language.size(), target_language.data(), target_language.size());
+  return tokenizer;
 }
 
 ModelPaths find_model(const ModelArguments& arguments) {
@@ -137,8 +159,9 @@ LoadedModel load_model(const ModelArguments& arguments, Reporter& reporter) {
   if (!paths.vocabulary.empty())
     loaded.tokenizer =
         make<Tokenizer>(trafo_tokenizer_load, paths.vocabulary.data(), paths.vocabulary.size());
-  if (arguments.parse_special)
-    loaded.tokenizer = make<Tokenizer>(trafo_tokenizer_parse_special, loaded.tokenizer.get());
+  if (loaded.tokenizer)
+    loaded.tokenizer = reading_texts(std::move(loaded.tokenizer), arguments.parse_special,
+                                     arguments.source_language, arguments.target_language);
   loaded.context = make<Context>(trafo_context_new, &options);
   loaded.model = int8 ? make<Model>(trafo_model_load_int8, loaded.context.get(), paths.model.data(),
                                     paths.model.size())

@@ -35,7 +35,8 @@ struct TrainArguments {
 // It would never see the settings here, because their values come from the run directory.
 void check_continued(const Settings& saved, const Settings& given, const std::string& run) {
   for (const Setting setting :
-       {Setting::task, Setting::arch, Setting::dim_vocabs, Setting::parse_special})
+       {Setting::task, Setting::arch, Setting::dim_vocabs, Setting::parse_special,
+        Setting::source_language, Setting::target_language})
     if (given.has(setting) && saved.has(setting) &&
         text_of(setting, given) != text_of(setting, saved))
       given.refuse(setting, fmt::format("the run in {} has {}; give another --model to start one",
@@ -542,8 +543,8 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   if (!files.vocabulary.empty()) check_kind(settings, tokenizer, files.vocabulary);
   if (adopted && own_size) check_adopted_size(settings, tokenizer, own_vocabulary);
   if (adopted) reporter.info("vocabulary: " + own_vocabulary + ", which was there before the run");
-  if (settings.program.parse_special)
-    tokenizer = make<Tokenizer>(trafo_tokenizer_parse_special, tokenizer.get());
+  tokenizer = reading_texts(std::move(tokenizer), settings.program.parse_special,
+                            settings.program.source_language, settings.program.target_language);
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
   settings.program.dim_vocabs = config.model.vocabulary;
 

@@ -128,7 +128,7 @@ std::string quality_section(const CheckpointOfRun& of) {
 }
 
 bool is_causal(const std::string& format) {
-  return format != "hf-marian" && format != "hf-pegasus";
+  return format != "hf-marian" && format != "hf-pegasus" && format != "hf-m2m100";
 }
 
 std::string use_section(const ModelCard& card) {

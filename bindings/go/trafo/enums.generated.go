@@ -581,6 +581,8 @@ const (
 	HFCompressed ExportFormat = C.TRAFO_EXPORT_HF_COMPRESSED
 	// PegasusForConditionalGeneration of transformers: a pre-norm encoder-decoder with tied embeddings.
 	HFPegasus ExportFormat = C.TRAFO_EXPORT_HF_PEGASUS
+	// M2M100ForConditionalGeneration of transformers, M2M100 and NLLB-200: such a model with fairseq_positions.
+	HFM2M100 ExportFormat = C.TRAFO_EXPORT_HF_M2M100
 )
 
 var wordsOfExportFormat = words[ExportFormat]{
@@ -592,6 +594,7 @@ var wordsOfExportFormat = words[ExportFormat]{
 	{GGUF, []string{"gguf"}},
 	{HFCompressed, []string{"hf-compressed", "hf_compressed"}},
 	{HFPegasus, []string{"hf-pegasus", "hf_pegasus"}},
+	{HFM2M100, []string{"hf-m2m100", "hf_m2m100"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -57,6 +57,24 @@ func (t *Tokenizer) ParseSpecial() (*Tokenizer, error) {
 	return newTokenizer(out, e)
 }
 
+// WithLanguages gives the same vocabulary as another tokenizer, for texts of two languages, as M2M100 and NLLB-200
+// have them: Encode and every call that takes a tokenizer and text put the token of the source language in front of
+// a source, and that of the target language in front of a target; a translation begins with it. A language is the
+// name of a special token, such as "eng_Latn", or what "__" surrounds in it, such as "en". ErrInvalidArgument: the
+// vocabulary has no such language; the message lists some.
+func (t *Tokenizer) WithLanguages(source, target string) (*Tokenizer, error) {
+	ptr, err := t.hold("Tokenizer.WithLanguages")
+	if err != nil {
+		return nil, err
+	}
+	defer t.shared.release()
+	from, fromLength := chars(source)
+	to, toLength := chars(target)
+	var out *C.trafo_tokenizer
+	e := C.trafo_tokenizer_with_languages(ptr, from, fromLength, to, toLength, &out)
+	return newTokenizer(out, e)
+}
+
 // NewCorpusOfIDs pairs source[i] with target[i], rows of token ids that a trainer reads as they are: it adds no
 // token and needs no tokenizer. A target should end with the id of </s>, which the model then learns to predict; a
 // source of an encoder-decoder ends with it, too. An empty source is for a decoder-lm, which reads </s> in its

@@ -170,6 +170,12 @@ func TestTargetsWithoutSources(t *testing.T) {
 	}
 }
 
+func TestAVocabularyWithoutLanguagesRefusesThem(t *testing.T) {
+	l := newLesson(t)
+	_, err := l.tokenizer.WithLanguages("eng_Latn", "deu_Latn")
+	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
 func TestSpecialTokensInTextByChoice(t *testing.T) {
 	l := newLesson(t)
 	parsing := must[*trafo.Tokenizer](t)(l.tokenizer.ParseSpecial())

@@ -43,6 +43,9 @@ type ModelConfig struct {
 	Norm Norm `json:"norm,omitzero"`
 	// Positions of a decoder-lm. Default StandardPositions.
 	Positions Positions `json:"positions,omitzero"`
+	// Whether an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is
+	// 2, and the lowest frequency is 1/10000. Default false.
+	FairseqPositions bool `json:"fairseq_positions,omitzero"`
 	// Feed-forward blocks of a decoder-lm. Default PlainFFN.
 	FFN FeedForward `json:"ffn,omitzero"`
 	// Whether all linear layers have biases. A model with RMS norm may have QKVBiases, AttentionOutputBias and
@@ -139,6 +142,7 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.NormEpsilon = float64(c.norm_epsilon)
 	o.Norm = Norm(c.norm)
 	o.Positions = Positions(c.positions)
+	o.FairseqPositions = c.fairseq_positions != 0
 	o.FFN = FeedForward(c.ffn)
 	o.Biases = Some(c.biases != 0)
 	o.KVHeads = int(c.kv_heads)
@@ -220,6 +224,9 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.Positions != 0 {
 		c.positions = C.int32_t(o.Positions)
+	}
+	if o.FairseqPositions {
+		c.fairseq_positions = cBool(o.FairseqPositions)
 	}
 	if o.FFN != 0 {
 		c.ffn = C.int32_t(o.FFN)

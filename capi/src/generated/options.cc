@@ -90,6 +90,7 @@ static_assert(static_cast<int32_t>(ExportFormat::onnx) == TRAFO_EXPORT_ONNX);
 static_assert(static_cast<int32_t>(ExportFormat::gguf) == TRAFO_EXPORT_GGUF);
 static_assert(static_cast<int32_t>(ExportFormat::hf_compressed) == TRAFO_EXPORT_HF_COMPRESSED);
 static_assert(static_cast<int32_t>(ExportFormat::hf_pegasus) == TRAFO_EXPORT_HF_PEGASUS);
+static_assert(static_cast<int32_t>(ExportFormat::hf_m2m100) == TRAFO_EXPORT_HF_M2M100);
 static_assert(static_cast<int32_t>(ExportWeights::by_format) == TRAFO_EXPORT_WEIGHTS_BY_FORMAT);
 static_assert(static_cast<int32_t>(ExportWeights::float32) == TRAFO_EXPORT_WEIGHTS_FLOAT32);
 static_assert(static_cast<int32_t>(ExportWeights::float16) == TRAFO_EXPORT_WEIGHTS_FLOAT16);
@@ -179,6 +180,7 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.norm_epsilon = o.norm_epsilon;
   c.norm = static_cast<int32_t>(o.norm);
   c.positions = static_cast<int32_t>(o.positions);
+  c.fairseq_positions = o.fairseq_positions ? 1 : 0;
   c.ffn = static_cast<int32_t>(o.ffn);
   c.biases = o.biases ? 1 : 0;
   c.kv_heads = o.kv_heads;
@@ -211,7 +213,6 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
-  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -230,6 +231,7 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.norm_epsilon = c.norm_epsilon;
   o.norm = static_cast<Norm>(c.norm);
   o.positions = static_cast<Positions>(c.positions);
+  o.fairseq_positions = call.flag(c.fairseq_positions, "fairseq_positions");
   o.ffn = static_cast<FeedForward>(c.ffn);
   o.biases = call.flag(c.biases, "biases");
   o.kv_heads = c.kv_heads;

@@ -26,10 +26,13 @@ enum class ExportFormat : int32_t {
   // PegasusForConditionalGeneration of transformers: a pre-norm encoder-decoder with tied
   // embeddings.
   hf_pegasus = 7,
+  // M2M100ForConditionalGeneration of transformers, M2M100 and NLLB-200: such a model with
+  // fairseq_positions.
+  hf_m2m100 = 8,
 };
 template <>
 struct EnumNames<ExportFormat> {
-  static constexpr std::array<const char*, 8> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus"};
+  static constexpr std::array<const char*, 9> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100"};
 };
 
 // How an export stores matrices. Values are part of the C ABI.

@@ -55,6 +55,13 @@ ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const Co
 // With these ids of special tokens.
 ReadTokenizer read_tokenizer_of(const std::filesystem::path& directory, const ConfigReader& config,
                                 int64_t stored, const SpecialIds& ids);
+// The tokenizer of a directory of M2M100 or NLLB-200, see m2m100.cc. UNSUPPORTED names the key.
+ReadTokenizer read_m2m100_tokenizer(const std::filesystem::path& directory,
+                                    const ConfigReader& config, int64_t stored);
+// Writes the files of M2M100Tokenizer or, if the language codes are not those of that class, of
+// NllbTokenizer. UNSUPPORTED: neither has these ids, or <pad> is not token 1.
+void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
+                            const std::filesystem::path& directory);
 // The note on rows of the embeddings that a tokenizer has no tokens for; empty if there are none.
 std::string spare_rows_note(int64_t stored, int64_t tokens);
 

@@ -1,7 +1,8 @@
-// The directories of MarianMTModel (post-norm) and PegasusForConditionalGeneration (pre-norm) of
-// transformers. Both have sinusoidal positions (which are computed, not stored), embeddings scaled
-// by the square root of the width, and layer norms with epsilon 1e-5. Pegasus adds a norm behind
-// the layers of each stack.
+// The directories of MarianMTModel (post-norm), PegasusForConditionalGeneration and
+// M2M100ForConditionalGeneration (pre-norm) of transformers. All have sinusoidal positions (which
+// are computed, not stored), embeddings scaled by the square root of the width, and layer norms
+// with epsilon 1e-5. The pre-norm models have a norm after the layers of each stack. M2M100 has
+// another table of positions and no bias of the logits.
 //
 // The decoder starts with the token `decoder_start_token_id`. For models trained here that is <s>.
 // Models trained by Marian start with <pad>, whose embedding is the last row and all zeros. Import
@@ -19,7 +20,6 @@
 #include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_header.h"
-#include "engine/ops/embedding/embedding.h"
 #include "engine/text/tokenizer/marian/marian_file.h"
 #include "engine/text/tokenizer/marian/marian_tokenizer.h"
 
@@ -34,18 +34,20 @@ struct MarianForm {
   const char* architecture;
   const char* model_type;
   bool pre_norm;
+  bool is_m2m100 = false;
 };
 constexpr MarianForm kMarianMt{"MarianMTModel", "marian", false};
 constexpr MarianForm kPegasus{"PegasusForConditionalGeneration", "pegasus", true};
+constexpr MarianForm kM2m100{"M2M100ForConditionalGeneration", "m2m_100", true, true};
 
-Expressible marian_expressible(const char* format, const char* norm_placement) {
+Expressible marian_expressible(const char* format, const MarianForm& form) {
   return {format,
-          {{{"positions", "sinusoidal"},
+          {{{"positions", form.is_m2m100 ? "fairseq" : "sinusoidal"},
             {"embedding_scale", "sqrt(width)"},
-            {"norm placement", norm_placement},
+            {"norm placement", form.pre_norm ? "before" : "after"},
             {"activation", "*"},
             {"norm_epsilon", "1e-05"},
-            {"output_bias", "*"}}}};
+            {"output_bias", form.is_m2m100 ? "no" : "*"}}}};
 }
 
 Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
@@ -265,8 +267,7 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
     require(info->shape == wanted, ErrorCode::corrupt_file, kOrigin, file->label(), ": ", name,
             " is no table of ", spec.max_positions, " positions of the width ", spec.width());
     const std::vector<float> values = read_floats(*file, *info);
-    const Tensor table =
-        sinusoidal_positions(*host.context, spec.max_positions, spec.width(), DType::f32);
+    const Tensor table = fixed_positions(*host.context, spec, DType::f32);
     const bool same = std::equal(values.begin(), values.end(), table.data<float>(),
                                  [](float a, float b) { return std::abs(a - b) <= kRounding; });
     require(same, ErrorCode::unsupported, kOrigin, file->label(), ": ", name,
@@ -276,12 +277,14 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
 
 void write_marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
                          const fs::path& directory) {
+  if (form.is_m2m100) write_m2m100_tokenizer(tokenizer, spec.max_positions, directory);
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s>
   // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
   write_json(directory / "config.json", marian_config(form, spec, tokenizer, pad));
   write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
+  if (form.is_m2m100) return;
   if (tokenizer.kind() == MarianTokenizer::kKind)
     return write_marian_vocabulary(tokenizer, directory);
   const bool renamed = !has_pad && pad != tokenizer.eos_id();
@@ -352,8 +355,13 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   config.ffn_dropout = json.number("activation_dropout", 0);
   config.pre_norm = form.pre_norm;
   config.norm_epsilon = kEpsilon;
-  ReadTokenizer read = form.pre_norm ? read_pegasus_tokenizer(directory, json, stored)
-                                     : read_marian_tokenizer(directory, json, stored);
+  if (form.is_m2m100) {
+    config.fairseq_positions = true;
+    config.output_bias = false;
+  }
+  ReadTokenizer read = form.is_m2m100  ? read_m2m100_tokenizer(directory, json, stored)
+                       : form.pre_norm ? read_pegasus_tokenizer(directory, json, stored)
+                                       : read_marian_tokenizer(directory, json, stored);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
   validate_read(config, json);
 
@@ -365,7 +373,9 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   const auto surplus = [](const TensorInfo& info) {
     static constexpr const char* kCopies[] = {
         "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight",
-        "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"};
+        "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight",
+        // Old files of M2M100, whose class does not read them.
+        "model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights"};
     return std::find(std::begin(kCopies), std::end(kCopies), info.name) != std::end(kCopies);
   };
   std::vector<MappedTensor> tensors = marian_tensors(config);
@@ -376,19 +386,24 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
        {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"})
     check_copy(weights, "model.shared.weight", copy);
   check_positions(imported.host, weights);
-  if (!json.flag("scale_embedding", false)) undo_embedding_scale(imported.host);
+  if (!json.flag("scale_embedding", form.is_m2m100)) undo_embedding_scale(imported.host);
   return imported;
 }
 
 }  // namespace
 
 const Expressible& hf_marian_expressible() {
-  static const Expressible expressible = marian_expressible("MarianMT", "after");
+  static const Expressible expressible = marian_expressible("MarianMT", kMarianMt);
   return expressible;
 }
 
 const Expressible& hf_pegasus_expressible() {
-  static const Expressible expressible = marian_expressible("Pegasus", "before");
+  static const Expressible expressible = marian_expressible("Pegasus", kPegasus);
+  return expressible;
+}
+
+const Expressible& hf_m2m100_expressible() {
+  static const Expressible expressible = marian_expressible("M2M100", kM2m100);
   return expressible;
 }
 
@@ -410,6 +425,14 @@ void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::p
 
 void write_pegasus(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
   write_marian_form(kPegasus, host, tokenizer, directory);
+}
+
+void write_m2m100(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  write_marian_form(kM2m100, host, tokenizer, directory);
+}
+
+Imported read_m2m100(const fs::path& directory) {
+  return read_marian_form(kM2m100, directory);
 }
 
 Imported read_marian(const fs::path& directory) {

@@ -66,7 +66,7 @@ const Expressible& onnx_expressible() {
   static const Expressible expressible{"ONNX",
                                        {{{"architecture", "encoder-decoder decoder-lm"},
                                          {"norm", "layer rms"},
-                                         {"positions", "sinusoidal learned rotary"},
+                                         {"positions", "sinusoidal fairseq learned rotary"},
                                          {"feed-forward", "plain gated"},
                                          {"norm placement", "before after"},
                                          {"biases", "none all"},

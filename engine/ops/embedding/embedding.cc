@@ -185,26 +185,46 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
 
 }  // namespace ops
 
-Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, DType dtype) {
-  constexpr const char* origin = "sinusoidal_positions";
-  require(positions >= 0 && width >= 1, ErrorCode::invalid_argument, origin,
-          "needs positions >= 0 ", "and width >= 1, got ", positions, " and ", width);
+namespace {
+
+// sin(t * frequency(i)) in column i and cos in column sines + i, t from `first`.
+template <class Frequency>
+Tensor sines_and_cosines(Context& context, const char* origin, int64_t first, const Shape& shape,
+                         DType dtype, Frequency&& frequency) {
   require(is_floating(dtype), ErrorCode::dtype_mismatch, origin,
           "dtype must be a floating-point one, got ", dtype_name(dtype));
-  const Shape shape{positions, width};
   if (!context.backend().keeps_data()) return context.empty(shape, dtype);
+  const int64_t positions = shape[0], width = shape[1], sines = (width + 1) / 2;
   std::vector<double> wide(static_cast<size_t>(element_count(shape)));
-  const int64_t sines = (width + 1) / 2;
   for (int64_t c = 0; c < width; ++c) {
-    const int64_t i = c < sines ? c : c - sines;
-    const double frequency =
-        std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+    const double turn = frequency(c < sines ? c : c - sines);
     for (int64_t t = 0; t < positions; ++t) {
-      const double angle = static_cast<double>(t) * frequency;
+      const double angle = static_cast<double>(first + t) * turn;
       wide[static_cast<size_t>(t * width + c)] = c < sines ? std::sin(angle) : std::cos(angle);
     }
   }
   return context.from_doubles(wide, shape, dtype);
+}
+
+}  // namespace
+
+Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, DType dtype) {
+  constexpr const char* origin = "sinusoidal_positions";
+  require(positions >= 0 && width >= 1, ErrorCode::invalid_argument, origin,
+          "needs positions >= 0 ", "and width >= 1, got ", positions, " and ", width);
+  return sines_and_cosines(context, origin, 0, {positions, width}, dtype, [width](int64_t i) {
+    return std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+  });
+}
+
+Tensor fairseq_positions(Context& context, int64_t positions, int64_t width, DType dtype) {
+  constexpr const char* origin = "fairseq_positions";
+  require(positions >= 0 && width >= 4 && width % 2 == 0, ErrorCode::invalid_argument, origin,
+          "needs positions >= 0 and an even width >= 4, got ", positions, " and ", width);
+  constexpr int64_t kFirst = 2;  // after the padding id, 1
+  return sines_and_cosines(context, origin, kFirst, {positions, width}, dtype, [width](int64_t i) {
+    return std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(width / 2 - 1));
+  });
 }
 
 }  // namespace trafo

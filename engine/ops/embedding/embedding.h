@@ -70,5 +70,8 @@ Tensor embedding(Context& context, const Tensor& ids, const Tensor& table,
 // MarianMT: sines in the first half of the width, cosines in the second, frequency
 // 10000^(-2i/width). [positions, width].
 Tensor sinusoidal_positions(Context& context, int64_t positions, int64_t width, DType dtype);
+// As fairseq, M2M100 and NLLB-200 have them: the first row is of position 2, frequency
+// 10000^(-i/(width/2 - 1)). width: even and at least 4.
+Tensor fairseq_positions(Context& context, int64_t positions, int64_t width, DType dtype);
 
 }  // namespace trafo

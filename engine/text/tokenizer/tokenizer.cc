@@ -3,12 +3,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
+#include "engine/core/argument_error.h"
 #include "engine/core/limits.h"
 #include "engine/core/open_error.h"
+#include "engine/core/quote.h"
 #include "engine/core/status.h"
 #include "engine/core/system_file.h"
 #include "engine/core/utf8.h"
@@ -137,19 +141,64 @@ Tokenizer Tokenizer::parsing_special() const {
 }
 
 Tokenizer Tokenizer::for_targets() const {
-  const std::shared_ptr<const Model> model = model_->for_targets();
-  if (!model) return *this;
-  const Tokenizer targets(model);
-  return special_ ? targets.parsing_special() : targets;
+  Tokenizer targets = *this;
+  if (const std::shared_ptr<const Model> model = model_->for_targets()) {
+    targets.model_ = model;
+    if (special_) targets = targets.parsing_special();
+  }
+  targets.of_targets_ = true;
+  return targets;
+}
+
+std::vector<std::string> Tokenizer::languages() const {
+  std::vector<std::string> names;
+  for (NamedToken& token : model_->special_names())
+    if (!token.stays_in_text && !token.name.starts_with('<'))
+      names.push_back(std::move(token.name));
+  return names;
+}
+
+Tokenizer Tokenizer::with_languages(std::string_view source, std::string_view target) const {
+  const std::vector<std::string> known = languages();
+  const auto find = [&](std::string_view code, const char* argument) {
+    for (const std::string& name : {std::string(code), concat("__", code, "__")})
+      if (std::find(known.begin(), known.end(), name) != known.end()) return id(name);
+    constexpr size_t kShown = 8;
+    std::string some;
+    for (size_t i = 0; i < std::min(known.size(), kShown); ++i)
+      some.append(i == 0 ? "" : ", ").append(known[i]);
+    refuse_argument(kTokenizerOrigin, argument, " is ", quote(code.substr(0, 64)),
+                    known.empty()
+                        ? ", and the vocabulary has no languages"
+                        : concat(", the vocabulary has ", known.size(), " languages: ", some,
+                                 known.size() > kShown ? ", ..." : ""));
+  };
+  Tokenizer chosen = *this;
+  chosen.source_language_ = find(source, "source_language");
+  chosen.target_language_ = find(target, "target_language");
+  return chosen;
+}
+
+void Tokenizer::add_language(std::vector<int32_t>& ids) const {
+  if (language() >= 0 && (of_targets_ || !ids.empty())) ids.insert(ids.begin(), language());
+}
+
+uint64_t Tokenizer::reading() const noexcept {
+  const auto number = [](int32_t id) { return static_cast<uint64_t>(id + 1); };
+  return (parses_special() ? 1 : 0) + 2 * number(source_language_) +
+         (number(target_language_) << 32);
 }
 
 void Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
   check_text(text, "text to encode");
-  if (!special_) return model_->encode(text, ids);
-  special_->encode(*model_, text, ids,
-                   [&](bool is_rest, std::string_view part, std::vector<int32_t>& part_ids) {
-                     (is_rest ? *special_->rest : *model_).encode(part, part_ids);
-                   });
+  if (special_)
+    special_->encode(*model_, text, ids,
+                     [&](bool is_rest, std::string_view part, std::vector<int32_t>& part_ids) {
+                       (is_rest ? *special_->rest : *model_).encode(part, part_ids);
+                     });
+  else
+    model_->encode(text, ids);
+  add_language(ids);
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
@@ -225,9 +274,27 @@ class Tokenizer::PartSampler final : public SubwordSampler {
   std::unique_ptr<const SubwordSampler> whole_, rest_;
 };
 
+// Puts the language in front of the subwords of another sampler.
+class Tokenizer::LanguageSampler final : public SubwordSampler {
+ public:
+  LanguageSampler(Tokenizer tokenizer, std::unique_ptr<const SubwordSampler> subwords)
+      : tokenizer_(std::move(tokenizer)), subwords_(std::move(subwords)) {}
+  void sample(std::string_view text, double alpha, ShuffleRng& rng,
+              std::vector<int32_t>& ids) const override {
+    subwords_->sample(text, alpha, rng, ids);
+    tokenizer_.add_language(ids);
+  }
+
+ private:
+  const Tokenizer tokenizer_;
+  std::unique_ptr<const SubwordSampler> subwords_;
+};
+
 std::unique_ptr<const SubwordSampler> Tokenizer::sampler() const {
-  if (special_) return std::make_unique<PartSampler>(*this);
-  return model_->sampler();
+  std::unique_ptr<const SubwordSampler> sampler =
+      special_ ? std::make_unique<PartSampler>(*this) : model_->sampler();
+  if (language() < 0) return sampler;
+  return std::make_unique<LanguageSampler>(*this, std::move(sampler));
 }
 
 const SentencePieceModel* Tokenizer::as_sentencepiece() const noexcept {

@@ -61,6 +61,19 @@ class Tokenizer {
   // targets alike: then it is this tokenizer.
   Tokenizer for_targets() const;
 
+  // The same vocabulary for texts of these languages, as M2M100 and NLLB-200 have them: encode()
+  // and sampler() put the token of the source language in front of a source that has tokens, and of
+  // the target language in front of every target. A code is the name of a special token, such as
+  // "eng_Latn", or the part between "__" and "__". INVALID_ARGUMENT: the vocabulary has not this
+  // language; the message lists some that it has.
+  Tokenizer with_languages(std::string_view source, std::string_view target) const;
+  // The special tokens that can be languages: those whose name is in no angle brackets.
+  std::vector<std::string> languages() const;
+  // The language in front of texts; -1: none.
+  int32_t language() const noexcept { return of_targets_ ? target_language_ : source_language_; }
+  // A number that differs where encode() differs for the same vocabulary.
+  uint64_t reading() const noexcept;
+
   // The tokens of a text, without bos and eos. INVALID_ARGUMENT: invalid UTF-8 or a NUL byte.
   std::vector<int32_t> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<int32_t>& ids) const;  // replaces ids
@@ -95,8 +108,12 @@ class Tokenizer {
  private:
   struct SpecialNames;
   class PartSampler;
+  class LanguageSampler;
+  void add_language(std::vector<int32_t>& ids) const;
 
   std::shared_ptr<const Model> model_;
+  int32_t source_language_ = -1, target_language_ = -1;
+  bool of_targets_ = false;
   std::shared_ptr<const SpecialNames> special_;  // null: texts are never special tokens
 };
 

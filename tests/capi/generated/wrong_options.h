@@ -23,6 +23,7 @@
   wrong("norm_epsilon", norm_epsilon, NAN) \
   wrong("norm", norm, 99) \
   wrong("positions", positions, 99) \
+  wrong("fairseq_positions", fairseq_positions, 2) \
   wrong("ffn", ffn, 99) \
   wrong("biases", biases, 2) \
   wrong("kv_heads", kv_heads, -1) \

@@ -56,6 +56,14 @@ constexpr SettingSpec kSpecs[] = {
      "on: the name of a special token in the training and validation text, such as </s>, is that token; translate and score have --parse-special (default off)",
      "on off", 0, 1, true, false, "off", SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.parse_special; }, {}, {}},
+    {"source-language", "", "Data", "CODE",
+     "language of the sources, whose token is put in front of them, as eng_Latn of NLLB-200 or en of M2M100; with --target-language",
+     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.source_language; }, {}, {}},
+    {"target-language", "", "Data", "CODE",
+     "language of the targets; translate and score have these options as well",
+     "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.target_language; }, {}, {}},
     {"vocab-kind", "", "Data", "NAME",
      "kind of a new vocabulary: sentencepiece, byte (the 259 tokens of ByT5, which need no text) or byte-bpe (byte-level BPE, a tokenizer.json; default sentencepiece)",
      "", 1, 1, true, false, nullptr, SettingSource::program, SettingKind::plain,
@@ -531,9 +539,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 103); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(103, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(117, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 105); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(105, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(119, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -656,6 +664,7 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   static constexpr const char* kQkNormTexts[] = {"none", "head", "head-after-rotary", "whole"};
   static constexpr const char* kRopeScalingTexts[] = {"llama3", "yarn"};
   std::vector<FurtherOption> found;
+  if (c.fairseq_positions != 0) found.push_back({"fairseq_positions", c.fairseq_positions != 0});
   if (c.qk_norm != TRAFO_QK_NORM_NONE) found.push_back({"qk_norm", text_of_value(kQkNormTexts, c.qk_norm)});
   if (c.rope_scaling != TRAFO_ROPE_SCALING_LLAMA3) found.push_back({"rope_scaling", text_of_value(kRopeScalingTexts, c.rope_scaling)});
   if (c.rope_magnitude != 0) found.push_back({"rope_magnitude", c.rope_magnitude});

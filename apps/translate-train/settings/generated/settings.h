@@ -25,6 +25,8 @@ enum class Setting : size_t {
   vocabs,
   dim_vocabs,
   parse_special,
+  source_language,
+  target_language,
   vocab_kind,
   mini_batch_words,
   max_length,
@@ -142,7 +144,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 123;
+inline constexpr size_t kSettingCount = 125;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -153,6 +155,8 @@ struct ProgramSettings {
   std::vector<std::string> vocabs{};
   int64_t dim_vocabs{};
   int32_t parse_special{};
+  std::string source_language{};
+  std::string target_language{};
   std::string vocab_kind{};
   std::vector<double> sentencepiece_alphas{};
   int64_t data_in_memory{};

@@ -288,4 +288,25 @@ impl Tokenizer {
         // SAFETY: the handle is live, the output is valid.
         Self::make(|out| unsafe { sys::trafo_tokenizer_parse_special(self.as_ptr(), out) })
     }
+
+    /// The same vocabulary for texts of two languages, as M2M100 and NLLB-200 have them: [`encode`](Self::encode) and every
+    /// call that takes a tokenizer and text put the token of the source language in front of a source, and that of the
+    /// target language in front of a target; a translation begins with it. A language is the name of a special token,
+    /// such as `eng_Latn`, or what `__` surrounds in it, such as `en`.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorCode::InvalidArgument): the vocabulary has no such language; the message lists some.
+    pub fn with_languages(&self, source: &str, target: &str) -> Result<Self> {
+        // SAFETY: the handle is live, the texts are valid during the call, the output is valid.
+        Self::make(|out| unsafe {
+            sys::trafo_tokenizer_with_languages(
+                self.as_ptr(),
+                source.as_ptr().cast(),
+                source.len(),
+                target.as_ptr().cast(),
+                target.len(),
+                out,
+            )
+        })
+    }
 }

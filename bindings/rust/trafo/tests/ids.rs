@@ -127,3 +127,10 @@ fn special_tokens_in_text_by_choice() -> Result<()> {
     assert_eq!(parsing.encode(text)?, row(&plain, "der alte Hund"));
     Ok(())
 }
+
+#[test]
+fn a_vocabulary_without_languages_refuses_them() {
+    let error = tokenizer(&corpus()).with_languages("eng_Latn", "deu_Latn").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.message().contains("has no languages"), "{error}");
+}

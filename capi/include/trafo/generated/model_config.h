@@ -96,6 +96,9 @@ typedef struct trafo_model_config {
   int32_t tied_embeddings;
   int32_t norm; /* TRAFO_NORM_*. Norm of a decoder-lm; an encoder-decoder has layer norm. Default TRAFO_NORM_LAYER. */
   int32_t positions; /* TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD. */
+  /* 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest
+   * frequency is 1/10000. Default 0. */
+  int32_t fairseq_positions;
   int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
   /* 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.
    * Default 1. */
@@ -119,7 +122,6 @@ typedef struct trafo_model_config {
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
-  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

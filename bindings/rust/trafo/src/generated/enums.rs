@@ -19,6 +19,8 @@ pub enum ExportFormat {
     HfCompressed,
     /// PegasusForConditionalGeneration of transformers: a pre-norm encoder-decoder with tied embeddings.
     HfPegasus,
+    /// M2M100ForConditionalGeneration of transformers, M2M100 and NLLB-200: such a model with fairseq_positions.
+    HfM2m100,
 }
 impl ExportFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -31,6 +33,7 @@ impl ExportFormat {
             ExportFormat::Gguf => sys::TRAFO_EXPORT_GGUF,
             ExportFormat::HfCompressed => sys::TRAFO_EXPORT_HF_COMPRESSED,
             ExportFormat::HfPegasus => sys::TRAFO_EXPORT_HF_PEGASUS,
+            ExportFormat::HfM2m100 => sys::TRAFO_EXPORT_HF_M2M100,
         }
     }
 }
@@ -43,6 +46,7 @@ named! { ExportFormat:
     Gguf = "gguf",
     HfCompressed = "hf-compressed" | "hf_compressed",
     HfPegasus = "hf-pegasus" | "hf_pegasus",
+    HfM2m100 = "hf-m2m100" | "hf_m2m100",
 }
 /// How an export stores matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -208,6 +208,9 @@ model_config! {
     norm: Norm = Norm::as_raw, Norm::from_raw;
     /// Positions of a decoder-lm. Default [`Positions::Standard`].
     positions: Positions = Positions::as_raw, Positions::from_raw;
+    /// Whether an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and
+    /// the lowest frequency is 1/10000. Default false.
+    fairseq_positions: bool = i32::from, from_flag;
     /// Feed-forward blocks of a decoder-lm. Default [`FeedForward::Plain`].
     ffn: FeedForward = FeedForward::as_raw, FeedForward::from_raw;
     /// Whether all linear layers have biases. A model with RMS norm may have `qkv_biases`, `attention_output_bias` and
