@@ -35,6 +35,7 @@ enum class Setting : size_t {
   end_source,
   sentencepiece_alphas,
   mini_batch_fit,
+  data_format,
   data_in_memory,
   tempdir,
   task,
@@ -142,7 +143,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 123;
+inline constexpr size_t kSettingCount = 124;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -155,6 +156,7 @@ struct ProgramSettings {
   int32_t parse_special{};
   std::string vocab_kind{};
   std::vector<double> sentencepiece_alphas{};
+  int32_t data_format{};
   int64_t data_in_memory{};
   std::string tempdir{};
   int32_t task{};
