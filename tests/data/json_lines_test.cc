@@ -252,21 +252,29 @@ TEST_F(JsonLines, ParquetIsNamedWithWhatConvertsIt) {
 }
 
 TEST_F(JsonLines, AVocabularyIsTrainedOnDocumentsOfAnyLength) {
-  const std::string words = "the quick brown fox jumps over a lazy dog ";
   std::string document, lines;
-  while (document.size() < 30000) document += words;
-  for (size_t i = 0; i < document.size(); i += words.size()) lines += words + "\n";
-  TokenizerTrainOptions options;
-  options.hard_vocab_limit = false;
+  for (int i = 0; document.size() < 30000; ++i)
+    document += concat("the quick ", i, " brown foxes jump over a lazy dog ");
+  std::string rest = document;
+  for (size_t end; rest.size() > 4192; rest.erase(0, end)) {
+    end = rest.rfind(' ', 4192);
+    lines += rest.substr(0, end) + "\n";
+  }
+  lines += rest + "\n";
   const TextCorpus one =
       load_monolingual(write("one.jsonl", concat("{\"text\": \"", document, "\"}\n")));
-  const TextCorpus many = load_monolingual(write("many", lines));
+  const TextCorpus pieces = load_monolingual(write("pieces", lines));
   for (const std::string kind : {"sentencepiece", "byte-bpe"}) {
+    TokenizerTrainOptions options;
     options.kind = kind;
-    options.vocab_size = kind == "sentencepiece" ? 60 : 290;
-    const Tokenizer tokenizer = train_tokenizer(one, options);
-    EXPECT_EQ(tokenizer.encode("a lazy dog"), train_tokenizer(many, options).encode("a lazy dog"))
+    options.vocab_size = 290;
+    options.hard_vocab_limit = false;
+    const std::string trained = train_tokenizer(one, options).serialized();
+    EXPECT_EQ(trained, train_tokenizer(pieces, options).serialized()) << kind;
+    EXPECT_EQ(trained, Tokenizer::train(std::vector<std::string>{document}, options).serialized())
         << kind;
+    options.max_sentences = 3;  // fewer than the pieces
+    EXPECT_NE(trained, train_tokenizer(one, options).serialized()) << kind;
   }
 }
 
