@@ -302,12 +302,16 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
       call.refuse_argument("preferences", " and monolingual are both set: text is one of them");
     if (o.memory_bytes < 0)
       call.refuse_argument("memory_bytes", " must be at least 0, got ", o.memory_bytes);
+    if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_JSON_LINES)
+      call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_JSON_LINES, ", got ", o.format);
+    call.reserved(o.reserved);
     if (!preferences && (count < 1 || count > (monolingual ? 1u : 2u)))
-      call.refuse(
-          count, " paths: ",
-          monolingual ? "monolingual text is one file" : "a corpus is two files, or one TSV file");
+      call.refuse(count, " paths: ",
+                  monolingual ? "monolingual text is one file"
+                              : "a corpus is two files, or one file of TSV or JSON lines");
     LoadOptions load;
     load.memory_bytes = o.memory_bytes;
+    load.format = static_cast<CorpusFormat>(o.format);
     const trafo_string_view& folder = o.unpack_directory;
     if (!call.text(folder.data, folder.length, "unpack_directory").empty())
       load.unpack_directory = utf8_path(call, folder.data, folder.length, "unpack_directory");
@@ -349,8 +353,10 @@ trafo_error* trafo_corpus_hold_out(const trafo_corpus* corpus, int64_t count,
 trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus, trafo_corpus_info* out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const CorpusReport report = call.handle(corpus, "corpus").corpus.report();
-    *out = {report.lines, report.pairs, report.dropped_empty};
+    const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
+    const CorpusReport report = pairs.report();
+    *out = {report.lines, report.pairs, report.dropped_empty, static_cast<int32_t>(pairs.form()),
+            pairs.format() == CorpusFormat::json_lines};
   });
 }
 

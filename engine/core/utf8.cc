@@ -29,6 +29,10 @@ size_t sequence_length(const unsigned char* p, size_t left) {
   return 4;
 }
 
+// The mark of Parquet, and how the first header of a page, or the metadata of an empty file,
+// begins.
+constexpr std::string_view kParquet = "PAR1\x15";
+
 // The probable format of a file that begins with this line, and the remedy. Empty if its first
 // bytes tell nothing.
 std::string_view other_format_hint(std::string_view first_line) {
@@ -45,6 +49,9 @@ std::string_view other_format_hint(std::string_view first_line) {
       {"\x28\xb5\x2f\xfd"sv, "; it is zstd: zstd -d unpacks it"sv},
       {"BZh"sv, "; it is bzip2: bunzip2 unpacks it"sv},
       {"PK\x03\x04"sv, "; it is a zip archive: unzip unpacks it"sv},
+      {kParquet,
+       "; it is Parquet: duckdb -c \"COPY (FROM 'data.parquet') TO 'data.jsonl' (FORMAT json)\" "
+       "writes JSON lines"sv},
   };
   for (const Format& format : kFormats)
     if (first_line.starts_with(format.begin)) return format.hint;
@@ -78,13 +85,17 @@ size_t find_invalid_utf8(std::string_view text) noexcept {
 std::string text_fault(std::string_view text, int64_t line) {
   const size_t bad = find_invalid_utf8(text);
   const size_t nul = bad == kValidUtf8 ? text.find('\0') : std::string_view::npos;
-  if (bad == kValidUtf8 && nul == std::string_view::npos) return {};
+  // Its first line may have neither.
+  const bool parquet = line == 1 && text.starts_with(kParquet);
+  if (bad == kValidUtf8 && nul == std::string_view::npos && !parquet) return {};
   std::string fault;
   if (bad != kValidUtf8) {
     constexpr char digits[] = "0123456789abcdef";
     const auto byte = static_cast<unsigned char>(text[bad]);
     fault = "invalid UTF-8 at byte " + std::to_string(bad + 1) + " (0x" + digits[byte >> 4] +
             digits[byte & 15] + ")";
+  } else if (nul == std::string_view::npos) {
+    fault = "binary data";
   } else {
     fault = "NUL byte at byte " + std::to_string(nul + 1);
   }

@@ -16,6 +16,7 @@
 #include "engine/core/status.h"
 #include "engine/core/system_file.h"
 #include "engine/core/utf8.h"
+#include "engine/data/pair_reader.h"
 
 namespace trafo {
 namespace {
@@ -350,7 +351,11 @@ ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOption
   std::string lines[3];
   while (true) {
     size_t ended = 0;
-    for (size_t i = 0; i < readers.size(); ++i) ended += readers[i].next(lines[i]) ? 0 : 1;
+    for (size_t i = 0; i < readers.size(); ++i) {
+      if (!readers[i].next(lines[i])) ++ended;
+      if (readers[i].line_number() == 1)
+        refuse_records(lines[i], readers[i].name(), options.format);
+    }
     if (ended == readers.size()) break;
     if (ended > 0) fail_uneven(readers);
     hash.add({lines[0], lines[1], lines[2]});
@@ -366,15 +371,16 @@ ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOption
 ParallelCorpus read_columns(const std::string& path, CorpusForm form,
                             const CorpusOptions& options) {
   LineReader reader(path, options);
+  PairReader lines(reader, form, options.format);
   ParallelCorpus corpus;
-  corpus.form = form;
+  corpus.form = lines.form().form;
+  corpus.format = lines.form().format();
   PairList pairs(corpus, options);
-  PairHash hash(form);
-  for (std::string line; reader.next(line);) {
-    const PairView pair = split_columns(line, form, reader.name(), reader.line_number());
+  PairHash hash(corpus.form);
+  for (PairView pair; lines.next(pair);) {
     hash.add(pair);
     pairs.add({std::string(pair.source), std::string(pair.target), std::string(pair.rejected)},
-              reader.line_number());
+              lines.line_number());
   }
   check_usable(corpus.report, reader.name());
   corpus.fingerprint = hash.fingerprint();

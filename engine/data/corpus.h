@@ -1,4 +1,6 @@
 // Text corpora: lines from plain files, gzip files and standard input, checked, as sentence pairs.
+// A line of text has one side or, as columns, all of them. A line of JSON is a record
+// (json_record.h).
 //
 // Every reader strips the line end (LF or CR LF) and a byte order mark at the start of the file,
 // and accepts a missing last line end. Errors name file, line and reason:
@@ -8,7 +10,8 @@
 //                     files with different line counts (both are named); a TSV line with fewer or
 //                     more tabs than its form has; a file without lines; a corpus without a usable
 //                     pair
-//   CORRUPT_FILE      truncated or damaged gzip; a file named .gz that is not gzip
+//   CORRUPT_FILE      truncated or damaged gzip; a file named .gz that is not gzip; a line of JSON
+//                     that is no record, or records that are no pairs
 // gzip is known by its first bytes, whatever the name of the file. "-" is standard input, which can
 // be read once. Both sides may be the same file (a copying task).
 #pragma once
@@ -27,11 +30,18 @@
 
 namespace trafo {
 
+enum class CorpusFormat {
+  automatic,  // by the name of the file or its first line that is not empty
+  text,
+  json_lines,
+};
+
 struct CorpusOptions {
   size_t max_line_bytes = limits::kLineBytes;
   // Memory limit for the pairs of a ParallelCorpus. The size of a compressed file says little about
   // it.
   int64_t memory_bytes = std::numeric_limits<int64_t>::max();
+  CorpusFormat format = CorpusFormat::automatic;
 };
 
 // Thrown where pairs take more than CorpusOptions::memory_bytes.
@@ -50,6 +60,10 @@ struct CorpusReport {
 // The texts of a pair. Those that a form does not have are empty.
 struct PairView {
   std::string_view source, target, rejected = {};
+};
+// Memory of views whose text is not in memory otherwise.
+struct PairBuffers {
+  std::string source, target, rejected, line;
 };
 
 // The hash of a sequence of lines. It shows whether a corpus was edited after training began.
@@ -90,7 +104,8 @@ struct ParallelCorpus {
   std::vector<int64_t> line;               // the line of each pair, counted from 1
   CorpusReport report;
   CorpusForm form = CorpusForm::parallel;
-  uint64_t fingerprint = 0;  // of all lines, dropped pairs included
+  CorpusFormat format = CorpusFormat::text;  // of its files
+  uint64_t fingerprint = 0;                  // of all lines, dropped pairs included
 };
 
 // True for a regular file that begins as gzip does.
@@ -126,7 +141,8 @@ std::vector<std::string> read_lines(const std::string& path, const CorpusOptions
 // A file for each side, two or three. Pairs with an empty side are dropped and counted. Throws
 // CorpusTooLarge.
 ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOptions& options = {});
-// One file with as many columns as the form has texts.
+// One file of JSON lines, whose members choose the form, or with as many columns as the form has
+// texts.
 ParallelCorpus read_columns(const std::string& path, CorpusForm form,
                             const CorpusOptions& options = {});
 ParallelCorpus make_parallel(std::vector<std::string> source, std::vector<std::string> target,

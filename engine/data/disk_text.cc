@@ -16,6 +16,7 @@
 #include "engine/core/open_error.h"
 #include "engine/core/status.h"
 #include "engine/core/system_file.h"
+#include "engine/data/pair_reader.h"
 
 namespace trafo {
 namespace {
@@ -141,8 +142,8 @@ class SideFiles final : public PairText {
       std::vector<std::jthread> others;
       for (size_t i = 1; i < paths.size(); ++i)
         others.push_back(
-            start_thread<std::jthread>([&, i] { scans[i].run(*readers[i], sides_[i]); }));
-      scans[0].run(*readers[0], sides_[0]);
+            start_thread<std::jthread>([&, i] { scans[i].run(*readers[i], sides_[i], options); }));
+      scans[0].run(*readers[0], sides_[0], options);
     }
     // The error that reading the files line by line would have met first.
     const Scan* first = nullptr;
@@ -203,9 +204,10 @@ class SideFiles final : public PairText {
     int64_t bytes = 0;
     std::exception_ptr error;
 
-    void run(LineReader& reader, Side& side) {
+    void run(LineReader& reader, Side& side, const LoadOptions& options) {
       try {
         for (std::string line; reader.next(line);) {
+          if (blank.empty()) refuse_records(line, reader.name(), options.format);
           side.add(reader.offset(), line.size());
           blank.push_back(is_blank(line));
           hash.add(line);
@@ -220,26 +222,28 @@ class SideFiles final : public PairText {
   std::vector<Side> sides_;
 };
 
-// TSV or monolingual.
+// Columns, JSON lines or monolingual.
 class OneFile final : public PairText {
  public:
   OneFile(const std::string& path, CorpusForm form, const LoadOptions& options) {
-    form_ = form;
     const auto reader = open_side(path, options.unpack_directory, side_);
-    PairHash hash(form);
+    PairReader lines(*reader, form, options.format);
+    lines_ = lines.form();
+    form_ = lines_.form;
+    format_ = lines_.format();
+    PairHash hash(form_);
     int64_t bytes = 0;
-    for (std::string line; reader->next(line);) {
+    for (PairView pair; lines.next(pair);) {
       ++report_.lines;
-      const PairView pair = split_columns(line, form, reader->name(), reader->line_number());
       hash.add(pair);
-      if (has_blank(pair, form)) {
+      if (has_blank(pair, form_)) {
         ++report_.dropped_empty;
         continue;
       }
       add_line(report_.pairs, report_.lines - 1);
       ++report_.pairs;
-      side_.add(reader->offset(), line.size());
-      bytes += static_cast<int64_t>(line.size());
+      side_.add(reader->offset(), lines.line().size());
+      bytes += static_cast<int64_t>(lines.line().size());
     }
     large_ = bytes > options.memory_bytes;
     side_.lines.shrink_to_fit();
@@ -250,16 +254,17 @@ class OneFile final : public PairText {
   int64_t size() const noexcept override { return report_.pairs; }
   PairView view(int64_t pair, PairBuffers& buffers) const override {
     if (pair % 64 == 0) side_.file.check_unchanged();
-    side_.read(pair, buffers.target);
-    const std::string_view line = buffers.target;
-    if (form_ != CorpusForm::monolingual &&
-        std::ranges::count(line, '\t') + 1 != static_cast<int>(form_))
+    side_.read(pair, buffers.line);
+    try {
+      return lines_.split(buffers.line, side_.file.name(), line(pair) + 1, buffers);
+    } catch (const Error&) {  // the line was checked when the file was opened
       side_.file.fail_changed();
-    return split_columns(line, form_, side_.file.name(), this->line(pair) + 1);
+    }
   }
 
  private:
   Side side_;
+  LineForm lines_;
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ class MemoryText final : public PairText {
     report_ = corpus_.report;
     fingerprint_ = corpus_.fingerprint;
     form_ = corpus_.form;
+    format_ = corpus_.format;
     for (size_t i = 0; i < corpus_.line.size(); ++i)
       add_line(static_cast<int64_t>(i), corpus_.line[i] - 1);
   }
@@ -350,9 +351,12 @@ namespace {
 // file has a column for each text of the form.
 TextCorpus load(std::span<const std::string> paths, CorpusForm form, const LoadOptions& options) {
   const bool columns = paths.size() == 1;
+  require(columns || options.format != CorpusFormat::json_lines, ErrorCode::invalid_argument,
+          kTextCorpusOrigin, paths.size(), " paths: JSON lines are one file");
   if (!stays_on_disk(paths, options)) {
     CorpusOptions reading;
     reading.memory_bytes = options.memory_bytes;
+    reading.format = options.format;
     try {
       return columns ? read_columns(paths[0], form, reading) : read_sides(paths, reading);
     } catch (const CorpusTooLarge&) {

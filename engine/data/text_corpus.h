@@ -13,11 +13,6 @@
 
 namespace trafo {
 
-// Memory of views whose text is not in memory otherwise.
-struct PairBuffers {
-  std::string source, target, rejected;
-};
-
 // The usable pairs of one corpus. Immutable; any number of threads may read.
 class PairText {
  public:
@@ -32,6 +27,7 @@ class PairText {
   const CorpusReport& report() const noexcept { return report_; }
   uint64_t fingerprint() const noexcept { return fingerprint_; }
   CorpusForm form() const noexcept { return form_; }
+  CorpusFormat format() const noexcept { return format_; }
   // The views are token ids, each as the four bytes of an int32_t.
   bool has_ids() const noexcept { return has_ids_; }
   // The text is too large to keep in memory, so its token ids are not kept either.
@@ -44,6 +40,7 @@ class PairText {
   CorpusReport report_;
   uint64_t fingerprint_ = 0;
   CorpusForm form_ = CorpusForm::parallel;
+  CorpusFormat format_ = CorpusFormat::text;
   bool has_ids_ = false;
   bool large_ = false;
 
@@ -108,6 +105,7 @@ class TextCorpus {
   uint64_t fingerprint() const;
   bool is_large() const noexcept;  // whether one of them is
   CorpusForm form() const noexcept { return parts_.front().text->form(); }
+  CorpusFormat format() const noexcept { return parts_.front().text->format(); }  // of the first
   bool monolingual() const noexcept { return form() == CorpusForm::monolingual; }
   bool has_ids() const noexcept { return parts_.front().text->has_ids(); }
   EpochMix epochs() const;
@@ -141,6 +139,8 @@ struct LoadOptions {
   // Where compressed files and standard input that stay on disk are unpacked, into unnamed files
   // that vanish with the process. Empty: the system's directory for temporary files.
   std::string unpack_directory;
+  // JSON lines are one file. Their members choose the form of the corpus.
+  CorpusFormat format = CorpusFormat::automatic;
 };
 
 // Errors as in corpus.h, and IO if there is no space to unpack.
@@ -148,7 +148,7 @@ TextCorpus load_parallel(const std::string& source_path, const std::string& targ
                          const LoadOptions& options = {});
 TextCorpus load_tsv(const std::string& path, const LoadOptions& options = {});
 TextCorpus load_monolingual(const std::string& path, const LoadOptions& options = {});
-// Three files, or one of lines PROMPT<tab>CHOSEN<tab>REJECTED.
+// Three files, or one of JSON lines or of lines PROMPT<tab>CHOSEN<tab>REJECTED.
 TextCorpus load_preferences(std::span<const std::string> paths, const LoadOptions& options = {});
 
 }  // namespace trafo

@@ -7,6 +7,7 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/text/tokenizer/tokenizer_kinds.h"
+#include "engine/text/tokenizer/training_pieces.h"
 
 namespace trafo {
 
@@ -19,9 +20,18 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   const auto pairs = static_cast<size_t>(corpus.size());
   const auto sides = static_cast<size_t>(corpus.form());
   std::vector<std::string> lines;
-  // Too long for training, a line still counts as one, so that a corpus of such lines is not empty.
+  const auto most = static_cast<size_t>(options.max_sentences);
+  ShuffleRng rng(options.seed, 1);
+  uint64_t pieces = 0;
+  // Long documents may have many more pieces than max_sentences. A reservoir bounds their memory.
   const auto keep = [&](std::string_view line) {
-    lines.emplace_back(line.size() > limits::kTrainingSentenceBytes ? std::string_view() : line);
+    for_each_training_piece(line, [&](std::string_view piece) {
+      ++pieces;
+      if (piece.size() == line.size() || lines.size() < most)
+        lines.emplace_back(piece);
+      else if (const uint64_t slot = rng.below(pieces); slot < lines.size())
+        lines[slot] = piece;
+    });
   };
   PairBuffers buffers;
   for (const size_t index : sample_indices(sides * pairs, options.max_sentences, options.seed)) {

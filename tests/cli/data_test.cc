@@ -191,7 +191,7 @@ TEST_F(DataTest, OneFileIsTextForADecoder) {
   const Outcome text = train(arguments, {"--task", "lm"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(contains(text.out + text.err, "| ce ")) << text.err;
-  EXPECT_TRUE(contains(text.err, "train.de has one side: training a language model")) << text.err;
+  EXPECT_TRUE(contains(text.err, "train.de is one file: training a language model")) << text.err;
   arguments.back() = "pairs";
   const Outcome pairs = train(arguments, {"--task", "tiny"});
   EXPECT_NE(pairs.exit_code, 0);

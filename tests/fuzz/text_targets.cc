@@ -32,12 +32,13 @@ const Tokenizer& tokenizer(TokenizerModel model) {
   return model == TokenizerModel::bpe ? bpe : unigram;
 }
 
-enum Mode : unsigned { kTsv = 1, kMono = 2, kPack = 4, kRawGzip = 8, kTrain = 16 };
+enum Mode : unsigned { kTsv = 1, kMono = 2, kPack = 4, kRawGzip = 8, kTrain = 16, kJson = 32 };
 
 TextCorpus load(unsigned mode, const std::string& a, const std::string& b, int64_t memory) {
   LoadOptions options;
   options.memory_bytes = memory;
   options.unpack_directory = folder().path().string();
+  if (mode & kJson) options.format = CorpusFormat::json_lines;
   if (mode & kTsv) return load_tsv(a, options);
   if (mode & kMono) return load_monolingual(a, options);
   return load_parallel(a, b, options);
@@ -62,7 +63,9 @@ void compare(unsigned mode, const std::string& a, const std::string& b) {
   for (int64_t i = 0; i < sides[0]->size(); ++i) {
     const PairView memory = sides[0]->view(i, buffers[0]), disk = sides[1]->view(i, buffers[1]);
     expect(memory.source == disk.source && memory.target == disk.target, "pairs differ");
-    expect(find_invalid_utf8(memory.target) == kValidUtf8, "a pair that is not UTF-8");
+    expect(memory.rejected == disk.rejected, "rejected answers differ");
+    for (const std::string_view text : {memory.source, memory.target, memory.rejected})
+      expect(text_fault(text, 0).empty(), "a pair that is not UTF-8, or with a NUL");
   }
   if (mode & kTrain)
     attempt([&] {
@@ -201,6 +204,14 @@ std::vector<Seed> corpus_seeds() {
           {"mono-raw-gz", concat(mode(kMono | kRawGzip), gzip_of("eins\nzwei\n"))},
           {"counts", mode(0) + "a\n\xff"
                                "b\nc\n"},
+          {"json-text", mode(kMono | kTrain) + "{\"text\": \"a\\n\\ud83d\\ude00\"}\n"},
+          {"json-pair",
+           mode(kTsv | kJson) + "{\"prompt\": \"a\", \"completion\": \"b\", \"n\": [{}]}\n\n"},
+          {"json-alpaca", mode(kTsv) + "{\"instruction\": \"a\", \"input\": \"b\", "
+                                       "\"output\": \"c\"}\n"},
+          {"json-preferences", mode(kMono | kPack) + "{\"prompt\": \"a\", \"chosen\": \"b\", "
+                                                     "\"rejected\": \"c\"}\n"},
+          {"json-chat", mode(kMono) + "{\"messages\": []}\n"},
           {"nul", concat(mode(kMono), std::string_view("a\0b\n", 4))},
           {"blank", mode(0) + " \n\xff\n"}};
 }

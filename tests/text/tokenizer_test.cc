@@ -145,7 +145,7 @@ TEST(Tokenizer, RefusesBadTrainingInput) {
   EXPECT_TRUE(contains(message({"", ""}), "no sentence"));
   EXPECT_TRUE(contains(message({"good", "b\xc3"}), "sentence 2: invalid UTF-8 at byte 2"));
   EXPECT_TRUE(contains(message({std::string("a\0b", 3)}), "NUL"));
-  EXPECT_TRUE(contains(message({std::string(5000, 'x')}), "4192"));
+  EXPECT_TRUE(contains(message({std::string(5000, ' ')}), "no sentence"));
 
   auto option_error = [](auto change) {
     TokenizerTrainOptions changed;

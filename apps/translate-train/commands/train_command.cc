@@ -174,27 +174,36 @@ void check_readable(const Settings& settings) {
         usage_error(path + ": " + std::strerror(errno));
 }
 
-Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_options& options) {
+Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_options& options,
+                   Reporter& reporter) {
   std::vector<trafo_string_view> names;
   for (const std::string& path : paths) names.push_back(view(path));
-  return make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options, nullptr);
+  auto corpus = make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options, nullptr);
+  trafo_corpus_info info{};
+  check(trafo_corpus_get_info(corpus.get(), &info));
+  if (info.json_lines)
+    reporter.info(fmt::format("{}: JSON lines of {}", paths[0],
+                              info.texts == 1   ? "text"
+                              : info.texts == 2 ? "pairs"
+                                                : "preference pairs"));
+  return corpus;
 }
 
 // All corpora, each as often as its weight says.
-Corpus open_training(const Settings& settings, const trafo_corpus_options& options) {
+Corpus open_training(const Settings& settings, const trafo_corpus_options& options,
+                     Reporter& reporter) {
   const bool tsv = settings.has(Setting::tsv);
   const std::span<const std::string> paths =
       tsv ? settings.program.tsv : settings.program.train_sets;
   const bool preferences = has_preferences(settings);
-  const size_t each = tsv ? 1 : preferences ? 3 : paths.size() == 1 ? 1 : 2;
+  const size_t each = tsv || paths.size() == 1 ? 1 : preferences ? 3 : 2;
+  const std::string wanted =
+      preferences ? "three files of each corpus (prompts, chosen and rejected answers), or one of "
+                    "JSON lines"
+                  : "pairs of files, or one file of text for a decoder-lm or of JSON lines";
   if (paths.size() % each != 0)
-    settings.refuse(
-        Setting::train_sets,
-        fmt::format("wants {}, got {} files",
-                    preferences ? "three files of each corpus (prompts, chosen and "
-                                  "rejected answers)"
-                                : "pairs of files, or one file of text for a decoder-lm",
-                    paths.size()));
+    settings.refuse(Setting::train_sets,
+                    fmt::format("wants {}, got {} files", wanted, paths.size()));
   std::vector<double> weights(paths.size() / each, 1.0);
   if (settings.has(Setting::data_weights)) {
     weights = settings.program.data_weights;
@@ -207,7 +216,12 @@ Corpus open_training(const Settings& settings, const trafo_corpus_options& optio
   std::vector<Corpus> corpora;
   std::vector<const trafo_corpus*> handles;
   for (size_t i = 0; i < weights.size(); ++i) {
-    corpora.push_back(open_corpus(paths.subspan(i * each, each), options));
+    try {
+      corpora.push_back(open_corpus(paths.subspan(i * each, each), options, reporter));
+    } catch (const CliError& error) {
+      if (tsv || !preferences || each != 1) throw;
+      throw error.within("", " (--train-sets wants " + wanted + ")");
+    }
     handles.push_back(corpora.back().get());
   }
   return make<Corpus>(trafo_corpus_mix, handles.data(), weights.data(), handles.size());
@@ -221,10 +235,12 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
   options.unpack_directory = view(settings.has(Setting::tempdir) ? given.tempdir : run);
   options.monolingual = is_monolingual(settings);
   options.preferences = has_preferences(settings);
+  if (const std::string format = text_of(Setting::data_format, settings); format != "auto")
+    options.format = format == "text" ? TRAFO_CORPUS_TEXT : TRAFO_CORPUS_JSON_LINES;
   Corpora corpora;
-  corpora.train = open_training(settings, options);
+  corpora.train = open_training(settings, options, reporter);
   if (settings.has(Setting::valid_sets))
-    corpora.valid = open_corpus(given.valid_sets, options);
+    corpora.valid = open_corpus(given.valid_sets, options, reporter);
   else
     corpora = hold_out(std::move(corpora.train), reporter);
   reporter.info(fmt::format("corpus: {} pairs to train on, {} {}for validation, read in {:.1f} s",
@@ -637,8 +653,8 @@ int train(const CLI::App& app, const TrainArguments& arguments, const Job& job) 
       settings, run, continuing, pretrained ? &*pretrained : nullptr, frozen ? &*frozen : nullptr);
   if (continuing)
     reporter.info(fmt::format("resuming {} at update {}", run, updates.back()));
-  else if (is_monolingual(settings))
-    reporter.info(fmt::format("{} has one side: training a language model, which continues text",
+  else if (is_monolingual(settings) && !has_encoder(resolved.config.model))
+    reporter.info(fmt::format("{} is one file: training a language model, which continues text",
                               settings.program.train_sets[0]));
   return train_run(settings, resolved, run, job, reporter, profile,
                    {continuing, pretrained, frozen, vocabulary});

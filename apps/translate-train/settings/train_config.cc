@@ -131,7 +131,7 @@ void fill_defaults(Settings& settings, const Pretrained* pretrained, int64_t pai
   defaults.model.architecture = architecture;
   defaults.program.dim_vocabs = defaults.model.vocabulary;
   settings.take_default(Setting::dim_vocabs, defaults);
-  if (is_monolingual(settings))  // there is nothing to translate
+  if (lm && is_monolingual(settings))  // there is nothing to translate
     settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
   for (const SettingSpec& spec : setting_specs()) {
     if (lm && setting_of(spec) == Setting::enc_depth) continue;

@@ -14,9 +14,11 @@ type CorpusOptions struct {
 	// directory for temporary files.
 	UnpackDirectory string `json:"unpack_directory,omitzero"`
 	Monolingual     bool   `json:"monolingual,omitzero"` // one file of text without a source, for a decoder-lm; default false
-	// Preference pairs, for ObjectiveDPO: three files of prompts, chosen and rejected answers, or one TSV
-	// file of three columns; default false.
+	// Preference pairs, for ObjectiveDPO: three files of prompts, chosen and rejected answers, or one file
+	// of JSON lines or of TSV with three columns; default false.
 	Preferences bool `json:"preferences,omitzero"`
+	// What the lines of the files are; default CorpusFormatAuto.
+	Format CorpusFormat `json:"format,omitzero"`
 }
 
 // DefaultCorpusOptions gives the defaults.
@@ -26,9 +28,9 @@ func DefaultCorpusOptions() CorpusOptions {
 	return CorpusOptions{MemoryBytes: Some(int64(o.memory_bytes))}
 }
 
-// OpenCorpus reads two files of equal line count; or one TSV file, or one of text if the options say
-// so. Files that stay on disk must not change while they are trained on. options may be nil. ErrCancelled: ctx has
-// ended.
+// OpenCorpus reads two files of equal line count; or one file of JSON lines or TSV, or one of text if
+// the options say so. Files that stay on disk must not change while they are trained on. options may be nil.
+// ErrCancelled: ctx has ended.
 func OpenCorpus(ctx context.Context, paths []string, options *CorpusOptions) (*Corpus, error) {
 	var o CorpusOptions
 	if options != nil {
@@ -44,6 +46,7 @@ func OpenCorpus(ctx context.Context, paths []string, options *CorpusOptions) (*C
 	}
 	c.monolingual = cBool(o.Monolingual)
 	c.preferences = cBool(o.Preferences)
+	c.format = C.int32_t(o.Format)
 	c.unpack_directory = viewAt(all, len(paths))
 	return readCorpus(ctx, "OpenCorpus", func(cancel *C.trafo_cancel, out **C.trafo_corpus) *C.trafo_error {
 		return C.trafo_corpus_open(all, C.size_t(len(paths)), &c, cancel, out)

@@ -663,6 +663,40 @@ func (value *ExportWeights) UnmarshalText(text []byte) error {
 	return wordsOfExportWeights.unmarshal(value, text)
 }
 
+// CorpusFormat: what the lines of the files of a corpus are.
+type CorpusFormat int32
+
+const (
+	// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line
+	// that is not empty begins as a JSON object does; text otherwise.
+	CorpusFormatAuto CorpusFormat = C.TRAFO_CORPUS_AUTO
+	// A text, or the texts of a pair with tabs between them.
+	CorpusFormatText CorpusFormat = C.TRAFO_CORPUS_TEXT
+	// A JSON object, whose members are a text or the texts of a pair.
+	CorpusFormatJSONLines CorpusFormat = C.TRAFO_CORPUS_JSON_LINES
+)
+
+var wordsOfCorpusFormat = words[CorpusFormat]{
+	{CorpusFormatAuto, []string{"auto"}},
+	{CorpusFormatText, []string{"text"}},
+	{CorpusFormatJSONLines, []string{"jsonl", "json_lines"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value CorpusFormat) String() string {
+	return wordsOfCorpusFormat.name(value)
+}
+
+// MarshalText gives the name.
+func (value CorpusFormat) MarshalText() ([]byte, error) {
+	return wordsOfCorpusFormat.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *CorpusFormat) UnmarshalText(text []byte) error {
+	return wordsOfCorpusFormat.unmarshal(value, text)
+}
+
 // Normalization: the normal form of text, by the names of SentencePiece. NMT: white space of all kinds
 // becomes a space, control characters vanish, and U+200C becomes a space unless the text writes words with
 // it, as Persian and Telugu do. CF: letters are folded to lower case.

@@ -79,12 +79,18 @@ type CorpusInfo struct {
 	Pairs int64 `json:"pairs"`
 	// Pairs left out because a side is empty or white space.
 	DroppedEmpty int64 `json:"dropped_empty"`
+	// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair.
+	Texts int `json:"texts"`
+	// Whether its files, of a mixture those of the first corpus, are JSON lines.
+	JsonLines bool `json:"json_lines"`
 }
 
 func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
 	r.Lines = int64(c.lines)
 	r.Pairs = int64(c.pairs)
 	r.DroppedEmpty = int64(c.dropped_empty)
+	r.Texts = int(c.texts)
+	r.JsonLines = c.json_lines != 0
 	return r
 }
 

@@ -65,6 +65,7 @@ trafo_corpus_options trafo::capi::defaults(const trafo_corpus_options*) {
   trafo_corpus_options c{};
   c.struct_size = sizeof c;
   c.memory_bytes = LoadOptions{}.memory_bytes;
+  c.format = TRAFO_CORPUS_AUTO;
   return c;
 }
 

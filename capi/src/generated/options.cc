@@ -9,6 +9,7 @@
 #include "engine/core/dtype.h"
 #include "engine/core/generated/option_enums.h"
 #include "engine/core/status.h"
+#include "engine/data/corpus.h"
 #include "engine/decode/hypothesis.h"
 #include "engine/formats/generated/export_enums.h"
 #include "engine/metrics/generated/metric_enums.h"
@@ -102,6 +103,9 @@ static_assert(static_cast<int32_t>(ExportWeights::q4_0) == TRAFO_EXPORT_WEIGHTS_
 static_assert(static_cast<int32_t>(ExportWeights::int4) == TRAFO_EXPORT_WEIGHTS_INT4);
 static_assert(static_cast<int32_t>(QuantizeMethod::nearest) == TRAFO_QUANTIZE_NEAREST);
 static_assert(static_cast<int32_t>(QuantizeMethod::gptq) == TRAFO_QUANTIZE_GPTQ);
+static_assert(static_cast<int32_t>(CorpusFormat::automatic) == TRAFO_CORPUS_AUTO);
+static_assert(static_cast<int32_t>(CorpusFormat::text) == TRAFO_CORPUS_TEXT);
+static_assert(static_cast<int32_t>(CorpusFormat::json_lines) == TRAFO_CORPUS_JSON_LINES);
 static_assert(static_cast<int32_t>(PruneScore::magnitude) == TRAFO_PRUNE_MAGNITUDE);
 static_assert(static_cast<int32_t>(PruneScore::wanda) == TRAFO_PRUNE_WANDA);
 static_assert(static_cast<int32_t>(SparsityPattern::unstructured) == TRAFO_SPARSITY_UNSTRUCTURED);

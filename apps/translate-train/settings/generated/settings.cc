@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kBeginSourceWords[] = {"off", "on", "model"};
 constexpr const char* kEndSourceWords[] = {"off", "on", "model"};
+constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl"};
 constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
@@ -29,11 +30,11 @@ constexpr const char* kEvalTokenizeWords[] = {"13a", "none", "zh", "intl", "char
 
 constexpr SettingSpec kSpecs[] = {
     {"train-sets", "-t", "Data", "SRC TRG ...",
-     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm; for --objective dpo three: prompts, chosen and rejected answers",
+     "training files, a sentence a line; plain or gzip; again for more corpora; one file alone is text for a decoder-lm, or JSON lines; for --objective dpo three: prompts, chosen and rejected answers",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.train_sets; }, {}, {}},
     {"tsv", "", "Data", "FILE|- ...",
-     "instead: files of SRC<tab>TRG lines (dpo: PROMPT<tab>CHOSEN<tab>REJECTED), - is standard input",
+     "instead: files of SRC<tab>TRG lines (dpo: PROMPT<tab>CHOSEN<tab>REJECTED) or of JSON lines, - is standard input",
      "", 1, 64, true, false, nullptr, SettingSource::program, SettingKind::plain,
      [](Values& v) -> Slot { return &v.program.tsv; }, {}, {}},
     {"data-weights", "--train-weights", "Data", "W ...",
@@ -104,6 +105,10 @@ constexpr SettingSpec kSpecs[] = {
      "instead of --mini-batch-words: as many as the memory, or --memory-limit, has room for; a run keeps its choice (default off)",
      "on off", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_fit; }, {}, {}},
+    {"data-format", "", "Data", "NAME",
+     "auto, text (also TSV) or jsonl (JSON lines, one file for a corpus); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line begins as a JSON object does (default auto)",
+     "auto text jsonl", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.program.data_format; }, {}, kDataFormatWords},
     {"data-in-memory", "", "Data", "SIZE",
      "corpora with more text stay on disk, and the results are the same (default 256MiB)",
      "", 1, 1, true, false, "256MiB", SettingSource::program, SettingKind::bytes,
@@ -539,9 +544,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 105); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(105, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(119, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 106); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(106, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(120, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {

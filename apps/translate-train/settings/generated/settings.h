@@ -37,6 +37,7 @@ enum class Setting : size_t {
   end_source,
   sentencepiece_alphas,
   mini_batch_fit,
+  data_format,
   data_in_memory,
   tempdir,
   task,
@@ -144,7 +145,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 125;
+inline constexpr size_t kSettingCount = 126;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -159,6 +160,7 @@ struct ProgramSettings {
   std::string target_language{};
   std::string vocab_kind{};
   std::vector<double> sentencepiece_alphas{};
+  int32_t data_format{};
   int64_t data_in_memory{};
   std::string tempdir{};
   int32_t task{};

@@ -5,6 +5,7 @@ use trafo_sys as sys;
 
 use crate::cancel::CancelToken;
 use crate::embed::tell_pairs;
+use crate::enums::CorpusFormat;
 use crate::error::Result;
 use crate::handle::{check_abi, defaults, path_text};
 use crate::options::{from_i64, to_i64};
@@ -14,8 +15,8 @@ use crate::text::Corpus;
 include!("generated/corpus_options.rs");
 
 impl Corpus {
-    /// Two files of equal line count; or one TSV file, or one of text if the options say so. Files that stay on disk must
-    /// not change while they are trained on.
+    /// Two files of equal line count; or one file of JSON lines or TSV, or one of text if the options say so. Files that
+    /// stay on disk must not change while they are trained on.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &CorpusOptions) -> Result<Self> {
         Self::opened(paths, options, None)
     }

@@ -51,6 +51,13 @@
 /* int4, each weight with the error of the ones before it (Frantar et al., arXiv 2210.17323). */
 #define TRAFO_QUANTIZE_GPTQ    1
 
+/* What the lines of the files of a corpus are. */
+/* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is not empty
+ * begins as a JSON object does; text otherwise. */
+#define TRAFO_CORPUS_AUTO       0
+#define TRAFO_CORPUS_TEXT       1 /* A text, or the texts of a pair with tabs between them. */
+#define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text or the texts of a pair. */
+
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */
 /* |weight| times the norm of its input, among the weights of the row (Sun et al., arXiv 2306.11695). */

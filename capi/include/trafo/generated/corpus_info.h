@@ -7,6 +7,8 @@ typedef struct trafo_corpus_info {
   int64_t lines; /* Lines of one side. */
   int64_t pairs; /* Pairs of the corpus. */
   int64_t dropped_empty; /* Pairs left out because a side is empty or white space. */
+  int32_t texts; /* Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair. */
+  int32_t json_lines; /* 1: its files, of a mixture those of the first corpus, are JSON lines. */
 } trafo_corpus_info;
 
 #endif /* TRAFO_GENERATED_CORPUS_INFO_H */

@@ -11,10 +11,13 @@ typedef struct trafo_corpus_options {
   /* Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if
    * missing. Empty: the system's directory for temporary files. Default empty. */
   trafo_string_view unpack_directory;
-  int32_t monolingual; /* 1: it is one file of text without a source, for a decoder-lm. Default 0. */
-  /* 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of three columns.
-   * Default 0. */
+  /* 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0. */
+  int32_t monolingual;
+  /* 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON lines or of TSV
+   * with three columns. Default 0. */
   int32_t preferences;
+  int32_t format; /* TRAFO_CORPUS_*. What the lines of the files are. Default TRAFO_CORPUS_AUTO. */
+  int32_t reserved; /* 0 */
 } trafo_corpus_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

@@ -115,8 +115,8 @@ int64_t number_after(std::string_view message, std::string_view marker) {
 }
 
 [[noreturn]] void fail_without_sentences() {
-  fail(ErrorCode::invalid_argument, kTokenizerOrigin, "the corpus has no sentence of at most ",
-       limits::kTrainingSentenceBytes, " bytes with more than spaces and control characters in it");
+  fail(ErrorCode::invalid_argument, kTokenizerOrigin,
+       "the corpus has no sentence with more than spaces and control characters in it");
 }
 
 [[noreturn]] void fail_training(std::string_view message, const TokenizerTrainOptions& options) {

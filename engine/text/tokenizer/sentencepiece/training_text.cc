@@ -5,6 +5,7 @@
 
 #include "engine/core/limits.h"
 #include "engine/core/utf8.h"
+#include "engine/text/tokenizer/training_pieces.h"
 
 namespace trafo {
 namespace {
@@ -63,8 +64,7 @@ TrainingText examine_training_text(std::span<const std::string_view> sentences,
   TrainingText text;
   std::vector<uint64_t> counts(kCodePoints, 0);
   std::string normalized;
-  for (const std::string_view sentence : sentences) {
-    if (sentence.size() > limits::kTrainingSentenceBytes) continue;
+  const auto examine = [&](std::string_view sentence) {
     normalized.clear();
     for (size_t position = 0; position < sentence.size();)
       normalized += map.next(sentence, position);
@@ -76,14 +76,15 @@ TrainingText examine_training_text(std::span<const std::string_view> sentences,
       has_text |= character != kSpace && character != kEscapedSpace;
       text.bytes += character == kSpace ? 2 : 0;
     }
-    if (!has_text) continue;
+    if (!has_text) return;
     text.sentences.push_back(sentence);
     text.characters += 2;  // the dummy prefix and the boundary
     text.bytes += normalized.size() + 3;
     text.has_special_token |= has_special_token(normalized);
     for (const std::string& symbol : user_symbols)
       text.has_special_token |= sentence.find(symbol) != std::string_view::npos;
-  }
+  };
+  for (const std::string_view sentence : sentences) for_each_training_piece(sentence, examine);
   counts[kEscapedSpace] += counts[kSpace] + text.sentences.size();
   text.most_frequent = *std::max_element(counts.begin(), counts.end());
   return text;

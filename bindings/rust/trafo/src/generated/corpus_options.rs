@@ -16,11 +16,14 @@ pub struct CorpusOptions {
     /// Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is
     /// created if missing. Empty: the system's directory for temporary files.
     pub unpack_directory: std::path::PathBuf,
-    /// Whether it is one file of text without a source, for a decoder-lm. Default false.
+    /// Whether it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves.
+    /// Default false.
     pub monolingual: bool,
-    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of
-    /// three columns. Default false.
+    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON
+    /// lines or of TSV with three columns. Default false.
     pub preferences: bool,
+    /// What the lines of the files are. Default [`CorpusFormat::Auto`].
+    pub format: CorpusFormat,
 }
 impl CorpusOptions {
     /// The defaults.
@@ -40,15 +43,21 @@ impl CorpusOptions {
         self.unpack_directory = unpack_directory.as_ref().to_owned();
         self
     }
-    /// Whether it is one file of text without a source, for a decoder-lm. Default false.
+    /// Whether it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves.
+    /// Default false.
     pub fn monolingual(mut self, monolingual: bool) -> Self {
         self.monolingual = monolingual;
         self
     }
-    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of
-    /// three columns. Default false.
+    /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON
+    /// lines or of TSV with three columns. Default false.
     pub fn preferences(mut self, preferences: bool) -> Self {
         self.preferences = preferences;
+        self
+    }
+    /// What the lines of the files are. Default [`CorpusFormat::Auto`].
+    pub fn format(mut self, format: CorpusFormat) -> Self {
+        self.format = format;
         self
     }
     pub(crate) fn to_raw(&self) -> sys::trafo_corpus_options {
@@ -57,6 +66,7 @@ impl CorpusOptions {
         raw.unpack_directory = path_text(&self.unpack_directory);
         raw.monolingual = self.monolingual.into();
         raw.preferences = self.preferences.into();
+        raw.format = self.format.as_raw();
         raw
     }
 }
@@ -68,6 +78,7 @@ impl Default for CorpusOptions {
             unpack_directory: Default::default(),
             monolingual: raw.monolingual != 0,
             preferences: raw.preferences != 0,
+            format: CorpusFormat::Auto,
         }
     }
 }

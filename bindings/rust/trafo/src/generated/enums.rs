@@ -98,6 +98,32 @@ named! { ExportWeights:
     Q4_0 = "q4_0",
     Int4 = "int4",
 }
+/// What the lines of the files of a corpus are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CorpusFormat {
+    /// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is
+    /// not empty begins as a JSON object does; text otherwise.
+    Auto,
+    /// A text, or the texts of a pair with tabs between them.
+    Text,
+    /// A JSON object, whose members are a text or the texts of a pair.
+    JsonLines,
+}
+impl CorpusFormat {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            CorpusFormat::Auto => sys::TRAFO_CORPUS_AUTO,
+            CorpusFormat::Text => sys::TRAFO_CORPUS_TEXT,
+            CorpusFormat::JsonLines => sys::TRAFO_CORPUS_JSON_LINES,
+        }
+    }
+}
+named! { CorpusFormat:
+    Auto = "auto",
+    Text = "text",
+    JsonLines = "jsonl" | "json_lines",
+}
 /// The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control
 /// characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF:
 /// letters are folded to lower case.

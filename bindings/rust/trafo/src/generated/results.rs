@@ -164,6 +164,10 @@ pub struct CorpusInfo {
     pub pairs: usize,
     /// Pairs left out because a side is empty or white space.
     pub dropped_empty: usize,
+    /// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair.
+    pub texts: i32,
+    /// Whether its files, of a mixture those of the first corpus, are JSON lines.
+    pub json_lines: bool,
 }
 impl CorpusInfo {
     pub(crate) fn from_raw(raw: &sys::trafo_corpus_info) -> Self {
@@ -171,6 +175,8 @@ impl CorpusInfo {
             lines: from_i64(raw.lines),
             pairs: from_i64(raw.pairs),
             dropped_empty: from_i64(raw.dropped_empty),
+            texts: raw.texts,
+            json_lines: raw.json_lines != 0,
         }
     }
 }

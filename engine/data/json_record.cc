@@ -1,0 +1,148 @@
+#include "engine/data/json_record.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/core/json.h"
+#include "engine/core/quote.h"
+#include "engine/core/status.h"
+
+namespace trafo {
+
+struct RecordKind {
+  CorpusForm form;
+  std::string_view members[3];  // as many as the form has texts
+  bool alpaca = false;          // the source is made of them by Alpaca's template
+};
+
+namespace {
+
+constexpr std::string_view kRecordOrigin = "corpus";
+constexpr std::string_view kSpaces = " \t\r\n";
+
+// The first kind whose members a record has.
+constexpr RecordKind kRecordKinds[] = {
+    {CorpusForm::preferences, {"prompt", "chosen", "rejected"}},
+    {CorpusForm::parallel, {"prompt", "completion"}},
+    {CorpusForm::parallel, {"source", "target"}},
+    {CorpusForm::parallel, {"instruction", "output"}, true},
+    {CorpusForm::monolingual, {"text"}},
+};
+constexpr std::string_view kChatMembers[] = {"messages", "conversations"};
+
+Json parse_record(std::string_view line, std::string_view label) {
+  return parse_json(line, kRecordOrigin, label, {.bytes = line.size()});
+}
+
+std::vector<std::string> names_of(const RecordKind& kind) {
+  return {std::begin(kind.members), std::begin(kind.members) + static_cast<int>(kind.form)};
+}
+
+// Members of a record, for messages. The file chooses their names and their number.
+std::string found_members(const Json& record) {
+  constexpr size_t kMost = 8;
+  const Json::Object& members = *record.as<Json::Object>();
+  if (members.empty()) return "no members";
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(members.size(), kMost); ++i)
+    names.push_back(quote(members[i].key));
+  return concat("the members ", joined_names(names),
+                members.size() > kMost ? concat(" and ", members.size() - kMost, " others") : "");
+}
+
+// The prompt of Alpaca's training program: github.com/tatsu-lab/stanford_alpaca, train.py.
+std::string alpaca_prompt(std::string_view instruction, std::string_view input) {
+  std::string prompt = "Below is an instruction that describes a task";
+  prompt += input.empty() ? ". " : ", paired with an input that provides further context. ";
+  prompt += "Write a response that appropriately completes the request.\n\n### Instruction:\n";
+  prompt += instruction;
+  if (!input.empty()) prompt += concat("\n\n### Input:\n", input);
+  return prompt + "\n\n### Response:";
+}
+
+}  // namespace
+
+bool begins_record(std::string_view line) noexcept {
+  const auto skip_spaces = [&] {
+    line.remove_prefix(std::min(line.find_first_not_of(kSpaces), line.size()));
+  };
+  const auto skip = [&](char expected) {
+    skip_spaces();
+    if (!line.starts_with(expected)) return false;
+    line.remove_prefix(1);
+    return true;
+  };
+  if (!skip('{') || !skip('"')) return false;
+  size_t end = 0;
+  while (end < line.size() && line[end] != '"') end += line[end] == '\\' ? 2 : 1;
+  if (end >= line.size()) return false;
+  line.remove_prefix(end + 1);
+  return skip(':');
+}
+
+bool is_json_name(std::string_view path) noexcept {
+  if (path.ends_with(".gz")) path.remove_suffix(3);
+  return path.ends_with(".jsonl") || path.ends_with(".ndjson") || path.ends_with(".json");
+}
+
+const RecordKind& kind_of_record(std::string_view line, std::string_view file, int64_t number) {
+  const std::string label = concat(file, ":", number);
+  const auto check = [&](bool condition, const auto&... why) {
+    require(condition, ErrorCode::corrupt_file, kRecordOrigin, label, ": ", why...);
+  };
+  const size_t begin = line.find_first_not_of(kSpaces);
+  check(begin == std::string_view::npos || line[begin] != '[',
+        "it is a JSON array, not an object a line: jq -c '.[]' writes JSON lines");
+  const Json record = parse_record(line, label);
+  check(record.as<Json::Object>() != nullptr, "no JSON object");
+  for (const RecordKind& kind : kRecordKinds) {
+    const auto names = names_of(kind);
+    if (std::ranges::all_of(names, [&](const auto& name) { return record.find(name) != nullptr; }))
+      return kind;
+  }
+  for (const std::string_view chat : kChatMembers)
+    check(record.find(chat) == nullptr, "the records are chats (", chat,
+          "), and chat templates are not supported yet; write a prompt and a completion");
+  std::string wanted;
+  for (const RecordKind& kind : kRecordKinds)
+    wanted += (wanted.empty() ? ": " : "; ") + members_of(kind);
+  fail(ErrorCode::corrupt_file, kRecordOrigin, label, ": a JSON object with ",
+       found_members(record), "; training reads these", wanted);
+}
+
+CorpusForm form_of(const RecordKind& kind) noexcept {
+  return kind.form;
+}
+
+std::string members_of(const RecordKind& kind) {
+  return joined_names(names_of(kind));
+}
+
+PairView read_record(const RecordKind& kind, std::string_view line, std::string_view file,
+                     int64_t number, PairBuffers& buffers) {
+  const std::string label = concat(file, ":", number);
+  const Json record = parse_record(line, label);
+  const JsonFields fields(record, kRecordOrigin, label);
+  const auto take = [&](std::string_view name, std::string& text) {
+    fields.take(name, text);
+    require(text.find('\0') == std::string::npos, ErrorCode::corrupt_file, kRecordOrigin, label,
+            ": ", name, " has a NUL character");
+  };
+  if (kind.form == CorpusForm::monolingual) {
+    take(kind.members[0], buffers.target);
+    return {{}, buffers.target};
+  }
+  take(kind.members[0], buffers.source);
+  take(kind.members[1], buffers.target);
+  if (kind.alpaca) {
+    std::string input;
+    if (const Json* found = record.find("input"); found && !found->as<std::nullptr_t>())
+      take("input", input);
+    if (!is_blank(buffers.source)) buffers.source = alpaca_prompt(buffers.source, input);
+  }
+  if (kind.form == CorpusForm::parallel) return {buffers.source, buffers.target};
+  take(kind.members[2], buffers.rejected);
+  return {buffers.source, buffers.target, buffers.rejected};
+}
+
+}  // namespace trafo

@@ -1,0 +1,32 @@
+// Records of JSON lines: a JSON object a line, whose members are the texts of a pair. A record may
+// have other members, which are ignored.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/data/corpus.h"
+
+namespace trafo {
+
+// The members that the texts of a file's pairs are in.
+struct RecordKind;
+
+// Whether a line begins as an object with a member does.
+bool begins_record(std::string_view line) noexcept;
+// Whether the name of a file says that it has JSON lines: .jsonl, .ndjson or .json, also with .gz.
+bool is_json_name(std::string_view path) noexcept;
+// The kind of the records of a file that has this line. CORRUPT_FILE, naming file and line: the
+// line is no record of a kind that can be trained on.
+const RecordKind& kind_of_record(std::string_view line, std::string_view file, int64_t number);
+CorpusForm form_of(const RecordKind& kind) noexcept;
+// Its members, for messages: "prompt and completion".
+std::string members_of(const RecordKind& kind);
+// The texts of a line, with escapes decoded. Line feeds stay. The views are of `buffers`.
+// CORRUPT_FILE, naming file and line: it is no JSON object, a member is missing or no text, or a
+// text has a NUL character.
+PairView read_record(const RecordKind& kind, std::string_view line, std::string_view file,
+                     int64_t number, PairBuffers& buffers);
+
+}  // namespace trafo

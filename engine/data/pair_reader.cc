@@ -1,0 +1,60 @@
+#include "engine/data/pair_reader.h"
+
+#include <utility>
+
+#include "engine/core/status.h"
+#include "engine/data/json_record.h"
+
+namespace trafo {
+namespace {
+
+constexpr std::string_view kPairReaderOrigin = "corpus";
+
+}  // namespace
+
+PairView LineForm::split(std::string_view line, std::string_view file, int64_t number,
+                         PairBuffers& buffers) const {
+  if (records == nullptr) return split_columns(line, form, file, number);
+  if (is_blank(line)) return {};
+  return read_record(*records, line, file, number, buffers);
+}
+
+PairReader::PairReader(LineReader& lines, CorpusForm form, CorpusFormat format)
+    : lines_(lines), form_{form} {
+  while (first_.empty() && lines_.next(first_)) first_number_ = lines_.line_number();
+  if (first_.empty() || format == CorpusFormat::text) return;
+  if (format == CorpusFormat::automatic && !is_json_name(lines_.name()) && !begins_record(first_))
+    return;
+  form_.records = &kind_of_record(first_, lines_.name(), first_number_);
+  form_.form = form_of(*form_.records);
+  require(form != CorpusForm::preferences || form_.form == form, ErrorCode::invalid_argument,
+          kPairReaderOrigin, lines_.name(), ":", first_number_, ": the records have ",
+          members_of(*form_.records), "; preferences are prompt, chosen and rejected");
+}
+
+bool PairReader::next(PairView& pair) {
+  if (number_ + 1 < first_number_) {
+    line_.clear();
+  } else if (number_ + 1 == first_number_) {
+    line_ = std::move(first_);
+  } else if (!lines_.next(line_)) {
+    return false;
+  }
+  ++number_;
+  pair = form_.split(line_, lines_.name(), number_, buffers_);
+  return true;
+}
+
+void refuse_records(std::string_view line, std::string_view file, CorpusFormat format) {
+  if (format != CorpusFormat::automatic || !begins_record(line)) return;
+  const RecordKind* kind = nullptr;
+  try {
+    kind = &kind_of_record(line, file, 1);
+  } catch (const Error&) {
+    return;  // text that happens to be JSON
+  }
+  fail(ErrorCode::invalid_argument, kPairReaderOrigin, file, ":1: it has JSON lines with ",
+       members_of(*kind), ", all sides of a pair: give it alone, or say that it is text");
+}
+
+}  // namespace trafo

@@ -1,0 +1,54 @@
+// The lines of one file as pairs: text, columns or JSON lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/data/corpus.h"
+
+namespace trafo {
+
+struct RecordKind;
+
+// How each line of a file is a pair.
+struct LineForm {
+  CorpusForm form = CorpusForm::parallel;
+  const RecordKind* records = nullptr;  // null: the texts are columns
+
+  CorpusFormat format() const noexcept {
+    return records == nullptr ? CorpusFormat::text : CorpusFormat::json_lines;
+  }
+  // `buffers` may hold the texts. Errors name file and line.
+  PairView split(std::string_view line, std::string_view file, int64_t number,
+                 PairBuffers& buffers) const;
+};
+
+class PairReader {
+ public:
+  // Reads as far as the first line that is not empty, which says what the lines are unless `format`
+  // does. The form of JSON lines is that of their members. INVALID_ARGUMENT if `form` is
+  // preferences and they have none; errors as in kind_of_record. `lines` outlives this object.
+  PairReader(LineReader& lines, CorpusForm form, CorpusFormat format);
+
+  const LineForm& form() const noexcept { return form_; }
+  // Reads the next pair, whose views are valid until the next call; false at the end of the file.
+  bool next(PairView& pair);
+  // Of the last pair, counted from 1.
+  int64_t line_number() const noexcept { return number_; }
+  // Its line. lines.offset() is the position of the line unless it is empty.
+  std::string_view line() const noexcept { return line_; }
+
+ private:
+  LineReader& lines_;
+  LineForm form_;
+  PairBuffers buffers_;
+  std::string line_, first_;  // first_: the line that was read ahead
+  int64_t number_ = 0;
+  int64_t first_number_ = 0;  // of first_; all lines before it are empty; 0: there is no such line
+};
+
+// INVALID_ARGUMENT if this line, the first of a file with one side, is a record of JSON lines.
+void refuse_records(std::string_view line, std::string_view file, CorpusFormat format);
+
+}  // namespace trafo
