@@ -22,6 +22,7 @@ pub const TRAFO_EXPORT_ONNX: i32 = 4;
 pub const TRAFO_EXPORT_GGUF: i32 = 5;
 pub const TRAFO_EXPORT_HF_COMPRESSED: i32 = 6;
 pub const TRAFO_EXPORT_HF_PEGASUS: i32 = 7;
+pub const TRAFO_EXPORT_HF_M2M100: i32 = 8;
 pub const TRAFO_EXPORT_WEIGHTS_BY_FORMAT: i32 = 0;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT32: i32 = 1;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT16: i32 = 2;
@@ -33,6 +34,9 @@ pub const TRAFO_EXPORT_WEIGHTS_Q4_0: i32 = 7;
 pub const TRAFO_EXPORT_WEIGHTS_INT4: i32 = 8;
 pub const TRAFO_QUANTIZE_NEAREST: i32 = 0;
 pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
+pub const TRAFO_CORPUS_AUTO: i32 = 0;
+pub const TRAFO_CORPUS_TEXT: i32 = 1;
+pub const TRAFO_CORPUS_JSON_LINES: i32 = 2;
 pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
 pub const TRAFO_PRUNE_WANDA: i32 = 1;
 pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
@@ -1944,6 +1948,18 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same vocabulary as another tokenizer, for texts of two languages, as M2M100 and NLLB-200 have them: trafo_tokenizer_encode and\n every call that takes a tokenizer and text put the token of the source language in front of a source, and that of the target language\n in front of a target; a translation begins with it. A language is the name of a special token of the vocabulary, such as \"eng_Latn\",\n or what \"__\" surrounds in it, such as \"en\". INVALID_ARGUMENT: the vocabulary has no such language; the message lists some. A run\n resumes only with the same languages. since 0.1"]
+    pub fn trafo_tokenizer_with_languages(
+        tokenizer: *const trafo_tokenizer,
+        source: *const ::core::ffi::c_char,
+        source_length: usize,
+        target: *const ::core::ffi::c_char,
+        target_length: usize,
+        out: *mut *mut trafo_tokenizer,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " The text of token ids. Special tokens give no text. since 0.1"]
     pub fn trafo_tokenizer_decode(
         tokenizer: *const trafo_tokenizer,
@@ -2025,10 +2041,14 @@ pub struct trafo_corpus_info {
     pub pairs: i64,
     #[doc = " Pairs left out because a side is empty or white space."]
     pub dropped_empty: i64,
+    #[doc = " Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair."]
+    pub texts: i32,
+    #[doc = " 1: its files, of a mixture those of the first corpus, are JSON lines."]
+    pub json_lines: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_corpus_info"][::core::mem::size_of::<trafo_corpus_info>() - 24usize];
+    ["Size of trafo_corpus_info"][::core::mem::size_of::<trafo_corpus_info>() - 32usize];
     ["Alignment of trafo_corpus_info"][::core::mem::align_of::<trafo_corpus_info>() - 8usize];
     ["Offset of field: trafo_corpus_info::lines"]
         [::core::mem::offset_of!(trafo_corpus_info, lines) - 0usize];
@@ -2036,6 +2056,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_corpus_info, pairs) - 8usize];
     ["Offset of field: trafo_corpus_info::dropped_empty"]
         [::core::mem::offset_of!(trafo_corpus_info, dropped_empty) - 16usize];
+    ["Offset of field: trafo_corpus_info::texts"]
+        [::core::mem::offset_of!(trafo_corpus_info, texts) - 24usize];
+    ["Offset of field: trafo_corpus_info::json_lines"]
+        [::core::mem::offset_of!(trafo_corpus_info, json_lines) - 28usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -2174,6 +2198,8 @@ pub struct trafo_model_config {
     pub norm: i32,
     #[doc = " TRAFO_POSITIONS_*. Positions of a decoder-lm. Default TRAFO_POSITIONS_STANDARD."]
     pub positions: i32,
+    #[doc = " 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest\n frequency is 1/10000. Default 0."]
+    pub fairseq_positions: i32,
     #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN."]
     pub ffn: i32,
     #[doc = " 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.\n Default 1."]
@@ -2196,8 +2222,6 @@ pub struct trafo_model_config {
     pub norm_outputs: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2273,30 +2297,30 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, norm) - 296usize];
     ["Offset of field: trafo_model_config::positions"]
         [::core::mem::offset_of!(trafo_model_config, positions) - 300usize];
+    ["Offset of field: trafo_model_config::fairseq_positions"]
+        [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 304usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 304usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 308usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 308usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 312usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 312usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 316usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 316usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 320usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 320usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 324usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 324usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 328usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 328usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 332usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 332usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 336usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 336usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 340usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 340usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 344usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 344usize];
-    ["Offset of field: trafo_model_config::reserved"]
-        [::core::mem::offset_of!(trafo_model_config, reserved) - 348usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 348usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4263,14 +4287,18 @@ pub struct trafo_corpus_options {
     pub memory_bytes: i64,
     #[doc = " Directory for gzip files and standard input that stay on disk: they are unpacked into unnamed files. It is created if\n missing. Empty: the system's directory for temporary files. Default empty."]
     pub unpack_directory: trafo_string_view,
-    #[doc = " 1: it is one file of text without a source, for a decoder-lm. Default 0."]
+    #[doc = " 1: it is one file of text without a source, for a decoder-lm. The members of JSON lines say it themselves. Default 0."]
     pub monolingual: i32,
-    #[doc = " 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one TSV file of three columns.\n Default 0."]
+    #[doc = " 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON lines or of TSV\n with three columns. Default 0."]
     pub preferences: i32,
+    #[doc = " TRAFO_CORPUS_*. What the lines of the files are. Default TRAFO_CORPUS_AUTO."]
+    pub format: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_corpus_options"][::core::mem::size_of::<trafo_corpus_options>() - 40usize];
+    ["Size of trafo_corpus_options"][::core::mem::size_of::<trafo_corpus_options>() - 48usize];
     ["Alignment of trafo_corpus_options"][::core::mem::align_of::<trafo_corpus_options>() - 8usize];
     ["Offset of field: trafo_corpus_options::struct_size"]
         [::core::mem::offset_of!(trafo_corpus_options, struct_size) - 0usize];
@@ -4282,6 +4310,10 @@ const _: () = {
         [::core::mem::offset_of!(trafo_corpus_options, monolingual) - 32usize];
     ["Offset of field: trafo_corpus_options::preferences"]
         [::core::mem::offset_of!(trafo_corpus_options, preferences) - 36usize];
+    ["Offset of field: trafo_corpus_options::format"]
+        [::core::mem::offset_of!(trafo_corpus_options, format) - 40usize];
+    ["Offset of field: trafo_corpus_options::reserved"]
+        [::core::mem::offset_of!(trafo_corpus_options, reserved) - 44usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4293,7 +4325,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. \"-\" is standard input. IO: a file that stays on disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until\n the next call of it on the thread. options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1"]
+    #[doc = " A corpus from two files of equal line count, from one TSV file, with options->monolingual from one text file, or with\n options->preferences from three files or one TSV file of three columns. Or from one file of JSON lines: its members choose\n text, pairs or preferences. CORRUPT_FILE: a line is not such a JSON object. \"-\" is standard input. IO: a file that stays on\n disk has changed. If the text is on disk, the views of trafo_corpus_get_pair are valid until the next call of it on the thread.\n options and cancel may be NULL. CANCELLED: nothing is left of what was unpacked. since 0.1"]
     pub fn trafo_corpus_open(
         paths: *const trafo_string_view,
         count: usize,

@@ -200,7 +200,9 @@ pub use context::{Context, ContextOptions};
 pub use data::CorpusOptions;
 pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
-pub use enums::{CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop};
+pub use enums::{
+    CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop,
+};
 pub use error::{Error, Result};
 pub use evaluation::{
     BleuTokenizer, EvaluationOptions, SentenceScore, evaluate, evaluate_cancellable, metric_score,
