@@ -1,6 +1,7 @@
 // Directories of M2M100 and NLLB-200: positions, vocabularies with languages, refusals.
 #include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/text/tokenizer/subword_sampling.h"
 #include "tests/interop/import_support.h"
 
 namespace trafo {

@@ -34,7 +34,7 @@ HANDLE_VALUES = {
     "trafo_tensor_set_requires_grad.tensor": "w.doubles", "trafo_tensor_get_grad.tensor": "w.leaf",
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
     "trafo_op_softmax.padding_mask": "NULL", "trafo_backward.upstream": "NULL", "trafo_tensor_read.tensor": "w.row",
-    "trafo_tensor_write.tensor": "w.row", "mask": "w.ids",
+    "trafo_tensor_write.tensor": "w.row", "mask": "w.ids", "trafo_tokenizer_with_languages.tokenizer": "w.bilingual",
     "trafo_op_gather.x": "w.row", "trafo_op_scatter.x": "w.row", "trafo_op_scatter_add.x": "w.row", "src": "w.row",
     "trafo_op_gather.index": "w.ids", "trafo_op_scatter.index": "w.ids", "trafo_op_scatter_add.index": "w.ids",
     "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens": "w.offsets", "cu_seqlens_q": "w.offsets",
@@ -236,6 +236,9 @@ ARRAYS = {
         ("NUL or not UTF-8", "refused", "@ = \"a\\0b\"; a->targets_length = 3;"), ("zero", "either", "@ = \"\"; a->targets_length = 0;")]},
     "pattern": {"good": "@ = \"*norm*\";", "bends": [
         ("NUL or not UTF-8", "refused", "@ = \"a\\0b\";"), ("zero", "refused", "@ = \"\"; a->pattern_length = 0;")]},
+    **{f"trafo_tokenizer_with_languages.{side}": {"good": f"@ = \"{code}\";", "bends": [
+        ("NUL or not UTF-8", "refused", f"@ = \"a\\0\\xff\\xfe\"; a->{side}_length = 4;"),
+        ("zero", "refused", f"@ = \"\"; a->{side}_length = 0;")]} for side, code in (("source", "en_XX"), ("target", "de_DE"))},
     "trafo_tokenizer_load.path": path("w.files.tokenizer", "path_length"),
     "trafo_shortlist_load.path": path("w.files.shortlist", "path_length"),
     "trafo_corpus_load_tsv.path": path("w.files.tsv", "path_length"),
@@ -332,7 +335,8 @@ def value(function, name, ctype):
                                            "targets_length"):
         return f"strlen(a->{name.removesuffix('_length')})"
     if name in ("source_length", "target_length"):
-        return f"strlen(a->{name.removesuffix('_length')}_path)"
+        side = name.removesuffix("_length")
+        return f"strlen(a->{side})" if function == "trafo_tokenizer_with_languages" else f"strlen(a->{side}_path)"
     return VALUES.get(name)
 
 

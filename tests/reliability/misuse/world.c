@@ -206,6 +206,27 @@ trafo_tensor* fresh_loss(void) {
   return loss;
 }
 
+/* Pieces of a SentencePiece model may follow its end: a name, no score, the type of control
+ * symbols. */
+static trafo_tokenizer* with_languages(void) {
+  static const uint8_t pieces[] =
+      "\x0a\x09\x0a\x05"
+      "en_XX"
+      "\x18\x03"
+      "\x0a\x09\x0a\x05"
+      "de_DE"
+      "\x18\x03";
+  const size_t count = sizeof pieces - 1;
+  uint8_t* bytes = malloc(tokenizer_byte_count + count);
+  if (!bytes) _exit(3);
+  memcpy(bytes, tokenizer_bytes, tokenizer_byte_count);
+  memcpy(bytes + tokenizer_byte_count, pieces, count);
+  trafo_tokenizer* out = NULL;
+  must(trafo_tokenizer_load_buffer(bytes, tokenizer_byte_count + count, &out));
+  free(bytes);
+  return out;
+}
+
 /* ---- Handles ---- */
 
 static trafo_tensor* tensor(int32_t dtype, int32_t rank, const void* values, size_t bytes,
@@ -503,6 +524,7 @@ void world_begin(void) {
   w.trainer = fresh(KIND_trafo_trainer);
   read_whole(w.files.tokenizer, &tokenizer_copy, &tokenizer_byte_count);
   tokenizer_bytes = tokenizer_copy;
+  w.bilingual = with_languages();
   read_whole(w.files.model, &model_bytes.data, &model_bytes.count);
   read_whole(w.files.checkpoint, &checkpoint_bytes.data, &checkpoint_bytes.count);
   /* Without a profile, profile_write refuses every argument. */
@@ -544,6 +566,7 @@ void world_write_files(void) {
 void world_end(void) {
   trafo_tensor* const tensors[] = {w.matrix, w.cube, w.row, w.ids, w.offsets, w.leaf, w.doubles};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; ++i) trafo_tensor_free(tensors[i]);
+  trafo_tokenizer_free(w.bilingual);
   trafo_model_free(w.free_model);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, successors[kind]);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, live(kind));
