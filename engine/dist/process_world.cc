@@ -47,12 +47,16 @@ Clock::time_point after(double seconds) {
 void WorkThread::loop() {
   constexpr auto kIdleInterval = std::chrono::milliseconds(50);
   std::unique_lock lock(mutex_);
+  auto idled = Clock::now();
   while (true) {
     const auto has_work = [this] { return !work_.empty() || stopping_; };
-    while (idle_ && !wake_.wait_for(lock, kIdleInterval, has_work)) {
+    // Also between pieces of work that come without a pause.
+    while (idle_ && (!wake_.wait_for(lock, kIdleInterval, has_work) ||
+                     Clock::now() - idled >= kIdleInterval)) {
       lock.unlock();
       idle_();
       lock.lock();
+      idled = Clock::now();
     }
     wake_.wait(lock, has_work);
     if (work_.empty()) return;

@@ -180,6 +180,7 @@ TEST_F(M2m100ImportTest, TranslationsBeginWithTheTargetLanguage) {
   }
   EXPECT_TRUE(found[1].hypotheses.front().text.empty());
   // The same as ids with the language as a prefix.
+  model_->set_tokens(nllb_.tokens());
   LanguageIds row = chosen.encode(kSentence);
   row.push_back(2);
   const std::vector<LanguageIds> prefix = {{nllb_.id("deu_Latn")}};

@@ -44,8 +44,8 @@ OnnxValue Builder::embed(OnnxValue ids, OnnxValue positions, const std::string& 
   const OnnxValue embedded = layers_.embed(ids, name, spec_.embedding.scale);
   const int64_t rows = spec_.max_positions, columns = spec_.width();
   const OnnxValue table =
-      graph_.table("positions", {rows, columns}, [context = host_.context.get(), this] {
-        return context->values<float>(fixed_positions(*context, spec_, DType::f32));
+      graph_.table("positions", {rows, columns}, [context = host_.context.get(), spec = spec_] {
+        return context->values<float>(fixed_positions(*context, spec, DType::f32));
       });
   const OnnxValue at = graph_.node("Gather", {table, positions}, {{"axis", int64_t{0}}});
   return graph_.node("Add", {embedded, at});
