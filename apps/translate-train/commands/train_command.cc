@@ -239,6 +239,9 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
     options.format = format == "text" ? TRAFO_CORPUS_TEXT : TRAFO_CORPUS_JSON_LINES;
   Corpora corpora;
   corpora.train = open_training(settings, options, reporter);
+  trafo_corpus_info info{};
+  check(trafo_corpus_get_info(corpora.train.get(), &info));
+  options.monolingual = info.texts == 1;  // JSON lines say it themselves
   if (settings.has(Setting::valid_sets))
     corpora.valid = open_corpus(given.valid_sets, options, reporter);
   else
