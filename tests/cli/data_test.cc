@@ -237,7 +237,6 @@ TEST_F(DataTest, JsonLinesTrainAsTheirTextsInTwoFilesDo) {
   same("gzip", {"--tsv", "train.jsonl.gz", "--data-in-memory", "0"});
   same("name", {"--tsv", "records"});
   same("pipe", {"--tsv", "-"}, records);
-  same("format", {"--tsv", "-", "--data-format", "jsonl"}, records);
   // The pairs are the same, so that a run goes on with either.
   ASSERT_EQ(train(flags("cut", 5), {"--train-sets", "train.de", "train.en"}).exit_code, 0);
   const Outcome rest =
@@ -275,6 +274,10 @@ TEST_F(DataTest, JsonLinesOfTextAreTrainedOnAsLinesAreAndMakeAVocabulary) {
   ASSERT_EQ(json.exit_code, 0) << json.err;
   EXPECT_TRUE(contains(json.err, "text.jsonl: JSON lines of text")) << json.err;
   EXPECT_EQ(weights("json", 5), weights("lines", 5));
+  const Outcome listed = trained("listed", "--tsv text.jsonl --valid-sets valid.jsonl");
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_TRUE(contains(listed.out + listed.err, "| ce ")) << listed.err;
+  EXPECT_EQ(weights("listed", 5), weights("lines", 5));
   for (const std::string set : {"train.de", "text.jsonl"}) {
     const Outcome made = run_program(
         folder_.path(), {"vocab", "-t", set, "--dim-vocabs", "200", "-o", set + ".spm"});
@@ -309,6 +312,13 @@ TEST_F(DataTest, FilesThatAreNoJsonLinesOfTextAreRefused) {
   EXPECT_EQ(sides.exit_code, kUsage) << sides.err;
   EXPECT_TRUE(contains(sides.err, "a.jsonl:1: it has JSON lines with prompt and completion"))
       << sides.err;
+  const Outcome forced =
+      train(flags("none", 1), {"--train-sets", "train.de", "train.en", "--data-format", "jsonl"});
+  EXPECT_EQ(forced.exit_code, kUsage) << forced.err;
+  EXPECT_TRUE(contains(forced.err, "2 paths: JSON lines are one file")) << forced.err;
+  const Outcome columns = train(flags("none", 1), {"--tsv", "a.jsonl", "--data-format", "text"});
+  EXPECT_EQ(columns.exit_code, kUsage) << columns.err;
+  EXPECT_TRUE(contains(columns.err, "a.jsonl:1: 0 tabs")) << columns.err;
   // Text that begins as an object does.
   write_file(folder_.file("a.tsv"), "{\"a\": b\tc\n" + tsv_);
   const Outcome text = train(flags("text", 1), {"--tsv", "a.tsv"});
