@@ -38,6 +38,42 @@ std::vector<std::string> names_of(const RecordKind& kind) {
   return {std::begin(kind.members), std::begin(kind.members) + static_cast<int>(kind.form)};
 }
 
+// Whether a line begins as an object with a member does.
+bool begins_record(std::string_view line) noexcept {
+  const auto skip_spaces = [&] {
+    line.remove_prefix(std::min(line.find_first_not_of(kSpaces), line.size()));
+  };
+  const auto skip = [&](char expected) {
+    skip_spaces();
+    if (!line.starts_with(expected)) return false;
+    line.remove_prefix(1);
+    return true;
+  };
+  if (!skip('{') || !skip('"')) return false;
+  size_t end = 0;
+  while (end < line.size() && line[end] != '"') end += line[end] == '\\' ? 2 : 1;
+  if (end >= line.size()) return false;
+  line.remove_prefix(end + 1);
+  return skip(':');
+}
+
+// The first kind whose members all satisfy has(name), null if there is none.
+template <class Has>
+const RecordKind* kind_where(Has has) {
+  for (const RecordKind& kind : kRecordKinds)
+    if (std::ranges::all_of(names_of(kind), has)) return &kind;
+  return nullptr;
+}
+const RecordKind* find_kind(const Json& record) {
+  return kind_where([&](const std::string& name) { return record.find(name) != nullptr; });
+}
+// The name of the member that a chat is in, empty if the record is none.
+std::string_view find_chat(const Json& record) {
+  for (const std::string_view chat : kChatMembers)
+    if (record.find(chat) != nullptr) return chat;
+  return {};
+}
+
 // Members of a record, for messages. The file chooses their names and their number.
 std::string found_members(const Json& record) {
   constexpr size_t kMost = 8;
@@ -62,22 +98,27 @@ std::string alpaca_prompt(std::string_view instruction, std::string_view input) 
 
 }  // namespace
 
-bool begins_record(std::string_view line) noexcept {
-  const auto skip_spaces = [&] {
-    line.remove_prefix(std::min(line.find_first_not_of(kSpaces), line.size()));
-  };
-  const auto skip = [&](char expected) {
-    skip_spaces();
-    if (!line.starts_with(expected)) return false;
-    line.remove_prefix(1);
+bool is_record(std::string_view line) {
+  if (!begins_record(line)) return false;
+  try {
+    parse_record(line, {});
     return true;
-  };
-  if (!skip('{') || !skip('"')) return false;
-  size_t end = 0;
-  while (end < line.size() && line[end] != '"') end += line[end] == '\\' ? 2 : 1;
-  if (end >= line.size()) return false;
-  line.remove_prefix(end + 1);
-  return skip(':');
+  } catch (const Error&) {
+    return kind_where([&](const std::string& name) {
+             return line.find(concat('"', name, '"')) != std::string_view::npos;
+           }) != nullptr;
+  }
+}
+
+std::string record_members(std::string_view line) {
+  if (!begins_record(line)) return {};
+  try {
+    const Json record = parse_record(line, {});
+    const RecordKind* kind = find_kind(record);
+    return kind != nullptr ? members_of(*kind) : std::string(find_chat(record));
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 bool is_json_name(std::string_view path) noexcept {
@@ -95,19 +136,16 @@ const RecordKind& kind_of_record(std::string_view line, std::string_view file, i
         "it is a JSON array, not an object a line: jq -c '.[]' writes JSON lines");
   const Json record = parse_record(line, label);
   check(record.as<Json::Object>() != nullptr, "no JSON object");
-  for (const RecordKind& kind : kRecordKinds) {
-    const auto names = names_of(kind);
-    if (std::ranges::all_of(names, [&](const auto& name) { return record.find(name) != nullptr; }))
-      return kind;
-  }
-  for (const std::string_view chat : kChatMembers)
-    check(record.find(chat) == nullptr, "the records are chats (", chat,
-          "), and chat templates are not supported yet; write a prompt and a completion");
+  if (const RecordKind* kind = find_kind(record)) return *kind;
+  const std::string_view chat = find_chat(record);
+  check(chat.empty(), "the records are chats (", chat,
+        "), and chat templates are not supported yet; write a prompt and a completion");
   std::string wanted;
   for (const RecordKind& kind : kRecordKinds)
     wanted += (wanted.empty() ? ": " : "; ") + members_of(kind);
   fail(ErrorCode::corrupt_file, kRecordOrigin, label, ": a JSON object with ",
-       found_members(record), "; training reads these", wanted);
+       found_members(record), "; training reads these", wanted,
+       "; if it is text, choose the format text");
 }
 
 CorpusForm form_of(const RecordKind& kind) noexcept {

@@ -13,8 +13,10 @@ namespace trafo {
 // The members that the texts of a file's pairs are in.
 struct RecordKind;
 
-// Whether a line begins as an object with a member does.
-bool begins_record(std::string_view line) noexcept;
+// Whether a line is a JSON object with a member, or a damaged one that names all members of a kind.
+bool is_record(std::string_view line);
+// The members by which a line is a record of a kind or a chat, for messages; empty if it is text.
+std::string record_members(std::string_view line);
 // Whether the name of a file says that it has JSON lines: .jsonl, .ndjson or .json, also with .gz.
 bool is_json_name(std::string_view path) noexcept;
 // The kind of the records of a file that has this line. CORRUPT_FILE, naming file and line: the

@@ -21,10 +21,13 @@ PairView LineForm::split(std::string_view line, std::string_view file, int64_t n
 
 PairReader::PairReader(LineReader& lines, CorpusForm form, CorpusFormat format)
     : lines_(lines), form_{form} {
-  while (first_.empty() && lines_.next(first_)) first_number_ = lines_.line_number();
-  if (first_.empty() || format == CorpusFormat::text) return;
-  if (format == CorpusFormat::automatic && !is_json_name(lines_.name()) && !begins_record(first_))
-    return;
+  const bool automatic = format == CorpusFormat::automatic;
+  const bool named =
+      format == CorpusFormat::json_lines || (automatic && is_json_name(lines_.name()));
+  // A line of white space is a text of a corpus, but no record.
+  while ((named ? is_blank(first_) : first_.empty()) && lines_.next(first_))
+    first_number_ = lines_.line_number();
+  if (first_.empty() || (!named && !(automatic && is_record(first_)))) return;
   form_.records = &kind_of_record(first_, lines_.name(), first_number_);
   form_.form = form_of(*form_.records);
   require(form != CorpusForm::preferences || form_.form == form, ErrorCode::invalid_argument,
@@ -46,15 +49,11 @@ bool PairReader::next(PairView& pair) {
 }
 
 void refuse_records(std::string_view line, std::string_view file, CorpusFormat format) {
-  if (format != CorpusFormat::automatic || !begins_record(line)) return;
-  const RecordKind* kind = nullptr;
-  try {
-    kind = &kind_of_record(line, file, 1);
-  } catch (const Error&) {
-    return;  // text that happens to be JSON
-  }
-  fail(ErrorCode::invalid_argument, kPairReaderOrigin, file, ":1: it has JSON lines with ",
-       members_of(*kind), ", all sides of a pair: give it alone, or say that it is text");
+  if (format != CorpusFormat::automatic) return;
+  const std::string members = record_members(line);
+  require(members.empty(), ErrorCode::invalid_argument, kPairReaderOrigin, file,
+          ":1: it has JSON lines with ", members,
+          ", all sides of a pair: give it alone, or choose the format text");
 }
 
 }  // namespace trafo

@@ -27,8 +27,9 @@ struct LineForm {
 class PairReader {
  public:
   // Reads as far as the first line that is not empty, which says what the lines are unless `format`
-  // does. The form of JSON lines is that of their members. INVALID_ARGUMENT if `form` is
-  // preferences and they have none; errors as in kind_of_record. `lines` outlives this object.
+  // or the name of the file does. The form of JSON lines is that of their members. INVALID_ARGUMENT
+  // if `form` is preferences and they have none; errors as in kind_of_record. `lines` outlives this
+  // object.
   PairReader(LineReader& lines, CorpusForm form, CorpusFormat format);
 
   const LineForm& form() const noexcept { return form_; }
@@ -45,10 +46,10 @@ class PairReader {
   PairBuffers buffers_;
   std::string line_, first_;  // first_: the line that was read ahead
   int64_t number_ = 0;
-  int64_t first_number_ = 0;  // of first_; all lines before it are empty; 0: there is no such line
+  int64_t first_number_ = 0;  // of first_; all lines before it are blank; 0: there is no such line
 };
 
-// INVALID_ARGUMENT if this line, the first of a file with one side, is a record of JSON lines.
+// INVALID_ARGUMENT if this line, the first of a file with one side, is a record or a chat.
 void refuse_records(std::string_view line, std::string_view file, CorpusFormat format);
 
 }  // namespace trafo

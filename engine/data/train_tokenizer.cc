@@ -37,8 +37,9 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   for (const size_t index : sample_indices(sides * pairs, options.max_sentences, options.seed)) {
     stop_if_cancelled(options.cancel, "tokenizer");
     const PairView pair = corpus.view(static_cast<int64_t>(index % pairs), buffers);
-    if (!corpus.monolingual()) {
-      keep(index < pairs ? pair.source : index < 2 * pairs ? pair.target : pair.rejected);
+    if (!corpus.monolingual() || corpus.format() == CorpusFormat::json_lines) {
+      const size_t text = corpus.monolingual() ? 1 : index / pairs;
+      keep(text == 0 ? pair.source : text == 1 ? pair.target : pair.rejected);
       continue;
     }
     const std::string_view text = pair.target;

@@ -201,6 +201,130 @@ TEST_F(DataTest, OneFileIsTextForADecoder) {
   EXPECT_TRUE(contains(metric.err, "bleu")) << metric.err;
 }
 
+// Lines of TSV as records, every other with all its letters that are not ASCII escaped.
+std::string records_of(const std::string& tsv) {
+  std::string records;
+  size_t count = 0;
+  for (const std::string& line : lines_of(tsv)) {
+    const size_t tab = line.find('\t');
+    const nlohmann::json record = {
+        {"id", ++count}, {"prompt", line.substr(0, tab)}, {"completion", line.substr(tab + 1)}};
+    records += record.dump(-1, ' ', count % 2 == 0) + "\n";
+  }
+  return records;
+}
+
+TEST_F(DataTest, JsonLinesTrainAsTheirTextsInTwoFilesDo) {
+  const std::string records = records_of(tsv_);
+  write_file(folder_.file("train.jsonl"), records);
+  write_file(folder_.file("records"), "\n" + records);
+  const gzFile file = gzopen(folder_.file("train.jsonl.gz").c_str(), "wb");
+  gzwrite(file, records.data(), static_cast<unsigned>(records.size()));
+  gzclose(file);
+  const Outcome two = train(flags("two", 8), {"--train-sets", "train.de", "train.en"});
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_FALSE(contains(two.err, "JSON lines")) << two.err;
+  const std::string expected = weights("two", 8);
+  const auto same = [&](const std::string& run, const std::vector<std::string>& more,
+                        const std::string& input = "") {
+    const Outcome outcome = train(flags(run, 8), more, input);
+    EXPECT_EQ(outcome.exit_code, 0) << run << "\n" << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, ": JSON lines of pairs")) << run << "\n" << outcome.err;
+    EXPECT_EQ(weights(run, 8), expected) << run;
+  };
+  same("memory", {"--train-sets", "train.jsonl", "--task", "tiny"});
+  same("disk", {"--tsv", "train.jsonl", "--data-in-memory", "0"});
+  same("gzip", {"--tsv", "train.jsonl.gz", "--data-in-memory", "0"});
+  same("name", {"--tsv", "records"});
+  same("pipe", {"--tsv", "-"}, records);
+  // The pairs are the same, so that a run goes on with either.
+  ASSERT_EQ(train(flags("cut", 5), {"--train-sets", "train.de", "train.en"}).exit_code, 0);
+  const Outcome rest =
+      train({"train", "--model", "cut", "--after", "8u"}, {"--tsv", "train.jsonl.gz"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(weights("cut", 8), expected);
+  std::string edited = records;
+  edited.replace(edited.rfind("\"completion\":\"") + 14, 1, "#");
+  write_file(folder_.file("edited.jsonl"), edited);
+  const Outcome changed =
+      train({"train", "--model", "cut", "--after", "9u"}, {"--tsv", "edited.jsonl"});
+  EXPECT_NE(changed.exit_code, 0);
+  EXPECT_TRUE(contains(changed.err, "the training corpus has changed since")) << changed.err;
+}
+
+TEST_F(DataTest, JsonLinesOfTextAreTrainedOnAsLinesAreAndMakeAVocabulary) {
+  std::string records, valid;
+  for (const std::string& line : lines_of(read_file(folder_.file("train.de"))))
+    records += nlohmann::json{{"text", line}}.dump() + "\n";
+  for (const std::string& line : lines_of(read_file(folder_.file("valid.de"))))
+    valid += nlohmann::json{{"text", line}}.dump() + "\n";
+  write_file(folder_.file("text.jsonl"), records);
+  write_file(folder_.file("valid.jsonl"), valid);
+  const auto trained = [&](const std::string& run, const std::string& sets) {
+    return train(
+        with_tiny_model(words_of("train --task lm --vocabs v.spm --device cpu --after 5u "
+                                 "--save-freq 5u --cpu-threads 1 --model " +
+                                 run + " " + sets),
+                        {.width = 32, .vocabulary = 0, .batch_tokens = 400, .decoder_only = true}),
+        {});
+  };
+  const Outcome lines = trained("lines", "--train-sets train.de --valid-sets valid.de");
+  ASSERT_EQ(lines.exit_code, 0) << lines.err;
+  const Outcome json = trained("json", "--train-sets text.jsonl --valid-sets valid.jsonl");
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_TRUE(contains(json.err, "text.jsonl: JSON lines of text")) << json.err;
+  EXPECT_EQ(weights("json", 5), weights("lines", 5));
+  const Outcome listed = trained("listed", "--tsv text.jsonl --valid-sets valid.jsonl");
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_TRUE(contains(listed.out + listed.err, "| ce ")) << listed.err;
+  EXPECT_EQ(weights("listed", 5), weights("lines", 5));
+  for (const std::string set : {"train.de", "text.jsonl"}) {
+    const Outcome made = run_program(
+        folder_.path(), {"vocab", "-t", set, "--dim-vocabs", "200", "-o", set + ".spm"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+  }
+  EXPECT_EQ(read_file(folder_.file("text.jsonl.spm")), read_file(folder_.file("train.de.spm")));
+}
+
+TEST_F(DataTest, FilesThatAreNoJsonLinesOfTextAreRefused) {
+  const std::string good = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+  const auto refused = [&](const std::string& name, const std::string& text,
+                           const std::string& reason) {
+    write_file(folder_.file(name), text);
+    const Outcome outcome = train(flags("none", 1), {"--tsv", name});
+    EXPECT_EQ(outcome.exit_code, kUsage) << outcome.err;
+    EXPECT_TRUE(contains(outcome.err, reason)) << outcome.err;
+  };
+  refused("a.jsonl", good + "{\"prompt\": \"a\"}\n", "a.jsonl:2: there is no completion");
+  refused("a.jsonl", good + "\n{\"prompt\": \"a\", \"completion\": 1}\n",
+          "a.jsonl:3: completion is not a text");
+  refused("a.jsonl", good + "{\"prompt\": \"a\", ", "a.jsonl:2: not valid JSON at byte ");
+  refused("a.txt", "{\"messages\": []}\n", "a.txt:1: the records are chats (messages)");
+  refused("a.txt", "{\"question\": \"a\"}\n",
+          "a.txt:1: a JSON object with the members 'question'; training reads these: prompt,");
+  refused("a.json", "[{\"prompt\": \"a\"}]\n", "a.json:1: it is a JSON array");
+  refused("a.jsonl", "{\"text\": \"a\"}\n", "monolingual text is one file");
+  refused("a.parquet", "PAR1\x15\x04\x15\n",
+          "a.parquet:1: binary data; it is Parquet: duckdb -c \"COPY (FROM");
+  write_file(folder_.file("a.jsonl"), good);
+  write_file(folder_.file("b.jsonl"), good);
+  const Outcome sides = train(flags("none", 1), {"--train-sets", "a.jsonl", "b.jsonl"});
+  EXPECT_EQ(sides.exit_code, kUsage) << sides.err;
+  EXPECT_TRUE(contains(sides.err, "a.jsonl:1: it has JSON lines with prompt and completion"))
+      << sides.err;
+  const Outcome forced =
+      train(flags("none", 1), {"--train-sets", "train.de", "train.en", "--data-format", "jsonl"});
+  EXPECT_EQ(forced.exit_code, kUsage) << forced.err;
+  EXPECT_TRUE(contains(forced.err, "2 paths: JSON lines are one file")) << forced.err;
+  const Outcome columns = train(flags("none", 1), {"--tsv", "a.jsonl", "--data-format", "text"});
+  EXPECT_EQ(columns.exit_code, kUsage) << columns.err;
+  EXPECT_TRUE(contains(columns.err, "a.jsonl:1: 0 tabs")) << columns.err;
+  // Text that begins as an object does.
+  write_file(folder_.file("a.tsv"), "{\"a\": b\tc\n" + tsv_);
+  const Outcome text = train(flags("text", 1), {"--tsv", "a.tsv"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+}
+
 TEST_F(DataTest, MistakesAreNamed) {
   const auto refused = [&](const std::vector<std::string>& more, const std::string& reason,
                            int code = kUsage) {

@@ -1,5 +1,5 @@
-// DPO as its users meet it: three files or columns, a reference or an adapter, its resumption, the
-// report.
+// DPO as its users meet it: three files, columns or JSON lines, a reference or an adapter, its
+// resumption, the report.
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -15,16 +15,20 @@ class PreferencesCli : public Cli {
     for (const std::string name : {"t", "v"}) {
       std::istringstream source(read_file(file(name + ".de")));
       std::istringstream target(read_file(file(name + ".en")));
-      std::string rejected, columns, prompt, chosen, word;
+      std::string rejected, columns, records, prompt, chosen, word;
       while (std::getline(source, prompt) && std::getline(target, chosen)) {
         std::istringstream words(chosen);
         std::string reversed;
         while (words >> word) reversed = word + (reversed.empty() ? "" : " ") + reversed;
         rejected += reversed + "\n";
         columns += prompt + "\t" + chosen + "\t" + reversed + "\n";
+        const nlohmann::json record = {
+            {"prompt", prompt}, {"chosen", chosen}, {"rejected", reversed}};
+        records += record.dump() + "\n";
       }
       write_file(file(name + ".bad"), rejected);
       write_file(file(name + ".triples"), columns);
+      write_file(file(name + ".jsonl"), records);
     }
   }
   static Arguments dpo(const std::string& run, const std::string& after, const std::string& flags) {
@@ -76,11 +80,13 @@ TEST_F(PreferencesCli, AModelLearnsFromFilesAndFromColumnsAndResumes) {
   ASSERT_EQ(page.exit_code, 0) << page.err;
   EXPECT_NE(read_file(file("tuned.html")).find("objective-reward-margin"), std::string::npos);
 
-  // The same pairs as columns, cut in two.
+  // The same pairs as columns, and from the middle on as JSON lines.
   const std::string columns = "--tsv t.triples --valid-sets v.triples ";
   ASSERT_EQ(run(dpo("cut", "30u", columns + "--pretrained-model run")).exit_code, 0);
-  const Outcome more = run(dpo("cut", "80u", columns));
+  const Outcome more = run(dpo("cut", "80u", "--train-sets t.jsonl --valid-sets v.jsonl "));
   ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_NE(more.err.find("t.jsonl: JSON lines of preference pairs"), std::string::npos)
+      << more.err;
   EXPECT_EQ(read_file(file("cut/ckpt/80/model.safetensors")),
             read_file(file("tuned/ckpt/80/model.safetensors")));
   expect_refused(run(dpo("cut", "85u", columns + "--dpo-beta 0.2")), "--dpo-beta was 0.1");

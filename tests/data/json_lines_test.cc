@@ -125,7 +125,8 @@ TEST_F(JsonLines, TheFirstLineOfAFileWithAnyNameDecides) {
   const std::string record = "\n{\"text\": \"a\"}\n";
   EXPECT_EQ(texts_of(load_monolingual(write("notes.txt", record))), (Texts{{"a"}}));
   for (const std::string text :
-       {"{text: a}\n", "{\"a\" b}\n", "{\"a\\\":\n", "{}\n", "[\"a\"]\n", "a {\"text\": \"a\"}\n"})
+       {"{text: a}\n", "{\"a\" b}\n", "{\"a\\\":\n", "{}\n", "[\"a\"]\n", "a {\"text\": \"a\"}\n",
+        "{\"a\": b}\n", "{\"a\": 1} b\n", "{\"a\": \n", "{\"a\": 1e999}\n"})
     for (const LoadOptions& options : {LoadOptions(), disk()}) {
       const TextCorpus corpus = load_monolingual(write("notes.txt", text), options);
       EXPECT_EQ(corpus.format(), CorpusFormat::text) << text;
@@ -137,6 +138,27 @@ TEST_F(JsonLines, TheFirstLineOfAFileWithAnyNameDecides) {
             (Texts{{"{\"text\": \"a\"}"}}));
   expect_refused(ErrorCode::corrupt_file, "notes.txt", "plain\n", "notes.txt:1: not valid JSON",
                  CorpusFormat::json_lines);
+  // A record that is damaged is not taken for text.
+  expect_refused(ErrorCode::corrupt_file, "notes.txt", "{\"id\": 1, \"text\": \"\\ud800\"}\n",
+                 "notes.txt:1: not valid JSON");
+  expect_refused(ErrorCode::corrupt_file, "notes.txt",
+                 "{\"prompt\": \"a\", \"completion\": \"b\", \"prompt\": \"c\"}\n",
+                 "notes.txt:1: a JSON object has a key twice");
+}
+
+TEST_F(JsonLines, BlankLinesBeforeTheFirstRecordCount) {
+  const std::string lines = " \n\n\t\n{\"text\": \"a\"}\n \n";
+  for (const LoadOptions& options : {LoadOptions(), disk()}) {
+    const TextCorpus corpus = load_monolingual(write("a.jsonl", lines), options);
+    EXPECT_EQ(texts_of(corpus), (Texts{{"a"}}));
+    EXPECT_EQ(corpus.line(0), 3);
+    EXPECT_EQ(corpus.report().lines, 5);
+    expect_error(ErrorCode::invalid_argument, "no usable sentence pair",
+                 [&] { load_monolingual(write("b.jsonl", " \n\n \n"), options); });
+    // Text of white space stays in the fingerprint.
+    EXPECT_NE(load_monolingual(write("c.txt", " \na\n"), options).fingerprint(),
+              load_monolingual(write("d.txt", "\na\n"), options).fingerprint());
+  }
 }
 
 TEST_F(JsonLines, StandardInputIsKnownByItsFirstLine) {
@@ -222,7 +244,12 @@ TEST_F(JsonLines, FormsThatDoNotFitAreRefused) {
     expect_error(ErrorCode::invalid_argument,
                  "p.jsonl:1: it has JSON lines with prompt and completion, all sides of a pair",
                  [&] { load_parallel(text, pairs, options); });
-    EXPECT_EQ(load_parallel(text, write("y", "{\"name\": 1}\n"), options).size(), 1);
+    expect_error(ErrorCode::invalid_argument,
+                 "chat.jsonl:1: it has JSON lines with messages, all sides of a pair", [&] {
+                   load_parallel(text, write("chat.jsonl", "{\"messages\": []}\n"), options);
+                 });
+    for (const std::string line : {"{\"name\": 1}\n", "{\"text\": b}\n"})
+      EXPECT_EQ(load_parallel(text, write("y", line), options).size(), 1) << line;
   }
   LoadOptions forced;
   forced.format = CorpusFormat::json_lines;
@@ -249,6 +276,25 @@ TEST_F(JsonLines, ParquetIsNamedWithWhatConvertsIt) {
                    "t.parquet:1: binary data; it is Parquet: duckdb -c \"COPY (FROM");
   expect_refused(ErrorCode::invalid_argument, "t.parquet", "PAR1\x15\xff\n", "it is Parquet");
   EXPECT_EQ(load_monolingual(write("gene.txt", "PAR1 is a gene\n")).size(), 1);
+}
+
+TEST_F(JsonLines, AVocabularyIsTrainedOnTextWithItsTabs) {
+  std::string record, whole;
+  std::vector<std::string> columns;
+  for (int i = 0; i < 9; ++i) {
+    record += "do\\n\\t\\t\\tit\\n";
+    whole += "do\n\t\t\tit\n";
+    columns.insert(columns.end(), {"do\n", "it\n"});
+  }
+  const TextCorpus corpus =
+      load_monolingual(write("t.jsonl", concat("{\"text\": \"", record, "\"}\n")));
+  TokenizerTrainOptions options;
+  options.kind = "byte-bpe";
+  options.vocab_size = 290;
+  options.hard_vocab_limit = false;
+  const std::string trained = train_tokenizer(corpus, options).serialized();
+  EXPECT_EQ(trained, Tokenizer::train(std::vector<std::string>{whole}, options).serialized());
+  EXPECT_NE(trained, Tokenizer::train(columns, options).serialized());
 }
 
 TEST_F(JsonLines, AVocabularyIsTrainedOnDocumentsOfAnyLength) {

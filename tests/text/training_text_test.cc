@@ -17,8 +17,11 @@
 
 #include "engine/core/limits.h"
 #include "engine/core/status.h"
+#include "engine/core/utf8.h"
+#include "engine/data/train_tokenizer.h"
 #include "engine/text/tokenizer/sentencepiece/character_map_entries.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
+#include "engine/text/tokenizer/training_pieces.h"
 #include "tests/support/errors.h"
 
 namespace trafo {
@@ -261,6 +264,56 @@ TEST(TokenizerFile, IsBoundedBeforeItIsRead) {
   expect_error(ErrorCode::corrupt_file, "it has more than 268435456 bytes",
                [&] { Tokenizer::load(large); });
   std::filesystem::remove(large);
+}
+
+TEST(TrainingPieces, OfADocumentTrainWhatItsSentencesDo) {
+  std::string document;
+  for (int i = 0; document.size() < 30000; ++i)
+    document += concat("the quick ", i, " brown foxes jump over a lazy dog ");
+  std::vector<std::string> pieces;
+  std::string rest = document;
+  for (size_t end; rest.size() > limits::kTrainingSentenceBytes; rest.erase(0, end)) {
+    end = rest.rfind(' ', limits::kTrainingSentenceBytes);
+    pieces.push_back(rest.substr(0, end));
+  }
+  pieces.push_back(rest);
+  const TextCorpus one = make_parallel({"a b"}, {document});
+  for (const char* const kind : {"sentencepiece", "byte-bpe"}) {
+    TokenizerTrainOptions options;
+    options.kind = kind;
+    options.vocab_size = 290;
+    options.hard_vocab_limit = false;
+    EXPECT_EQ(Tokenizer::train(std::vector<std::string>{document}, options).serialized(),
+              Tokenizer::train(pieces, options).serialized())
+        << kind;
+    std::vector<std::string> both = pieces;
+    both.insert(both.begin(), "a b");
+    const std::string trained = train_tokenizer(one, options).serialized();
+    EXPECT_EQ(trained, Tokenizer::train(both, options).serialized()) << kind;
+    options.max_sentences = 3;  // fewer than there are pieces
+    EXPECT_NE(trained, train_tokenizer(one, options).serialized()) << kind;
+  }
+}
+
+TEST(TrainingPieces, KeepAllCharactersAndFit) {
+  constexpr size_t kMost = limits::kTrainingSentenceBytes;
+  std::string dense;
+  for (int i = 0; i < 4000; ++i) dense += i % 3 == 0 ? "\u4f60" : i % 3 == 1 ? "x" : "\U0001F600";
+  for (const std::string& text :
+       {std::string(), std::string("a b"), std::string(kMost, 'x'), std::string(kMost + 1, 'x'),
+        std::string(3 * kMost, ' '), dense, " " + dense, std::string(kMost, 'x') + " y"}) {
+    std::string joined;
+    size_t count = 0;
+    for_each_training_piece(text, [&](std::string_view piece) {
+      EXPECT_LE(piece.size(), kMost);
+      EXPECT_TRUE(is_valid_utf8(piece));
+      EXPECT_EQ(piece.empty(), text.empty());
+      joined += piece;
+      ++count;
+    });
+    EXPECT_EQ(joined, text);
+    EXPECT_EQ(count == 1, text.size() <= kMost);
+  }
 }
 
 }  // namespace

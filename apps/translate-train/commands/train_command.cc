@@ -174,14 +174,18 @@ void check_readable(const Settings& settings) {
         usage_error(path + ": " + std::strerror(errno));
 }
 
+trafo_corpus_info info_of(const Corpus& corpus) {
+  trafo_corpus_info info{};
+  check(trafo_corpus_get_info(corpus.get(), &info));
+  return info;
+}
+
 Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_options& options,
                    Reporter& reporter) {
   std::vector<trafo_string_view> names;
   for (const std::string& path : paths) names.push_back(view(path));
   auto corpus = make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options, nullptr);
-  trafo_corpus_info info{};
-  check(trafo_corpus_get_info(corpus.get(), &info));
-  if (info.json_lines)
+  if (const trafo_corpus_info info = info_of(corpus); info.json_lines)
     reporter.info(fmt::format("{}: JSON lines of {}", paths[0],
                               info.texts == 1   ? "text"
                               : info.texts == 2 ? "pairs"
@@ -239,6 +243,7 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
     options.format = format == "text" ? TRAFO_CORPUS_TEXT : TRAFO_CORPUS_JSON_LINES;
   Corpora corpora;
   corpora.train = open_training(settings, options, reporter);
+  options.monolingual = info_of(corpora.train).texts == 1;  // JSON lines say it themselves
   if (settings.has(Setting::valid_sets))
     corpora.valid = open_corpus(given.valid_sets, options, reporter);
   else
@@ -540,9 +545,15 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   const bool own_size = given.has(Setting::dim_vocabs);
   // The size of the corpus chooses the task where nobody has.
   const int64_t pairs = all_pairs(given, corpora);
-  if (!given.has(Setting::task) && text_of(Setting::task, resolved.settings) !=
-                                       task_for(pairs, !has_encoder(resolved.config.model)))
-    resolved = resolve_all(given, pretrained ? &*pretrained : nullptr, pairs);
+  const bool text = info_of(corpora.train).texts == 1 && !given.has(Setting::valid_metrics);
+  if (text ||
+      (!given.has(Setting::task) && text_of(Setting::task, resolved.settings) !=
+                                        task_for(pairs, !has_encoder(resolved.config.model)))) {
+    Settings known = given;
+    if (text)  // there is nothing to translate
+      known.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
+    resolved = resolve_all(std::move(known), pretrained ? &*pretrained : nullptr, pairs);
+  }
   Settings& settings = resolved.settings;
   TrainConfig& config = resolved.config;
   config.model.precision = precision.dtype;

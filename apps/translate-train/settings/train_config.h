@@ -28,7 +28,7 @@ const char* task_for(int64_t pairs, bool decoder_only);
 const ObjectiveSpec& objective_of(const Settings& settings);
 // The training data are pairs of answers to a prompt.
 bool has_preferences(const Settings& settings);
-// Text without a source: --train-sets has one file.
+// --train-sets has one file: text without a source, unless it is JSON lines.
 bool is_monolingual(const Settings& settings);
 // Sets everything that has not been set: by the pretrained model, if there is one (null: none), the
 // task and, where no task is set, the number of pairs.

@@ -668,7 +668,7 @@ type CorpusFormat int32
 
 const (
 	// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line
-	// that is not empty begins as a JSON object does; text otherwise.
+	// that is not empty is a JSON object; text otherwise.
 	CorpusFormatAuto CorpusFormat = C.TRAFO_CORPUS_AUTO
 	// A text, or the texts of a pair with tabs between them.
 	CorpusFormatText CorpusFormat = C.TRAFO_CORPUS_TEXT

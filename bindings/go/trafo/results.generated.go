@@ -82,7 +82,7 @@ type CorpusInfo struct {
 	// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair.
 	Texts int `json:"texts"`
 	// Whether its files, of a mixture those of the first corpus, are JSON lines.
-	JsonLines bool `json:"json_lines"`
+	JSONLines bool `json:"json_lines"`
 }
 
 func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
@@ -90,7 +90,7 @@ func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
 	r.Pairs = int64(c.pairs)
 	r.DroppedEmpty = int64(c.dropped_empty)
 	r.Texts = int(c.texts)
-	r.JsonLines = c.json_lines != 0
+	r.JSONLines = c.json_lines != 0
 	return r
 }
 

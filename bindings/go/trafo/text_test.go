@@ -232,6 +232,44 @@ func TestCorporaOnDisk(t *testing.T) {
 	}
 }
 
+func TestJSONLines(t *testing.T) {
+	directory := t.TempDir()
+	open := func(name, text string, format trafo.CorpusFormat) (*trafo.Corpus, error) {
+		path := filepath.Join(directory, name)
+		ok(t, os.WriteFile(path, []byte(text), 0o600))
+		return trafo.OpenCorpus(t.Context(), []string{path}, &trafo.CorpusOptions{Monolingual: true, Format: format})
+	}
+	const record = `{"prompt": "ein\nBär", "completion": "a bear"}`
+	for _, format := range []trafo.CorpusFormat{trafo.CorpusFormatAuto, trafo.CorpusFormatJSONLines} {
+		pairs := must[*trafo.Corpus](t)(open("pairs.txt", "\n"+record+"\n", format))
+		defer pairs.Close()
+		info := must[trafo.CorpusInfo](t)(pairs.Info())
+		if info.Lines != 2 || info.Pairs != 1 || info.Texts != 2 || !info.JSONLines {
+			t.Errorf("%+v", info)
+		}
+		if s, e, err := pairs.Pair(0); err != nil || s != "ein\nBär" || e != "a bear" {
+			t.Error(s, e, err)
+		}
+	}
+	text := must[*trafo.Corpus](t)(open("pairs.txt", record+"\n", trafo.CorpusFormatText))
+	defer text.Close()
+	if info := must[trafo.CorpusInfo](t)(text.Info()); info.Texts != 1 || info.JSONLines {
+		t.Errorf("%+v", info)
+	}
+	preferences := must[*trafo.Corpus](t)(open("p.jsonl", `{"prompt": "a", "chosen": "b", "rejected": "c"}`, trafo.CorpusFormatAuto))
+	defer preferences.Close()
+	if answer := must[string](t)(preferences.Rejected(0)); answer != "c" {
+		t.Error(answer)
+	}
+	_, err := open("bad.jsonl", record+"\n{}\n", trafo.CorpusFormatAuto)
+	wantError(t, err, trafo.ErrCorruptFile)
+	if !strings.Contains(err.Error(), "bad.jsonl:2: there is no prompt") {
+		t.Error(err)
+	}
+	_, err = open("bad.jsonl", record, trafo.CorpusFormat(7))
+	wantError(t, err, trafo.ErrInvalidArgument)
+}
+
 func TestMetrics(t *testing.T) {
 	lines := []string{"the cat sat on the mat .", "Ünïcode is here today ."}
 	score, signature, err := trafo.BLEU(lines, lines, false)

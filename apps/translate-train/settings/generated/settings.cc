@@ -106,7 +106,7 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_fit; }, {}, {}},
     {"data-format", "", "Data", "NAME",
-     "auto, text (also TSV) or jsonl (JSON lines, one file for a corpus); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line begins as a JSON object does (default auto)",
+     "auto, text (also TSV) or jsonl (JSON lines, one file for a corpus); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line is a JSON object (default auto)",
      "auto text jsonl", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
      [](Values& v) -> Slot { return &v.program.data_format; }, {}, kDataFormatWords},
     {"data-in-memory", "", "Data", "SIZE",

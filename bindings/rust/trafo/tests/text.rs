@@ -3,11 +3,12 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 
 use common::{TestFolder, corpus, pairs, tokenizer};
 use trafo::{
-    BleuTokenizer, Corpus, CorpusOptions, ErrorCode, EvaluationOptions, Normalization, Result,
-    Tokenizer, TokenizerOptions, evaluate, find_vocabulary, sentence_scores,
+    BleuTokenizer, Corpus, CorpusFormat, CorpusOptions, ErrorCode, EvaluationOptions,
+    Normalization, Result, Tokenizer, TokenizerOptions, evaluate, find_vocabulary, sentence_scores,
 };
 
 #[test]
@@ -114,6 +115,38 @@ fn corpora_are_read_and_checked() -> Result<()> {
     assert!(Corpus::load_tsv(write("no.tsv", b"no tab\n")).is_err());
     assert_eq!(Corpus::load(&source, folder.join("none")).unwrap_err().code(), ErrorCode::NotFound);
     assert!(Corpus::from_pairs([("fine", "a\0b")]).is_err());
+    Ok(())
+}
+
+#[test]
+fn json_lines_say_what_they_are() -> Result<()> {
+    let folder = TestFolder::new();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let open = |path: &Path, format| {
+        Corpus::open(&[path], &CorpusOptions::new().monolingual(true).format(format))
+    };
+    let record = r#"{"prompt": "ein\nBär", "completion": "a bear"}"#;
+    let file = write("pairs.txt", &format!("\n{record}\n"));
+    for format in [CorpusFormat::Auto, CorpusFormat::JsonLines] {
+        let pairs = open(&file, format)?;
+        let info = pairs.info();
+        assert_eq!((info.lines, info.pairs, info.texts, info.json_lines), (2, 1, 2, true));
+        assert_eq!(pairs.pair(0)?, ("ein\nBär".into(), "a bear".into()));
+    }
+    let text = open(&file, CorpusFormat::Text)?;
+    assert_eq!((text.info().texts, text.info().json_lines), (1, false));
+    assert_eq!(text.pair(0)?, (String::new(), record.into()));
+    let preferences = write("p.jsonl", r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#);
+    let preferences = open(&preferences, CorpusFormat::Auto)?;
+    assert_eq!((preferences.info().texts, preferences.rejected(0)?), (3, "c".into()));
+    let error =
+        open(&write("bad.jsonl", &format!("{record}\n{{}}\n")), CorpusFormat::Auto).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::CorruptFile);
+    assert!(error.message().contains("bad.jsonl:2: there is no prompt"), "{error}");
     Ok(())
 }
 

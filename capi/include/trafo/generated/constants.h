@@ -52,8 +52,8 @@
 #define TRAFO_QUANTIZE_GPTQ    1
 
 /* What the lines of the files of a corpus are. */
-/* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is not empty
- * begins as a JSON object does; text otherwise. */
+/* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is not empty is
+ * a JSON object; text otherwise. */
 #define TRAFO_CORPUS_AUTO       0
 #define TRAFO_CORPUS_TEXT       1 /* A text, or the texts of a pair with tabs between them. */
 #define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text or the texts of a pair. */

@@ -103,7 +103,7 @@ named! { ExportWeights:
 #[non_exhaustive]
 pub enum CorpusFormat {
     /// JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is
-    /// not empty begins as a JSON object does; text otherwise.
+    /// not empty is a JSON object; text otherwise.
     Auto,
     /// A text, or the texts of a pair with tabs between them.
     Text,
