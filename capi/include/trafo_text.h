@@ -67,14 +67,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_special(const trafo_to
 /* The token ids of a text, without bos and eos; free them with trafo_ids_free. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode(const trafo_tokenizer *tokenizer, const char *text,
                                                              size_t text_length, int32_t **out_ids, size_t *out_count);
-/* The same of a text on the target side: a vocabulary of the kind marian may cut it otherwise, with a second model; other vocabularies
- * have one for both sides. since 0.1 */
+/* The same of a text on the target side. A vocabulary of the kind marian may have a second model for it. A tokenizer of two languages
+ * begins it with the target language, where trafo_tokenizer_encode begins with the source language. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_encode_target(const trafo_tokenizer *tokenizer, const char *text,
                                                                     size_t text_length, int32_t **out_ids,
                                                                     size_t *out_count);
 /* The same vocabulary as another tokenizer, for which the name of a special token in a text, such as "</s>" or "[INST]", is that token, in
  * trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has
- * its control tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte
+ * its control tokens (user-defined ones are read in any text), a tokenizer.json the special tokens of its file, and a byte
  * vocabulary none. Other tokenizers never make such a token of a text. Use
  * it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the
  * same sort. since 0.1 */

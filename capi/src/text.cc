@@ -69,8 +69,9 @@ void encode_text(const Call& call, const trafo_tokenizer* tokenizer, bool target
   call.out(out_ids, "out_ids");
   call.out(out_count, "out_count");
   const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
+  const std::string_view line = call.text(text, text_length, "text");
   const std::vector<int32_t> ids =
-      (target ? subwords.for_targets() : subwords).encode(call.text(text, text_length, "text"));
+      target ? subwords.for_targets().encode(line) : subwords.encode(line);
   // One byte at least, so that success is never NULL.
   auto* copy =
       static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));

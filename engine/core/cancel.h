@@ -1,5 +1,5 @@
-// A request to stop, from any thread. It is checked between updates, between batches and between
-// decode steps.
+// A request to stop, from any thread. It is checked between updates, batches, decode steps, reads
+// of text and tensors of files.
 #pragma once
 
 #include <atomic>

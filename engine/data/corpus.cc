@@ -1,6 +1,7 @@
 #include "engine/data/corpus.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,8 +54,9 @@ class ByteSource {
 
   const std::string& name() const { return name_; }
 
-  // Returns the bytes read, 0 at the end. `line` is for messages.
+  // Returns the bytes read, 0 at the end. `line` is for messages. CANCELLED if the call is.
   size_t read(char* buffer, size_t size, int64_t line) {
+    stop_if_cancelled(cancel_, kCorpusOrigin);
     const size_t got = bytes_.read(
         buffer, size, [&](char* raw, size_t room) { return read_raw(raw, room, line); });
     if (!bytes_.fault().empty() && got == 0)
@@ -66,10 +68,18 @@ class ByteSource {
 
  private:
   size_t read_raw(char* buffer, size_t size, int64_t line) {
+    if (cancel_ != nullptr) wait_for_bytes();
     const ssize_t got = uninterrupted([&] { return ::read(descriptor_, buffer, size); });
     require(got >= 0, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io, kCorpusOrigin,
             name_, ":", line, ": cannot be read: ", std::strerror(errno));
     return static_cast<size_t>(got);
+  }
+
+  // A pipe may be silent for long.
+  void wait_for_bytes() const {
+    constexpr int kMilliseconds = 50;
+    pollfd pipe{descriptor_, POLLIN, 0};
+    while (::poll(&pipe, 1, kMilliseconds) == 0) stop_if_cancelled(cancel_, kCorpusOrigin);
   }
 
   void close_all() {
@@ -82,6 +92,7 @@ class ByteSource {
   bool owned_ = false;
   bool must_be_gzip_ = false;  // its name says so
   GzipStream bytes_;
+  const CancelToken* const cancel_ = CancelScope::token();  // another thread may read
 };
 
 namespace {
@@ -254,7 +265,6 @@ struct LineReader::Impl {
       : source(path), options(reader_options), buffer(kBufferBytes) {}
 
   bool fill() {
-    stop_if_cancelled(cancel, kCorpusOrigin);
     before += end;
     begin = 0;
     end = at_end ? 0 : source.read(buffer.data(), buffer.size(), line_number + 1);
@@ -274,7 +284,6 @@ struct LineReader::Impl {
 
   ByteSource source;
   CorpusOptions options;
-  const CancelToken* const cancel = CancelScope::token();  // another thread may read
   std::vector<char> buffer;
   size_t begin = 0, end = 0;  // unread part of the buffer
   bool at_end = false;

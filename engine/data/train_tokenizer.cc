@@ -1,6 +1,7 @@
 #include "engine/data/train_tokenizer.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/core/cancel.h"
 #include "engine/core/limits.h"
@@ -19,18 +20,25 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
     return Tokenizer::train(std::span<const std::string_view>(), options);
   const auto pairs = static_cast<size_t>(corpus.size());
   const auto sides = static_cast<size_t>(corpus.form());
-  std::vector<std::string> lines;
-  const auto most = static_cast<size_t>(options.max_sentences);
+  std::vector<std::string> lines, pieces;
+  // Training takes 27 bytes of memory for each byte of text. Documents may be of any length, so a
+  // reservoir keeps as many bytes of them as max_sentences sentences of kSentenceBytes have.
+  constexpr int64_t kSentenceBytes = 32;
+  const auto most = static_cast<size_t>(std::max<int64_t>(
+      1, options.max_sentences / (limits::kTrainingSentenceBytes / kSentenceBytes)));
   ShuffleRng rng(options.seed, 1);
-  uint64_t pieces = 0;
-  // Long documents may have many more pieces than max_sentences. A reservoir bounds their memory.
+  uint64_t seen = 0;
   const auto keep = [&](std::string_view line) {
+    if (line.size() <= limits::kTrainingSentenceBytes) {
+      lines.emplace_back(line);
+      return;
+    }
     for_each_training_piece(line, [&](std::string_view piece) {
-      ++pieces;
-      if (piece.size() == line.size() || lines.size() < most)
-        lines.emplace_back(piece);
-      else if (const uint64_t slot = rng.below(pieces); slot < lines.size())
-        lines[slot] = piece;
+      ++seen;
+      if (pieces.size() < most)
+        pieces.emplace_back(piece);
+      else if (const uint64_t slot = rng.below(seen); slot < most)
+        pieces[slot] = piece;
     });
   };
   PairBuffers buffers;
@@ -50,6 +58,7 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
       begin = end + 1;
     }
   }
+  std::ranges::move(pieces, std::back_inserter(lines));
   return Tokenizer::train(std::span<const std::string>(lines), options);
 }
 

@@ -133,16 +133,16 @@ class LinkedCommunicator final : public Communicator {
                 int after) {
     const uint64_t number = ++exchanges_;
     host_->come_to(number);
-    pieces_.clear();
-    for (const SendPiece& piece : sends)
-      pieces_.push_back({piece.to, false, const_cast<void*>(piece.data), piece.bytes});
-    for (const ReceivePiece& piece : receives)
-      pieces_.push_back({piece.from, true, piece.data, piece.bytes});
     require_open();
-    if (pieces_.empty()) return;
+    if (sends.empty() && receives.empty()) return;
     require(link_ != nullptr, ErrorCode::internal, kLinkedOrigin,
             "a device must be attached before ranks exchange over ", transport());
     try {
+      pieces_.clear();
+      for (const SendPiece& piece : sends)
+        pieces_.push_back({piece.to, false, const_cast<void*>(piece.data), piece.bytes});
+      for (const ReceivePiece& piece : receives)
+        pieces_.push_back({piece.from, true, piece.data, piece.bytes});
       use_link([&] { link_->begin_exchange(pieces_, after); });
       wait_until_issued(timeouts_.wait, "come");
       use_link([&] { link_->mark(number, after >= 0); });

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/core/cancel_scope.h"
 #include "engine/formats/hf/directory.h"
 
 namespace trafo::interop {
@@ -13,7 +12,6 @@ void BinaryReader::require_left(uint64_t count) const {
 }
 
 void BinaryReader::bytes(std::span<std::byte> to) {
-  stop_if_call_is_cancelled(kOrigin);
   require_left(to.size());
   require(file_.read_at(position_, to) == to.size(), ErrorCode::corrupt_file, kOrigin, label(),
           " ends too early");

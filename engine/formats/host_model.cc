@@ -44,8 +44,23 @@ std::vector<SentencePair> fixed_pairs(const ModelSpec& spec, int32_t eos) {
   return pairs;
 }
 
+// Looks at the cancel token in each linear layer of a forward pass.
+class CancelledLinear final : public LinearObserver {
+ public:
+  explicit CancelledLinear(ParameterStore& parameters) : parameters_(parameters) {
+    parameters_.set_observer(this);
+  }
+  ~CancelledLinear() override { parameters_.set_observer(nullptr); }
+  void observe(Context&, int32_t, const Tensor&) override {
+    stop_if_call_is_cancelled(kHostModelOrigin);
+  }
+
+ private:
+  ParameterStore& parameters_;
+};
+
 std::vector<float> fixed_logits(const HostModel& host) {
-  stop_if_call_is_cancelled(kHostModelOrigin);
+  const CancelledLinear stopping(host.model->parameters());
   const SpecialTokens tokens{};
   const NoGrad no_grad(*host.context);
   const std::vector<SentencePair> pairs = fixed_pairs(host.spec(), tokens.eos);

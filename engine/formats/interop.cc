@@ -252,8 +252,8 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
 
 // All formats write a SentencePiece model, or another form of its subwords and scores. GGUF and the
 // decoder-only models of transformers have byte-level BPE as well, and encoder-decoders a marian
-// vocabulary. BPE with byte fallback stays as it came in the models of transformers; other formats
-// get its SentencePiece model.
+// vocabulary. BPE with byte fallback stays as it came where byte-level BPE is taken, except in GGUF;
+// other formats get its SentencePiece model.
 Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
                              const Format& format) {
   using enum ExportFormat;

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/core/checked.h"
 #include "engine/core/status.h"
 #include "engine/models/meta_model.h"
@@ -287,6 +288,7 @@ float* rows_of(const ParameterStore& parameters, const MappedTensor& tensor, int
 }  // namespace
 
 std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& tensor) {
+  stop_if_call_is_cancelled("interop");
   int64_t columns = 0;
   const float* from = rows_of(parameters, tensor, columns);
   std::vector<float> values(from, from + tensor.elements());
@@ -299,6 +301,7 @@ std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& 
 
 void scatter(ParameterStore& parameters, const MappedTensor& tensor,
              const std::vector<float>& values) {
+  stop_if_call_is_cancelled("interop");
   int64_t columns = 0;
   float* to = rows_of(parameters, tensor, columns);
   require(static_cast<int64_t>(values.size()) == tensor.elements(), ErrorCode::internal, "interop",

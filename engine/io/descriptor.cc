@@ -7,13 +7,13 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/core/cancel_scope.h"
 #include "engine/io/file_system.h"
 
 namespace trafo {
 namespace {
 
-// Linux transfers at most 2 GiB - 4 KiB a call.
-constexpr size_t kLargestTransfer = size_t{1} << 30;
+constexpr size_t kLargestTransfer = size_t{1} << 24;  // between two looks at the cancel token
 
 Descriptor open_directory_for_sync(const std::filesystem::path& path) {
   Descriptor directory = try_open(path, O_RDONLY | O_DIRECTORY);
@@ -54,6 +54,7 @@ uint64_t Descriptor::size() const {
 
 void Descriptor::write_all(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    stop_if_call_is_cancelled("write_file");
     const ssize_t written =
         file_system::write(fd_, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (written < 0) fail_errno(errno, "write_file", "cannot write", path_);
@@ -65,6 +66,7 @@ void Descriptor::write_all(std::span<const std::byte> bytes) {
 size_t Descriptor::read_at(uint64_t offset, std::span<std::byte> bytes) const {
   size_t done = 0;
   while (done < bytes.size()) {
+    stop_if_call_is_cancelled("read_file");
     const ssize_t count = file_system::read_at(fd_, bytes.data() + done,
                                                std::min(bytes.size() - done, kLargestTransfer),
                                                static_cast<off_t>(offset + done));

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "engine/core/cancel_scope.h"
 #include "engine/core/status.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
@@ -143,7 +142,6 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> tensors,
   sink.write(std::as_bytes(std::span(&header_size, 1)));
   sink.write(std::string_view(header));
   for (const TensorEntry* entry : order) {
-    stop_if_call_is_cancelled(kSafetensorsOrigin);
     sink.write(entry->data);
   }
 }
@@ -229,7 +227,6 @@ const TensorInfo& SafetensorsReader::at(std::string_view name) const {
 }
 
 void SafetensorsReader::read(const TensorInfo& info, std::span<std::byte> out) const {
-  stop_if_call_is_cancelled(kSafetensorsOrigin);
   require(out.size() == info.bytes, ErrorCode::shape_mismatch, kSafetensorsOrigin, label_,
           ": tensor ", quote(info.name), " has ", info.bytes, " bytes, there is room for ",
           out.size());

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/core/cancel_scope.h"
 #include "engine/core/philox.h"
 #include "engine/ops/cast/cast.h"
 #include "engine/ops/fake_quant_rows/fake_quant_rows.h"
@@ -15,6 +16,7 @@ namespace trafo {
 namespace {
 
 constexpr int64_t kParameterAlignment = 16;  // elements: 64 bytes of float32
+constexpr size_t kDrawnBetweenChecks = size_t{1} << 20;
 
 template <class T>
 std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t stream) {
@@ -25,6 +27,7 @@ std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t str
     const double scale = init.scale / std::sqrt(static_cast<double>(begin / layer + 1));
     const auto end = std::min(begin + layer, count);
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      if (i % kDrawnBetweenChecks == 0) stop_if_call_is_cancelled("parameters");
       if (init.kind == Init::Kind::uniform)
         values[i] = static_cast<T>(random.uniform(-scale, scale));
       if (init.kind == Init::Kind::normal) values[i] = static_cast<T>(scale * random.normal());

@@ -82,8 +82,11 @@ func must[T any](value T, err error) T {
 }
 
 func main() {
-	corpus := must(trafo.LoadCorpus("train.src", "train.trg"))
-	valid := must(trafo.LoadCorpus("valid.src", "valid.trg"))
+	// A context that can end: the goroutine that watches it is part of the cost.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	corpus := must(trafo.LoadCorpus(ctx, "train.src", "train.trg"))
+	valid := must(trafo.LoadCorpus(ctx, "valid.src", "valid.trg"))
 	tokenizer := must(trafo.LoadTokenizer("vocab.spm"))
 	if os.Args[1] == "calls" {
 		began, sum := time.Now(), 0
@@ -102,11 +105,8 @@ func main() {
 	options.LogFreq, options.LogFirst, options.RunDirectory = trafo.Every(20, trafo.Updates), 5, os.Args[1]
 	options.EarlyStopping, options.LabelSmoothing, options.ClipNorm, options.LearningRate, options.Warmup = 10, 0.1, 1, 2e-3, 1000
 	options.BatchTokens = int64(must(strconv.Atoi(os.Args[4])))
-	trainer := must(model.NewTrainer(tokenizer, corpus, valid, &options))
+	trainer := must(model.NewTrainer(ctx, tokenizer, corpus, valid, &options))
 	events := 0
-	// A context that can end: the goroutine that watches it is part of the cost.
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	must(trainer.Run(ctx, 0, func(trafo.Event) error { events++; return nil }))
 }
 """

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -176,50 +177,86 @@ static void check_trainer(Fixture* f) {
 typedef struct Pipe {
   const Fixture* fixture;
   const char* path;
+  int is_silent;       /* it has a few lines, not lines for ever */
+  atomic_int returned; /* the call that reads it */
 } Pipe;
 
-// Writes lines for ever, and sets the token after some megabytes.
+// Sets the token in the midst of the lines. Returns the error of that, as other threads check
+// nothing.
 static void* write_lines(void* argument) {
-  const Pipe* const to = argument;
+  Pipe* const to = argument;
+  const trafo_string_view* const lines = to->fixture->lines;
   FILE* const file = fopen(to->path, "wb");
-  CHECK(file != NULL);
-  for (int64_t i = 0;
-       file && fprintf(file, "%.*s\t%s\n", (int)to->fixture->lines[i % kLines].length,
-                       to->fixture->lines[i % kLines].data, "b") > 0;
-       ++i)
-    if (i == kLines) OK(trafo_cancel_set(to->fixture->cancel));
+  trafo_error* error = NULL;
+  for (int64_t i = 0; file && fprintf(file, "%.*s\t%s\n", (int)lines[i % kLines].length,
+                                      lines[i % kLines].data, "b") > 0;
+       ++i) {
+    if (i == (to->is_silent ? kFew : kLines)) {
+      if (to->is_silent) fflush(file);
+      error = trafo_cancel_set(to->fixture->cancel);
+    }
+    if (to->is_silent && i == kFew) break;
+  }
+  const struct timespec pause = {0, 5000000};
+  for (int i = 0; to->is_silent && !to->returned && i < 4000; ++i) nanosleep(&pause, NULL);
   if (file) fclose(file);
-  return NULL;
+  return error;
+}
+
+// In memory, cancelled while it is read.
+static void check_large_corpus(Fixture* f) {
+  const char* const path = work_path("large.tsv");
+  FILE* const file = fopen(path, "wb");
+  CHECK(file != NULL);
+  for (int i = 0; file && i < 4000000; ++i) fputs("a b c d\te f g h\n", file);
+  CHECK(file && !ferror(file) && fclose(file) == 0);
+  trafo_corpus* corpus = NULL;
+  pthread_t setter;
+  wait_ms = 5;
+  CHECK(pthread_create(&setter, NULL, set_soon, f->cancel) == 0);
+  FAILS(trafo_corpus_load_tsv(path, strlen(path), f->cancel, &corpus), TRAFO_CANCELLED,
+        "cancelled");
+  CHECK(corpus == NULL && pthread_join(setter, NULL) == 0);
+  OK(trafo_cancel_reset(f->cancel));
+  remove(path);
 }
 
 // A corpus of a pipe has no end: only the token ends the call.
 static void check_corpora(Fixture* f) {
   trafo_corpus* corpus = NULL;
   trafo_corpus_options options;
-  const Pipe from = {f, work_path("endless.tsv")};
+  const char* const file = work_path("lines.txt");
+  write_file(file, "a\nb\n", 4);
+  Pipe from = {f, work_path("endless.tsv"), 0, 0};
   const trafo_string_view path = view(from.path);
+  const trafo_string_view second[2] = {view(file), path};  // of two sides, on a thread of its own
   OK(trafo_corpus_options_init(&options, sizeof options));
+  options.memory_bytes = 0;
   CHECK(mkfifo(from.path, 0600) == 0);
   void (*const before)(int) = signal(SIGPIPE, SIG_IGN);
-  for (int way = 0; way < 3; ++way) {
+  for (int way = 0; way < 4; ++way) {
     pthread_t writer;
-    CHECK(pthread_create(&writer, NULL, write_lines, (void*)&from) == 0);
+    void* error = NULL;
+    from.returned = 0;
+    from.is_silent = way == 3;
+    const time_t began = time(NULL);
+    CHECK(pthread_create(&writer, NULL, write_lines, &from) == 0);
     if (way == 0)
       FAILS(trafo_corpus_load_tsv(path.data, path.length, f->cancel, &corpus), TRAFO_CANCELLED,
             "cancelled");
-    options.memory_bytes = way == 1 ? INT64_MAX : 0;  // 0: unpacked to the disk
-    if (way > 0)
-      FAILS(trafo_corpus_open(&path, 1, &options, f->cancel, &corpus), TRAFO_CANCELLED,
-            "cancelled");
-    CHECK(corpus == NULL);
-    CHECK(pthread_join(writer, NULL) == 0);
+    else
+      FAILS(trafo_corpus_open(way == 1 ? second : &path, way == 1 ? 2 : 1, &options, f->cancel,
+                              &corpus),
+            TRAFO_CANCELLED, "cancelled");
+    from.returned = 1;
+    CHECK(corpus == NULL && time(NULL) - began < 15);
+    CHECK(pthread_join(writer, &error) == 0);
+    OK(error);
     OK(trafo_cancel_reset(f->cancel));
   }
   signal(SIGPIPE, before);
-  // Two sides, which several threads read where they stay on disk.
-  const char* const file = work_path("lines.txt");
+  check_large_corpus(f);
   const trafo_string_view sides[2] = {view(file), view(file)};
-  write_file(file, "a\nb\n", 4);
   OK(trafo_cancel_set(f->cancel));
   FAILS(trafo_corpus_load(file, strlen(file), file, strlen(file), f->cancel, &corpus),
         TRAFO_CANCELLED, "cancelled");

@@ -290,8 +290,10 @@ TEST(TrainingPieces, OfADocumentTrainWhatItsSentencesDo) {
     both.insert(both.begin(), "a b");
     const std::string trained = train_tokenizer(one, options).serialized();
     EXPECT_EQ(trained, Tokenizer::train(both, options).serialized()) << kind;
-    options.max_sentences = 3;  // fewer than there are pieces
+    options.max_sentences = 131 * (static_cast<int64_t>(pieces.size()) - 1);  // of 32 bytes
     EXPECT_NE(trained, train_tokenizer(one, options).serialized()) << kind;
+    options.max_sentences = 131 * static_cast<int64_t>(pieces.size());
+    EXPECT_EQ(trained, train_tokenizer(one, options).serialized()) << kind;
   }
 }
 

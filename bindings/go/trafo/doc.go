@@ -52,7 +52,7 @@
 // otherwise; results do not depend on their number. Tokenizers and corpora are read by any number of
 // goroutines at once.
 //
-// A context.Context ends [Trainer.Run] between two updates and other calls that take one between two batches; the error is
+// A context.Context ends [Trainer.Run] between two updates and other calls that take one between two batches, reads or tensors; the error is
 // [ErrCancelled] and context.Canceled or context.DeadlineExceeded, and the trainer can go on.
 //
 // Callbacks run on the goroutine that made the call, but for functions of pairs, which run on threads

@@ -43,7 +43,7 @@ func (t *Tokenizer) holdOptional(origin string) (ptr *C.trafo_tokenizer, release
 
 // ParseSpecial gives the same vocabulary as another tokenizer, for which the name of a special token in a text,
 // such as "</s>" or "[INST]", is that token, in Encode and every call that takes a tokenizer and text. A
-// SentencePiece model has its control tokens (user-defined ones are read in any text), byte-level BPE the special
+// SentencePiece model has its control tokens (user-defined ones are read in any text), a tokenizer.json the special
 // tokens of its file, and a byte vocabulary none. Other tokenizers never make such a token of a text. Use it for texts of the program alone: in text of its users,
 // a name would be a token as well.
 func (t *Tokenizer) ParseSpecial() (*Tokenizer, error) {

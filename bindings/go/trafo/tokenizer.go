@@ -186,8 +186,8 @@ func (t *Tokenizer) Encode(text string) (ids []int32, err error) {
 	})
 }
 
-// EncodeTarget is Encode of a text on the target side: a vocabulary of the kind marian may cut it otherwise, with a
-// second model; other vocabularies have one for both sides.
+// EncodeTarget is Encode of a text on the target side. A vocabulary of the kind marian may have a second model for it.
+// A tokenizer of two languages begins it with the target language, where Encode begins with the source language.
 func (t *Tokenizer) EncodeTarget(text string) (ids []int32, err error) {
 	return t.encode("Tokenizer.EncodeTarget", func(ptr *C.trafo_tokenizer, out **C.int32_t, count *C.size_t) *C.trafo_error {
 		data, length := chars(text)

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <map>
 
-#include "engine/core/cancel_scope.h"
 #include "engine/formats/binary_file.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
@@ -262,7 +261,6 @@ void write_binary(const HostModel& host, ExportWeights weights, const fs::path& 
   out.number(spec.revision);
   out.number(static_cast<uint32_t>(tensors.size() + scalars.size() + static_cast<size_t>(scales)));
   for (const StoredTensor& stored : tensors) {
-    stop_if_call_is_cancelled(kOrigin);
     write_tensor(out, stored, values_of(host, stored));
   }
   for (const Scalar& scalar : scalars)

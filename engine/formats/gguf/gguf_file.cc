@@ -1,6 +1,5 @@
 #include "engine/formats/gguf/gguf_file.h"
 
-#include "engine/core/cancel_scope.h"
 #include "engine/core/checked.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/stored_weights.h"
@@ -118,7 +117,6 @@ void write_gguf_file(const std::filesystem::path& file, const GgufPairs& pairs,
     offset = aligned(offset + tensor.bytes());
   }
   for (const GgufTensor& tensor : tensors) {
-    stop_if_call_is_cancelled(kOrigin);
     out.pad();
     const std::vector<std::byte> bytes = data(tensor);
     require(bytes.size() == tensor.bytes(), ErrorCode::internal, kOrigin, tensor.name, " has ",

@@ -182,7 +182,7 @@ void write_lm_tokenizer(const ExportVocabulary& vocabulary, const ModelSpec& spe
   const Tokenizer& tokenizer = *vocabulary.tokenizer;
   const TextFrame& frame = vocabulary.tokens.frame;
   const fs::path config = directory / kTokenizerConfigFile;
-  if (tokenizer.as_sentencepiece() == nullptr) {  // byte-level BPE: as it came
+  if (tokenizer.as_sentencepiece() == nullptr) {  // a tokenizer.json: as it came
     const fs::path json = directory / tokenizer.file_name();
     write_file_atomically(json, tokenizer.serialized());
     for (const CompanionFile& file : tokenizer.companions())

@@ -16,7 +16,7 @@ Json never_generated(const SpecialTokens& tokens);
 void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                       const std::filesystem::path& directory);
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer. Of
-// byte-level BPE, its tokenizer.json and its companions as they came, apart from the post-processor
+// a vocabulary that is a tokenizer.json, that file and its companions as they came, apart from the post-processor
 // if the model has another frame than that. Nothing without a tokenizer.
 void write_lm_tokenizer(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                         const std::filesystem::path& directory);
@@ -46,8 +46,8 @@ struct ReadTokenizer {
   std::string note;  // why there is none, or what the user should know
 };
 // Reads tokenizer.model, with the eos_token_id of the configuration, or else tokenizer.json. None,
-// with a note, if there is neither or the second is neither byte-level BPE nor a SentencePiece
-// model.
+// with a note, if there is neither or the second is neither BPE that is read as it is nor a
+// SentencePiece model.
 // CORRUPT_FILE if the tokenizer has more tokens than the `stored` rows of the embeddings; those
 // that it lacks are rows that nobody needs.
 ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,

@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "engine/core/cancel_scope.h"
 #include "engine/core/checked.h"
 #include "engine/core/status.h"
 #include "engine/formats/hf/directory.h"
@@ -108,7 +107,6 @@ void OnnxWeights::write(const std::filesystem::path& file) const {
   AtomicFile sink(file);
   uint64_t written = 0;
   for (const OnnxWeight* weight : in_order_) {
-    stop_if_call_is_cancelled(kOrigin);
     const std::vector<std::byte> gap(weight->offset - written);
     sink.write(gap);
     const std::vector<float> values = weight->values();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/core/cancel_scope.h"
 #include "engine/core/limits.h"
 #include "engine/core/quote.h"
 #include "engine/formats/expressible.h"
@@ -160,7 +159,6 @@ void TorchFile::add(const PickledTable& table,
 }
 
 void TorchFile::read(const TensorInfo& info, std::span<std::byte> out) const {
-  stop_if_call_is_cancelled(kOrigin);
   require(out.size() == info.bytes, ErrorCode::internal, kOrigin, label_, ": tensor ",
           quote(info.name), " has ", info.bytes, " bytes, there is room for ", out.size());
   const auto read_all = [&](std::span<std::byte> to) {

@@ -1929,7 +1929,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same of a text on the target side: a vocabulary of the kind marian may cut it otherwise, with a second model; other vocabularies\n have one for both sides. since 0.1"]
+    #[doc = " The same of a text on the target side. A vocabulary of the kind marian may have a second model for it. A tokenizer of two languages\n begins it with the target language, where trafo_tokenizer_encode begins with the source language. since 0.1"]
     pub fn trafo_tokenizer_encode_target(
         tokenizer: *const trafo_tokenizer,
         text: *const ::core::ffi::c_char,
@@ -1940,7 +1940,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " The same vocabulary as another tokenizer, for which the name of a special token in a text, such as \"</s>\" or \"[INST]\", is that token, in\n trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has\n its control tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte\n vocabulary none. Other tokenizers never make such a token of a text. Use\n it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the\n same sort. since 0.1"]
+    #[doc = " The same vocabulary as another tokenizer, for which the name of a special token in a text, such as \"</s>\" or \"[INST]\", is that token, in\n trafo_tokenizer_encode and every call that takes a tokenizer and text; the longest name goes before. A SentencePiece model has\n its control tokens (user-defined ones are read in any text), a tokenizer.json the special tokens of its file, and a byte\n vocabulary none. Other tokenizers never make such a token of a text. Use\n it for texts of the program alone: in text of its users, a name would be a token as well. A run resumes only with a tokenizer of the\n same sort. since 0.1"]
     pub fn trafo_tokenizer_parse_special(
         tokenizer: *const trafo_tokenizer,
         out: *mut *mut trafo_tokenizer,

@@ -9,7 +9,7 @@ use crate::handle::RawCancel;
 /// A request to stop, made from any thread.
 ///
 /// Clones are the same token. Work that was given it ends in a consistent state: training between two updates, so that it
-/// can go on or be saved, other work between two batches.
+/// can go on or be saved, other work between two batches, reads or tensors.
 ///
 /// ```
 /// use trafo::CancelToken;

@@ -282,7 +282,7 @@ impl Corpus {
 impl Tokenizer {
     /// The same vocabulary, for which the name of a special token in a text, such as `</s>` or `[INST]`, is that token, in
     /// [`encode`](Self::encode) and every call that takes a tokenizer and text. A SentencePiece model has its control
-    /// tokens (user-defined ones are read in any text), byte-level BPE the special tokens of its file, and a byte vocabulary
+    /// tokens (user-defined ones are read in any text), a `tokenizer.json` the special tokens of its file, and a byte vocabulary
     /// none. Other tokenizers never make such a token of a text. Use it for texts of the program alone: in text of its users, a name would be a token as well.
     pub fn parse_special(&self) -> Result<Self> {
         // SAFETY: the handle is live, the output is valid.

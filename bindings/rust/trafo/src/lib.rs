@@ -142,7 +142,7 @@
 //! Training stops when the callback breaks or a [`CancelToken`] is set, between two updates, in a consistent state:
 //! call [`Trainer::run`] again to go on. A panic in a callback does the same and then goes on in the caller.
 //!
-//! Other long calls end between two batches with the error [`ErrorCode::Cancelled`]: [`TrainerBuilder::cancel`] is also for
+//! Other long calls end between two batches, reads or tensors with the error [`ErrorCode::Cancelled`]: [`TrainerBuilder::cancel`] is also for
 //! the making of a trainer, its steps and validations, and the options of translation and of compression take a token.
 //! Functions whose names end with `_cancellable` take one as an argument, such as [`Tokenizer::train_cancellable`],
 //! [`Corpus::open_cancellable`], [`evaluate_cancellable`] and [`Model::export_cancellable`].

@@ -179,8 +179,8 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<i32>> {
         self.encoded(text, sys::trafo_tokenizer_encode)
     }
-    /// The same of a text on the target side: a vocabulary of the kind `marian` may cut it otherwise, with a second model;
-    /// other vocabularies have one for both sides.
+    /// The same of a text on the target side. A vocabulary of the kind `marian` may have a second model for it. A tokenizer
+    /// of two languages begins it with the target language, where [`encode`](Self::encode) begins with the source language.
     pub fn encode_target(&self, text: &str) -> Result<Vec<i32>> {
         self.encoded(text, sys::trafo_tokenizer_encode_target)
     }

@@ -1,6 +1,7 @@
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
@@ -166,6 +167,14 @@ void ByteBpeTokenizer::read_byte_tokens(const JsonPart& model, const SubwordTabl
     const uint32_t own =
         value < 0x80 ? vocabulary.find({&character, 1}) : uint32_t{SubwordTable::kNone};
     byte_ids_[value] = static_cast<int32_t>(own == SubwordTable::kNone ? id : vocabulary.id(own));
+  }
+  // The library decodes the digits A to F in either case, each as the byte.
+  const auto is_digit = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    const std::string_view name = tokens_[id];
+    if (!is_byte_[id] && name.size() == 6 && name.starts_with("<0x") && is_digit(name[3]) &&
+        is_digit(name[4]) && name[5] == '>')
+      model.at("byte_fallback").refuse("it is true, and vocab spells a byte ", name);
   }
   if (const auto part = model.find("unk_token"))
     part->check(vocabulary.find(part->text()) != SubwordTable::kNone, "vocab has no ",
