@@ -71,6 +71,9 @@ TEST_F(M2m100ImportTest, ComesBackWithItsVocabulary) {
   EXPECT_EQ(result.tokenizer->special_tokens(), nllb_.special_tokens());
   EXPECT_EQ(result.tokenizer->languages(), nllb_.languages());
   EXPECT_EQ(result.model->tokens()->special.start(), 2);
+  const FileJson options =
+      FileJson::parse(read_text_file(directory_ / "tokenizer_config.json", 1 << 20));
+  EXPECT_EQ(options["additional_special_tokens"], FileJson(nllb_.languages()));
 }
 
 // The class counts positions from 2; its table ends with the frequency 1/10000.

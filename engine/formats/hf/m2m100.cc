@@ -150,7 +150,7 @@ void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
   Json::List languages;
   for (const std::string& code : tokenizer.languages()) languages.push_back(code);
   options["tokenizer_class"] = "NllbTokenizer";
-  options["extra_special_tokens"] = std::move(languages);
+  options["additional_special_tokens"] = std::move(languages);  // transformers 4 has no other list
   write_json(directory / kOptionsFile, options);
   write_json(directory / "tokenizer.json", *fast);
 }
