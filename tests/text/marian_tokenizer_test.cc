@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/core/json.h"
 #include "engine/data/encode_pairs.h"
@@ -183,6 +184,27 @@ TEST_F(MarianTokenizerTest, LanguagesFollowAfterTheSubwords) {
   refused(serialize_marian(parts), "'<pad>' of vocab.json has the id of __de__");
   parts.languages.clear();
   EXPECT_EQ(Tokenizer::from_bytes(serialize_marian(parts)).pad_id(), -1);
+}
+
+// A run resumes with the corpus that it began with, which these are not for one another.
+TEST_F(MarianTokenizerTest, OtherLanguagesMakeAnotherCorpus) {
+  const std::string ids = ids_json();
+  MarianParts parts{static_cast<int32_t>(names_.size()) + 2, id_of("</s>"), {id_of("</s>")}, {}};
+  parts.files = {ids, source_file_, source_file_, ""};
+  parts.languages = "de pt";
+  const Tokenizer m2m = Tokenizer::from_bytes(serialize_marian(parts));
+  const TextCorpus corpus = make_parallel({"das haus"}, {"ein hund"});
+  std::set<uint64_t> corpora;
+  const auto add = [&](const Tokenizer& tokenizer) {
+    corpora.insert(TextPairs(corpus, tokenizer, {}, SubwordSampling(), 1).fingerprint());
+  };
+  add(m2m);
+  for (const char* source : {"de", "pt"})
+    for (const char* target : {"de", "pt"}) add(m2m.with_languages(source, target));
+  add(m2m.with_languages("de", "pt").parsing_special());
+  EXPECT_EQ(corpora.size(), 6u);
+  add(m2m.parsing_special().with_languages("de", "pt"));
+  EXPECT_EQ(corpora.size(), 6u);
 }
 
 TEST_F(MarianTokenizerTest, BothSidesOfACorpus) {
