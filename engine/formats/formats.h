@@ -92,7 +92,8 @@ const Expressible& onnx_expressible();
 // not ask whether the class of transformers can hold the model.
 void write_marian_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                         const std::filesystem::path& directory);
-// The files of a vocabulary of the kind `marian`, as they came.
+// The files of a vocabulary of the kind `marian`, of MarianTokenizer or M2M100Tokenizer, as they
+// came.
 void write_marian_vocabulary(const Tokenizer& tokenizer, const std::filesystem::path& directory);
 void write_gpt2_files(const ModelSpec& spec, const ExportVocabulary& vocabulary,
                       const std::filesystem::path& directory);

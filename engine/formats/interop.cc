@@ -252,8 +252,8 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
 
 // All formats write a SentencePiece model, or another form of its subwords and scores. GGUF and the
 // decoder-only models of transformers have byte-level BPE as well, and encoder-decoders a marian
-// vocabulary. BPE with byte fallback stays as it came where byte-level BPE is taken, except in GGUF;
-// other formats get its SentencePiece model.
+// vocabulary: one with languages is M2M100's. BPE with byte fallback stays as it came where
+// byte-level BPE is taken, except in GGUF; other formats get its SentencePiece model.
 Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
                              const Format& format) {
   using enum ExportFormat;
@@ -261,8 +261,10 @@ Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
                               format.format == hf_compressed || format.format == gguf ||
                               (format.format == onnx && !spec.has_encoder());
   const bool takes_marian =
-      format.format == hf_marian || format.format == hf_pegasus ||
-      (spec.has_encoder() && (format.format == onnx || format.format == ctranslate2));
+      tokenizer.languages().empty()
+          ? format.format == hf_marian || format.format == hf_pegasus ||
+                (spec.has_encoder() && (format.format == onnx || format.format == ctranslate2))
+          : format.format == hf_m2m100 || (spec.has_encoder() && format.format == onnx);
   if (!takes_byte_bpe || format.format == gguf)
     if (std::optional<Tokenizer> form = interop::sentencepiece_form(tokenizer))
       return *std::move(form);

@@ -117,6 +117,9 @@ TEST_F(InteropCli, LanguagesComeInPairsAndFromTheVocabulary) {
   expect_refused({"translate", "-m", "pre", "--source-language", "en", "--target-language", "de"},
                  "the vocabulary has no languages", 2);
   expect_refused(
+      {"distill", "-m", "pre", "-t", "t.de", "-o", "d.de", "d.en", "--target-language", "de"},
+      "give both of them", 2);
+  expect_refused(
       {"translate", "-m", "pre", "--ids", "--source-language", "en", "--target-language", "de"},
       "excludes", 2);
 }

@@ -1,6 +1,8 @@
 // Directories of M2M100 and NLLB-200: positions, vocabularies with languages, refusals.
+#include "engine/decode/translator.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/ops/embedding/embedding.h"
+#include "engine/text/tokenizer/marian/marian_file.h"
 #include "engine/text/tokenizer/subword_sampling.h"
 #include "tests/interop/import_support.h"
 
@@ -11,9 +13,24 @@ using namespace testing;
 
 constexpr const char* kSentence = "der Hund sieht einen Baum.";
 
-// The subwords of tokenizer() in the order of NllbTokenizer, and languages after them.
-Tokenizer with_language_tokens(const std::vector<std::string>& languages) {
-  const interop::SpmModel ours = interop::parse_spm(tokenizer().serialized());
+// NllbTokenizer has BPE.
+const Tokenizer& bpe_tokenizer() {
+  static const Tokenizer trained = [] {
+    TokenizerTrainOptions options;
+    options.vocab_size = 60;
+    options.hard_vocab_limit = false;
+    options.model = TokenizerModel::bpe;
+    const std::vector<std::string> lines(4,
+                                         "die Katze sieht ein Licht, der Hund sieht einen Baum.");
+    return Tokenizer::train(std::span<const std::string>(lines), options);
+  }();
+  return trained;
+}
+
+// The subwords of a vocabulary in the order of NllbTokenizer, and languages after them.
+Tokenizer with_language_tokens(const Tokenizer& vocabulary,
+                               const std::vector<std::string>& languages) {
+  const interop::SpmModel ours = interop::parse_spm(vocabulary.serialized());
   std::vector<interop::ScoredSubword> subwords = {{"<s>", 0, SubwordType::control},
                                                   {"<pad>", 0, SubwordType::control},
                                                   {"</s>", 0, SubwordType::control},
@@ -40,7 +57,7 @@ class M2m100ImportTest : public ImportTest {
   double write(const Tokenizer& vocabulary, const fs::path& directory) {
     return export_model(*context_, *model_, vocabulary, ExportFormat::hf_m2m100, directory);
   }
-  const Tokenizer nllb_ = with_language_tokens({"deu_Latn", "eng_Latn"});
+  const Tokenizer nllb_ = with_language_tokens(bpe_tokenizer(), {"deu_Latn", "eng_Latn"});
   const fs::path directory_ = path("m2m100");
 };
 
@@ -54,6 +71,9 @@ TEST_F(M2m100ImportTest, ComesBackWithItsVocabulary) {
   EXPECT_EQ(result.tokenizer->special_tokens(), nllb_.special_tokens());
   EXPECT_EQ(result.tokenizer->languages(), nllb_.languages());
   EXPECT_EQ(result.model->tokens()->special.start(), 2);
+  const FileJson options =
+      FileJson::parse(read_text_file(directory_ / "tokenizer_config.json", 1 << 20));
+  EXPECT_EQ(options["additional_special_tokens"], FileJson(nllb_.languages()));
 }
 
 // The class counts positions from 2; its table ends with the frequency 1/10000.
@@ -98,32 +118,107 @@ TEST_F(M2m100ImportTest, EmbeddingsAreScaledByDefault) {
   EXPECT_NE(weight_bytes(*context_, *imported(directory_).model), weight_bytes(*context_, *model_));
 }
 
-// M2M100Tokenizer: vocab.json has another order than the SentencePiece model, and the class adds
-// the languages.
+// The class forces a first token that its directory names; here the caller chooses the language.
+TEST_F(M2m100ImportTest, TheForcedLanguageIsSaid) {
+  edit_json(directory_ / "generation_config.json",
+            [&](FileJson& json) { json["forced_bos_token_id"] = nllb_.id("deu_Latn"); });
+  EXPECT_TRUE(contains(imported(directory_).note, "'deu_Latn'")) << imported(directory_).note;
+  fs::remove(directory_ / "generation_config.json");
+  EXPECT_EQ(imported(directory_).note, "");
+  edit_config(directory_, [](FileJson& json) { json["forced_bos_token_id"] = 5; });
+  EXPECT_TRUE(contains(imported(directory_).note, "forced_bos_token_id is 5"));
+}
+
+// M2M100Tokenizer: vocab.json has another order than the SentencePiece model, lacks a subword, has
+// one that the model cannot make, and the class adds the languages.
 TEST_F(M2m100ImportTest, AVocabularyOfTwoFiles) {
-  const std::vector<std::string> languages = {"__en__", "__ha__", "__is__", "__ja__",
-                                              "__cs__", "__ru__", "__zh__", "__de__"};
-  const Tokenizer wmt = with_language_tokens(languages);
+  const std::string spm = bpe_tokenizer().serialized();
+  const SentencePieceModel model(spm, "spm");
+  std::vector<std::string> names = {"<s>", "<pad>", "</s>", "<unk>"};
+  for (int32_t id = model.vocab_size() - 1; id >= 0; --id)
+    if (model.type(id) == SubwordType::normal && model.token(id) != "L")
+      names.push_back(model.token(id));
+  names.emplace_back("\u03a9\u03a9");
+  FileJson list;
+  for (size_t id = 0; id < names.size(); ++id) list[names[id]] = id;
+  const std::string ids = list.dump(), options = R"({"language_codes": "wmt21"})";
+  MarianParts parts;
+  parts.tokens = static_cast<int32_t>(names.size()) + 8;
+  parts.start = 2;
+  parts.ends = {2};
+  parts.files = {ids, spm, spm, options};
+  parts.languages = "en ha is ja cs ru zh de";
+  const Tokenizer wmt = Tokenizer::from_bytes(serialize_marian(parts));
   ModelConfig config = model_->config();
   config.vocabulary = wmt.vocab_size();
   model_ = model_of(config);
   const fs::path directory = path("wmt21");
   write(wmt, directory);
-  const auto check = [&](const Tokenizer& expected) {
-    const ImportedModel result = imported(directory);
-    EXPECT_EQ(result.note, "");
-    EXPECT_EQ(result.tokenizer->encode(kSentence), expected.encode(kSentence));
-    EXPECT_EQ(result.tokenizer->languages(), languages);
-    EXPECT_EQ(result.tokenizer->decode(result.tokenizer->encode(kSentence)), kSentence);
+  EXPECT_EQ(read_text_file(directory / "vocab.json", 1 << 20), ids);
+  EXPECT_EQ(read_text_file(directory / "sentencepiece.bpe.model", 1 << 20), spm);
+  EXPECT_EQ(read_text_file(directory / "tokenizer_config.json", 1 << 20), options);
+  EXPECT_FALSE(fs::exists(directory / "source.spm") || fs::exists(directory / "target.spm"));
+
+  const ImportedModel result = imported(directory);
+  EXPECT_EQ(result.note, "");
+  const Tokenizer& found = *result.tokenizer;
+  EXPECT_EQ(found.serialized(), wmt.serialized());
+  EXPECT_EQ(found.special_tokens(), (SpecialTokens{2, 2, 1, 3}));
+  for (const char* text :
+       {kSentence, "aLa", "der \u03a9\u03a9", ">>de<< Hund", "__en__ Hund", "</s>"}) {
+    std::vector<int32_t> expected;
+    for (const std::string& piece : model.encode_as_text(text)) {
+      const auto place = std::find(names.begin(), names.end(), piece);
+      expected.push_back(place == names.end() ? 3 : static_cast<int32_t>(place - names.begin()));
+    }
+    EXPECT_EQ(found.encode(text), expected) << text;
+    EXPECT_EQ(found.for_targets().encode(text), expected) << text;
+  }
+  EXPECT_NE(found.decode(found.encode("aLa")), "aLa");
+  const Tokenizer chosen = found.with_languages("en", "de");
+  EXPECT_EQ(chosen.encode(kSentence).front(), static_cast<int32_t>(names.size()));
+  const std::vector<int32_t> target = chosen.for_targets().encode(kSentence);
+  EXPECT_EQ(target.front(), static_cast<int32_t>(names.size()) + 7);
+  EXPECT_EQ(chosen.decode(target), kSentence);
+
+  export_model(*context_, *model_, wmt, ExportFormat::onnx, path("onnx"));
+  EXPECT_TRUE(fs::exists(path("onnx") / "sentencepiece.bpe.model"));
+  EXPECT_TRUE(contains(read_text_file(path("onnx") / "config.json", 1 << 20), "\"m2m_100\""));
+  const Error error = error_of(
+      [&] { export_model(*context_, *model_, wmt, ExportFormat::hf_pegasus, path("pegasus")); });
+  EXPECT_TRUE(mentions(error, "a marian vocabulary")) << error.what();
+
+  const auto changed = [&](const char* file, const std::function<void(FileJson&)>& change,
+                           ErrorCode code, const char* text) {
+    const std::string before = read_text_file(directory / file, 1 << 20);
+    edit_json(directory / file, change);
+    refused_import(directory, code, text);
+    write_file_atomically(directory / file, before);
   };
-  check(wmt);
-  write_file_atomically(directory / "sentencepiece.bpe.model", tokenizer().serialized());
-  check(wmt);
-  edit_json(directory / "vocab.json", [](FileJson& json) { json.erase("."); });
-  refused_import(directory, ErrorCode::unsupported, "it has no '.'");
-  edit_json(directory / "tokenizer_config.json",
-            [](FileJson& json) { json["language_codes"] = "other"; });
-  refused_import(directory, ErrorCode::unsupported, "language_codes");
+  changed(
+      "vocab.json", [&](FileJson& json) { json.erase(names[6]); }, ErrorCode::corrupt_file,
+      "has no subword with the id 6");
+  changed(
+      "vocab.json",
+      [](FileJson& json) {
+        json["<pad>"] = 0;
+        json["<s>"] = 1;
+      },
+      ErrorCode::unsupported, "is not that of <pad>");
+  changed(
+      "vocab.json", [&](FileJson& json) { json["more"] = names.size(); }, ErrorCode::corrupt_file,
+      "vocab_size is");
+  changed(
+      "tokenizer_config.json", [](FileJson& json) { json["language_codes"] = "other"; },
+      ErrorCode::unsupported, "language_codes");
+  changed(
+      "tokenizer_config.json",
+      [](FileJson& json) {
+        json["sp_model_kwargs"] = {{"alpha", 1}};
+      },
+      ErrorCode::unsupported, "sp_model_kwargs");
+  write_file_atomically(directory / "sentencepiece.bpe.model", "x");
+  refused_import(directory, ErrorCode::corrupt_file, "sentencepiece.bpe.model");
 }
 
 TEST_F(M2m100ImportTest, AVocabularyThatTheClassCannotHave) {
@@ -134,6 +229,11 @@ TEST_F(M2m100ImportTest, AVocabularyThatTheClassCannotHave) {
   EXPECT_EQ(error.code(), ErrorCode::unsupported);
   EXPECT_TRUE(mentions(error, "<pad> is not token 1")) << error.what();
   EXPECT_FALSE(fs::exists(path("other")));
+  // NllbTokenizer would read unigrams as BPE.
+  const Tokenizer unigram = with_language_tokens(tokenizer(), {"deu_Latn"});
+  config.vocabulary = unigram.vocab_size();
+  model_ = model_of(config);
+  EXPECT_TRUE(mentions(error_of([&] { write(unigram, path("other")); }), "unigrams"));
 }
 
 using LanguageIds = std::vector<int32_t>;

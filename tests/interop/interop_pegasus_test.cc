@@ -25,6 +25,14 @@ class PegasusImportTest : public ImportTest {
   const fs::path directory_ = path("pegasus");
 };
 
+TEST_F(PegasusImportTest, AForcedFirstTokenIsRefused) {
+  const auto force = [](FileJson& json) { json["forced_bos_token_id"] = 5; };
+  edit_config(directory_, force);  // generation_config.json goes before
+  EXPECT_EQ(imported(directory_).model->config(), model_->config());
+  edit_json(directory_ / "generation_config.json", force);
+  refused_import(directory_, ErrorCode::unsupported, "forced_bos_token_id is given");
+}
+
 // Files of google/pegasus name what the class always does; others leave it out.
 TEST_F(PegasusImportTest, TheOrderOfTheNorms) {
   for (const char* field : {"normalize_before", "add_final_layer_norm"}) {

@@ -3,14 +3,17 @@
 
     python3 tests/parity/m2m100_parity.py [--translate-train build/release/translate-train]
 
-Trains SentencePiece models, makes directories of NllbTokenizer (tokenizer.json) and M2M100Tokenizer (vocab.json in another order), each
-with a random tiny M2M100ForConditionalGeneration: five configurations of each. The imported model gives the log-probabilities of pairs
-of sentences to 1e-4 a token and the greedy translations that transformers gives with forced_bos_token_id. The exported directory loads in
-AutoTokenizer and M2M100ForConditionalGeneration with the same ids and log-probabilities. A model that is fine-tuned, whole and with a
-LoRA adapter, answers the same in transformers after its export.
+Trains SentencePiece models, makes directories of NllbTokenizer (tokenizer.json) and M2M100Tokenizer (vocab.json in another order,
+without some subwords and with others), each with a random tiny M2M100ForConditionalGeneration: five configurations of each. The imported
+vocabulary gives the ids of transformers' tokenizer. The imported model gives the log-probabilities of pairs of sentences to 1e-4 a token
+and the greedy translations that transformers gives with forced_bos_token_id. The exported directory loads in AutoTokenizer and
+M2M100ForConditionalGeneration with the same ids and log-probabilities. A model that is fine-tuned, whole and with a LoRA adapter, answers
+the same in transformers after its export; the adapter answers the same in PEFT on the original directory. Wrong languages change the
+scores. --short: one configuration of each.
 
 The environment and the exit codes are as in export_parity.py.
 """
+import ctypes
 import json
 import os
 import random
@@ -19,10 +22,13 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import export_parity as parity
+from tokenizer_parity import Trafo, load_library
 
 CODES = ["deu_Latn", "eng_Latn", "fra_Latn", "zul_Latn"]
 LANGUAGES = {"nllb": ("eng_Latn", "fra_Latn"), "m2m100": ("en", "fr")}
-ODD = ["", " ", "a  b", " a", "naïve 東京 🙂", "</s>", "eng_Latn x", "__en__ x", "x__fr__", "<mask>", "▁", "1,234.56 km/h", "ﬁ Ⅳ"]
+ODD = ["a  b", " a", "naïve 東京 🙂", "</s>", "eng_Latn x", "__en__ x", "x__fr__", "<mask>", "1,234.56 km/h", "ﬁ Ⅳ", ">>fr<< x", "東京 x"]
+# Texts without subwords: here a source has no language then, and SentencePiece takes spaces away that NllbTokenizer keeps.
+EMPTY = ["", " ", "▁"]
 SENTENCES, LONGEST = 20, 16
 
 
@@ -43,7 +49,8 @@ def save_tokenizer(family, kind, lines, folder):
         spm = sentencepiece.SentencePieceProcessor(model_file=file + ".model")
         pieces = [spm.id_to_piece(i) for i in range(3, len(spm))]
         random.Random(3).shuffle(pieces)
-        names = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
+        # As in M2M100's own files, some subwords are missing, and vocab.json has characters that the SentencePiece model does not know.
+        names = ["<s>", "<pad>", "</s>", "<unk>", *pieces[len(pieces) // 10:], "東京"]
         with open(os.path.join(folder, "vocab.json"), "w", encoding="utf-8") as out:
             json.dump({name: i for i, name in enumerate(names)}, out)
         tokenizer = transformers.M2M100Tokenizer(os.path.join(folder, "vocab.json"), file + ".model", src_lang=source, tgt_lang=target)
@@ -82,13 +89,38 @@ def encoded(tokenizer, sources, targets):
     return [tokenizer(line).input_ids for line in sources], [tokenizer(text_target=line).input_ids for line in targets]
 
 
+def encoder(library, file, source, target):
+    """Ids of a text by this vocabulary with these languages: encode(text, whether it is a target)."""
+    plain, chosen = Trafo(library, file), object.__new__(Trafo)
+    chosen.c, chosen.handle = library, ctypes.c_void_p()
+    codes = [argument for code in (source, target) for argument in (code.encode(), ctypes.c_size_t(len(code)))]
+    plain.check(library.trafo_tokenizer_with_languages(plain.handle, *codes, ctypes.byref(chosen.handle)))
+
+    def encode(text, of_target):
+        call = library.trafo_tokenizer_encode_target if of_target else library.trafo_tokenizer_encode
+        ids, count, data = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t(), text.encode()
+        chosen.check(call(chosen.handle, data, ctypes.c_size_t(len(data)), ctypes.byref(ids), ctypes.byref(count)))
+        found = ids[:count.value]
+        library.trafo_ids_free(ids)
+        return found
+    return encode
+
+
 class Check:
-    def __init__(self, checks, program, test, reference):
-        self.checks, self.program = checks, program
+    def __init__(self, checks, program, test, reference, library):
+        self.checks, self.program, self.library = checks, program, library
         self.test, self.reference = test[:SENTENCES], reference[:SENTENCES]
 
-    def ids(self, label, name, tokenizer, languages):
-        """Ids of sources, by a shared library, would need C: here by scores of rows that the program encodes."""
+    def ids(self, label, name, tokenizer, lines):
+        file = next(os.path.join(self.program.folder, name, kind) for kind in ("vocab.spm", "vocab.marian")
+                    if os.path.exists(os.path.join(self.program.folder, name, kind)))
+        encode = encoder(self.library, file, tokenizer.src_lang, tokenizer.tgt_lang)
+        ours = [[[*encode(line, target), tokenizer.eos_token_id] for line in lines] for target in (False, True)]
+        theirs = encoded(tokenizer, lines, lines)
+        other = [line for line, a, b in zip(lines * 2, ours[0] + ours[1], theirs[0] + theirs[1]) if a != b]
+        self.checks.say(not other, f"{label}: the ids of {2 * len(lines)} texts are {type(tokenizer).__name__}'s" + "".join(map(ascii, other[:3])))
+        unknown = sum(row.count(tokenizer.unk_token_id) for row in theirs[0])
+        self.checks.say(unknown > 0, f"{label}: {unknown} of these are unknown")
 
     def scores(self, name, languages, source, target):
         parity.write_lines(os.path.join(self.program.folder, "score.src"), source)
@@ -99,8 +131,8 @@ class Check:
     def model(self, label, name, model, tokenizer, tokens):
         import torch
         languages = ["--source-language", tokenizer.src_lang, "--target-language", tokenizer.tgt_lang]
-        lines = self.test + [line for line in ODD if line.strip()]
-        targets = self.reference + [line for line in ODD if line.strip()][::-1]
+        lines, targets = self.test + ODD, self.reference + ODD[::-1]
+        self.ids(label, name, tokenizer, lines)
         source, target = encoded(tokenizer, lines, targets)
         theirs = parity.marian_log_probabilities(cut(model, tokens), source, target)
         self.checks.log_probabilities(label, self.scores(name, languages, lines, targets), theirs, [len(row) for row in target])
@@ -110,7 +142,8 @@ class Check:
                 output = model.generate(torch.tensor([row]), attention_mask=torch.ones(1, len(row), dtype=torch.long), do_sample=False,
                                         num_beams=1, max_new_tokens=LONGEST + 1, max_length=None, suppress_tokens=never,
                                         forced_bos_token_id=token_of(tokenizer, tokenizer.tgt_lang))[0].tolist()
-            texts.append(tokenizer.decode(output, skip_special_tokens=True))
+            named = set(getattr(tokenizer, "id_to_lang_token", ()))  # M2M100Tokenizer writes languages into the text
+            texts.append(tokenizer.decode([token for token in output if token not in named], skip_special_tokens=True))
         ours = self.program.run("translate", "-m", name, *languages, "--beam-size", "1", "--normalize", "0", "--max-length",
                                 str(LONGEST), "--device", "cpu", "--quiet", lines=self.test)
         self.checks.translations(label, ours, texts)
@@ -124,7 +157,7 @@ class Check:
         self.checks.say(type(again).__name__ == "M2M100ForConditionalGeneration" and not info["missing_keys"] and not info["unexpected_keys"],
                         f"{label}: every tensor of {type(again).__name__}")
         theirs = transformers.AutoTokenizer.from_pretrained(folder, src_lang=tokenizer.src_lang, tgt_lang=tokenizer.tgt_lang)
-        lines = self.test + ODD
+        lines = self.test + ODD + EMPTY
         self.checks.say(type(theirs) is type(tokenizer) and encoded(theirs, lines, lines) == encoded(tokenizer, lines, lines),
                         f"{label}: {type(theirs).__name__} of the export gives the ids of {2 * len(lines)} texts")
         source, target = encoded(tokenizer, self.test, self.reference)
@@ -155,14 +188,18 @@ class Callable:
 def main():
     parser = parity.argument_parser(__doc__)
     parser.add_argument("--configurations", type=int, default=5)
+    parser.add_argument("--short", action="store_true", help="one configuration of each class")
     arguments = parser.parse_args()
     parity.enter(arguments, [*parity.PACKAGES, "peft==0.21.2"])
     with parity.workplace(arguments) as (program, train, test, reference):
         checks = parity.Checks()
-        check = Check(checks, program, test, reference)
+        library = load_library(os.path.join(os.path.dirname(program.path), "libtrafo.so"))
+        for call in (library.trafo_tokenizer_with_languages, library.trafo_tokenizer_encode_target):
+            call.restype = ctypes.c_void_p
+        check = Check(checks, program, test, reference, library)
         texts = [side for pair in train[:1500] for side in pair]
         for family in LANGUAGES:
-            for number in range(arguments.configurations):
+            for number in range(1 if arguments.short else arguments.configurations):
                 name, label = f"{family}-{number}", f"{family} {number}"
                 folder = os.path.join(program.folder, name + "-theirs")
                 tokenizer = save_tokenizer(family, "bpe" if family == "nllb" or number % 2 else "unigram", texts, folder)
@@ -171,18 +208,21 @@ def main():
                 check.model(label, name, model, tokenizer, tokens)
                 check.export(label, name, model, tokenizer, tokens)
                 if number == 0:
-                    trained(check, label, name, tokenizer, tokens)
+                    trained(check, label, name, folder, tokenizer, tokens)
                 shutil.rmtree(folder)
     print("all equal" if checks.failed == 0 else f"{checks.failed} checks failed")
     return 1 if checks.failed else 0
 
 
-def trained(check, label, name, tokenizer, tokens):
+def trained(check, label, name, original, tokenizer, tokens):
     """Fine-tuning changes the model, and its export is the model that was trained."""
+    import peft
     import torch
     import transformers
     languages = ["--source-language", tokenizer.src_lang, "--target-language", tokenizer.tgt_lang]
     before = check.scores(name, languages, check.test, check.reference)
+    turned = check.scores(name, ["--source-language", tokenizer.tgt_lang, "--target-language", tokenizer.src_lang], check.test, check.reference)
+    check.checks.say(min(abs(a - b) for a, b in zip(before, turned)) > 1e-3, f"{label}: other languages give other scores")
     for kind, flags in (("whole", []), ("adapter", ["--lora-rank", "4"])):
         run = f"{name}-{kind}"
         check.program.run("train", "-t", "train.src", "train.trg", "--model", run, "--pretrained-model", name, "--after", "30u",
@@ -197,6 +237,11 @@ def trained(check, label, name, tokenizer, tokens):
         source, target = encoded(tokenizer, check.test, check.reference)
         check.checks.log_probabilities(f"{label}, {kind}, exported", after, parity.marian_log_probabilities(model, source, target),
                                        [len(row) for row in target])
+        if flags:
+            model = transformers.AutoModelForSeq2SeqLM.from_pretrained(original, dtype=torch.float32)
+            model = peft.PeftModel.from_pretrained(model, os.path.join(check.program.folder, run, "adapter")).eval()
+            check.checks.log_probabilities(f"{label}, adapter in PEFT", after, parity.marian_log_probabilities(cut(model, tokens), source, target),
+                                           [len(row) for row in target])
 
 
 if __name__ == "__main__":

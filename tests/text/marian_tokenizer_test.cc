@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/core/json.h"
 #include "engine/data/encode_pairs.h"
@@ -147,6 +148,63 @@ TEST_F(MarianTokenizerTest, SpecialTokensInATextByChoice) {
   EXPECT_EQ(parsing.encode("der hund</s>>>de<< haus<pad>"), wanted);
   EXPECT_TRUE(parsing.for_targets().parses_special());
   EXPECT_EQ(parsing.for_targets().encode("<unk>"), std::vector<int32_t>{id_of("<unk>")});
+}
+
+// The tokenizer of M2M100 is of this kind. Its class has no tags in texts.
+TEST_F(MarianTokenizerTest, LanguagesFollowAfterTheSubwords) {
+  const std::string ids = ids_json();
+  const auto count = static_cast<int32_t>(names_.size());
+  MarianParts parts{count + 2, id_of("</s>"), {id_of("</s>")}, {}};
+  parts.files = {ids, source_file_, source_file_, ""};
+  parts.languages = "de pt";
+  const std::string bytes = serialize_marian(parts);
+  const Tokenizer m2m = Tokenizer::from_bytes(bytes);
+  EXPECT_EQ(m2m.serialized(), bytes);
+  EXPECT_EQ(m2m.vocab_size(), count + 2);
+  EXPECT_EQ(m2m.languages(), (std::vector<std::string>{"__de__", "__pt__"}));
+  EXPECT_EQ(m2m.special_tokens(),
+            (SpecialTokens{id_of("</s>"), id_of("</s>"), id_of("<pad>"), id_of("<unk>")}));
+  for (const char* text : {">>de<< das haus", "__de__", "h \u03a9\u03a9"})
+    EXPECT_EQ(m2m.encode(text), expected(source_, text)) << text;
+  EXPECT_EQ(m2m.parsing_special().encode("__pt__"), std::vector<int32_t>{count + 1});
+  const Tokenizer chosen = m2m.with_languages("de", "pt");
+  std::vector<int32_t> wanted = expected(source_, "das haus");
+  wanted.insert(wanted.begin(), count);
+  EXPECT_EQ(chosen.encode("das haus"), wanted);
+  wanted.front() = count + 1;
+  EXPECT_EQ(chosen.for_targets().encode("das haus"), wanted);
+  wanted.push_back(id_of("<pad>"));
+  EXPECT_EQ(chosen.decode(wanted), "das haus");
+  std::vector<int32_t> sampled;
+  ShuffleRng random(1, 2);
+  chosen.for_targets().sampler()->sample(">>de<<", 0.5, random, sampled);
+  EXPECT_EQ(sampled.front(), count + 1);
+  EXPECT_EQ(std::find(sampled.begin(), sampled.end(), id_of(">>de<<")), sampled.end());
+  --parts.tokens;
+  refused(serialize_marian(parts), "'<pad>' of vocab.json has the id of __de__");
+  parts.languages.clear();
+  EXPECT_EQ(Tokenizer::from_bytes(serialize_marian(parts)).pad_id(), -1);
+}
+
+// A run resumes with the corpus that it began with, which these are not for one another.
+TEST_F(MarianTokenizerTest, OtherLanguagesMakeAnotherCorpus) {
+  const std::string ids = ids_json();
+  MarianParts parts{static_cast<int32_t>(names_.size()) + 2, id_of("</s>"), {id_of("</s>")}, {}};
+  parts.files = {ids, source_file_, source_file_, ""};
+  parts.languages = "de pt";
+  const Tokenizer m2m = Tokenizer::from_bytes(serialize_marian(parts));
+  const TextCorpus corpus = make_parallel({"das haus"}, {"ein hund"});
+  std::set<uint64_t> corpora;
+  const auto add = [&](const Tokenizer& tokenizer) {
+    corpora.insert(TextPairs(corpus, tokenizer, {}, SubwordSampling(), 1).fingerprint());
+  };
+  add(m2m);
+  for (const char* source : {"de", "pt"})
+    for (const char* target : {"de", "pt"}) add(m2m.with_languages(source, target));
+  add(m2m.with_languages("de", "pt").parsing_special());
+  EXPECT_EQ(corpora.size(), 6u);
+  add(m2m.parsing_special().with_languages("de", "pt"));
+  EXPECT_EQ(corpora.size(), 6u);
 }
 
 TEST_F(MarianTokenizerTest, BothSidesOfACorpus) {

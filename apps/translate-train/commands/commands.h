@@ -58,6 +58,9 @@ void add_adapter_argument(CLI::App& app, ModelArguments& arguments);
 // The tokenizer of these texts; both languages may be empty. A usage error if one is.
 Tokenizer reading_texts(Tokenizer tokenizer, bool parse_special, const std::string& source_language,
                         const std::string& target_language);
+// --source-language and --target-language.
+std::vector<CLI::Option*> add_language_arguments(CLI::App& app, ModelArguments& arguments,
+                                                 const char* group);
 // How text becomes token ids: --ids, --parse-special and the languages.
 void add_text_arguments(CLI::App& app, ModelArguments& arguments, const char* group);
 ModelPaths find_model(const ModelArguments& arguments);

@@ -109,6 +109,8 @@ Json all_settings(const DistillArguments& a, const trafo_translate_options& opti
   return {{"version", trafo_version()},
           {"--model", sum_of_file(paths.model)},
           {"--vocab", sum_of_file(paths.vocabulary)},
+          {"--source-language", a.model.source_language},
+          {"--target-language", a.model.target_language},
           {"--weights", a.model.weights},
           {"--precision", a.model.precision},
           {"the source text", text[0].json()},
@@ -438,6 +440,7 @@ Action add_distill(CLI::App& app) {
                       ->required()
                       ->expected(2)
                       ->type_name("SRC TRG"));
+  add_language_arguments(app, a.model, kText);
   constexpr const char* kChoice = "Choice";
   in_group(kChoice, app.add_option("--pick", a.pick,
                                    "which translation of a line: the one with the best score of "

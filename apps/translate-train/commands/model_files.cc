@@ -76,6 +76,21 @@ void add_model_arguments(CLI::App& app, ModelArguments& arguments) {
   app.add_option("--cpu-threads", arguments.threads, "(default 0: every core)")->type_name("N");
 }
 
+std::vector<CLI::Option*> add_language_arguments(CLI::App& app, ModelArguments& arguments,
+                                                 const char* group) {
+  std::vector<CLI::Option*> options;
+  for (const auto& [flag, language, text] :
+       {std::tuple{"--source-language", &arguments.source_language, "of the source text"},
+        std::tuple{"--target-language", &arguments.target_language, "of the translation"}})
+    options.push_back(app.add_option(flag, *language,
+                                     std::string(text) +
+                                         ", of a model with language codes, as eng_Latn (NLLB-200) "
+                                         "or en (M2M100)")
+                          ->type_name("CODE")
+                          ->group(group));
+  return options;
+}
+
 void add_text_arguments(CLI::App& app, ModelArguments& arguments, const char* group) {
   CLI::Option* ids = app.add_flag(
       "--ids", arguments.ids,
@@ -86,16 +101,8 @@ void add_text_arguments(CLI::App& app, ModelArguments& arguments, const char* gr
                "the name of a special token in a text, such as </s>, is that token")
       ->excludes(ids)
       ->group(group);
-  for (const auto& [flag, language, text] :
-       {std::tuple{"--source-language", &arguments.source_language, "of the source text"},
-        std::tuple{"--target-language", &arguments.target_language, "of the translation"}})
-    app.add_option(flag, *language,
-                   std::string(text) +
-                       ", of a model with language codes, as eng_Latn (NLLB-200) "
-                       "or en (M2M100)")
-        ->excludes(ids)
-        ->type_name("CODE")
-        ->group(group);
+  for (CLI::Option* language : add_language_arguments(app, arguments, group))
+    language->excludes(ids);
 }
 
 Tokenizer reading_texts(Tokenizer tokenizer, bool parse_special, const std::string& source_language,

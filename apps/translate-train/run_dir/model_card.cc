@@ -135,15 +135,18 @@ std::string use_section(const ModelCard& card) {
   if (!is_for_transformers(card.format)) return "";
   const bool causal = is_causal(card.format);
   const char* kind = causal ? "AutoModelForCausalLM" : "AutoModelForSeq2SeqLM";
+  const bool has_languages = card.format == "hf-m2m100";
   return fmt::format(
       "\n## Use\n\n```python\n"
       "from transformers import AutoTokenizer, {0}\n\n"
-      "tokenizer = AutoTokenizer.from_pretrained(\".\")\n"
+      "tokenizer = AutoTokenizer.from_pretrained(\".\"{2})\n"
       "model = {0}.from_pretrained(\".\")\n"
       "inputs = tokenizer([\"...\"], return_tensors=\"pt\", padding=True)\n"
-      "output = model.generate(**inputs){1}\n"
+      "output = model.generate(**inputs{3}){1}\n"
       "print(tokenizer.batch_decode(output, skip_special_tokens=True))\n```\n",
-      kind, causal ? "[:, inputs.input_ids.shape[1]:]" : "");
+      kind, causal ? "[:, inputs.input_ids.shape[1]:]" : "",
+      has_languages ? ", src_lang=\"SOURCE\", tgt_lang=\"TARGET\"" : "",
+      has_languages ? ", forced_bos_token_id=tokenizer(text_target=\"\").input_ids[0]" : "");
 }
 
 }  // namespace

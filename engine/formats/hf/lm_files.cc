@@ -225,6 +225,12 @@ SpecialIds read_special_ids(const fs::path& directory, const ConfigReader& confi
   return ids;
 }
 
+ConfigReader generation_options(const fs::path& directory, const ConfigReader& config) {
+  const fs::path file = directory / kGenerationFile;
+  std::error_code ignored;
+  return fs::exists(file, ignored) ? ConfigReader(file) : config;
+}
+
 std::optional<VocabularyTokens> read_tokens(const fs::path& directory, const ConfigReader& config,
                                             const ModelSpec& spec) {
   SpecialIds ids = read_special_ids(directory, config);

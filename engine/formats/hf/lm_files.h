@@ -28,6 +28,8 @@ std::vector<int32_t> read_end_ids(const ConfigReader& config);
 // The ids of special tokens in generation_config.json and config.json. The
 // eos_token_id of generation_config.json goes before.
 SpecialIds read_special_ids(const std::filesystem::path& directory, const ConfigReader& config);
+// What transformers generates with: generation_config.json or, without that file, config.json.
+ConfigReader generation_options(const std::filesystem::path& directory, const ConfigReader& config);
 
 // The special tokens of a model without a tokenizer: read_special_ids(), without unk. None: there
 // is no eos_token_id.
@@ -58,8 +60,8 @@ ReadTokenizer read_tokenizer_of(const std::filesystem::path& directory, const Co
 // The tokenizer of a directory of M2M100 or NLLB-200, see m2m100.cc. UNSUPPORTED names the key.
 ReadTokenizer read_m2m100_tokenizer(const std::filesystem::path& directory,
                                     const ConfigReader& config, int64_t stored);
-// Writes the files of M2M100Tokenizer or, if the language codes are not those of that class, of
-// NllbTokenizer. UNSUPPORTED: neither has these ids, or <pad> is not token 1.
+// Writes the files of M2M100Tokenizer, which are in a vocabulary of the kind `marian`, or of
+// NllbTokenizer. UNSUPPORTED: neither has these subwords, or <pad> is not token 1.
 void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
                             const std::filesystem::path& directory);
 // The note on rows of the embeddings that a tokenizer has no tokens for; empty if there are none.

@@ -1,20 +1,21 @@
 // The tokenizers of M2M100 and NLLB-200. Their language codes are special tokens, which a caller
 // chooses (Tokenizer::with_languages()).
 //
-// NllbTokenizer has tokenizer.json. M2M100Tokenizer has a SentencePiece model, vocab.json with
-// other ids for its subwords, and a list of languages in the class, whose tokens follow after
-// vocab.json. Both become one SentencePiece model whose ids are those of the embeddings.
+// NllbTokenizer has tokenizer.json, which becomes a SentencePiece model. M2M100Tokenizer has a
+// SentencePiece model, vocab.json with other ids for its subwords and without some of them, and a
+// list of languages in the class. These files stay as they came, in a vocabulary of the kind
+// `marian`.
 #include <algorithm>
-#include <map>
-#include <span>
 
 #include "engine/core/limits.h"
 #include "engine/core/quote.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/lm_files.h"
 #include "engine/formats/tokenizers/fast_tokenizer.h"
+#include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/io/atomic_file.h"
 #include "engine/text/tokenizer/marian/marian_file.h"
+#include "engine/text/tokenizer/marian/marian_tokenizer.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
 
 namespace trafo::interop {
@@ -22,8 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kIdsFile = "vocab.json", *kSpmFile = "sentencepiece.bpe.model",
-                     *kOptionsFile = "tokenizer_config.json";
+constexpr const char *kIdsFile = "vocab.json", *kOptionsFile = "tokenizer_config.json";
 constexpr int32_t kM2mPad = 1;  // the class counts positions from the token after it
 
 // The languages of M2M100Tokenizer by its language_codes, in the order of their ids.
@@ -38,72 +38,61 @@ constexpr LanguageList kLanguageLists[] = {
      "ur uz vi wo xh yi yo zh zu"},
     {"wmt21", "en ha is ja cs ru zh de"}};
 
-std::vector<std::string> language_tokens(std::string_view codes) {
-  std::vector<std::string> tokens;
-  while (!codes.empty()) {
-    const size_t end = std::min(codes.find(' '), codes.size());
-    tokens.push_back(concat("__", codes.substr(0, end), "__"));
-    codes.remove_prefix(std::min(end + 1, codes.size()));
-  }
-  return tokens;
-}
-
 // The languages that tokenizer_config.json asks for.
-std::vector<std::string> read_languages(const fs::path& directory) {
-  const fs::path file = directory / kOptionsFile;
+std::string_view read_languages(const fs::path& file) {
   std::string name = "m2m100";
   std::error_code ignored;
-  if (fs::exists(file, ignored)) {
-    const ConfigReader options(file);
-    if (options.has("language_codes")) name = options.text("language_codes");
-    if (options.has("sp_model_kwargs"))
-      options.inside("sp_model_kwargs").allow({});  // subwords are not sampled by a vocabulary
-  }
+  if (fs::exists(file, ignored))
+    if (const ConfigReader options(file); options.has("language_codes"))
+      name = options.text("language_codes");
   for (const LanguageList& list : kLanguageLists)
-    if (list.name == name) return language_tokens(list.codes);
+    if (list.name == name) return list.codes;
   fail(ErrorCode::unsupported, kOrigin, file.string(), ": language_codes is ", quote(name),
        "; there are m2m100 and wmt21");
 }
 
-// One SentencePiece model with the ids of M2M100Tokenizer.
+// The files of M2M100Tokenizer as they are.
 Tokenizer read_two_files(const fs::path& directory, const SpecialIds& special, int64_t size) {
-  const fs::path file = directory / kSpmFile, ids_file = directory / kIdsFile;
-  const std::string label = file.string();
-  const Tokenizer stored = load_sentencepiece(read_text_file(file, limits::kTokenizerBytes), label);
-  const SpmModel model = parse_spm(stored.serialized());
-  std::vector<std::string> names =
-      read_marian_ids(read_text_file(ids_file, limits::kVocabularyBytes), size, ids_file.string());
-  while (!names.empty() && names.back().empty()) names.pop_back();
-  const size_t before = names.size();
-  for (std::string& token : read_languages(directory)) names.push_back(std::move(token));
-  require(std::ssize(names) <= size, ErrorCode::corrupt_file, kOrigin, ids_file.string(), " and ",
-          "the languages have ", names.size(), " tokens, vocab_size is ", size);
-  std::map<std::string_view, int32_t> ids;
-  for (size_t id = 0; id < names.size(); ++id)
-    if (!names[id].empty()) ids.emplace(names[id], static_cast<int32_t>(id));
-  // Texts have no token that the SentencePiece model lacks.
-  std::vector<ScoredSubword> subwords;
-  for (size_t id = 0; id < names.size(); ++id)
-    subwords.push_back({names[id].empty() ? concat("<unused:", id, ">") : names[id], 0,
-                        id >= before ? SubwordType::control : SubwordType::unused});
-  for (const ScoredSubword& subword : model.subwords) {
-    const auto found = ids.find(subword.text);
-    const bool is_text =
-        subword.type != SubwordType::control && subword.type != SubwordType::unused;
-    require(found != ids.end() || !is_text, ErrorCode::unsupported, kOrigin, ids_file.string(),
-            ": it has no ", quote(subword.text), ", which ", kSpmFile, " has");
-    if (found != ids.end()) subwords[static_cast<size_t>(found->second)] = subword;
-  }
-  return load_sentencepiece(serialize_spm(model, std::move(subwords), special, label), label);
+  const fs::path spm_file = directory / kM2m100Model, ids_file = directory / kIdsFile,
+                 options_file = directory / kOptionsFile;
+  const std::string ids = read_text_file(ids_file, limits::kVocabularyBytes),
+                    spm = read_text_file(spm_file, limits::kTokenizerBytes);
+  load_sentencepiece(spm, spm_file.string());  // so that an error names this file
+  std::string options;
+  std::error_code ignored;
+  if (fs::exists(options_file, ignored))
+    options = read_text_file(options_file, limits::kConfigBytes);
+  std::vector<std::string> subwords = read_marian_ids(ids, size, ids_file.string());
+  while (!subwords.empty() && subwords.back().empty()) subwords.pop_back();
+  // The class gives the languages the ids from the number of subwords on.
+  const auto gap = std::find(subwords.begin(), subwords.end(), std::string());
+  require(gap == subwords.end(), ErrorCode::corrupt_file, kOrigin, ids_file.string(),
+          " has no subword with the id ", gap - subwords.begin());
+  require(std::ssize(subwords) > kM2mPad && subwords[kM2mPad] == "<pad>", ErrorCode::unsupported,
+          kOrigin, ids_file.string(), ": the id ", kM2mPad, " is not that of <pad>");
+  MarianParts parts;
+  parts.languages = read_languages(options_file);
+  const int64_t tokens = std::ssize(subwords) + std::ssize(language_tokens(parts.languages));
+  require(tokens <= size, ErrorCode::corrupt_file, kOrigin, ids_file.string(), " and ",
+          "the languages have ", tokens, " tokens, vocab_size is ", size);
+  parts.tokens = static_cast<int32_t>(tokens);
+  parts.start = special.bos;
+  parts.ends = special.eos;
+  parts.files = {ids, spm, spm, options};
+  return load_marian(serialize_marian(parts), directory.string());
 }
 
-// The number of ids before the languages of the list, or -1 if the vocabulary has not all of them,
-// one after the other and the last of all tokens.
-int32_t tokens_before(const Tokenizer& tokenizer, const std::vector<std::string>& languages) {
-  const int32_t first = tokenizer.vocab_size() - static_cast<int32_t>(languages.size());
-  for (size_t i = 0; i < languages.size(); ++i)
-    if (first <= 0 || tokenizer.token(first + static_cast<int32_t>(i)) != languages[i]) return -1;
-  return first;
+// What transformers begins translations with, unless its caller says otherwise. Here a caller
+// chooses the language.
+std::string forced_note(const fs::path& directory, const ConfigReader& config, int64_t tokens,
+                        const std::optional<Tokenizer>& tokenizer) {
+  constexpr const char* kKey = "forced_bos_token_id";
+  const ConfigReader options = generation_options(directory, config);
+  if (!options.has(kKey)) return {};
+  const auto id = static_cast<int32_t>(options.integer(kKey, 0, tokens - 1));
+  return concat(options.label(), ": ", kKey, " is ", id,
+                tokenizer ? concat(", ", quote(tokenizer->token(id))) : std::string(),
+                ": translations begin with the target language that you choose");
 }
 
 }  // namespace
@@ -124,11 +113,16 @@ ReadTokenizer read_m2m100_tokenizer(const fs::path& directory, const ConfigReade
   const fs::path options = directory / kOptionsFile;
   std::error_code ignored;
   if (fs::exists(options, ignored)) ConfigReader(options).demand("legacy_behaviour", false, false);
-  if (!fs::exists(directory / kIdsFile, ignored))
-    return read_tokenizer_of(directory, config, stored, ids);
   ReadTokenizer read;
-  read.tokenizer = read_two_files(directory, ids, stored);
-  read.note = spare_rows_note(stored, read.tokenizer->vocab_size());
+  if (fs::exists(directory / kIdsFile, ignored)) {
+    read.tokenizer = read_two_files(directory, ids, stored);
+    read.note = spare_rows_note(stored, read.tokenizer->vocab_size());
+  } else {
+    read = read_tokenizer_of(directory, config, stored, ids);
+  }
+  const int64_t tokens = read.tokenizer ? read.tokenizer->vocab_size() : stored;
+  const std::string forced = forced_note(directory, config, tokens, read.tokenizer);
+  if (!forced.empty()) read.note.append(read.note.empty() ? "" : "; ").append(forced);
   return read;
 }
 
@@ -136,6 +130,13 @@ void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
                             const fs::path& directory) {
   if (tokenizer.pad_id() != kM2mPad)
     cannot_express("M2M100", "a vocabulary whose <pad> is not token 1");
+  if (tokenizer.kind() == MarianTokenizer::kKind)
+    return write_marian_vocabulary(tokenizer, directory);
+  // NllbTokenizer builds BPE with a space in front of texts, whatever tokenizer.json says.
+  const SpmModel spm = parse_spm(tokenizer.serialized());
+  if (spm.is_unigram || !spm.add_dummy_prefix)
+    cannot_express("M2M100", spm.is_unigram ? "a vocabulary of unigrams; NllbTokenizer has BPE"
+                                            : "a vocabulary without a space in front of texts");
   Json options;
   options["model_max_length"] = max_positions;
   options["clean_up_tokenization_spaces"] = false;
@@ -144,26 +145,12 @@ void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
                                 {"sep_token", tokenizer.eos_id()},
                                 {"pad_token", tokenizer.pad_id()}})
     options[key] = tokenizer.token(id);
-  for (const LanguageList& list : kLanguageLists) {
-    const int32_t first = tokens_before(tokenizer, language_tokens(list.codes));
-    if (first < 0) continue;
-    options["tokenizer_class"] = "M2M100Tokenizer";
-    options["language_codes"] = std::string(list.name);
-    std::map<std::string, int32_t> sorted;
-    for (int32_t id = 0; id < first; ++id) sorted.emplace(tokenizer.token(id), id);
-    Json::Object ids;
-    for (const auto& [name, id] : sorted) ids.push_back({name, id});
-    write_json(directory / kOptionsFile, options);
-    write_file_atomically(directory / kIdsFile, Json(ids).dump(0) + "\n");
-    write_file_atomically(directory / kSpmFile, tokenizer.serialized());
-    return;
-  }
   const std::optional<Json> fast = fast_tokenizer(tokenizer, {.begin = false, .end = true});
   if (!fast) cannot_express("M2M100", "a vocabulary with user-defined or unused subwords");
   Json::List languages;
   for (const std::string& code : tokenizer.languages()) languages.push_back(code);
   options["tokenizer_class"] = "NllbTokenizer";
-  options["extra_special_tokens"] = std::move(languages);
+  options["additional_special_tokens"] = std::move(languages);  // transformers 4 has no other list
   write_json(directory / kOptionsFile, options);
   write_json(directory / "tokenizer.json", *fast);
 }

@@ -320,6 +320,9 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
        {"share_encoder_decoder_embeddings", "tie_word_embeddings", "static_position_embeddings"})
     json.demand(field, true, true);
   json.demand("normalize_embedding", false, false);
+  if (!form.is_m2m100)
+    generation_options(directory, json)
+        .refuse("forced_bos_token_id", "translations here begin with any token");
   for (const auto& [other, field] : {std::pair{"hidden_size", "d_model"},
                                      {"num_attention_heads", "encoder_attention_heads"},
                                      {"num_hidden_layers", "encoder_layers"}})
@@ -351,7 +354,7 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
   config.activation = activation_from_name(json, "activation_function");
   config.dropout = json.number("dropout", 0.1);
-  config.attention_dropout = json.number("attention_dropout", 0);
+  config.attention_dropout = json.number("attention_dropout", form.is_m2m100 ? 0.1 : 0);
   config.ffn_dropout = json.number("activation_dropout", 0);
   config.pre_norm = form.pre_norm;
   config.norm_epsilon = kEpsilon;
@@ -409,14 +412,21 @@ const Expressible& hf_m2m100_expressible() {
 
 void write_marian_vocabulary(const Tokenizer& tokenizer, const fs::path& directory) {
   const MarianParts parts = parse_marian(tokenizer.serialized(), "tokenizer");
+  const bool is_m2m100 = !parts.languages.empty();
   for (size_t i = 0; i < kMarianFiles; ++i)
-    if (i != kMarianConfig || !parts.files[i].empty())
-      write_file_atomically(directory / kMarianFileNames[i], parts.files[i]);
+    if (i == kMarianTarget && is_m2m100)
+      continue;  // the same model
+    else if (i != kMarianConfig || !parts.files[i].empty())
+      write_file_atomically(
+          directory / (i == kMarianSource && is_m2m100 ? kM2m100Model : kMarianFileNames[i]),
+          parts.files[i]);
 }
 
 void write_marian_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                         const fs::path& directory) {
-  write_marian_config(kMarianMt, spec, tokenizer, directory);
+  const bool is_m2m100 =
+      spec.embedding.positions == PositionTable::fairseq && !tokenizer.languages().empty();
+  write_marian_config(is_m2m100 ? kM2m100 : kMarianMt, spec, tokenizer, directory);
 }
 
 void write_marian(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {

@@ -151,9 +151,11 @@ Tokenizer Tokenizer::for_targets() const {
 }
 
 std::vector<std::string> Tokenizer::languages() const {
+  const auto [bos, eos, pad, unk] = special_tokens();
   std::vector<std::string> names;
   for (NamedToken& token : model_->special_names())
-    if (!token.stays_in_text && !token.name.starts_with('<'))
+    if (!token.stays_in_text && !token.name.starts_with('<') && token.id != bos &&
+        token.id != eos && token.id != pad && token.id != unk)
       names.push_back(std::move(token.name));
   return names;
 }

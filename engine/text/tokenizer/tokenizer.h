@@ -67,7 +67,8 @@ class Tokenizer {
   // "eng_Latn", or the part between "__" and "__". INVALID_ARGUMENT: the vocabulary has not this
   // language; the message lists some that it has.
   Tokenizer with_languages(std::string_view source, std::string_view target) const;
-  // The special tokens that can be languages: those whose name is in no angle brackets.
+  // The special tokens that can be languages: their names are in no angle brackets, and they do
+  // not begin, end or fill texts.
   std::vector<std::string> languages() const;
   // The language in front of texts; -1: none.
   int32_t language() const noexcept { return of_targets_ ? target_language_ : source_language_; }

@@ -1,5 +1,6 @@
 #include "engine/text/tokenizer/marian/marian_file.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
@@ -84,6 +85,7 @@ std::string serialize_marian(const MarianParts& parts) {
   std::vector<uint64_t> sizes;
   for (const std::string_view file : parts.files) sizes.push_back(file.size());
   header["bytes"] = Json(sizes);
+  if (!parts.languages.empty()) header["languages"] = parts.languages;
   std::string all = concat(kMarianBegin, header.dump(), "}\n");
   for (const std::string_view file : parts.files) all += file;
   return all;
@@ -102,6 +104,7 @@ MarianParts parse_marian(std::string_view file_bytes, std::string_view label) {
   fields.take("start", parts.start);
   fields.take("ends", ends);
   fields.take("bytes", sizes);
+  if (fields.has("languages")) fields.take("languages", parts.languages);
   const auto is_id = [&](int64_t id) { return id >= 0 && id < parts.tokens; };
   if (parts.tokens < 1 || parts.tokens > limits::kVocabulary || !is_id(parts.start) || ends.empty())
     damaged_marian(label, ": its numbers are no vocabulary's");
@@ -120,6 +123,16 @@ MarianParts parse_marian(std::string_view file_bytes, std::string_view label) {
   }
   if (!left.empty()) damaged_marian(label, ": ", left.size(), " bytes follow its files");
   return parts;
+}
+
+std::vector<std::string> language_tokens(std::string_view codes) {
+  std::vector<std::string> tokens;
+  while (!codes.empty()) {
+    const size_t end = std::min(codes.find(' '), codes.size());
+    tokens.push_back(concat("__", codes.substr(0, end), "__"));
+    codes.remove_prefix(std::min(end + 1, codes.size()));
+  }
+  return tokens;
 }
 
 std::vector<std::string> read_marian_ids(std::string_view json, int64_t tokens,

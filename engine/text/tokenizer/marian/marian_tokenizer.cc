@@ -5,6 +5,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/core/json.h"
+#include "engine/core/quote.h"
 #include "engine/core/status.h"
 #include "engine/text/tokenizer/check_text.h"
 #include "engine/text/tokenizer/marian/marian_file.h"
@@ -70,9 +71,19 @@ struct MarianTokenizer::Vocabulary {
       : source(parts.files[kMarianSource], label + ": source.spm"),
         target(parts.files[kMarianTarget], label + ": target.spm"),
         tokens(read_marian_ids(parts.files[kMarianIds], parts.tokens, label + ": vocab.json")) {
+    std::vector<std::string> languages = language_tokens(parts.languages);
+    require(languages.size() < tokens.size(), ErrorCode::corrupt_file, kTokenizerOrigin, label,
+            ": it has ", languages.size(), " languages and ", tokens.size(), " tokens");
+    subwords = static_cast<int32_t>(tokens.size() - languages.size());
+    for (size_t i = 0; i < languages.size(); ++i) {
+      std::string& place = tokens[static_cast<size_t>(subwords) + i];
+      require(place.empty(), ErrorCode::corrupt_file, kTokenizerOrigin, label, ": ", quote(place),
+              " of vocab.json has the id of ", languages[i]);
+      place = std::move(languages[i]);
+    }
     by_name.reserve(tokens.size());
-    for (size_t id = 0; id < tokens.size(); ++id)
-      if (!tokens[id].empty()) by_name.emplace(tokens[id], static_cast<int32_t>(id));
+    for (size_t id = 0; id < tokens.size(); ++id)  // a language is that of the list
+      if (!tokens[id].empty()) by_name.insert_or_assign(tokens[id], static_cast<int32_t>(id));
     const auto unknown = by_name.find("<unk>");
     require(unknown != by_name.end(), ErrorCode::corrupt_file, kTokenizerOrigin, label,
             ": vocab.json has no <unk>");
@@ -94,10 +105,16 @@ struct MarianTokenizer::Vocabulary {
     return found == by_name.end() ? unk : found->second;
   }
 
+  bool has_languages() const { return subwords < std::ssize(tokens); }
+  // The language tag in front of a text of MarianTokenizer, and the rest.
+  std::pair<std::string_view, std::string_view> split(std::string_view text) const {
+    return has_languages() ? std::pair{std::string_view(), text} : split_language(text);
+  }
+
   Side source, target;
   std::vector<std::string> tokens;                        // names by id
   std::unordered_map<std::string_view, int32_t> by_name;  // of vocab.json
-  int32_t unk = -1;
+  int32_t unk = -1, subwords = 0;  // ids from `subwords` on are languages of M2M100
 };
 
 MarianTokenizer::MarianTokenizer(std::string_view serialized, std::string_view label)
@@ -108,6 +125,9 @@ MarianTokenizer::MarianTokenizer(std::string_view serialized, std::string_view l
   vocabulary_ = std::make_shared<const Vocabulary>(parts, name);
   side_ = &vocabulary_->source;
   special_ = {.bos = parts.start, .eos = parts.ends.front(), .pad = -1, .unk = vocabulary_->unk};
+  if (const auto pad = vocabulary_->by_name.find("<pad>");
+      vocabulary_->has_languages() && pad != vocabulary_->by_name.end())
+    special_.pad = pad->second;
   further_ends_.assign(parts.ends.begin() + 1, parts.ends.end());
   for (const Side* side : {&vocabulary_->source, &vocabulary_->target}) {
     const std::string& start = vocabulary_->tokens[static_cast<size_t>(parts.start)];
@@ -133,7 +153,7 @@ int32_t MarianTokenizer::vocab_size() const noexcept {
 }
 
 void MarianTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  const auto [language, rest] = split_language(text);
+  const auto [language, rest] = vocabulary_->split(text);
   side_->model.encode(rest, ids);
   // The library joins unknown characters. vocab.json may have what they are together.
   if (std::find(ids.begin(), ids.end(), side_->model.special_tokens().unk) != ids.end()) {
@@ -149,7 +169,8 @@ void MarianTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) c
 std::string MarianTokenizer::decode(std::span<const int32_t> ids) const {
   std::vector<std::string> names;
   for (const int32_t id : ids) {
-    const bool is_control = id == special_.eos || (id == special_.bos && !start_is_subword_);
+    const bool is_control = id == special_.eos || (id == special_.bos && !start_is_subword_) ||
+                            id == special_.pad || id >= vocabulary_->subwords;
     if (!is_control) names.push_back(token(id));
   }
   std::string text = vocabulary_->target.model.decode_names(names);
@@ -175,8 +196,12 @@ bool MarianTokenizer::continues_character(int32_t id) const {
 
 std::vector<NamedToken> MarianTokenizer::special_names() const {
   std::vector<NamedToken> names;
-  for (const int32_t id : {special_.eos, special_.unk, special_.bos})
-    names.push_back({.name = token(id), .id = id});
+  const auto add = [&](int32_t id) { names.push_back({.name = token(id), .id = id}); };
+  add(special_.eos);
+  add(special_.unk);
+  if (special_.bos != special_.eos) add(special_.bos);
+  if (special_.pad >= 0) add(special_.pad);
+  for (int32_t id = vocabulary_->subwords; id < vocab_size(); ++id) add(id);
   return names;
 }
 
@@ -189,7 +214,7 @@ class MarianTokenizer::Sampler final : public SubwordSampler {
         sampler_(side_.model.sampler()) {}
   void sample(std::string_view text, double alpha, ShuffleRng& rng,
               std::vector<int32_t>& ids) const override {
-    const auto [language, rest] = split_language(text);
+    const auto [language, rest] = vocabulary_.split(text);
     sampler_->sample(rest, alpha, rng, ids);
     for (int32_t& id : ids) id = side_.ids[static_cast<size_t>(id)];
     if (!language.empty()) ids.insert(ids.begin(), vocabulary_.find(language));

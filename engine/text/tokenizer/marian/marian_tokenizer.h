@@ -3,6 +3,9 @@
 //
 // A text that begins with a language tag, such as ">>fra<<", has it as its first token, and what
 // follows is cut as a text of its own. A subword that vocab.json lacks is <unk>.
+//
+// The tokenizer of M2M100 is the same with one SentencePiece model and other languages: their
+// tokens follow after vocab.json, no text names them, and they give no text.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +36,7 @@ class MarianTokenizer final : public Tokenizer::Model {
   bool bos_is_subword() const noexcept override { return start_is_subword_; }
   std::unique_ptr<const SubwordSampler> sampler() const override;
   std::shared_ptr<const Model> for_targets() const override { return targets_; }
-  // </s>, <unk> and the first token of the decoder.
+  // </s>, <unk>, the first token of the decoder, <pad> and languages of M2M100.
   std::vector<NamedToken> special_names() const override;
 
  private:
