@@ -14,7 +14,7 @@ using namespace testing;
 constexpr const char* kSentence = "der Hund sieht einen Baum.";
 
 // NllbTokenizer has BPE.
-const Tokenizer& bpe_tokenizer() {
+const Tokenizer& fallback_tokenizer() {
   static const Tokenizer trained = [] {
     TokenizerTrainOptions options;
     options.vocab_size = 60;
@@ -57,7 +57,7 @@ class M2m100ImportTest : public ImportTest {
   double write(const Tokenizer& vocabulary, const fs::path& directory) {
     return export_model(*context_, *model_, vocabulary, ExportFormat::hf_m2m100, directory);
   }
-  const Tokenizer nllb_ = with_language_tokens(bpe_tokenizer(), {"deu_Latn", "eng_Latn"});
+  const Tokenizer nllb_ = with_language_tokens(fallback_tokenizer(), {"deu_Latn", "eng_Latn"});
   const fs::path directory_ = path("m2m100");
 };
 
@@ -132,7 +132,7 @@ TEST_F(M2m100ImportTest, TheForcedLanguageIsSaid) {
 // M2M100Tokenizer: vocab.json has another order than the SentencePiece model, lacks a subword, has
 // one that the model cannot make, and the class adds the languages.
 TEST_F(M2m100ImportTest, AVocabularyOfTwoFiles) {
-  const std::string spm = bpe_tokenizer().serialized();
+  const std::string spm = fallback_tokenizer().serialized();
   const SentencePieceModel model(spm, "spm");
   std::vector<std::string> names = {"<s>", "<pad>", "</s>", "<unk>"};
   for (int32_t id = model.vocab_size() - 1; id >= 0; --id)
