@@ -134,7 +134,7 @@ func TestTokenizersAreSharedByGoroutines(t *testing.T) {
 func TestCorpus(t *testing.T) {
 	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus([]string{"ä b", "", "e"}, []string{"c", "d", "日本"}))
 	defer corpus.Close()
-	if info := must[trafo.CorpusInfo](t)(corpus.Info()); info != (trafo.CorpusInfo{Lines: 3, Pairs: 2, DroppedEmpty: 1}) {
+	if info := must[trafo.CorpusInfo](t)(corpus.Info()); info != (trafo.CorpusInfo{Lines: 3, Pairs: 2, DroppedEmpty: 1, Texts: 2}) {
 		t.Errorf("%+v", info)
 	}
 	source, target, err := corpus.Pair(1)
