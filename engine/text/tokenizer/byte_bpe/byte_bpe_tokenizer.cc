@@ -1,7 +1,6 @@
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "engine/core/limits.h"
 #include "engine/core/shuffle.h"
@@ -169,7 +168,9 @@ void ByteBpeTokenizer::read_byte_tokens(const JsonPart& model, const SubwordTabl
     byte_ids_[value] = static_cast<int32_t>(own == SubwordTable::kNone ? id : vocabulary.id(own));
   }
   // The library decodes the digits A to F in either case, each as the byte.
-  const auto is_digit = [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; };
+  const auto is_digit = [](char c) {
+    return std::string_view("0123456789abcdefABCDEF").find(c) != std::string_view::npos;
+  };
   for (size_t id = 0; id < tokens_.size(); ++id) {
     const std::string_view name = tokens_[id];
     if (!is_byte_[id] && name.size() == 6 && name.starts_with("<0x") && is_digit(name[3]) &&
