@@ -16,8 +16,8 @@ Json never_generated(const SpecialTokens& tokens);
 void write_generation(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                       const std::filesystem::path& directory);
 // Writes tokenizer.model and, if there is a fast_tokenizer(), the files of AutoTokenizer. Of
-// a vocabulary that is a tokenizer.json, that file and its companions as they came, apart from the post-processor
-// if the model has another frame than that. Nothing without a tokenizer.
+// a vocabulary that is a tokenizer.json, that file and its companions as they came, apart from the
+// post-processor if the model has another frame than that. Nothing without a tokenizer.
 void write_lm_tokenizer(const ExportVocabulary& vocabulary, const ModelSpec& spec,
                         const std::filesystem::path& directory);
 // The model that config.json of hf-llama describes. CORRUPT_FILE and UNSUPPORTED name the key.

@@ -524,7 +524,8 @@ void world_begin(void) {
   w.trainer = fresh(KIND_trafo_trainer);
   read_whole(w.files.tokenizer, &tokenizer_copy, &tokenizer_byte_count);
   tokenizer_bytes = tokenizer_copy;
-  if (tokenizer_bytes) w.bilingual = with_languages(); /* the files are there after the first world */
+  if (tokenizer_bytes)
+    w.bilingual = with_languages(); /* the files are there after the first world */
   read_whole(w.files.model, &model_bytes.data, &model_bytes.count);
   read_whole(w.files.checkpoint, &checkpoint_bytes.data, &checkpoint_bytes.count);
   /* Without a profile, profile_write refuses every argument. */
