@@ -105,7 +105,8 @@ typedef struct trafo_corpus trafo_corpus;
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load(const char *source_path, size_t source_length,
                                                         const char *target_path, size_t target_length,
                                                         const trafo_cancel *cancel, trafo_corpus **out);
-/* One file with lines of source, TAB, target, plain or gzip; "-" is standard input. Otherwise as trafo_corpus_load. since 0.1 */
+/* One file with lines of source, TAB, target, plain or gzip; "-" is standard input. cancel may be NULL. Otherwise as trafo_corpus_load.
+ * since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_corpus_load_tsv(const char *path, size_t path_length, const trafo_cancel *cancel,
                                                             trafo_corpus **out);
 /* Pairs from memory, which are copied. They are checked like files; messages count lines from 1. since 0.1 */

@@ -2002,7 +2002,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " One file with lines of source, TAB, target, plain or gzip; \"-\" is standard input. Otherwise as trafo_corpus_load. since 0.1"]
+    #[doc = " One file with lines of source, TAB, target, plain or gzip; \"-\" is standard input. cancel may be NULL. Otherwise as trafo_corpus_load.\n since 0.1"]
     pub fn trafo_corpus_load_tsv(
         path: *const ::core::ffi::c_char,
         path_length: usize,
