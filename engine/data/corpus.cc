@@ -79,7 +79,11 @@ class ByteSource {
   void wait_for_bytes() const {
     constexpr int kMilliseconds = 50;
     pollfd pipe{descriptor_, POLLIN, 0};
-    while (::poll(&pipe, 1, kMilliseconds) == 0) stop_if_cancelled(cancel_, kCorpusOrigin);
+    int ready = 0;
+    do {
+      stop_if_cancelled(cancel_, kCorpusOrigin);
+      ready = ::poll(&pipe, 1, kMilliseconds);
+    } while (ready == 0 || (ready < 0 && errno == EINTR));
   }
 
   void close_all() {
@@ -358,12 +362,14 @@ ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOption
   PairList pairs(corpus, options);
   PairHash hash(corpus.form);
   std::string lines[3];
+  bool judged[3] = {};
   while (true) {
     size_t ended = 0;
     for (size_t i = 0; i < readers.size(); ++i) {
       if (!readers[i].next(lines[i])) ++ended;
-      if (readers[i].line_number() == 1)
-        refuse_records(lines[i], readers[i].name(), options.format);
+      if (judged[i] || lines[i].empty()) continue;
+      refuse_records(lines[i], readers[i].name(), readers[i].line_number(), options.format);
+      judged[i] = true;
     }
     if (ended == readers.size()) break;
     if (ended > 0) fail_uneven(readers);

@@ -206,8 +206,12 @@ class SideFiles final : public PairText {
 
     void run(LineReader& reader, Side& side, const LoadOptions& options) {
       try {
+        bool judged = false;
         for (std::string line; reader.next(line);) {
-          if (blank.empty()) refuse_records(line, reader.name(), options.format);
+          if (!judged && !line.empty()) {
+            refuse_records(line, reader.name(), reader.line_number(), options.format);
+            judged = true;
+          }
           side.add(reader.offset(), line.size());
           blank.push_back(is_blank(line));
           hash.add(line);

@@ -57,6 +57,17 @@ bool begins_record(std::string_view line) noexcept {
   return skip(':');
 }
 
+// Whether "name": is in a line.
+bool names_member(std::string_view line, const std::string& name) {
+  const std::string quoted = concat('"', name, '"');
+  for (size_t at = line.find(quoted); at != std::string_view::npos; at = line.find(quoted, at)) {
+    at += quoted.size();
+    const size_t next = line.find_first_not_of(kSpaces, at);
+    if (next != std::string_view::npos && line[next] == ':') return true;
+  }
+  return false;
+}
+
 // The first kind whose members all satisfy has(name), null if there is none.
 template <class Has>
 const RecordKind* kind_where(Has has) {
@@ -104,9 +115,7 @@ bool is_record(std::string_view line) {
     parse_record(line, {});
     return true;
   } catch (const Error&) {
-    return kind_where([&](const std::string& name) {
-             return line.find(concat('"', name, '"')) != std::string_view::npos;
-           }) != nullptr;
+    return kind_where([&](const std::string& name) { return names_member(line, name); }) != nullptr;
   }
 }
 

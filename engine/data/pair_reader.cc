@@ -20,14 +20,15 @@ PairView LineForm::split(std::string_view line, std::string_view file, int64_t n
 }
 
 PairReader::PairReader(LineReader& lines, CorpusForm form, CorpusFormat format)
-    : lines_(lines), form_{form} {
+    : lines_(lines),
+      form_{form},
+      named_(format == CorpusFormat::json_lines ||
+             (format == CorpusFormat::automatic && is_json_name(lines.name()))) {
   const bool automatic = format == CorpusFormat::automatic;
-  const bool named =
-      format == CorpusFormat::json_lines || (automatic && is_json_name(lines_.name()));
   // A line of white space is a text of a corpus, but no record.
-  while ((named ? is_blank(first_) : first_.empty()) && lines_.next(first_))
+  while ((named_ ? is_blank(first_) : first_.empty()) && lines_.next(first_))
     first_number_ = lines_.line_number();
-  if (first_.empty() || (!named && !(automatic && is_record(first_)))) return;
+  if (first_.empty() || (!named_ && !(automatic && is_record(first_)))) return;
   form_.records = &kind_of_record(first_, lines_.name(), first_number_);
   form_.form = form_of(*form_.records);
   require(form != CorpusForm::preferences || form_.form == form, ErrorCode::invalid_argument,
@@ -44,16 +45,21 @@ bool PairReader::next(PairView& pair) {
     return false;
   }
   ++number_;
-  pair = form_.split(line_, lines_.name(), number_, buffers_);
+  pair =
+      named_ && is_blank(line_) ? PairView() : form_.split(line_, lines_.name(), number_, buffers_);
   return true;
 }
 
-void refuse_records(std::string_view line, std::string_view file, CorpusFormat format) {
+void refuse_records(std::string_view line, std::string_view file, int64_t number,
+                    CorpusFormat format) {
   if (format != CorpusFormat::automatic) return;
+  constexpr std::string_view kAdvice =
+      ", all sides of a pair: give it alone, or choose the format text";
   const std::string members = record_members(line);
-  require(members.empty(), ErrorCode::invalid_argument, kPairReaderOrigin, file,
-          ":1: it has JSON lines with ", members,
-          ", all sides of a pair: give it alone, or choose the format text");
+  require(members.empty(), ErrorCode::invalid_argument, kPairReaderOrigin, file, ":", number,
+          ": it has JSON lines with ", members, kAdvice);
+  require(!is_json_name(file), ErrorCode::invalid_argument, kPairReaderOrigin, file,
+          ": its name says that it has JSON lines", kAdvice);
 }
 
 }  // namespace trafo

@@ -43,6 +43,7 @@ class PairReader {
  private:
   LineReader& lines_;
   LineForm form_;
+  const bool named_;  // JSON lines by name or by request
   PairBuffers buffers_;
   std::string line_, first_;  // first_: the line that was read ahead
   int64_t number_ = 0;
@@ -50,6 +51,7 @@ class PairReader {
 };
 
 // INVALID_ARGUMENT if this line, the first of a file with one side, is a record or a chat.
-void refuse_records(std::string_view line, std::string_view file, CorpusFormat format);
+void refuse_records(std::string_view line, std::string_view file, int64_t number,
+                    CorpusFormat format);
 
 }  // namespace trafo

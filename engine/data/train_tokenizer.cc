@@ -21,15 +21,17 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   const auto pairs = static_cast<size_t>(corpus.size());
   const auto sides = static_cast<size_t>(corpus.form());
   std::vector<std::string> lines, pieces;
-  // Training takes 27 bytes of memory for each byte of text. Documents may be of any length, so a
-  // reservoir keeps as many bytes of them as max_sentences sentences of kSentenceBytes have.
+  // Training takes 27 bytes of memory for each byte of text. Texts longer than a sentence may be of
+  // any length, so a reservoir keeps as many of their bytes as max_sentences sentences of
+  // kSentenceBytes have.
+  constexpr size_t kLongestSentence = 1024;
   constexpr int64_t kSentenceBytes = 32;
   const auto most = static_cast<size_t>(std::max<int64_t>(
       1, options.max_sentences / (limits::kTrainingSentenceBytes / kSentenceBytes)));
   ShuffleRng rng(options.seed, 1);
   uint64_t seen = 0;
   const auto keep = [&](std::string_view line) {
-    if (line.size() <= limits::kTrainingSentenceBytes) {
+    if (line.size() <= kLongestSentence) {
       lines.emplace_back(line);
       return;
     }

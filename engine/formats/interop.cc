@@ -272,7 +272,10 @@ Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
       !(takes_byte_bpe && tokenizer.kind() == ByteBpeTokenizer::kKind) &&
       !(takes_marian && tokenizer.kind() == MarianTokenizer::kKind))
     interop::cannot_express(enum_name(format.format),
-                            concat("a ", tokenizer.kind(), " vocabulary"));
+                            concat("a ", tokenizer.kind(), " vocabulary",
+                                   tokenizer.kind() != MarianTokenizer::kKind ? ""
+                                   : tokenizer.languages().empty()            ? " without languages"
+                                                                              : " with languages"));
   return tokenizer;
 }
 

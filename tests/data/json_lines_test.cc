@@ -248,6 +248,13 @@ TEST_F(JsonLines, FormsThatDoNotFitAreRefused) {
                  "chat.jsonl:1: it has JSON lines with messages, all sides of a pair", [&] {
                    load_parallel(text, write("chat.jsonl", "{\"messages\": []}\n"), options);
                  });
+    expect_error(ErrorCode::invalid_argument,
+                 "second.jsonl:2: it has JSON lines with text, all sides of a pair", [&] {
+                   load_parallel(text, write("second.jsonl", "\n{\"text\": \"a\"}\n"), options);
+                 });
+    expect_error(ErrorCode::invalid_argument,
+                 "de.jsonl: its name says that it has JSON lines, all sides of a pair",
+                 [&] { load_parallel(write("de.jsonl", "{\"de\": \"a\"}\n"), text, options); });
     for (const std::string line : {"{\"name\": 1}\n", "{\"text\": b}\n"})
       EXPECT_EQ(load_parallel(text, write("y", line), options).size(), 1) << line;
   }

@@ -401,7 +401,6 @@ TEST_F(CudaKernels, CopiesOfFloat64) {
     }
 }
 
-// Both end where no vector of elements may be stored.
 // Every launch of a graph reads the source of a captured copy again.
 TEST_F(CudaKernels, ACapturedCopyFromTheHostKeepsItsSource) {
   StreamDevice& stream = *context_->backend().stream_device();
@@ -427,6 +426,7 @@ TEST_F(CudaKernels, ACapturedCopyFromTheHostKeepsItsSource) {
   stream.release_graph(graph);
 }
 
+// Both end where no vector of elements may be stored.
 TEST_F(CudaKernels, CastsAndSumsAtAnyAddress) {
   constexpr int64_t kCount = 1001;
   const auto shifted = [&](DType dtype, const Doubles& values) {

@@ -406,14 +406,24 @@ void check_kind(const Settings& settings, const Tokenizer& tokenizer, const std:
                     fmt::format("{} is a vocabulary of the kind {}", path, kind));
 }
 
+// Text without a source has nothing to translate. Returns whether it is such text.
+bool choose_metric_of_text(Settings& settings, const Corpora& corpora) {
+  if (info_of(corpora.train).texts != 1 || settings.has(Setting::valid_metrics)) return false;
+  settings.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
+  return true;
+}
+
 // Prints the config.yml that a run with these settings would write, and its path.
 int dump_config(Settings settings, const std::string& run, const Pretrained* pretrained,
                 Reporter& reporter) {
   // A size that nobody has asked for gives way where the text has fewer subwords: it stays unsaid.
   const bool own_size = settings.has(Setting::dim_vocabs);
   int64_t pairs = 0;
-  if (!settings.has(Setting::task))
-    pairs = all_pairs(settings, load_corpora(settings, run, reporter));
+  if (!settings.has(Setting::task) || settings.has(Setting::tsv)) {
+    const Corpora corpora = load_corpora(settings, run, reporter);
+    pairs = all_pairs(settings, corpora);
+    choose_metric_of_text(settings, corpora);
+  }
   fill_defaults(settings, pretrained, pairs);
   make_absolute(settings);
   if (!own_size) settings.unset(Setting::dim_vocabs);
@@ -545,13 +555,10 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   const bool own_size = given.has(Setting::dim_vocabs);
   // The size of the corpus chooses the task where nobody has.
   const int64_t pairs = all_pairs(given, corpora);
-  const bool text = info_of(corpora.train).texts == 1 && !given.has(Setting::valid_metrics);
-  if (text ||
+  Settings known = given;
+  if (choose_metric_of_text(known, corpora) ||
       (!given.has(Setting::task) && text_of(Setting::task, resolved.settings) !=
                                         task_for(pairs, !has_encoder(resolved.config.model)))) {
-    Settings known = given;
-    if (text)  // there is nothing to translate
-      known.set_default(Setting::valid_metrics, {metric_of(TRAFO_METRIC_CE)->name});
     resolved = resolve_all(std::move(known), pretrained ? &*pretrained : nullptr, pairs);
   }
   Settings& settings = resolved.settings;

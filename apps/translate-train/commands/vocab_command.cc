@@ -9,13 +9,19 @@
 namespace translate_train {
 namespace {
 
-constexpr int64_t kInMemory = int64_t{256} << 20;  // of the text of all files
+constexpr int64_t kInMemory = int64_t{256} << 20;                  // of the text of all files
+constexpr const char* kDataFormats[] = {"auto", "text", "jsonl"};  // TRAFO_CORPUS_*
 constexpr const char* kNormalizations[] = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf",
                                            "identity"};
 
+template <size_t N>
+int32_t index_of(const char* const (&words)[N], const std::string& word) {
+  return static_cast<int32_t>(std::find(words, words + N, word) - words);
+}
+
 struct VocabArguments {
   std::vector<std::string> files, symbols;
-  std::string kind, output, normalization = kNormalizations[0];
+  std::string kind, output, data_format = kDataFormats[0], normalization = kNormalizations[0];
   std::optional<int64_t> subwords;
   double coverage = 1;
   bool bpe = false, byte_fallback = false, soft_limit = false, quiet = false;
@@ -26,6 +32,7 @@ Corpus read_text(const VocabArguments& arguments, Reporter& reporter) {
   const Reporter::Phase phase(reporter, "reading");
   auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
   options.monolingual = 1;
+  options.format = index_of(kDataFormats, arguments.data_format);
   options.memory_bytes = kInMemory / static_cast<int64_t>(arguments.files.size());
   std::vector<Corpus> corpora;
   for (const std::string& file : arguments.files) {
@@ -51,9 +58,7 @@ int vocab(const VocabArguments& arguments) {
   options.bpe = arguments.bpe;
   options.byte_fallback = arguments.byte_fallback;
   options.soft_limit = arguments.soft_limit;
-  options.normalization = static_cast<int32_t>(
-      std::find(std::begin(kNormalizations), std::end(kNormalizations), arguments.normalization) -
-      std::begin(kNormalizations));
+  options.normalization = index_of(kNormalizations, arguments.normalization);
   const std::vector<trafo_string_view> symbols = views(arguments.symbols);
   options.user_symbols = symbols.data();
   options.user_symbol_count = symbols.size();
@@ -79,8 +84,12 @@ int vocab(const VocabArguments& arguments) {
 Action add_vocab(CLI::App& app) {
   auto arguments = std::make_shared<VocabArguments>();
   app.add_option("-t,--train-sets", arguments->files,
-                 "text of every language, plain, gzip, TSV, or - for standard input")
+                 "text of every language: plain, gzip, TSV, JSON lines, or - for standard input")
       ->type_name("FILE");
+  app.add_option("--data-format", arguments->data_format, spec_of(Setting::data_format).help)
+      ->type_name("NAME")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(std::begin(kDataFormats), std::end(kDataFormats))));
   app.add_option("--kind", arguments->kind, spec_of(Setting::vocab_kind).help)->type_name("NAME");
   app.add_option("-o,--output", arguments->output,
                  "(default: the name that it has in a run directory)")

@@ -60,6 +60,9 @@ ReadTokenizer read_tokenizer_of(const std::filesystem::path& directory, const Co
 // The tokenizer of a directory of M2M100 or NLLB-200, see m2m100.cc. UNSUPPORTED names the key.
 ReadTokenizer read_m2m100_tokenizer(const std::filesystem::path& directory,
                                     const ConfigReader& config, int64_t stored);
+// What the classes of M2M100 and NLLB-200 cannot express in a SentencePiece or `marian` vocabulary;
+// empty if nothing.
+std::string_view m2m100_fault(const Tokenizer& tokenizer);
 // Writes the files of M2M100Tokenizer, which are in a vocabulary of the kind `marian`, or of
 // NllbTokenizer. UNSUPPORTED: neither has these subwords, or <pad> is not token 1.
 void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,

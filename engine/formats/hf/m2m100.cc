@@ -126,17 +126,21 @@ ReadTokenizer read_m2m100_tokenizer(const fs::path& directory, const ConfigReade
   return read;
 }
 
-void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
-                            const fs::path& directory) {
-  if (tokenizer.pad_id() != kM2mPad)
-    cannot_express("M2M100", "a vocabulary whose <pad> is not token 1");
-  if (tokenizer.kind() == MarianTokenizer::kKind)
-    return write_marian_vocabulary(tokenizer, directory);
+std::string_view m2m100_fault(const Tokenizer& tokenizer) {
+  if (tokenizer.pad_id() != kM2mPad) return "a vocabulary whose <pad> is not token 1";
+  if (tokenizer.kind() == MarianTokenizer::kKind) return {};
   // NllbTokenizer builds BPE with a space in front of texts, whatever tokenizer.json says.
   const SpmModel spm = parse_spm(tokenizer.serialized());
-  if (spm.is_unigram || !spm.add_dummy_prefix)
-    cannot_express("M2M100", spm.is_unigram ? "a vocabulary of unigrams; NllbTokenizer has BPE"
-                                            : "a vocabulary without a space in front of texts");
+  if (spm.is_unigram) return "a vocabulary of unigrams; NllbTokenizer has BPE";
+  return spm.add_dummy_prefix ? "" : "a vocabulary without a space in front of texts";
+}
+
+void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
+                            const fs::path& directory) {
+  if (const std::string_view fault = m2m100_fault(tokenizer); !fault.empty())
+    cannot_express("M2M100", std::string(fault));
+  if (tokenizer.kind() == MarianTokenizer::kKind)
+    return write_marian_vocabulary(tokenizer, directory);
   Json options;
   options["model_max_length"] = max_positions;
   options["clean_up_tokenization_spaces"] = false;

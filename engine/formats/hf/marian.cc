@@ -424,8 +424,8 @@ void write_marian_vocabulary(const Tokenizer& tokenizer, const fs::path& directo
 
 void write_marian_files(const ModelSpec& spec, const Tokenizer& tokenizer,
                         const fs::path& directory) {
-  const bool is_m2m100 =
-      spec.embedding.positions == PositionTable::fairseq && !tokenizer.languages().empty();
+  const bool is_m2m100 = spec.embedding.positions == PositionTable::fairseq &&
+                         !tokenizer.languages().empty() && m2m100_fault(tokenizer).empty();
   write_marian_config(is_m2m100 ? kM2m100 : kMarianMt, spec, tokenizer, directory);
 }
 
