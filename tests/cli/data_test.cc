@@ -428,6 +428,7 @@ TEST_F(DataTest, CommandsThatLearnFromTextDoNotHoldIt) {
     while (line.size() < 5000) line += "die Katze ";
     line += '\n';
     for (int i = 0; i < 60000; ++i) large << line;
+    large << read_file(folder_.file("train.de"));
   }
   for (const char* command : {"vocab -t large -o large.byte --kind byte",
                               "shortlist -t large large -v v.spm -o large.s2t --max-pairs 100"}) {
