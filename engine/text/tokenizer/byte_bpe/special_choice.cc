@@ -14,6 +14,7 @@ constexpr std::string_view kEnds[] = {"</s>",       "<|endoftext|>",         "<|
                                       "[EOS]"};
 constexpr std::string_view kBegins[] = {
     "<s>", "<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "<bos>", "[BOS]"};
+constexpr std::string_view kUnknown[] = {"<unk>"};
 constexpr std::string_view kPads[] = {"<pad>", "<|pad|>", "<|finetune_right_pad_id|>", "[PAD]"};
 
 int32_t first_known(std::span<const std::string_view> names, const VocabularyLookup& vocabulary) {
@@ -138,10 +139,10 @@ SpecialChoice choose_special_tokens(const JsonPart& file, std::span<const Compan
   choice.tokens.bos = choose("bos_token", "bos_token_id",
                              around.before.empty() ? kNone : around.before.front(), kBegins);
   choice.tokens.pad = choose("pad_token", "pad_token_id", kNone, kPads);
-  choice.tokens.unk = choose("unk_token", "", kNone, {});
-  if (choice.tokens.unk < 0)
-    if (const auto unk = file.at("model").find("unk_token"))
-      choice.tokens.unk = vocabulary.id(unk->text());
+  const auto unk = file.at("model").find("unk_token");
+  const int32_t fallback = unk ? vocabulary.id(unk->text()) : kNone;
+  choice.tokens.unk = choose("unk_token", "", fallback, kUnknown);
+  if (choice.tokens.unk < 0) choice.tokens.unk = fallback;
   int32_t end = choose("eos_token", "eos_token_id",
                        around.after.empty() ? kNone : around.after.back(), kEnds);
   std::vector<int32_t> ends = generation.ids("eos_token_id");
