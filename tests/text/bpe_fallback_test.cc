@@ -37,6 +37,19 @@ TEST(BpeFallback, IsAVocabularyLikeTheOthers) {
   EXPECT_EQ(tokenizer.file_name(), "tokenizer.json");
   EXPECT_EQ(tokenizer.serialized(), file.dump());
   EXPECT_EQ(tokenizer.token(tokenizer.unk_id()), "<unk>");
+  // A file that names no unknown token has it by its usual name.
+  Json::List special;
+  for (const char* const name : {"<unk>", "<|end|>"})
+    special.push_back(Json::Object{{"id", std::ssize(special)},
+                                   {"content", name},
+                                   {"single_word", false},
+                                   {"lstrip", false},
+                                   {"rstrip", false},
+                                   {"normalized", false},
+                                   {"special", true}});
+  const Tokenizer unnamed = load_fallback(fallback_file(
+      "fallback", {{"model: unk_token", Json(nullptr)}, {"added_tokens", std::move(special)}}));
+  EXPECT_EQ(unnamed.unk_id(), tokenizer.unk_id());
   std::set<std::string> names;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     names.insert(tokenizer.token(id));
