@@ -237,7 +237,7 @@ TEST_F(DataTest, JsonLinesTrainAsTheirTextsInTwoFilesDo) {
   same("gzip", {"--tsv", "train.jsonl.gz", "--data-in-memory", "0"});
   same("name", {"--tsv", "records"});
   same("pipe", {"--tsv", "-"}, records);
-  // The pairs are the same, so that a run goes on with either.
+  // The pairs are the same, so that a run continues with either.
   ASSERT_EQ(train(flags("cut", 5), {"--train-sets", "train.de", "train.en"}).exit_code, 0);
   const Outcome rest =
       train({"train", "--model", "cut", "--after", "8u"}, {"--tsv", "train.jsonl.gz"});

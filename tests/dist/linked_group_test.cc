@@ -324,7 +324,7 @@ TEST_P(LinkedGroup, AnErrorOfTheLinkEndsAllRanks) {
   EXPECT_NE(errors[1]->message().find("the cable is cut"), std::string::npos);
 }
 
-// The rank that has no memory goes on: the group has ended at once, with the reason.
+// The rank that has no memory continues: the group has ended at once, with the reason.
 TEST_P(LinkedGroup, ALackOfMemoryEndsAllRanks) {
   int numbers[2][2] = {};  // the devices may write to them until the links are gone
   const auto errors = errors_of(2, [&](int rank, Communicator* group, Backend&) {

@@ -239,8 +239,7 @@ Corpora load_corpora(const Settings& settings, const std::string& run, Reporter&
   options.unpack_directory = view(settings.has(Setting::tempdir) ? given.tempdir : run);
   options.monolingual = is_monolingual(settings);
   options.preferences = has_preferences(settings);
-  if (const std::string format = text_of(Setting::data_format, settings); format != "auto")
-    options.format = format == "text" ? TRAFO_CORPUS_TEXT : TRAFO_CORPUS_JSON_LINES;
+  options.format = given.data_format;  // its words are in the order of TRAFO_CORPUS_*
   Corpora corpora;
   corpora.train = open_training(settings, options, reporter);
   options.monolingual = info_of(corpora.train).texts == 1;  // JSON lines say it themselves

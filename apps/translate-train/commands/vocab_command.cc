@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "commands/commands.h"
 #include "commands/training.h"
@@ -9,19 +10,22 @@
 namespace translate_train {
 namespace {
 
-constexpr int64_t kInMemory = int64_t{256} << 20;                  // of the text of all files
-constexpr const char* kDataFormats[] = {"auto", "text", "jsonl"};  // TRAFO_CORPUS_*
+constexpr int64_t kInMemory = int64_t{256} << 20;  // of the text of all files
 constexpr const char* kNormalizations[] = {"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf",
                                            "identity"};
 
-template <size_t N>
-int32_t index_of(const char* const (&words)[N], const std::string& word) {
-  return static_cast<int32_t>(std::find(words, words + N, word) - words);
+int32_t index_of(std::span<const char* const> words, const std::string& word) {
+  return static_cast<int32_t>(std::find(words.begin(), words.end(), word) - words.begin());
+}
+
+// In the order of TRAFO_CORPUS_*.
+std::span<const char* const> data_formats() {
+  return spec_of(Setting::data_format).words;
 }
 
 struct VocabArguments {
   std::vector<std::string> files, symbols;
-  std::string kind, output, data_format = kDataFormats[0], normalization = kNormalizations[0];
+  std::string kind, output, data_format = "auto", normalization = kNormalizations[0];
   std::optional<int64_t> subwords;
   double coverage = 1;
   bool bpe = false, byte_fallback = false, soft_limit = false, quiet = false;
@@ -32,7 +36,7 @@ Corpus read_text(const VocabArguments& arguments, Reporter& reporter) {
   const Reporter::Phase phase(reporter, "reading");
   auto options = with_defaults<trafo_corpus_options>(trafo_corpus_options_init);
   options.monolingual = 1;
-  options.format = index_of(kDataFormats, arguments.data_format);
+  options.format = index_of(data_formats(), arguments.data_format);
   options.memory_bytes = kInMemory / static_cast<int64_t>(arguments.files.size());
   std::vector<Corpus> corpora;
   for (const std::string& file : arguments.files) {
@@ -88,8 +92,8 @@ Action add_vocab(CLI::App& app) {
       ->type_name("FILE");
   app.add_option("--data-format", arguments->data_format, spec_of(Setting::data_format).help)
       ->type_name("NAME")
-      ->check(CLI::IsMember(
-          std::vector<std::string>(std::begin(kDataFormats), std::end(kDataFormats))));
+      ->check(
+          CLI::IsMember(std::vector<std::string>(data_formats().begin(), data_formats().end())));
   app.add_option("--kind", arguments->kind, spec_of(Setting::vocab_kind).help)->type_name("NAME");
   app.add_option("-o,--output", arguments->output,
                  "(default: the name that it has in a run directory)")

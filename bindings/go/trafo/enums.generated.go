@@ -663,7 +663,7 @@ func (value *ExportWeights) UnmarshalText(text []byte) error {
 	return wordsOfExportWeights.unmarshal(value, text)
 }
 
-// CorpusFormat: what the lines of the files of a corpus are.
+// CorpusFormat: form of the lines of the files of a corpus.
 type CorpusFormat int32
 
 const (

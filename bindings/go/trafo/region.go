@@ -38,7 +38,7 @@ import (
 // return is closed when it ends. It may capture other tensors and use the context. A panic in it is
 // the panic of the call that ran it; it must not call runtime.Goexit (testing.T.FailNow does).
 //
-// What it captures lives until Backward has run or the recorded ops are dropped. If it captures the Context or a
+// Values that it captures live until Backward has run or the recorded ops are dropped. If it captures the Context or a
 // tensor and no Backward runs, only Context.Close frees them.
 type Region func(inputs []*Tensor) ([]*Tensor, error)
 

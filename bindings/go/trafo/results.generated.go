@@ -81,7 +81,7 @@ type CorpusInfo struct {
 	DroppedEmpty int64 `json:"dropped_empty"`
 	// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair.
 	Texts int `json:"texts"`
-	// Whether its files, of a mixture those of the first corpus, are JSON lines.
+	// Whether the files are JSON lines; in a mixture, the files of the first corpus.
 	JSONLines bool `json:"json_lines"`
 }
 

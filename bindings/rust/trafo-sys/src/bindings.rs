@@ -2043,7 +2043,7 @@ pub struct trafo_corpus_info {
     pub dropped_empty: i64,
     #[doc = " Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair."]
     pub texts: i32,
-    #[doc = " 1: its files, of a mixture those of the first corpus, are JSON lines."]
+    #[doc = " 1: the files are JSON lines; in a mixture, the files of the first corpus."]
     pub json_lines: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -4291,7 +4291,7 @@ pub struct trafo_corpus_options {
     pub monolingual: i32,
     #[doc = " 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON lines or of TSV\n with three columns. Default 0."]
     pub preferences: i32,
-    #[doc = " TRAFO_CORPUS_*. What the lines of the files are. Default TRAFO_CORPUS_AUTO."]
+    #[doc = " TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO."]
     pub format: i32,
     #[doc = " 0"]
     pub reserved: i32,

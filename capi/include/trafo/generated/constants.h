@@ -51,7 +51,7 @@
 /* int4, each weight with the error of the ones before it (Frantar et al., arXiv 2210.17323). */
 #define TRAFO_QUANTIZE_GPTQ    1
 
-/* What the lines of the files of a corpus are. */
+/* Form of the lines of the files of a corpus. */
 /* JSON lines if the name of the file ends in .jsonl, .ndjson or .json, also with .gz, or if the first line that is not empty is
  * a JSON object; text otherwise. */
 #define TRAFO_CORPUS_AUTO       0

@@ -16,7 +16,7 @@ typedef struct trafo_corpus_options {
   /* 1: it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON lines or of TSV
    * with three columns. Default 0. */
   int32_t preferences;
-  int32_t format; /* TRAFO_CORPUS_*. What the lines of the files are. Default TRAFO_CORPUS_AUTO. */
+  int32_t format; /* TRAFO_CORPUS_*. Form of the lines of the files. Default TRAFO_CORPUS_AUTO. */
   int32_t reserved; /* 0 */
 } trafo_corpus_options;
 

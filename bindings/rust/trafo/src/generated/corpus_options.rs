@@ -22,7 +22,7 @@ pub struct CorpusOptions {
     /// Whether it is preference pairs for DPO: three files of prompts, chosen and rejected answers, or one file of JSON
     /// lines or of TSV with three columns. Default false.
     pub preferences: bool,
-    /// What the lines of the files are. Default [`CorpusFormat::Auto`].
+    /// Form of the lines of the files. Default [`CorpusFormat::Auto`].
     pub format: CorpusFormat,
 }
 impl CorpusOptions {
@@ -55,7 +55,7 @@ impl CorpusOptions {
         self.preferences = preferences;
         self
     }
-    /// What the lines of the files are. Default [`CorpusFormat::Auto`].
+    /// Form of the lines of the files. Default [`CorpusFormat::Auto`].
     pub fn format(mut self, format: CorpusFormat) -> Self {
         self.format = format;
         self

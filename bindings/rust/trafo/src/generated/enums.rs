@@ -98,7 +98,7 @@ named! { ExportWeights:
     Q4_0 = "q4_0",
     Int4 = "int4",
 }
-/// What the lines of the files of a corpus are.
+/// Form of the lines of the files of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CorpusFormat {

@@ -166,7 +166,7 @@ pub struct CorpusInfo {
     pub dropped_empty: usize,
     /// Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair.
     pub texts: i32,
-    /// Whether its files, of a mixture those of the first corpus, are JSON lines.
+    /// Whether the files are JSON lines; in a mixture, the files of the first corpus.
     pub json_lines: bool,
 }
 impl CorpusInfo {
