@@ -9,11 +9,12 @@
 //              [--quantize-bits 8|4] [--layer-drop P] [--baseline FILE] [WORKLOAD ...]
 //
 // Workloads: tiny small iwslt on a CPU; on a GPU hw3 iwslt iwslt-s32B512 base base-B800 big
-// gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M, and tiny and small too. Translation: B sentences of
-// S positions a side, lengths drawn uniformly from S/2..S; tok_s counts B x S for everyone
-// (sentences a second in other units); packed, so only real tokens are computed. Every step takes
-// its batch from host memory, as training does, and where the trainer works ahead of the device so
-// does this; --on-device: the batch is on the device before the first step, as the peer's does.
+// gpt2-124M gpt2-124M-B64 gpt2-350M gpt2-1558M llama-1B, and tiny and small too. llama-1B: Llama's
+// form, 16 layers, 8 KV heads. Translation: B sentences of S positions a side, lengths drawn
+// uniformly from S/2..S; tok_s counts B x S for everyone (sentences a second in other units);
+// packed, so only real tokens are computed. Every step takes its batch from host memory, as
+// training does, and where the trainer works ahead of the device so does this; --on-device: the
+// batch is on the device before the first step, as the peer's does.
 // --ranks: N threads train one model, each with the batch of the workload; on GPUs each has its
 // own, from --device on. Copy engines move bytes between them, with --nccl NCCL does, and with
 // --overlap beside the backward pass. tok_s is the sum over all. --communication-dtype: what
@@ -64,6 +65,7 @@ struct Workload {
   int64_t layers, width, heads, ffn, vocabulary;
   double dropout;
   int64_t sentences, positions;
+  int64_t kv_heads = 0;  // above 0: Llama's form (RMS norm, rotary positions, SwiGLU, no biases)
 };
 
 constexpr Architecture kS2S = Architecture::encoder_decoder, kLm = Architecture::decoder_lm;
@@ -81,6 +83,7 @@ constexpr Workload kWorkloads[] = {
     {"gpt2-124M-B64", Where::gpu, kLm, 12, 768, 12, 3072, 50304, 0, 64, 1024},
     {"gpt2-350M", Where::gpu, kLm, 24, 1024, 16, 4096, 50304, 0, 16, 1024},
     {"gpt2-1558M", Where::gpu, kLm, 48, 1600, 25, 6400, 50304, 0, 8, 1024},
+    {"llama-1B", Where::gpu, kLm, 16, 2048, 32, 8192, 6000, 0, 8, 2048, 8},
 };
 
 struct StepOptions {
@@ -163,6 +166,14 @@ ModelConfig model_config(const Workload& w, bool output_bias) {
   config.ffn_dropout = lm ? 0 : w.dropout;
   config.activation = lm ? Activation::gelu : Activation::relu;
   config.output_bias = output_bias;
+  if (w.kv_heads > 0) {
+    config.kv_heads = w.kv_heads;
+    config.norm = Norm::rms;
+    config.positions = Positions::rotary;
+    config.ffn = FeedForward::swiglu;
+    config.activation = Activation::silu;
+    config.biases = false;
+  }
   return config;
 }
 
