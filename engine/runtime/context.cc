@@ -44,14 +44,19 @@ void Context::to_host(const Tensor& tensor, void* host, size_t bytes) const {
 }
 
 Tensor Context::scalar(double value, const Shape& shape, DType dtype) const {
-  const float as_float = static_cast<float>(value);
-  const BFloat16 as_bfloat16 = BFloat16::from_float(as_float);
-  const int32_t as_int = static_cast<int32_t>(value);
-  const void* host = dtype == DType::f64    ? static_cast<const void*>(&value)
-                     : dtype == DType::f32  ? static_cast<const void*>(&as_float)
-                     : dtype == DType::bf16 ? static_cast<const void*>(&as_bfloat16)
-                                            : static_cast<const void*>(&as_int);
-  return from_host(host, dtype_size(dtype), shape, dtype);
+  const auto from = [&](auto of_dtype) {
+    return from_host(&of_dtype, sizeof(of_dtype), shape, dtype);
+  };
+  switch (dtype) {  // a number that only other types can have is not converted
+    case DType::f64:
+      return from(value);
+    case DType::f32:
+      return from(static_cast<float>(value));
+    case DType::bf16:
+      return from(BFloat16::from_float(static_cast<float>(value)));
+    default:
+      return from(static_cast<int32_t>(value));
+  }
 }
 
 const Tensor& Context::one(DType dtype) const {
