@@ -20,26 +20,17 @@ function(trafo_reuse_precompiled_headers target from)  # both are compiled with 
   endif()
 endfunction()
 
-# -O1 in place of a release's -O3, which takes half as much compile time again: for files without hot loops. Not for kernels: GCC compiles
-# functions for another instruction set at the level of the precompiled header. Sanitizer builds have one level. Each
-# function has a section, so that the linker drops unused ones from libtrafo.so.
+# -Os in place of a release's -O3, which takes half as much compile time again, for files without hot loops: they are a third smaller than
+# with -O1, too. Without the precompiled header, which is of another level. Not for kernels. Sanitizer builds have one level. Each function
+# has a section, so that the linker drops unused ones from libtrafo.so.
 set(TRAFO_QUICK_OPTIONS "")
 if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3" AND NOT TRAFO_SANITIZE)
-  set(TRAFO_QUICK_OPTIONS "$<$<CONFIG:Release>:-O1>;-ffunction-sections")
+  set(TRAFO_QUICK_OPTIONS "$<$<CONFIG:Release>:-Os>;-ffunction-sections")
 endif()
 
 function(trafo_compile_quickly)  # files
   if(TRAFO_QUICK_OPTIONS)
-    set_source_files_properties(${ARGN} PROPERTIES TRAFO_QUICK ON COMPILE_OPTIONS "${TRAFO_QUICK_OPTIONS}")
-  endif()
-endfunction()
-
-# -Os and no precompiled header, which is of another level: a third smaller than with -O1, for large files that run once in a program. In
-# groups of trafo_compile_quickly such a file keeps its place, so that the others stay in theirs.
-function(trafo_compile_small)  # files
-  if(TRAFO_QUICK_OPTIONS)
-    set_source_files_properties(${ARGN} PROPERTIES TRAFO_SMALL ON SKIP_PRECOMPILE_HEADERS ON
-      COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>;-ffunction-sections")
+    set_source_files_properties(${ARGN} PROPERTIES TRAFO_QUICK ON SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${TRAFO_QUICK_OPTIONS}")
   endif()
 endfunction()
 
@@ -89,12 +80,9 @@ function(trafo_group_sources target size)
     if(alone)
       continue()
     endif()
-    get_source_file_property(small ${source} TRAFO_SMALL)
-    if(NOT small)
-      file(RELATIVE_PATH path ${folder} ${source})
-      string(APPEND ${name}_content "#include \"${path}\"\n")
-      set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
-    endif()
+    file(RELATIVE_PATH path ${folder} ${source})
+    string(APPEND ${name}_content "#include \"${path}\"\n")
+    set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
     math(EXPR ${name}_files "${${name}_files} + 1")
     math(EXPR full "${${name}_files} % ${size}")
     if(full EQUAL 0)
@@ -113,7 +101,7 @@ function(trafo_add_group target folder name content)
   set(file ${folder}/${name}.cc)
   file(CONFIGURE OUTPUT ${file} CONTENT "${content}" @ONLY)  # written only if it changes
   if(name MATCHES "^quick_")
-    set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${TRAFO_QUICK_OPTIONS}")
+    trafo_compile_quickly(${file})
   endif()
   target_sources(${target} PRIVATE ${file})
 endfunction()

@@ -203,14 +203,14 @@ void SentencePieceSampler::sample_bpe(std::string_view text, double alpha, Shuff
     size_t begin, size;  // size 0: merged into its left neighbour
     int64_t previous, next;
   };
-  struct Merge {
+  struct Candidate {
     float score;
     int64_t left, right;
     size_t size;
   };
   const Vocabulary& v = *vocabulary_;
   thread_local std::vector<Symbol> symbols;
-  thread_local std::vector<Merge> heap;
+  thread_local std::vector<Candidate> heap;
   symbols.clear();
   heap.clear();
   for (size_t begin = 0; begin < text.size();) {
@@ -219,7 +219,7 @@ void SentencePieceSampler::sample_bpe(std::string_view text, double alpha, Shuff
     symbols.push_back({begin, end - begin, i - 1, end < text.size() ? i + 1 : -1});
     begin = end;
   }
-  const auto worse = [](const Merge& a, const Merge& b) {
+  const auto worse = [](const Candidate& a, const Candidate& b) {
     return a.score != b.score ? a.score < b.score : a.left > b.left;
   };
   const auto propose = [&](int64_t left, int64_t right) {
@@ -234,7 +234,7 @@ void SentencePieceSampler::sample_bpe(std::string_view text, double alpha, Shuff
   for (int64_t i = 1; i < static_cast<int64_t>(symbols.size()); ++i) propose(i - 1, i);
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), worse);
-    const Merge merge = heap.back();
+    const Candidate merge = heap.back();
     heap.pop_back();
     Symbol& left = symbols[static_cast<size_t>(merge.left)];
     Symbol& right = symbols[static_cast<size_t>(merge.right)];
