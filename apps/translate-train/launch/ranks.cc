@@ -102,9 +102,22 @@ void Ranks::choose_transport_of_job() {
   exchange_ += std::string(exchange_.empty() ? "" : "; ") + "ranks exchange over NCCL";
 }
 
+// Between two GPUs copies are faster, between more NCCL is (docs/lab/distributed-notes.md).
 void Ranks::choose_transport() {
   check(trafo_group_id_new(TRAFO_TRANSPORT_LOCAL, id_.data(), id_.size()));
-  if (names_[0] != "cpu") exchange_ = "ranks exchange by copies between the GPUs";
+  if (names_[0] == "cpu") return;
+  exchange_ = "ranks exchange by copies between the GPUs";
+  if (count() == 2) return;
+  try {
+    GroupId id{};
+    check(trafo_group_id_new(TRAFO_TRANSPORT_NCCL, id.data(), id.size()));
+    id_ = id;
+    transport_ = TRAFO_TRANSPORT_NCCL;
+    exchange_ = "ranks exchange over NCCL";
+  } catch (const CliError& missing) {
+    if (missing.trafo_code() != TRAFO_UNSUPPORTED) throw;
+    exchange_ += ", because NCCL, which is faster for more than two, could not be loaded";
+  }
 }
 
 Group Ranks::join(size_t index) const {

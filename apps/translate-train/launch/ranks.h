@@ -17,8 +17,8 @@ namespace translate_train {
 
 class Ranks {
  public:
-  // Opens the devices of the settings. GPUs of one process copy from each other, those of several
-  // processes exchange over NCCL.
+  // Opens the devices of the settings. Two GPUs of one process copy from each other. More of them,
+  // where NCCL can be loaded, and GPUs of several processes exchange over NCCL.
   Ranks(const Settings& settings, const Job& job);
 
   // Of this process.
