@@ -156,7 +156,7 @@ class ManyRanksTest : public ::testing::TestWithParam<ManyForm> {
     options.after_updates = updates;
     for_each_rank(size, [&](int, Communicator* group) {
       SimulatedHosts hosts(*group, per_host);
-      Rank rank(data_, options, &hosts, directory, GetParam().config);
+      Rank rank(data_, options, per_host > 1 ? &hosts : group, directory, GetParam().config);
       EXPECT_EQ(rank.run->run().state.trainer.update, updates);
     });
   }
@@ -175,21 +175,22 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& instance) { return instance.param.name; });
 
 TEST_P(ManyRanksTest, CheckpointsAreTheSameFilesAndResumeOnFewerRanks) {
-  if (!has_room_for(kMany)) GTEST_SKIP() << kNoRoom;
+  const int most = has_room_for(kMany) ? kMany : 8;
+  if (!has_room_for(most)) GTEST_SKIP() << kNoRoom;
   constexpr int64_t kFirst = 2, kUpdates = 4;
   const TemporaryDirectory one, eight, hosts, first;
   train(1, one.path(), kUpdates);
   train(8, eight.path(), kUpdates);
   expect_same_files(one.path(), eight.path(), kUpdates, "8 ranks");
-  train(kMany, hosts.path(), kUpdates, 8);
-  expect_same_files(one.path(), hosts.path(), kUpdates, "16 ranks on two hosts");
-  train(kMany, first.path(), kFirst);
-  for (const int size : {1, 8, kMany}) {
+  train(most, hosts.path(), kUpdates, most / 2);
+  expect_same_files(one.path(), hosts.path(), kUpdates, concat(most, " ranks on two hosts"));
+  train(most, first.path(), kFirst);
+  for (const int size : {1, 8, most}) {
     const TemporaryDirectory second;
     const std::filesystem::path run = second / "run";
     std::filesystem::copy(first.path(), run, std::filesystem::copy_options::recursive);
     train(size, run, kUpdates);
-    expect_same_files(one.path(), run, kUpdates, concat("16 ranks, then ", size));
+    expect_same_files(one.path(), run, kUpdates, concat(most, " ranks, then ", size));
   }
 }
 
