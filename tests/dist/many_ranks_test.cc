@@ -5,10 +5,10 @@
 #include <chrono>
 #include <deque>
 
-#include "engine/dist/tcp/handshake.h"
 #include "tests/dist/linked_cases.h"
 #include "tests/dist/process_cases.h"
 #include "tests/dist/simulated_hosts.h"
+#include "tests/dist/tcp_stranger.h"
 
 namespace trafo {
 namespace {
@@ -105,33 +105,27 @@ TEST(ManyRanks, AHostWithoutADescriptorTellsItsCallers) {
   tcp::Socket listener = tcp::listen_at("127.0.0.1", 0);
   const tcp::Address place = tcp::resolve("127.0.0.1", tcp::port_of(listener)).front();
   tcp::Host host(std::move(listener), key, 0, kMany, "0.1.0");
-  const auto deadline = tcp::after(20);
-  const tcp::Socket first = tcp::connect_to(place, deadline);
-  std::optional<Error> of_host, of_first;
-  const auto keep = [](std::optional<Error>& error, const std::function<void()>& work) {
+  std::optional<Error> error;
+  std::thread waits([&] {
     try {
-      work();
+      host.receive_guests(tcp::after(30), 30);
     } catch (const Error& failed) {
       error = failed;
-    } catch (const tcp::Transient& failed) {
-      error = Error(ErrorCode::internal, "test", failed.reason);
     }
-  };
-  std::thread waits([&] { keep(of_host, [&] { host.receive_guests(deadline, 20); }); });
-  std::thread joins([&] {
-    keep(of_first, [&] { tcp::call(first, key, {1, 0, kMany, 1, "0.1.0"}, deadline); });
   });
+  const Stranger first(place);
+  first.prove(key, {1, 0, kMany, 1, "0.1.0"});  // before it accepts another one, the host keeps it
   {
-    sleep_for(0.3);  // the first one is a guest by now
     NoDescriptors none;
     none.release();
-    const tcp::Socket second = tcp::connect_to(place, deadline);
+    const tcp::Socket second = tcp::connect_to(place, tcp::after(5));
     waits.join();
-    joins.join();
   }
-  ASSERT_TRUE(of_host && of_first);
-  expect_no_descriptor(*of_host, "cannot accept a connection: ");
-  expect_lost(of_first, "rank 0 has left: cannot accept a connection: Too many open files");
+  ASSERT_TRUE(error);
+  expect_no_descriptor(*error, "cannot accept a connection: ");
+  const std::string head = first.receive(8);  // a code, and the size of a text
+  EXPECT_EQ(head[0], static_cast<char>(ErrorCode::peer_lost));
+  EXPECT_EQ(first.receive(static_cast<uint8_t>(head[4])), "rank 0 has left: " + error->message());
 }
 
 struct ManyForm {
