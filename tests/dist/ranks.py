@@ -437,8 +437,8 @@ def eight(runs, long):
                     fail(f"{ranks} ranks of {launcher} have planned {planned} MiB and taken {taken}, one {alone[0]} and {alone[1]}")
             for before, after in [(8, 2), (8, 1), (2, 8), (1, 8), (4, 8), (8, 8)] if long else [(8, 2)]:
                 resumed = f"{run}-{before}-{after}"
-                runs.train(before, resumed, options + " --after 4u", launcher=launcher)
-                runs.train(after, resumed, options + " --after 8u", launcher=launcher if after > 1 else None)
+                for ranks, updates in ((before, 4), (after, 8)):
+                    runs.train(ranks, resumed, f"{options} --after {updates}u", launcher=launcher if ranks > 1 else None)
                 same(resumed, one, f"{form} on {before}, then {after} ranks of {launcher}")
     for launcher in runs.launchers:
         one_of_eight_killed(runs, launcher, range(8) if long else (5,))
