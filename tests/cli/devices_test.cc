@@ -175,6 +175,64 @@ TEST_F(DevicesCli, APlanHasTheRanks) {
   expect_refused(run(words_of("plan --devices cpu,cpu")), "--devices: plan is for GPUs, got cpu");
 }
 
+// The rows of the table of memory in docs/design/distributed.md, for eight GPUs and for two hosts
+// of eight, as fractions of the gradient of the whole model. The moments are two gradients.
+TEST_F(DevicesCli, APlanOfEightGpusHasTheMemoryOfTheDesign) {
+  const auto plan_of = [](const std::string& flags) {
+    return nlohmann::json::parse(trained(words_of("plan --task base --json " + flags)).out);
+  };
+  const auto bytes = [](const nlohmann::json& plan, const char* part) {
+    return plan.at(part).get<double>();
+  };
+  const auto alone = plan_of("");
+  const double gradient = bytes(alone, "gradients_bytes");
+  const double masters = bytes(alone, "optimizer_bytes") - 2 * gradient;
+  // Memory beside that of training alone, of each rank.
+  const auto other = [&](const nlohmann::json& plan) {
+    double rest = bytes(plan, "total_bytes");
+    for (const char* part :
+         {"weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"})
+      rest -= bytes(plan, part);
+    return rest / gradient;
+  };
+  const std::string eight = "--devices 0,1,2,3,4,5,6,7 ";
+  for (const size_t nodes : {1, 2}) {
+    const auto plan = plan_of(eight + fmt::format("--nodes {}", nodes));
+    const auto& ranks = plan.at("ranks");
+    ASSERT_EQ(ranks.size(), 8 * nodes);
+    double moments = 0;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      EXPECT_EQ(ranks[rank].at("device"), fmt::format("cuda:{}", rank % 8));
+      EXPECT_EQ(ranks[rank].at("node"), rank / 8);
+      for (const char* part : {"weights_bytes", "gradients_bytes", "activations_bytes"})
+        EXPECT_EQ(ranks[rank].at(part), alone.at(part));
+      const double own = bytes(ranks[rank], "optimizer_bytes") - masters;
+      EXPECT_NEAR(own, 2 * gradient / static_cast<double>(8 * nodes), 2 * 4 * 32768);  // a piece
+      EXPECT_LT(bytes(ranks[rank], "total_bytes"), bytes(alone, "total_bytes"));
+      moments += own;
+    }
+    EXPECT_NEAR(moments, 2 * gradient, 1e5);  // each shard is rounded up
+  }
+  // The memory of a large step has room for received sums. That of a small one has not: they are
+  // these fractions. An allocation is rounded up by at most an eighth.
+  const double beside = other(plan_of(eight));
+  const auto expect_received = [&](double fraction, const std::string& flags) {
+    const double received = other(plan_of("--mini-batch-words 64 " + flags)) - beside;
+    EXPECT_GE(received, fraction * 0.999) << flags;
+    EXPECT_LE(received, fraction * 9 / 8) << flags;
+  };
+  const std::string four = "--devices 0,1,2,3 --nodes 2 ", bf16 = "--communication-dtype bf16 ";
+  expect_received(7.0 / 8, eight);         // of seven other ranks
+  expect_received(7.0 / 8, eight + bf16);  // half of them, and half of the lane
+  expect_received(7.0 / 8, "--nodes 8");
+  expect_received(7.0 / 8 + 3, eight + "--lanes 64");            // three left halves wait
+  expect_received(7.0 / 8, eight + "--nodes 2");                 // two shards of seven others
+  expect_received(7.0 / 16 + 0.5, eight + "--nodes 2 " + bf16);  // the whole lane is packed
+  expect_received(3.0 / 4, four);                                // two shards of three others
+  expect_received(3.0 / 8 + 0.5, four + bf16);
+  expect_received(1.0 / 2, "--devices 0,1 --nodes 4");  // four shards of one other
+}
+
 // The one cause is thrown, with its exit code, and not what follows from it on other ranks.
 TEST(Ranks, AnErrorNamesItsRank) {
   Settings settings;

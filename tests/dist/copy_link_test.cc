@@ -33,6 +33,7 @@ const cuda::CopyTable& host_table() {
   static const cuda::CopyTable table = [] {
     cuda::CopyTable t{};
     t.streams.set_mark = [](void* end, int32_t mark, cuda::Why) {
+      EXPECT_TRUE(mark >= 0 && mark < cuda::kLinkMarks) << mark;
       host_end(end).marks.insert(mark);
       return cuda::kSuccess;
     };
@@ -86,14 +87,13 @@ const cuda::CopyTable& host_table() {
 
 std::vector<std::optional<Error>> errors_over_copies(
     int size, const std::function<void(int, Communicator*)>& body,
-    const GroupTimeouts& timeouts = kGenerous) {
+    const GroupTimeouts& timeouts = kGenerous, Overlap overlap = Overlap::between_hosts) {
   const GroupId id = new_local_group();
   const auto errors = errors_over_links(
       size,
       [&](int rank) {
         return join_linked_group(join_local_group(id, rank, size, kGenerous),
-                                 make_copy_links(host_table()), timeouts, Overlap::between_hosts,
-                                 1);
+                                 make_copy_links(host_table()), timeouts, overlap, 1);
       },
       [&](int rank, Communicator* group, Backend&) { body(rank, group); });
   EXPECT_EQ(host_copies.open, 0);
@@ -118,6 +118,23 @@ TEST(CopyLinks, PiecesArriveInTheirOrder) {
     group->barrier();                  // nothing is exchanged once a rank has left
   }));
   EXPECT_GT(host_copies.finished, 0);
+}
+
+// 240 links, each of which is used in every exchange, with every mark.
+TEST(CopyLinks, SixteenRanksExchangeWithEachOther) {
+  expect_none(errors_over_copies(16, [](int rank, Communicator* group) {
+    ASSERT_EQ(group->marks(), cuda::kLinkMarks);
+    for (int round = 0; round < 2 * cuda::kLinkMarks; ++round)
+      expect_pieces_in_order(rank, 16, round, [&](const auto& sends, const auto& receives) {
+        const int mark = round % cuda::kLinkMarks;
+        group->set_mark(mark);
+        group->exchange_after(mark, sends, receives);
+        group->join();
+        group->check();
+      });
+    expect_broadcast(rank, group, 15);
+    group->barrier();
+  }));
 }
 
 TEST(CopyLinks, ARankThatLeavesEndsTheOthers) {
@@ -171,6 +188,30 @@ TEST(CopyLinks, PiecesOfDifferentSizesAreAnError) {
             std::string::npos)
       << errors[1]->message();
   EXPECT_TRUE(errors[0]);
+}
+
+// The shards are exchanged in parts, or parts of the gradient beside the backward pass.
+TEST(CopyLinks, SixteenRanksHaveTheBitsOfOne) {
+  if (device_of_rank(0).kind != DeviceKind::cpu) GTEST_SKIP() << "these links copy host memory";
+  const TrainingData data = copy_data();
+  TrainOptions options = quick_options();
+  options.after_updates = 2;
+  options.lanes = 16;
+  const TemporaryDirectory one;
+  Rank(data, options, nullptr, one.path(), sixteen_shards()).run->run();
+  for (const Overlap overlap : {Overlap::between_hosts, Overlap::always}) {
+    const TemporaryDirectory many;
+    expect_none(errors_over_copies(
+        16,
+        [&](int, Communicator* group) {
+          Rank rank(data, options, group, many.path(), sixteen_shards());
+          EXPECT_EQ(rank.run->run().reason, StopReason::limit);
+          EXPECT_EQ(group->overlaps_backward(), overlap == Overlap::always);
+          group->barrier();
+        },
+        kGenerous, overlap));
+    expect_same_files(one.path(), many.path(), 2, overlap == Overlap::always ? "beside" : "after");
+  }
 }
 
 // The shards are exchanged in parts.

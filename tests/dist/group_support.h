@@ -26,6 +26,13 @@ inline ModelConfig group_config(Architecture architecture = Architecture::encode
   return config;
 }
 
+// About 570,000 weights: no shard of sixteen ranks is empty.
+inline ModelConfig sixteen_shards() {
+  ModelConfig config = group_config();
+  config.ffn_width = 2048;
+  return config;
+}
+
 // Where a rank trains: the CPU, or with TRAFO_TEST_DEVICE=cuda the GPUs of this host in turn.
 inline Device device_of_rank(int rank) {
   const char* wanted = std::getenv("TRAFO_TEST_DEVICE");

@@ -1,8 +1,6 @@
 // The sum of an update's lanes: its bits, and the bytes that ranks send for it.
 #include "engine/train/parallel/lane_sums.h"
 
-#include <cmath>
-
 #include "tests/dist/simulated_hosts.h"
 
 namespace trafo {
@@ -12,12 +10,13 @@ using namespace testing;
 
 class LaneSumsTest : public ::testing::Test {
  protected:
-  LaneSumsTest() : elements_(make_model(*host_, group_config(), 5)->parameters().flat().numel()) {}
+  explicit LaneSumsTest(const ModelConfig& config = group_config())
+      : config_(config), elements_(make_model(*host_, config, 5)->parameters().flat().numel()) {}
 
   // The term that a lane adds to element i: of all magnitudes, so that every order has other bits.
   static float value_of(int64_t lane, int64_t i) {
     const auto mixed = static_cast<uint32_t>((lane + 1) * 2654435761u + i * 40503u);
-    return static_cast<float>(mixed % 4001) / 1000 * std::ldexp(1.0f, static_cast<int>(i % 11)) - 7;
+    return static_cast<float>(mixed % 4001) / 1000 * static_cast<float>(1 << i % 11) - 7;
   }
 
   // The tree over lanes [begin, end), of which the right half may have fewer.
@@ -41,7 +40,7 @@ class LaneSumsTest : public ::testing::Test {
     Sent sent;
     for_each_rank(size, [&](int rank, Communicator* group) {
       const auto context = make_context(device_of_rank(rank), 1);
-      const auto model = make_model(*context, group_config(), 5);
+      const auto model = make_model(*context, config_, 5);
       ParameterStore& parameters = model->parameters();
       const StepSums losses(*context, DType::f32);
       SimulatedHosts counted(*group, per_host);
@@ -75,7 +74,13 @@ class LaneSumsTest : public ::testing::Test {
   }
 
   std::unique_ptr<Context> host_ = make_context({DeviceKind::cpu, 0}, 1);
-  int64_t elements_;
+  const ModelConfig config_;
+  const int64_t elements_;
+};
+
+class SixteenLaneSumsTest : public LaneSumsTest {
+ protected:
+  SixteenLaneSumsTest() : LaneSumsTest(sixteen_shards()) {}
 };
 
 TEST_F(LaneSumsTest, TheBitsAreThoseOfTheTreeOnAnyNumberOfRanks) {
@@ -94,6 +99,19 @@ TEST_F(LaneSumsTest, TwoLevelsHaveTheSameBits) {
     if (has_room_for(6)) add(6, 6, communication, 3);  // no nodes: one level
     if (has_room_for(8)) add(8, 16, communication, 4);
   }
+}
+
+// In one level, on four hosts of four and on two of eight. Of twenty lanes, none of the hosts has a
+// node: one level.
+TEST_F(SixteenLaneSumsTest, TheBitsAreThoseOfTheTreeInOneLevelAndInTwo) {
+  if (!has_room_for(16)) GTEST_SKIP() << kNoRoom;
+  ASSERT_GE(shard_of(0, 16, elements_).count(), kShardElements);
+  for (const int per_host : {1, 4, 8}) {
+    const Sent sent = add(16, 16, CommunicationDType::float32, per_host);
+    EXPECT_EQ(sent.between_hosts<sent.all, per_host> 1);
+  }
+  add(16, 16, CommunicationDType::bfloat16, 8);
+  add(16, 20, CommunicationDType::bfloat16, 4);
 }
 
 // Between two hosts with two ranks each, half the bytes go.
@@ -137,6 +155,14 @@ TEST_F(LaneSumsTest, PartsAreGatheredOverHosts) {
 TEST(RanksPerHost, HostsHaveEquallyManyOrTheyDoNotCount) {
   EXPECT_EQ(ranks_per_host_of({"a", "a", "b", "b"}), 2);
   EXPECT_EQ(ranks_per_host_of({"a", "a", "a", "b", "b", "b", "c", "c", "c"}), 3);
+  const auto sixteen_on = [](size_t hosts) {
+    std::vector<std::string> names;
+    for (size_t rank = 0; rank < 16; ++rank) names.push_back(concat("host ", rank * hosts / 16));
+    return ranks_per_host_of(names);
+  };
+  EXPECT_EQ(sixteen_on(2), 8);
+  EXPECT_EQ(sixteen_on(4), 4);
+  EXPECT_EQ(sixteen_on(8), 2);
   EXPECT_EQ(ranks_per_host_of({"a", "a", "a", "a"}), 1);  // one host
   EXPECT_EQ(ranks_per_host_of({"a", "b", "c"}), 1);       // one rank each
   EXPECT_EQ(ranks_per_host_of({"a", "b", "a", "b"}), 1);  // not one host after the other

@@ -57,7 +57,7 @@ TEST(Lanes, TheTreeIsTheSameForEveryNumberOfRanks) {
 TEST(Lanes, ShardsAreWholePiecesOfTheWorkspace) {
   for (const int64_t count : {int64_t{1}, kShardElements - 1, kShardElements, kShardElements + 1,
                               7 * kShardElements + 5, 64 * kShardElements})
-    for (const int size : {1, 2, 3, 4, 8}) {
+    for (const int size : {1, 2, 3, 4, 8, 16}) {
       int64_t next = 0;
       for (int rank = 0; rank < size; ++rank) {
         const ElementRange shard = shard_of(rank, size, count);

@@ -208,6 +208,17 @@ TEST_P(LinkedGroup, PiecesArriveInTheirOrder) {
   EXPECT_EQ(wire_.opened, 3);
 }
 
+TEST_P(LinkedGroup, SixteenRanksExchangeWithEachOther) {
+  expect_none(errors_of(16, [](int rank, Communicator* group, Backend&) {
+    for (int round = 0; round < 8; ++round)
+      expect_pieces_in_order(rank, 16, round, [&](const auto& sends, const auto& receives) {
+        group->exchange(sends, receives);
+        group->check();
+      });
+    EXPECT_EQ(group->host_all_gather("x").size(), 16u);
+  }));
+}
+
 TEST_P(LinkedGroup, AnExchangeNeedsADevice) {
   const GroupId id = new_group();
   std::vector<std::thread> threads;

@@ -59,7 +59,12 @@ class MpiGroup : public ::testing::Test {
 };
 
 TEST_F(MpiGroup, MovesBytes) {
-  for (const int processes : {1, 2, 4}) expect_all_ok("bytes", processes);
+  for (const int processes : {1, 2, 4, 8}) expect_all_ok("bytes", processes);
+}
+
+// A linked group tells how far it is with each exchange, and calls MPI for nothing else meanwhile.
+TEST_F(MpiGroup, NoticesAreTakenInBetweenCalls) {
+  expect_all_ok("notices", 3);
 }
 
 TEST_F(MpiGroup, UsesTheMpiOfTheProgram) {

@@ -6,8 +6,9 @@
 Without a launcher, with mpirun -n 1, 2 and 4, and over TCP with the environments of torchrun and Slurm and with --nodes, all with four
 lanes: the checkpoint files are byte-equal for float32, for 8-bit states with EMA and two batches a lane, with epochs that end inside an
 update, and with skipped updates. Runs change the number of ranks, and how they are started, when they resume. A random rank is killed
-(SIGKILL), stopped (SIGSTOP) or asked to end (SIGTERM). Ranks with different options are refused. Without --mpi or mpirun all of it is
-over TCP. --long: the whole matrix of resumes, more options that differ, and 200 kills.
+(SIGKILL), stopped (SIGSTOP) or asked to end (SIGTERM). Ranks with different options are refused. Eight ranks as threads, over MPI and
+over TCP write the run directory of one process with eight lanes, take the memory that was planned, and end within 15 seconds when one
+is killed. Without --mpi or mpirun all of it is over TCP. --long: the whole matrix of resumes, more options that differ, and 200 kills.
 """
 
 import argparse
@@ -110,7 +111,10 @@ class Runs:
     def start(self, ranks, run, options, launcher=None):
         """ranks: 0 is no launcher; a list is a job whose ranks have these options besides."""
         train, launcher = self.command(run, options), launcher or self.launcher
-        if ranks == 0:
+        if launcher == "threads":
+            at = train.index("--device")
+            train[at:at + 2] = ["--devices", ",".join(["cpu"] * ranks)]
+        if ranks == 0 or launcher == "threads":
             return subprocess.Popen(train, cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         own = ranks if isinstance(ranks, list) else [""] * (ranks // 2 if launcher == "devices" else ranks)
         commands = [replaced(train, more.split()) for more in own]
@@ -151,6 +155,7 @@ class Runs:
         code, said = self.finish(self.start(ranks, run, options, launcher))
         if code != expected:
             fail(f"{run} with {ranks or 'no'} ranks over {launcher or self.launcher} ends with {code}: {said[-2000:]}")
+        return said
 
     def pids(self, run):
         """rank -> process of the job that trains `run`."""
@@ -189,6 +194,21 @@ class Runs:
         for name in ("config.yml", "vocab.spm"):
             found[name] = (self.folder / run / name).read_bytes().replace(run.encode(), b"RUN")
         found["config.yml"] = re.sub(rb"^#.*|^devices?:.*(\n +.*|\n- .*)*", b"", found["config.yml"], flags=re.M)  # with its checksum
+        return found
+
+    def directory(self, run):
+        """All files of a run directory, without times, speeds, devices and what depends on them."""
+        found = {str(path.relative_to(self.folder / run)): path.read_bytes() for path in (self.folder / run).rglob("*") if path.is_file()}
+        for name in found:
+            if name.endswith("state.json"):
+                found[name] = re.sub(rb'"train_seconds": [^,\n]*', b"", found[name])
+            elif name.endswith("manifest.json"):
+                manifest = json.loads(found[name])
+                del manifest["crc32"], manifest["files"]["state.json"]
+                found[name] = json.dumps(manifest).encode()
+        found["config.yml"] = self.files(run, 0)["config.yml"]
+        found["metrics.jsonl"] = json.dumps(numbers(self, run)).encode()
+        found["train.log"] = b""
         return found
 
     def compare(self, one, other, update, label):
@@ -385,6 +405,62 @@ def failed_callback(runs, launcher):
         fail(f"a callback of rank 0 that fails ends the ranks of {launcher} with {codes}: {said[-2000:]}")
 
 
+EIGHT = "--lanes 8 --dim-emb 128 --transformer-dim-ffn 512 --save-freq 4u"  # 15 shards of weights: no rank of eight has none
+
+
+def eight(runs, long):
+    """Eight ranks, as of a host with eight GPUs."""
+    launchers = ["threads", *runs.launchers, *(["devices"] if long else [])]
+    forms = {"float32": "", "bf16": " --communication-dtype bf16 --optimizer-states 8bit --exponential-smoothing 1e-2"}
+
+    def memory(said):
+        planned, taken = re.search(r"planned peak ([\d.]+) MiB", said), re.search(r"target tokens, .* memory ([\d.]+) MiB", said)
+        return (planned and planned[1], taken and taken[1])
+
+    def same(run, one, label):
+        a, b = runs.directory(one), runs.directory(run)
+        if different := [name for name in sorted({*a, *b}) if a.get(name) != b.get(name)]:
+            fail(f"{label}: {one} and {run} differ in {different}")
+
+    for form, more in forms.items():
+        if form != "float32" and not long:
+            continue
+        options, one = f"{EIGHT} --valid-freq 4u{more}", f"eight-{form}"
+        alone = memory(runs.train(0, one, options + " --after 8u"))
+        for launcher in launchers:
+            run = f"{one}-{launcher}"
+            for ranks in (2, 4, 8) if long else (8,):
+                whole = f"{run}-{ranks}"
+                planned, taken = memory(runs.train(ranks, whole, options + " --after 8u", launcher=launcher))
+                same(whole, one, f"{form} on {ranks} ranks of {launcher}")
+                if taken is None or planned != taken or alone[0] != alone[1] or float(taken) >= float(alone[1]):
+                    fail(f"{ranks} ranks of {launcher} have planned {planned} MiB and taken {taken}, one {alone[0]} and {alone[1]}")
+            for before, after in [(8, 2), (8, 1), (2, 8), (1, 8), (4, 8), (8, 8)] if long else [(8, 2)]:
+                resumed = f"{run}-{before}-{after}"
+                for ranks, updates in ((before, 4), (after, 8)):
+                    runs.train(ranks, resumed, f"{options} --after {updates}u", launcher=launcher if ranks > 1 else None)
+                same(resumed, one, f"{form} on {before}, then {after} ranks of {launcher}")
+    for launcher in runs.launchers:
+        one_of_eight_killed(runs, launcher, range(8) if long else (5,))
+
+
+def one_of_eight_killed(runs, launcher, victims):
+    for victim in victims:
+        run = f"eight-killed-{launcher}-{victim}"
+        job = runs.start(8, run, EIGHT + " --after 100000u --valid-freq 100000u --disp-freq 1u", launcher)
+        wait_for_update(runs, job, run, 4)
+        processes = runs.pids(run)
+        begin = time.monotonic()
+        os.kill(processes[victim], signal.SIGKILL)
+        while time.monotonic() - begin < 60 and any(pathlib.Path(f"/proc/{pid}/cwd").exists() for rank, pid in processes.items() if rank != victim):
+            time.sleep(0.02)
+        seconds = time.monotonic() - begin
+        code, said = runs.finish(job, 30)
+        print(f"ranks: rank {victim} of 8 over {launcher} killed: the others ended after {seconds:.1f} seconds")
+        if len(processes) != 8 or code == 0 or seconds > 15:
+            fail(f"a killed rank of eight of {launcher} ends the job with {code} after {seconds:.1f} seconds: {said[-2000:]}")
+
+
 def mismatches(runs, long):
     different = {"--seed 2": "seed is 2, on rank 0 it is 1"}
     if long:
@@ -512,6 +588,7 @@ def main():
             hung(runs, launcher)
             failed_callback(runs, launcher)
         killed(runs)
+        eight(runs, arguments.long)
         mismatches(runs, arguments.long)
         kills(runs, count, random.Random(arguments.seed))
     print(f"ranks: {len(failures)} failures, {time.monotonic() - begin:.0f} seconds")

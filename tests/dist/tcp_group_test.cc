@@ -13,6 +13,7 @@
 #include "engine/dist/tcp/wire.h"
 #include "tests/dist/group_support.h"
 #include "tests/dist/process_cases.h"
+#include "tests/dist/tcp_stranger.h"
 
 namespace trafo {
 namespace {
@@ -349,31 +350,6 @@ TEST(TcpGroup, StrangersDoNotDisturb) {
   EXPECT_FALSE(error) << (error ? error->what() : "");
 }
 
-// A stranger on a connection to rank 0: it speaks the protocol, and does not know the key.
-struct Stranger {
-  tcp::Socket socket;
-  std::string nonces = std::string(sizeof(Sha256), 'n');
-
-  explicit Stranger(const GroupId& id) : socket(tcp::connect_to(address_of_id(id), tcp::after(5))) {
-    send(opening() + nonces);
-    const std::string greeting = receive(opening().size() + sizeof(Sha256));
-    EXPECT_TRUE(greeting.starts_with(opening()));
-    nonces += greeting.substr(opening().size());
-  }
-  static std::string opening() { return "trafotcp" + std::string("\2\0\0\0", 4); }
-  void send(const std::string& bytes) const { tcp::send_all(socket, bytes, tcp::after(5)); }
-  std::string receive(size_t bytes) const { return tcp::receive_all(socket, bytes, tcp::after(5)); }
-  // Whether the host has hung up, after nothing more.
-  bool is_hung_up_on() const {
-    try {
-      tcp::receive_all(socket, 1, tcp::after(5));
-    } catch (const tcp::Transient& ended) {
-      return ended.reason == "it has closed the connection";
-    }
-    return false;
-  }
-};
-
 // There are places for 256 callers beside the ranks; one more takes that of the first.
 TEST(TcpGroup, ACallerKeepsItsPlaceUntilAllAreTaken) {
   const GroupId id = tcp_group();
@@ -390,9 +366,9 @@ TEST(TcpGroup, ACallerKeepsItsPlaceUntilAllAreTaken) {
   const tcp::Socket first = call();
   std::deque<tcp::Socket> silent;
   while (silent.size() < 256 + 3 - 2) silent.push_back(call());
-  const Stranger last(id);  // it was greeted, so those before it have been accepted
+  const Stranger last(address_of_id(id));  // it was greeted, so those before it have been accepted
   EXPECT_FALSE(is_hung_up_on(first));
-  const Stranger one_more(id);
+  const Stranger one_more(address_of_id(id));
   EXPECT_TRUE(is_hung_up_on(first));
   EXPECT_FALSE(is_hung_up_on(silent.front()));
   silent.clear();
@@ -417,23 +393,19 @@ TEST(TcpGroup, TheHostProvesNothingToACallerThatHasNotProvedTheToken) {
       [&] { error_of([&] { join_tcp_group(id, 0, 2, {.start = 8, .wait = 2}); }); });
   const tcp::Hello hello{1, 0, 2, 1, "0.1.0"};
   {
-    const Stranger stranger(id);
+    const Stranger stranger(address_of_id(id));
     EXPECT_THROW(tcp::receive_all(stranger.socket, 1, tcp::after(0.5)), tcp::Transient);
     Sha256 guess = key_of_id(id);
     guess[31] ^= 1;
-    const std::string bytes = hello.bytes();
-    const Sha256 proof = hmac_sha256(guess, {"caller", stranger.nonces, bytes});
-    stranger.send(bytes + std::string(text_of(proof)));
-    EXPECT_EQ(stranger.receive(sizeof(Sha256)), std::string(sizeof(Sha256), '\0'));
+    EXPECT_EQ(stranger.prove(guess, hello), std::string(sizeof(Sha256), '\0'));
     EXPECT_TRUE(stranger.is_hung_up_on());
   }
   {  // the same with the key: the host proves it, too, and says why the release does not fit
-    const Stranger caller(id);
-    const std::string bytes = tcp::Hello{1, 0, 2, 1, "0.0.7"}.bytes();
+    const Stranger caller(address_of_id(id));
+    const tcp::Hello old{1, 0, 2, 1, "0.0.7"};
     const Sha256 key = key_of_id(id);
-    caller.send(bytes + std::string(text_of(hmac_sha256(key, {"caller", caller.nonces, bytes}))));
-    EXPECT_EQ(caller.receive(sizeof(Sha256)),
-              text_of(hmac_sha256(key, {"host", caller.nonces, bytes})));
+    EXPECT_EQ(caller.prove(key, old),
+              text_of(hmac_sha256(key, {"host", caller.nonces, old.bytes()})));
   }
 }
 

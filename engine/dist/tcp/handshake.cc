@@ -121,13 +121,12 @@ void Host::accept_callers() {
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) {
       // Without descriptors the one that waits longest makes room.
-      if ((errno == EMFILE || errno == ENFILE) && !pending_.empty()) {
-        pending_.erase(pending_.begin());
-        continue;
-      }
-      require(errno != EMFILE && errno != ENFILE, ErrorCode::io, kTcpOrigin,
-              "cannot accept a connection: ", error_text(errno));
-      return;
+      const int error = errno;
+      if (!is_without_descriptors(error)) return;
+      require(!pending_.empty(), ErrorCode::io, kTcpOrigin,
+              "cannot accept a connection: ", error_text(error));
+      pending_.erase(pending_.begin());
+      continue;
     }
     if (is_full()) pending_.erase(pending_.begin());
     try {
@@ -213,6 +212,23 @@ void Host::listen_to_callers(std::vector<Guest>& guests) {
 
 std::vector<Guest> Host::receive_guests(Clock::time_point deadline, double seconds) {
   std::vector<Guest> guests(size_ - rank_ - 1);
+  try {
+    wait_for_guests(guests, deadline, seconds);
+  } catch (const Error& error) {
+    const bool is_known = error.code() == ErrorCode::peer_lost;
+    const std::string why =
+        is_known ? error.message() : concat("rank ", rank_, " has left: ", error.message());
+    for (const Guest& guest : guests) try {
+        if (guest.socket.is_open())
+          send_all(guest.socket, answer_bytes(ErrorCode::peer_lost, why), Clock::now());
+      } catch (const Transient&) {  // it has gone
+      }
+    throw;
+  }
+  return guests;
+}
+
+void Host::wait_for_guests(std::vector<Guest>& guests, Clock::time_point deadline, double seconds) {
   const auto missing = [&] {
     return std::find_if(guests.begin(), guests.end(),
                         [](const Guest& guest) { return !guest.socket.is_open(); });
@@ -223,11 +239,6 @@ std::vector<Guest> Host::receive_guests(Clock::time_point deadline, double secon
                                " has not joined within ", seconds, " seconds");
       if (strangers_ > 0)
         why += concat("; connections without the token of the job were refused: ", strangers_);
-      for (const Guest& guest : guests) try {
-          if (guest.socket.is_open())
-            send_all(guest.socket, answer_bytes(ErrorCode::peer_lost, why), Clock::now());
-        } catch (const Transient&) {  // it has gone
-        }
       fail(ErrorCode::peer_lost, kTcpOrigin, why);
     }
     const bool listens = has_place();
@@ -243,7 +254,6 @@ std::vector<Guest> Host::receive_guests(Clock::time_point deadline, double secon
     listen_to_callers(guests);
     accept_callers();
   }
-  return guests;
 }
 
 void Host::answer(const std::vector<Guest>& guests, std::string_view text,

@@ -54,8 +54,8 @@ class Host {
         release_(std::move(release)) {}
 
   // Waits for all ranks above this one, and returns them by rank. PEER_LOST: not all have come
-  // before the deadline. Strangers are hung up on, and callers that fit not are told why. If it
-  // throws, the callers are told why as well.
+  // before the deadline. IO: no descriptor is left. Strangers are hung up on, and callers that fit
+  // not are told why. If it throws, the callers are told why as well.
   std::vector<Guest> receive_guests(Clock::time_point deadline, double seconds);
   // Ends the call of each.
   static void answer(const std::vector<Guest>& guests, std::string_view text,
@@ -70,6 +70,7 @@ class Host {
     bool greeted = false;
   };
   enum class Progress { waits, is_guest, is_stranger, is_refused };
+  void wait_for_guests(std::vector<Guest>& guests, Clock::time_point deadline, double seconds);
   bool is_full() const;
   bool has_place() const;
   void accept_callers();

@@ -208,7 +208,12 @@ Socket accept_from(const Socket& listener) {
 
 Socket connect_to(const Address& address, Clock::time_point deadline) {
   Socket socket(new_socket(address.family()));
-  if (!socket.is_open()) throw Transient{concat(address.text(), ": ", error_text(errno))};
+  if (!socket.is_open()) {
+    const int error = errno;
+    require(!is_without_descriptors(error), ErrorCode::io, kTcpOrigin, "cannot connect to ",
+            address.text(), ": ", error_text(error));
+    throw Transient{concat(address.text(), ": ", error_text(error))};
+  }
   Address to = address;
   if (::connect(socket.descriptor(), as_sockaddr(to), to.length) == 0) return socket;
   if (errno != EINPROGRESS) throw Transient{concat(address.text(), ": ", error_text(errno))};
@@ -266,9 +271,17 @@ std::string receive_all(const Socket& socket, size_t bytes, Clock::time_point de
   return received;
 }
 
+bool is_without_descriptors(int error) {
+  return error == EMFILE || error == ENFILE;
+}
+
 std::string error_text(int error) {
   char text[256] = "";
-  return ::strerror_r(error, text, sizeof text);
+  const std::string reason = ::strerror_r(error, text, sizeof text);
+  if (error != EMFILE) return reason;
+  return reason +
+         "; each rank has a connection to each other rank, so raise the limit of the "
+         "process (ulimit -n)";
 }
 
 }  // namespace trafo::tcp

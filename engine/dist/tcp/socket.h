@@ -75,7 +75,7 @@ Address peer_of(const Socket& socket);
 // A connection that has come; none: nobody has.
 Socket accept_from(const Socket& listener);
 
-// Transient: it cannot be reached within `deadline`.
+// Transient: it cannot be reached within `deadline`. IO: no descriptor is left.
 Socket connect_to(const Address& address, Clock::time_point deadline);
 // Small packets go at once, and the kernel finds out when the other host is gone.
 void prepare_for_messages(const Socket& socket);
@@ -86,6 +86,8 @@ bool is_silent(const Socket& socket);
 void send_all(const Socket& socket, std::string_view bytes, Clock::time_point deadline);
 std::string receive_all(const Socket& socket, size_t bytes, Clock::time_point deadline);
 
+// Whether this error of the system means that no descriptor is left.
+bool is_without_descriptors(int error);
 std::string error_text(int error);
 
 }  // namespace trafo::tcp

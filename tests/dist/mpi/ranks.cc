@@ -97,7 +97,14 @@ void run(const std::string& name) {
   }
   const auto group = join(name == "late" || name == "calls" || name == "hung" ? kShort : kGenerous);
   group->barrier();
-  if (name == "late") {
+  if (name == "notices") {
+    for (uint64_t exchange = 1; group->rank_behind(1) >= 0; ++exchange) {
+      check(exchange < 3000, "notices of other ranks are taken in");
+      group->come_to(exchange);
+      sleep_for(0.001);
+    }
+    group->barrier();
+  } else if (name == "late") {
     if (group->rank() == 1) sleep_for(6);
     group->barrier();
   } else if (name == "calls") {
