@@ -122,6 +122,14 @@ const std::vector<Format>& formats() {
          interop::write_m2m100(job.host, *job.vocabulary.tokenizer, job.directory);
          return interop::read_m2m100(job.directory).host;
        }},
+      {ExportFormat::hf_mbart,
+       true,
+       {float32},
+       interop::hf_mbart_expressible,
+       [](const Job& job) {
+         interop::write_mbart(job.host, *job.vocabulary.tokenizer, job.directory);
+         return interop::read_mbart(job.directory).host;
+       }},
       {ExportFormat::hf_gpt2,
        false,
        {float32},
@@ -179,14 +187,20 @@ struct DirectoryReader {
   const char* model_type;
   interop::Imported (*read)(const fs::path& directory);
 };
-constexpr DirectoryReader kDirectoryReaders[] = {
-    {"marian", interop::read_marian},  {"pegasus", interop::read_pegasus},
-    {"m2m_100", interop::read_m2m100}, {"gpt2", interop::read_gpt2},
-    {"llama", interop::read_llama},    {"mistral", interop::read_llama},
-    {"qwen2", interop::read_llama},    {"qwen3", interop::read_llama},
-    {"phi3", interop::read_llama},     {"hunyuan_v1_dense", interop::read_llama},
-    {"smollm3", interop::read_llama},  {"granite", interop::read_llama},
-    {"olmo2", interop::read_llama}};
+constexpr DirectoryReader kDirectoryReaders[] = {{"marian", interop::read_marian},
+                                                 {"pegasus", interop::read_pegasus},
+                                                 {"m2m_100", interop::read_m2m100},
+                                                 {"mbart", interop::read_mbart},
+                                                 {"gpt2", interop::read_gpt2},
+                                                 {"llama", interop::read_llama},
+                                                 {"mistral", interop::read_llama},
+                                                 {"qwen2", interop::read_llama},
+                                                 {"qwen3", interop::read_llama},
+                                                 {"phi3", interop::read_llama},
+                                                 {"hunyuan_v1_dense", interop::read_llama},
+                                                 {"smollm3", interop::read_llama},
+                                                 {"granite", interop::read_llama},
+                                                 {"olmo2", interop::read_llama}};
 
 const Format* find_format(int32_t value) {
   for (const Format& format : formats())

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""M2M100 and NLLB-200 directories against transformers: ids, log-probabilities, translations, exports, a trained model.
+"""M2M100, NLLB-200 and mBART-50 of transformers against translate-train: tokens, log-probabilities, translations, fine-tuning, exports.
 
-    python3 tests/parity/m2m100_parity.py [--translate-train build/release/translate-train]
+    python3 tests/parity/multilingual_parity.py [--translate-train build/release/translate-train]
 
-Trains SentencePiece models, makes directories of NllbTokenizer (tokenizer.json) and M2M100Tokenizer (vocab.json in another order,
-without some subwords and with others), each with a random tiny M2M100ForConditionalGeneration: five configurations of each. The imported
-vocabulary gives the ids of transformers' tokenizer. The imported model gives the log-probabilities of pairs of sentences to 1e-4 a token
-and the greedy translations that transformers gives with forced_bos_token_id. The exported directory loads in AutoTokenizer and
-M2M100ForConditionalGeneration with the same ids and log-probabilities. A model that is fine-tuned, whole and with a LoRA adapter, answers
-the same in transformers after its export; the adapter answers the same in PEFT on the original directory. Wrong languages change the
-scores. --short: one configuration of each.
+Trains SentencePiece models, makes directories of NllbTokenizer (tokenizer.json), M2M100Tokenizer (vocab.json in another order, without
+some subwords and with others) and MBart50Tokenizer (tokenizer.json, or sentencepiece.bpe.model as in Facebook's directories), each with a
+random tiny model of its class: five configurations of each. The imported vocabulary gives the ids of transformers' tokenizer. The imported
+model gives the log-probabilities of pairs of sentences to 1e-4 a token and the greedy translations that transformers gives with
+forced_bos_token_id. The exported directory loads in AutoTokenizer and the class of the model with the same ids and log-probabilities. A
+model that is fine-tuned, whole and with a LoRA adapter, answers the same in transformers after its export; the adapter answers the same in
+PEFT on the original directory. Wrong languages change the scores. --short: one configuration of each.
 
 The environment and the exit codes are as in export_parity.py.
 """
@@ -25,7 +25,14 @@ import export_parity as parity
 from tokenizer_parity import Trafo, load_library
 
 CODES = ["deu_Latn", "eng_Latn", "fra_Latn", "zul_Latn"]
-LANGUAGES = {"nllb": ("eng_Latn", "fra_Latn"), "m2m100": ("en", "fr")}
+_m2m = ("M2M100", "hf-m2m100", dict(activation_function=["relu", "gelu", "swish"]))
+FAMILIES = {  # two languages, the class of the model, the format of its export, what the class has more of
+    "nllb": (("eng_Latn", "fra_Latn"), *_m2m), "m2m100": (("en", "fr"), *_m2m),
+    "mbart50": (("en_XX", "fr_XX"), "MBart", "hf-mbart",
+                dict(activation_function=["gelu", "gelu_new", "relu"], decoder_start_token_id=[2], forced_eos_token_id=[None])),
+}
+# Names that MBart50Tokenizer finds in a text as unigrams with the score 0, which SentencePiece, and so the first MBart50Tokenizer, does not.
+UNIGRAMS = {"</s>", "<mask>"}
 ODD = ["a  b", " a", "naïve 東京 🙂", "</s>", "eng_Latn x", "__en__ x", "x__fr__", "<mask>", "1,234.56 km/h", "ﬁ Ⅳ", ">>fr<< x", "東京 x"]
 # Texts without subwords: here a source has no language then, and SentencePiece takes spaces away that NllbTokenizer keeps.
 EMPTY = ["", " ", "▁"]
@@ -41,8 +48,10 @@ def save_tokenizer(family, kind, lines, folder):
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_prefix=file, model_type=kind, vocab_size=180,
                                              hard_vocab_limit=False, minloglevel=2, unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
     os.remove(file + ".vocab")
-    source, target = LANGUAGES[family]
-    if family == "nllb":
+    source, target = FAMILIES[family][0]
+    if family == "mbart50":
+        tokenizer = transformers.MBart50Tokenizer.from_pretrained(folder, src_lang=source, tgt_lang=target)
+    elif family == "nllb":
         tokenizer = transformers.NllbTokenizer.from_pretrained(folder, src_lang=source, tgt_lang=target, extra_special_tokens=CODES)
         os.remove(file + ".model")
     else:
@@ -58,26 +67,30 @@ def save_tokenizer(family, kind, lines, folder):
     return tokenizer
 
 
-def save_model(number, tokenizer, folder):
+def save_model(family, number, tokenizer, folder):
     import torch
     import transformers
+    _, kind, _, further = FAMILIES[family]
+    of_model = getattr(transformers, kind + "ForConditionalGeneration")
     choice = random.Random(number).choice
     tokens = 1 + max(tokenizer.convert_tokens_to_ids(tokenizer.src_lang), token_of(tokenizer, tokenizer.tgt_lang), len(tokenizer) - 1)
     if hasattr(tokenizer, "lang_token_to_id"):
         tokens = 1 + max(tokenizer.lang_token_to_id.values())
-    config = transformers.M2M100Config(
+    config = getattr(transformers, kind + "Config")(
         vocab_size=tokens + choice([0, 8]), d_model=choice([32, 36]), encoder_layers=2, decoder_layers=choice([1, 2]),
         encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=choice([48, 56]), decoder_ffn_dim=48,
         max_position_embeddings=128, init_std=0.2, scale_embedding=choice([True, False]),
-        activation_function=choice(["relu", "gelu", "swish"]))
+        **{key: choice(values) for key, values in further.items()})
     torch.manual_seed(number)
-    model = transformers.M2M100ForConditionalGeneration(config).eval()
+    model = of_model(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.2 * torch.randn_like(parameter))
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_(std=0.2)
     model.to(choice([torch.float32, torch.bfloat16])).save_pretrained(folder)
-    return transformers.M2M100ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval(), tokens
+    return of_model.from_pretrained(folder, dtype=torch.float32).eval(), tokens
 
 
 def token_of(tokenizer, code):
@@ -110,6 +123,7 @@ class Check:
     def __init__(self, checks, program, test, reference, library):
         self.checks, self.program, self.library = checks, program, library
         self.test, self.reference = test[:SENTENCES], reference[:SENTENCES]
+        self.odd = ODD
 
     def ids(self, label, name, tokenizer, lines):
         file = next(os.path.join(self.program.folder, name, kind) for kind in ("vocab.spm", "vocab.marian")
@@ -131,7 +145,7 @@ class Check:
     def model(self, label, name, model, tokenizer, tokens):
         import torch
         languages = ["--source-language", tokenizer.src_lang, "--target-language", tokenizer.tgt_lang]
-        lines, targets = self.test + ODD, self.reference + ODD[::-1]
+        lines, targets = self.test + self.odd, self.reference + self.odd[::-1]
         self.ids(label, name, tokenizer, lines)
         source, target = encoded(tokenizer, lines, targets)
         theirs = parity.marian_log_probabilities(cut(model, tokens), source, target)
@@ -148,16 +162,16 @@ class Check:
                                 str(LONGEST), "--device", "cpu", "--quiet", lines=self.test)
         self.checks.translations(label, ours, texts)
 
-    def export(self, label, name, model, tokenizer, tokens):
+    def export(self, label, family, name, model, tokenizer, tokens):
         import torch
         import transformers
         folder = os.path.join(self.program.folder, name + "-exported")
-        self.program.run("export", "-m", name, "--to", "hf-m2m100", "-o", folder, "--quiet")
+        self.program.run("export", "-m", name, "--to", FAMILIES[family][2], "-o", folder, "--quiet")
         again, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True, dtype=torch.float32)
-        self.checks.say(type(again).__name__ == "M2M100ForConditionalGeneration" and not info["missing_keys"] and not info["unexpected_keys"],
+        self.checks.say(type(again) is type(model) and not info["missing_keys"] and not info["unexpected_keys"],
                         f"{label}: every tensor of {type(again).__name__}")
         theirs = transformers.AutoTokenizer.from_pretrained(folder, src_lang=tokenizer.src_lang, tgt_lang=tokenizer.tgt_lang)
-        lines = self.test + ODD + EMPTY
+        lines = self.test + self.odd + EMPTY
         self.checks.say(type(theirs) is type(tokenizer) and encoded(theirs, lines, lines) == encoded(tokenizer, lines, lines),
                         f"{label}: {type(theirs).__name__} of the export gives the ids of {2 * len(lines)} texts")
         source, target = encoded(tokenizer, self.test, self.reference)
@@ -198,23 +212,28 @@ def main():
             call.restype = ctypes.c_void_p
         check = Check(checks, program, test, reference, library)
         texts = [side for pair in train[:1500] for side in pair]
-        for family in LANGUAGES:
+        for family in FAMILIES:
+            check.odd = [line for line in ODD if family != "mbart50" or line not in UNIGRAMS]
             for number in range(1 if arguments.short else arguments.configurations):
                 name, label = f"{family}-{number}", f"{family} {number}"
                 folder = os.path.join(program.folder, name + "-theirs")
-                tokenizer = save_tokenizer(family, "bpe" if family == "nllb" or number % 2 else "unigram", texts, folder)
-                model, tokens = save_model(number, tokenizer, folder)
+                tokenizer = save_tokenizer(family, "bpe" if family == "nllb" or (family == "m2m100" and number % 2) else "unigram", texts, folder)
+                if family == "mbart50" and number % 2:
+                    os.remove(os.path.join(folder, "tokenizer.json"))
+                elif family == "mbart50":
+                    os.remove(os.path.join(folder, "sentencepiece.bpe.model"))
+                model, tokens = save_model(family, number, tokenizer, folder)
                 program.run("import", "--from", folder, "-o", name, "--quiet")
                 check.model(label, name, model, tokenizer, tokens)
-                check.export(label, name, model, tokenizer, tokens)
+                check.export(label, family, name, model, tokenizer, tokens)
                 if number == 0:
-                    trained(check, label, name, folder, tokenizer, tokens)
+                    trained(check, label, family, name, folder, tokenizer, tokens)
                 shutil.rmtree(folder)
     print("all equal" if checks.failed == 0 else f"{checks.failed} checks failed")
     return 1 if checks.failed else 0
 
 
-def trained(check, label, name, original, tokenizer, tokens):
+def trained(check, label, family, name, original, tokenizer, tokens):
     """Fine-tuning changes the model, and its export is the model that was trained."""
     import peft
     import torch
@@ -232,7 +251,7 @@ def trained(check, label, name, original, tokenizer, tokens):
         after = check.scores(adapted[0], [*adapted[1:], *languages], check.test, check.reference)
         check.checks.say(sum(after) > sum(before) + len(after), f"{label}, {kind}: training raises {sum(before):.0f} to {sum(after):.0f}")
         folder = os.path.join(check.program.folder, run + "-exported")
-        check.program.run("export", "-m", *adapted, "--to", "hf-m2m100", "-o", folder, "--quiet")
+        check.program.run("export", "-m", *adapted, "--to", FAMILIES[family][2], "-o", folder, "--quiet")
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
         source, target = encoded(tokenizer, check.test, check.reference)
         check.checks.log_probabilities(f"{label}, {kind}, exported", after, parity.marian_log_probabilities(model, source, target),
