@@ -215,6 +215,7 @@ TEST_F(MbartImportTest, OtherFormatsHaveNoNormOfEmbeddings) {
   model_ = model_of(other);
   const Error error = error_of([&] { write(mbart_, path("post")); });
   EXPECT_TRUE(mentions(error, "post-norm")) << error.what();
+  EXPECT_TRUE(mentions(error, "use hf-bart")) << error.what();
   other = learned_config();
   other.learned_positions = false;
   model_ = model_of(other);

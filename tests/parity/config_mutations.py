@@ -39,6 +39,8 @@ FAMILIES = {  # the configuration's class, the model's, their settings
                 {**_stacks, "scale_embedding": True, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0}),
     "mbart": ("MBartConfig", "MBartForConditionalGeneration",
               {**_stacks, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "activation_function": "gelu"}),
+    "bart": ("BartConfig", "BartForConditionalGeneration",
+             {**_stacks, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "activation_function": "gelu"}),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel",
              {**_ids, **dict(n_embd=32, n_layer=2, n_head=4, n_positions=POSITIONS, n_inner=40, initializer_range=0.3)}),
     "llama": ("LlamaConfig", "LlamaForCausalLM", {**_ids, **_llama}),
@@ -220,7 +222,7 @@ def attempt(function, *arguments):
 
 def judge(program, folder, family, key):
     """(what came out, whether that is right, what to say)."""
-    ours_read, our_reason = attempt(ours, program, folder, family in ("pegasus", "m2m_100", "mbart"))
+    ours_read, our_reason = attempt(ours, program, folder, family in ("pegasus", "m2m_100", "mbart", "bart"))
     if ours_read is None:
         named = "config.json" in our_reason or "model.safetensors" in our_reason or "must end with eos" in our_reason
         return "refused", named, our_reason[-200:]
@@ -272,8 +274,8 @@ def check_family(checks, program, family, share, counts):
         kind, good, why = judge(program, base, family, key)
         if not key:
             good = kind == "equal"
-        # The caller chooses the target language of M2M100 and mBART; the import says which one the directory forces.
-        if kind == "different" and (key in OWN or (family in ("m2m_100", "mbart") and key == "forced_bos_token_id")):
+        # The caller chooses the target language of M2M100 and mBART, and the prefix of ids; the import says which one the directory forces.
+        if kind == "different" and (key in OWN or (family in ("m2m_100", "mbart", "bart") and key == "forced_bos_token_id")):
             kind, good = "own", True
         counts[family][kind] = counts[family].get(kind, 0) + 1
         if not good:

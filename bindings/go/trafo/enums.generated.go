@@ -585,6 +585,8 @@ const (
 	HFM2M100 ExportFormat = C.TRAFO_EXPORT_HF_M2M100
 	// MBartForConditionalGeneration of transformers, mBART-50: such a model with learned_positions.
 	HFMBart ExportFormat = C.TRAFO_EXPORT_HF_MBART
+	// BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE.
+	HFBart ExportFormat = C.TRAFO_EXPORT_HF_BART
 )
 
 var wordsOfExportFormat = words[ExportFormat]{
@@ -598,6 +600,7 @@ var wordsOfExportFormat = words[ExportFormat]{
 	{HFPegasus, []string{"hf-pegasus", "hf_pegasus"}},
 	{HFM2M100, []string{"hf-m2m100", "hf_m2m100"}},
 	{HFMBart, []string{"hf-mbart", "hf_mbart"}},
+	{HFBart, []string{"hf-bart", "hf_bart"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -93,6 +93,7 @@ static_assert(static_cast<int32_t>(ExportFormat::hf_compressed) == TRAFO_EXPORT_
 static_assert(static_cast<int32_t>(ExportFormat::hf_pegasus) == TRAFO_EXPORT_HF_PEGASUS);
 static_assert(static_cast<int32_t>(ExportFormat::hf_m2m100) == TRAFO_EXPORT_HF_M2M100);
 static_assert(static_cast<int32_t>(ExportFormat::hf_mbart) == TRAFO_EXPORT_HF_MBART);
+static_assert(static_cast<int32_t>(ExportFormat::hf_bart) == TRAFO_EXPORT_HF_BART);
 static_assert(static_cast<int32_t>(ExportWeights::by_format) == TRAFO_EXPORT_WEIGHTS_BY_FORMAT);
 static_assert(static_cast<int32_t>(ExportWeights::float32) == TRAFO_EXPORT_WEIGHTS_FLOAT32);
 static_assert(static_cast<int32_t>(ExportWeights::float16) == TRAFO_EXPORT_WEIGHTS_FLOAT16);

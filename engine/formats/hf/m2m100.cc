@@ -1,5 +1,5 @@
-// The tokenizers of M2M100, NLLB-200 and mBART-50. Their language codes are special tokens, which a
-// caller chooses (Tokenizer::with_languages()).
+// The tokenizers of M2M100, NLLB-200, mBART-50 and BART, whose texts begin with a token. Their
+// language codes are special tokens, which a caller chooses (Tokenizer::with_languages()).
 //
 // NllbTokenizer has tokenizer.json, which becomes a SentencePiece model. M2M100Tokenizer has a
 // SentencePiece model, vocab.json with other ids for its subwords and without some of them, and a
@@ -15,6 +15,7 @@
 #include "engine/formats/tokenizers/fast_tokenizer.h"
 #include "engine/formats/tokenizers/spm_subwords.h"
 #include "engine/io/atomic_file.h"
+#include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/marian/marian_file.h"
 #include "engine/text/tokenizer/marian/marian_tokenizer.h"
 #include "engine/text/tokenizer/sentencepiece/sentencepiece_model.h"
@@ -165,13 +166,14 @@ SpecialIds special_ids(const fs::path& directory, const ConfigReader& config, in
   ids.bos = id_in("decoder_start_token_id", 2);
   ids.pad = id_in("pad_token_id", kM2mPad);
   if (ids.eos.empty()) ids.eos = {2};
+  ids.bos_starts_decoder = true;
   return ids;
 }
 
 // What transformers begins translations with, unless its caller says otherwise. Here a caller
 // chooses the language.
 void add_forced_note(const fs::path& directory, const ConfigReader& config, int64_t stored,
-                     ReadTokenizer& read) {
+                     ReadTokenizer& read, const char* chosen = "target language") {
   constexpr const char* kKey = "forced_bos_token_id";
   const ConfigReader options = generation_options(directory, config);
   if (!options.has(kKey)) return;
@@ -181,7 +183,7 @@ void add_forced_note(const fs::path& directory, const ConfigReader& config, int6
   read.note.append(read.note.empty() ? "" : "; ")
       .append(concat(options.label(), ": ", kKey, " is ", id,
                      tokenizer ? concat(", ", quote(tokenizer->token(id))) : std::string(),
-                     ": translations begin with the target language that you choose"));
+                     ": translations begin with the ", chosen, " that you choose"));
 }
 
 }  // namespace
@@ -228,6 +230,34 @@ ReadTokenizer read_mbart_tokenizer(const fs::path& directory, const ConfigReader
   return read;
 }
 
+ReadTokenizer read_bart_tokenizer(const fs::path& directory, const ConfigReader& config,
+                                  int64_t stored) {
+  constexpr const char* kForced = "forced_bos_token_id";
+  const SpecialIds ids = special_ids(directory, config, stored);
+  ReadTokenizer read = read_tokenizer_of(directory, config, stored, ids);
+  const ConfigReader options = generation_options(directory, config);
+  if (!read.tokenizer) {
+    add_forced_note(directory, config, stored, read, "prefix");
+    return read;
+  }
+  const Tokenizer& tokenizer = *read.tokenizer;
+  require(tokenizer.language() >= 0, ErrorCode::unsupported, kOrigin, directory.string(),
+          ": post_processor of tokenizer.json puts no token in front of a text, or ",
+          options.label(), " has no decoder_start_token_id");
+  require(tokenizer.special_tokens().start() == ids.bos, ErrorCode::unsupported, kOrigin,
+          options.label(), ": decoder_start_token_id is another one than in ", config.label());
+  const std::string begin = quote(tokenizer.token(tokenizer.language()));
+  if (!options.has(kForced))
+    read.note.append(read.note.empty() ? "" : "; ")
+        .append(concat("translations here begin with ", begin, ", which ", options.label(),
+                       " does not force"));
+  else
+    require(options.integer(kForced, 0, stored - 1) == tokenizer.language(), ErrorCode::unsupported,
+            kOrigin, options.label(), ": ", kForced, " is another token than ", begin,
+            ", which texts begin with");
+  return read;
+}
+
 std::string_view m2m100_fault(const Tokenizer& tokenizer) {
   if (tokenizer.pad_id() != kM2mPad) return "a vocabulary whose <pad> is not token 1";
   if (tokenizer.kind() == MarianTokenizer::kKind) return {};
@@ -268,6 +298,16 @@ void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
   options["additional_special_tokens"] = std::move(languages);  // transformers 4 has no other list
   write_json(directory / kOptionsFile, options);
   write_json(directory / "tokenizer.json", *fast);
+}
+
+void write_bart_tokenizer(const Tokenizer& tokenizer, const fs::path& directory) {
+  if (tokenizer.kind() != ByteBpeTokenizer::kKind || tokenizer.language() < 0)
+    cannot_express("BART",
+                   "a vocabulary that is not byte-level BPE of an encoder-decoder, with a "
+                   "token in front of texts");
+  write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
+  for (const CompanionFile& file : tokenizer.companions())
+    write_file_atomically(directory / file.name, file.content);
 }
 
 void write_mbart_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,

@@ -1,9 +1,10 @@
-// The directories of MarianMTModel (post-norm), PegasusForConditionalGeneration,
-// M2M100ForConditionalGeneration and MBartForConditionalGeneration (pre-norm) of transformers. They
-// have sinusoidal positions (which are computed, not stored), embeddings scaled by the square root
-// of the width, and layer norms with epsilon 1e-5. The pre-norm models have a norm after the layers
-// of each stack. M2M100 has another table of positions and no bias of the logits. mBART has learned
-// positions, a norm of the embeddings, and embeddings that are scaled or not.
+// The directories of these classes of transformers: MarianMTModel and BartForConditionalGeneration
+// (post-norm), PegasusForConditionalGeneration, M2M100ForConditionalGeneration and
+// MBartForConditionalGeneration (pre-norm). They have sinusoidal positions (which are computed, not
+// stored), embeddings scaled by the square root of the width, and layer norms with epsilon 1e-5.
+// The pre-norm models have a norm after the layers of each stack. M2M100 has another table of
+// positions and no bias of the logits. BART and mBART have learned positions, a norm of the
+// embeddings, and embeddings that are scaled or not.
 //
 // The decoder starts with the token `decoder_start_token_id`. For models trained here that is <s>.
 // Models trained by Marian start with <pad>, whose embedding is the last row and all zeros. Import
@@ -38,21 +39,24 @@ struct MarianForm {
   PositionTable positions = PositionTable::sinusoidal;
 
   bool is_m2m100() const { return positions == PositionTable::fairseq; }
-  bool is_mbart() const { return positions == PositionTable::learned; }
+  bool is_learned() const { return positions == PositionTable::learned; }
+  bool is_mbart() const { return is_learned() && pre_norm; }
+  bool is_bart() const { return is_learned() && !pre_norm; }
 };
 constexpr MarianForm kMarianMt{"MarianMTModel", "marian", false};
 constexpr MarianForm kPegasus{"PegasusForConditionalGeneration", "pegasus", true};
 constexpr MarianForm kM2m100{"M2M100ForConditionalGeneration", "m2m_100", true,
                              PositionTable::fairseq};
+constexpr MarianForm kBart{"BartForConditionalGeneration", "bart", false, PositionTable::learned};
 constexpr MarianForm kMbart{"MBartForConditionalGeneration", "mbart", true, PositionTable::learned};
 
 Expressible marian_expressible(const char* format, const MarianForm& form) {
   return {format,
-          {{{"positions", form.is_m2m100()  ? "fairseq"
-                          : form.is_mbart() ? "learned"
-                                            : "sinusoidal"},
-            {"embedding_norm", form.is_mbart() ? "yes" : "no"},
-            {"embedding_scale", form.is_mbart() ? "sqrt(width) 1" : "sqrt(width)"},
+          {{{"positions", form.is_m2m100()    ? "fairseq"
+                          : form.is_learned() ? "learned"
+                                              : "sinusoidal"},
+            {"embedding_norm", form.is_learned() ? "yes" : "no"},
+            {"embedding_scale", form.is_learned() ? "sqrt(width) 1" : "sqrt(width)"},
             {"norm placement", form.pre_norm ? "before" : "after"},
             {"activation", "*"},
             {"norm_epsilon", "1e-05"},
@@ -88,7 +92,7 @@ Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenize
   json["share_encoder_decoder_embeddings"] = spec.embedding.shared;
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
-  json["bos_token_id"] = tokenizer.special_tokens().start();
+  json["bos_token_id"] = form.is_bart() ? tokenizer.language() : tokenizer.special_tokens().start();
   json["eos_token_id"] = tokenizer.eos_id();
   json["pad_token_id"] = pad;
   json["decoder_start_token_id"] = tokenizer.special_tokens().start();
@@ -288,11 +292,13 @@ void write_marian_config(const MarianForm& form, const ModelSpec& spec, const To
                          const fs::path& directory) {
   if (form.is_m2m100()) write_m2m100_tokenizer(tokenizer, spec.max_positions, directory);
   if (form.is_mbart()) write_mbart_tokenizer(tokenizer, spec.max_positions, directory);
+  if (form.is_bart()) write_bart_tokenizer(tokenizer, directory);
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s>
   // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
   write_json(directory / "config.json", marian_config(form, spec, tokenizer, pad));
+  if (form.is_bart()) return;  // whose generation_config.json came with the tokenizer
   write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
   if (form.is_m2m100() || form.is_mbart()) return;
   if (tokenizer.kind() == MarianTokenizer::kKind)
@@ -328,9 +334,9 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
   for (const char* field : {"share_encoder_decoder_embeddings", "tie_word_embeddings"})
     json.demand(field, true, true);
-  json.demand("static_position_embeddings", !form.is_mbart(), !form.is_mbart());
-  json.demand("normalize_embedding", form.is_mbart(), form.is_mbart());
-  if (!form.is_m2m100() && !form.is_mbart())
+  json.demand("static_position_embeddings", !form.is_learned(), !form.is_learned());
+  json.demand("normalize_embedding", form.is_learned(), form.is_learned());
+  if (!form.is_m2m100() && !form.is_learned())
     generation_options(directory, json)
         .refuse("forced_bos_token_id", "translations here begin with any token");
   for (const auto& [other, field] : {std::pair{"hidden_size", "d_model"},
@@ -341,10 +347,11 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   for (const char* field : {"normalize_before", "add_final_layer_norm"})
     require(json.flag(field, form.pre_norm) == form.pre_norm, ErrorCode::unsupported, kOrigin,
             json.label(), ": ", field, " is ", form.pre_norm ? "false" : "true", ", which ",
-            form.architecture, " does not do",
-            form.is_mbart() ? ""
-            : form.pre_norm ? "; post-norm models have the model_type marian"
-                            : "; pre-norm models have the model_type pegasus");
+            form.architecture, " does not do; ", form.pre_norm ? "post" : "pre",
+            "-norm models have the model_type ",
+            form.is_learned() ? (form.pre_norm ? "bart" : "mbart")
+            : form.pre_norm   ? "marian"
+                              : "pegasus");
   ModelConfig config;
   const auto both = [&](const char* encoder, const char* decoder) {
     const int64_t value = json.integer(encoder, 1, limits::kModelDimension);
@@ -370,13 +377,14 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   config.pre_norm = form.pre_norm;
   config.norm_epsilon = kEpsilon;
   config.fairseq_positions = form.is_m2m100();
-  config.learned_positions = form.is_mbart();
+  config.learned_positions = form.is_learned();
   config.output_bias = !form.is_m2m100();
   // M2M100's class scales embeddings unless the file says otherwise.
   const bool is_scaled = json.flag("scale_embedding", form.is_m2m100());
-  if (!is_scaled && form.is_mbart()) config.embedding_scale = 1;
+  if (!is_scaled && form.is_learned()) config.embedding_scale = 1;
   ReadTokenizer read = form.is_m2m100()  ? read_m2m100_tokenizer(directory, json, stored)
                        : form.is_mbart() ? read_mbart_tokenizer(directory, json, stored)
+                       : form.is_bart()  ? read_bart_tokenizer(directory, json, stored)
                        : form.pre_norm   ? read_pegasus_tokenizer(directory, json, stored)
                                          : read_marian_tokenizer(directory, json, stored);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
@@ -403,7 +411,7 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
        {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"})
     check_copy(weights, "model.shared.weight", copy);
   if (imported.host.spec().embedding.has_fixed_positions()) check_positions(imported.host, weights);
-  if (!is_scaled && !form.is_mbart()) undo_embedding_scale(imported.host);
+  if (!is_scaled && !form.is_learned()) undo_embedding_scale(imported.host);
   return imported;
 }
 
@@ -421,6 +429,11 @@ const Expressible& hf_pegasus_expressible() {
 
 const Expressible& hf_m2m100_expressible() {
   static const Expressible expressible = marian_expressible("M2M100", kM2m100);
+  return expressible;
+}
+
+const Expressible& hf_bart_expressible() {
+  static const Expressible expressible = marian_expressible("BART", kBart);
   return expressible;
 }
 
@@ -460,12 +473,20 @@ void write_m2m100(const HostModel& host, const Tokenizer& tokenizer, const fs::p
   write_marian_form(kM2m100, host, tokenizer, directory);
 }
 
+void write_bart(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  write_marian_form(kBart, host, tokenizer, directory);
+}
+
 void write_mbart(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
   write_marian_form(kMbart, host, tokenizer, directory);
 }
 
 Imported read_m2m100(const fs::path& directory) {
   return read_marian_form(kM2m100, directory);
+}
+
+Imported read_bart(const fs::path& directory) {
+  return read_marian_form(kBart, directory);
 }
 
 Imported read_mbart(const fs::path& directory) {
