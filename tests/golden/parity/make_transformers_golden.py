@@ -18,7 +18,7 @@ from make_golden import BETAS, DECAY, EPS, FFN, HEADS, LAYERS, LEARNING_RATE, SM
 POSITIONS = 32
 _mbart = dict(d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
               encoder_ffn_dim=FFN, decoder_ffn_dim=FFN, dropout=0.0, activation_function="gelu")
-_learned = dict(architecture="encoder-decoder", learned_positions=True, activation="gelu-erf", encoder_layers=LAYERS, norm="layer",
+_learned = dict(architecture="encoder-decoder", learned_positions=True, activation="gelu_erf", encoder_layers=LAYERS, norm="layer",
                 positions="standard", ffn="plain", biases=True, output_bias=False)
 YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=8, beta_fast=2, beta_slow=0.1)
 # Settings of the class of transformers, and settings of the engine's model.
