@@ -159,7 +159,7 @@ size_t first_refused(const std::vector<Setting>& settings, const Form& form, std
 
 std::vector<Setting> settings_of(const ModelSpec& spec) {
   const auto& [architecture, vocabulary, max_positions, encoder, decoder, embedding, output] = spec;
-  const auto& [scale, positions, shared, dropout] = embedding;
+  const auto& [scale, positions, shared, dropout, embedding_norm] = embedding;
   const auto& [tied, output_bias, divisor] = output;
   std::vector<Setting> settings{{"architecture", enum_name(architecture),
                                  concat("a model with --arch ", enum_name(architecture))}};
@@ -174,6 +174,9 @@ std::vector<Setting> settings_of(const ModelSpec& spec) {
               " (--tied-embeddings-all off)")});
   const double root = std::sqrt(static_cast<double>(decoder.width));
   settings.push_back({"embedding_scale", scale == root ? "sqrt(width)" : factor_text(scale)});
+  settings.push_back({"embedding_norm", embedding_norm ? "yes" : "no",
+                      concat(embedding_norm ? "" : "no ",
+                             "norms of embeddings with learned positions (learned_positions)")});
   settings.push_back({"output_bias", output_bias ? "yes" : "no"});
   settings.push_back({"logits_divisor", factor_text(divisor)});
   if (encoder) add_stack(*encoder, positions, settings);

@@ -43,6 +43,14 @@ void write_m2m100(const HostModel& host, const Tokenizer& tokenizer,
                   const std::filesystem::path& directory);
 Imported read_m2m100(const std::filesystem::path& directory);
 
+void write_bart(const HostModel& host, const Tokenizer& tokenizer,
+                const std::filesystem::path& directory);
+Imported read_bart(const std::filesystem::path& directory);
+
+void write_mbart(const HostModel& host, const Tokenizer& tokenizer,
+                 const std::filesystem::path& directory);
+Imported read_mbart(const std::filesystem::path& directory);
+
 void write_gpt2(const HostModel& host, const ExportVocabulary& vocabulary,
                 const std::filesystem::path& directory);
 Imported read_gpt2(const std::filesystem::path& directory);
@@ -81,6 +89,8 @@ HostModel read_back_compressed_tensors(const HostModel& host, ExportWeights weig
 const Expressible& hf_marian_expressible();
 const Expressible& hf_pegasus_expressible();
 const Expressible& hf_m2m100_expressible();
+const Expressible& hf_mbart_expressible();
+const Expressible& hf_bart_expressible();
 const Expressible& hf_gpt2_expressible();
 const Expressible& hf_llama_expressible();
 const Expressible& hf_compressed_expressible();

@@ -122,6 +122,22 @@ const std::vector<Format>& formats() {
          interop::write_m2m100(job.host, *job.vocabulary.tokenizer, job.directory);
          return interop::read_m2m100(job.directory).host;
        }},
+      {ExportFormat::hf_mbart,
+       true,
+       {float32},
+       interop::hf_mbart_expressible,
+       [](const Job& job) {
+         interop::write_mbart(job.host, *job.vocabulary.tokenizer, job.directory);
+         return interop::read_mbart(job.directory).host;
+       }},
+      {ExportFormat::hf_bart,
+       true,
+       {float32},
+       interop::hf_bart_expressible,
+       [](const Job& job) {
+         interop::write_bart(job.host, *job.vocabulary.tokenizer, job.directory);
+         return interop::read_bart(job.directory).host;
+       }},
       {ExportFormat::hf_gpt2,
        false,
        {float32},
@@ -181,7 +197,8 @@ struct DirectoryReader {
 };
 constexpr DirectoryReader kDirectoryReaders[] = {
     {"marian", interop::read_marian},  {"pegasus", interop::read_pegasus},
-    {"m2m_100", interop::read_m2m100}, {"gpt2", interop::read_gpt2},
+    {"m2m_100", interop::read_m2m100}, {"mbart", interop::read_mbart},
+    {"bart", interop::read_bart},      {"gpt2", interop::read_gpt2},
     {"llama", interop::read_llama},    {"mistral", interop::read_llama},
     {"qwen2", interop::read_llama},    {"qwen3", interop::read_llama},
     {"phi3", interop::read_llama},     {"hunyuan_v1_dense", interop::read_llama},
@@ -250,15 +267,16 @@ void refuse_what_is_not(const ModelSpec& spec, const Format& format) {
   interop::cannot_express(format.expressible().format, match.refused + others);
 }
 
-// All formats write a SentencePiece model, or another form of its subwords and scores. GGUF and the
-// decoder-only models of transformers have byte-level BPE as well, and encoder-decoders a marian
-// vocabulary: one with languages is M2M100's. BPE with byte fallback stays as it came where
+// All formats write a SentencePiece model, or another form of its subwords and scores. GGUF, BART
+// and the decoder-only models of transformers have byte-level BPE as well, and encoder-decoders a
+// marian vocabulary: one with languages is M2M100's. BPE with byte fallback stays as it came where
 // byte-level BPE is taken, except in GGUF; other formats get its SentencePiece model.
 Tokenizer written_vocabulary(const Tokenizer& tokenizer, const ModelSpec& spec,
                              const Format& format) {
   using enum ExportFormat;
   const bool takes_byte_bpe = format.format == hf_gpt2 || format.format == hf_llama ||
-                              format.format == hf_compressed || format.format == gguf ||
+                              format.format == hf_compressed || format.format == hf_bart ||
+                              format.format == gguf ||
                               (format.format == onnx && !spec.has_encoder());
   const bool takes_marian =
       tokenizer.languages().empty()

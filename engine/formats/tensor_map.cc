@@ -62,7 +62,9 @@ class Table {
   void linear(const std::string& name, const Place& place, Roles roles) {
     pair(name, place, roles, linear_);
   }
-  void norm(const std::string& name, const Place& place) { pair(name, place, {Role::norm}, norm_); }
+  void norm(const std::string& name, const Place& place, Role role = Role::norm) {
+    pair(name, place, {role}, norm_);
+  }
   // The norm at the end of a stack, if it has one.
   void final_norm(const std::string& name, Stack stack) {
     if (has({stack}, Role::norm)) norm(name, {stack});
@@ -168,6 +170,7 @@ int64_t MappedTensor::elements() const {
 
 std::vector<int64_t> MappedTensor::stored_shape() const {
   std::vector<int64_t> stored = shape;
+  stored.front() += front_rows;
   // A bias may be stored as one row [1, rows].
   for (int64_t& size : stored)
     if (spare_rows > 0 && size == rows) {
@@ -186,6 +189,12 @@ void set_stored_vocabulary(std::vector<MappedTensor>& tensors, const ModelConfig
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config) {
   Table t(config);
   t.add("model.shared.weight", kDecoderPlace, {Role::embedding});
+  for (const auto& [place, name] :
+       {std::pair{kEncoderPlace, "model.encoder"}, {kDecoderPlace, "model.decoder"}})
+    if (t.spec().embedding.norm) {
+      t.add(concat(name, ".embed_positions.weight"), place, {Role::positions}).front_rows = 2;
+      t.norm(concat(name, ".layernorm_embedding"), place, Role::embedding_norm);
+    }
   marian_stack(t, "model.encoder", Stack::encoder);
   marian_stack(t, "model.decoder", Stack::decoder);
   if (t.has(kDecoderPlace, Role::logits, Piece::bias))

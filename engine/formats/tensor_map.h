@@ -23,14 +23,16 @@ struct MappedTensor {
   // Rows behind these that the other file has and the parameter has not: a vocabulary that was
   // padded. Not of transposed tensors.
   int64_t spare_rows = 0;
+  int64_t front_rows = 0;        // such rows before these, which no token has: positions of fairseq
   bool rows_are_tokens = false;  // of the vocabulary
 
-  int64_t elements() const;                   // of the parameter
-  std::vector<int64_t> stored_shape() const;  // `shape` and the spare rows
+  int64_t elements() const;  // of the parameter
+  size_t front_elements() const { return static_cast<size_t>(front_rows * elements() / rows); }
+  std::vector<int64_t> stored_shape() const;  // `shape`, front and spare rows
 };
 
-// Hugging Face MarianMTModel and, for pre-norm models, PegasusForConditionalGeneration: separate
-// projections [out, in], final_logits_bias [1, V].
+// Hugging Face MarianMTModel and its relatives: separate projections [out, in], final_logits_bias
+// [1, V], and where the embeddings have a norm, learned positions from row 2 on.
 std::vector<MappedTensor> marian_tensors(const ModelConfig& config);
 // Hugging Face GPT2LMHeadModel: Conv1D weights [in, out], queries, keys and values side by side.
 // Its output projection has no bias, so the bias here is in no tensor.

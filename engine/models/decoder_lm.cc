@@ -21,7 +21,8 @@ class DecoderLm final : public Model {
     embedding_ = nn::Embedding(parameters_, "embedding", spec_.vocabulary, width, init,
                                spec_.embedding.scale, {Stack::decoder});
     if (spec_.embedding.positions == PositionTable::learned)
-      embedding_.add_positions(parameters_, "positions", spec_.max_positions, width, init);
+      embedding_.add_positions(parameters_, "positions", spec_.max_positions, width, init,
+                               {Stack::decoder});
     decoder_ = nn::TransformerStack(parameters_, "decoder", spec_.decoder, nn::kFirstBlockDropout);
     decoder_.add_final_norm(parameters_);
     declare_output(embedding_.weight(), Init::xavier_uniform(width, spec_.vocabulary));

@@ -1,5 +1,6 @@
 // The encoder-decoder transformer (Vaswani et al., arXiv 1706.03762): sinusoidal positions,
-// embeddings scaled by sqrt(width), pre- or post-norm. One GEMM over the encoder's output makes
+// embeddings scaled by sqrt(width), pre- or post-norm. With learned positions and a norm of the
+// embeddings it is mBART (Liu et al., arXiv 2001.08210). One GEMM over the encoder's output makes
 // the keys and values of every decoder layer's cross-attention.
 #include <cmath>
 
@@ -26,6 +27,15 @@ class EncoderDecoder final : public Model {
     target_embedding_ = embedding("embedding", Stack::decoder);
     source_embedding_ =
         spec.embedding.shared ? target_embedding_ : embedding("source_embedding", Stack::encoder);
+    const auto complete = [&](nn::Embedding& side, const std::string& prefix, Stack stack) {
+      if (spec.embedding.positions == PositionTable::learned)
+        side.add_positions(parameters_, prefix + "positions", spec.max_positions, width,
+                           Init::normal(spec.embedding.scale / std::sqrt(width)), {stack});
+      if (spec.embedding.norm)
+        side.add_norm(parameters_, prefix + "embedding_norm", decoder.norm, width, {stack});
+    };
+    complete(source_embedding_, "source_", Stack::encoder);
+    complete(target_embedding_, "", Stack::decoder);
     encoder_ = nn::TransformerStack(parameters_, "encoder", *spec.encoder, nn::kFirstBlockDropout);
     decoder_ = nn::TransformerStack(
         parameters_, "decoder", decoder,
@@ -48,6 +58,7 @@ class EncoderDecoder final : public Model {
                                      .parts = keys_values});
     declare_output(target_embedding_.weight(), init);
     parameters_.allocate(context, dtype, seed, int8_weights);
+    if (!spec.embedding.has_fixed_positions()) return;
     const Tensor positions = fixed_positions(context, spec, dtype);
     source_embedding_.add_positions(positions);
     target_embedding_.add_positions(positions);

@@ -42,13 +42,16 @@ void check_form(const ModelConfig& c) {
   require_argument(!c.fairseq_positions || (info.has_encoder && c.width % 2 == 0 && c.width >= 4),
                    kModelConfigOrigin, "fairseq_positions",
                    " is for an encoder-decoder whose width is even and at least 4");
-  const char* further = c.norm_outputs           ? "norm_outputs"
-                        : c.no_rope_interval > 0 ? "no_rope_interval"
-                        : c.embedding_scale > 0  ? "embedding_scale"
-                        : c.attention_scale > 0  ? "attention_scale"
-                        : c.residual_scale != 1  ? "residual_scale"
-                        : c.logits_divisor != 1  ? "logits_divisor"
-                                                 : "";
+  require_argument(!c.learned_positions || (info.has_encoder && !c.fairseq_positions),
+                   kModelConfigOrigin, "learned_positions",
+                   " is for an encoder-decoder without fairseq_positions");
+  const char* further = c.norm_outputs                                  ? "norm_outputs"
+                        : c.no_rope_interval > 0                        ? "no_rope_interval"
+                        : c.embedding_scale > 0 && !c.learned_positions ? "embedding_scale"
+                        : c.attention_scale > 0                         ? "attention_scale"
+                        : c.residual_scale != 1                         ? "residual_scale"
+                        : c.logits_divisor != 1                         ? "logits_divisor"
+                                                                        : "";
   require_argument(info.free_form || *further == 0, kModelConfigOrigin, further,
                    " is for decoder-lm");
   require_argument(!c.norm_outputs || (c.norm == Norm::rms && c.pre_norm), kModelConfigOrigin,

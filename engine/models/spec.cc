@@ -31,9 +31,9 @@ NormPlacement norm_placement(const ModelConfig& c) {
 PositionTable position_table(const ModelConfig& c, bool has_encoder) {
   switch (c.positions) {
     case Positions::standard:
-      return c.fairseq_positions ? PositionTable::fairseq
-             : has_encoder       ? PositionTable::sinusoidal
-                                 : PositionTable::learned;
+      return c.fairseq_positions                   ? PositionTable::fairseq
+             : has_encoder && !c.learned_positions ? PositionTable::sinusoidal
+                                                   : PositionTable::learned;
     case Positions::rotary:
       return PositionTable::none;
   }
@@ -92,12 +92,13 @@ ModelSpec spec_of(const ModelConfig& c) {
         encoder.attention.heads * spec.decoder.attention.key_heads / c.heads;
     encoder.feed_forward.width = or_else(c.encoder_ffn_width, c.ffn_width);
   }
-  spec.embedding = {.scale = has_encoder             ? std::sqrt(static_cast<double>(c.width))
-                             : c.embedding_scale > 0 ? c.embedding_scale
-                                                     : 1,
+  spec.embedding = {.scale = c.embedding_scale > 0 ? c.embedding_scale
+                             : has_encoder         ? std::sqrt(static_cast<double>(c.width))
+                                                   : 1,
                     .positions = position_table(c, has_encoder),
                     .shared = !has_encoder || c.tied_embeddings,
-                    .dropout = c.dropout};
+                    .dropout = c.dropout,
+                    .norm = c.learned_positions};
   spec.output = {c.tied_embeddings, c.biases && c.output_bias, c.logits_divisor};
   return spec;
 }

@@ -19,6 +19,7 @@ struct EmbeddingSpec {
   PositionTable positions = PositionTable::none;
   bool shared = true;  // source and target have one matrix
   double dropout = 0;
+  bool norm = false;  // each stack has a norm of the embeddings with their positions
 
   bool has_fixed_positions() const {
     return positions == PositionTable::sinusoidal || positions == PositionTable::fairseq;

@@ -1,9 +1,11 @@
 // Token embeddings with optional position embeddings.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/core/philox.h"
+#include "engine/nn/norm.h"
 #include "engine/nn/parameter_store.h"
 
 namespace trafo::nn {
@@ -17,9 +19,12 @@ class Embedding {
             const Init& init, double scale = 1, const Place& place = {});
   // Declares `prefix`.weight [positions, width], which is learned and added.
   void add_positions(ParameterStore& store, const std::string& prefix, int64_t positions,
-                     int64_t width, const Init& init);
+                     int64_t width, const Init& init, const Place& place);
   // Adds a fixed table [positions, width].
   void add_positions(Tensor table) { fixed_positions_ = std::move(table); }
+  // Declares `prefix`.weight and .bias: a norm of the sum, before dropout.
+  void add_norm(ParameterStore& store, const std::string& prefix, const NormSpec& spec,
+                int64_t width, const Place& place);
 
   // ids, positions [T] int32 -> [T, width]. indices_validated: see ops::EmbeddingOptions.
   Tensor forward(Context& context, const Tensor& ids, const Tensor& positions,
@@ -31,6 +36,7 @@ class Embedding {
   const ParameterStore* store_ = nullptr;
   ParamId weight_ = kNoParam, positions_ = kNoParam;
   Tensor fixed_positions_;
+  std::optional<Norm> norm_;
   double scale_ = 1;
 };
 

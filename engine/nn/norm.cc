@@ -14,13 +14,13 @@ namespace {
 }  // namespace
 
 Norm::Norm(ParameterStore& store, const std::string& prefix, const NormSpec& spec, int64_t width,
-           const Place& place)
+           const Place& place, Role role)
     : store_(&store), kind_(spec.kind), epsilon_(spec.epsilon) {
   gamma_ = store.declare(prefix + ".weight", {width}, Init::ones());
-  store.set_parts(gamma_, Piece::weight, {{Role::norm, place, width}});
+  store.set_parts(gamma_, Piece::weight, {{role, place, width}});
   if (!adds_bias(spec)) return;
   beta_ = store.declare(prefix + ".bias", {width}, Init::zeros());
-  store.set_parts(beta_, Piece::bias, {{Role::norm, place, width}});
+  store.set_parts(beta_, Piece::bias, {{role, place, width}});
 }
 
 bool Norm::adds_bias(const NormSpec& spec) {

@@ -16,7 +16,7 @@ class Norm {
   Norm() = default;
   // Declares `prefix`.weight [width] and, for layer norm, `prefix`.bias [width].
   Norm(ParameterStore& store, const std::string& prefix, const NormSpec& spec, int64_t width,
-       const Place& place = {});
+       const Place& place = {}, Role role = Role::norm);
 
   // Whether fused_add() of such a norm adds the bias of a linear layer.
   static bool adds_bias(const NormSpec& spec);

@@ -27,7 +27,8 @@ enum class Role : uint8_t {
   positions,
   logits,
   query_norm,  // of queries and keys, see AttentionSpec::qk_norm
-  key_norm
+  key_norm,
+  embedding_norm
 };
 
 // The tensor of its module that a parameter is. `weight` is also the outer factor of a factorized

@@ -49,10 +49,10 @@ TEST_F(ImportTest, Qwen3) {
   refused("head_dim", nullptr, "has the shape", ErrorCode::corrupt_file);
   edit_config(directory, [](FileJson& json) { json.erase("sliding_window"); });
   refused("model_type", "llama", "norm", ErrorCode::corrupt_file);  // tensors that Llama lacks
-  refused(
-      "model_type", "qwen4",
-      "model_type is qwen4; marian, pegasus, m2m_100, gpt2, llama, mistral, qwen2, qwen3, phi3, "
-      "hunyuan_v1_dense, smollm3, granite and olmo2 can be");
+  refused("model_type", "qwen4",
+          "model_type is qwen4; marian, pegasus, m2m_100, mbart, bart, gpt2, llama, mistral, "
+          "qwen2, qwen3, phi3, "
+          "hunyuan_v1_dense, smollm3, granite and olmo2 can be");
 }
 
 TEST_F(ImportTest, Hunyuan) {

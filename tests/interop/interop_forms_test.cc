@@ -35,6 +35,8 @@ TEST_F(InteropFormsTest, FormatsHaveNames) {
   EXPECT_STREQ(enum_name(ExportFormat::hf_compressed), "hf-compressed");
   EXPECT_STREQ(enum_name(ExportFormat::hf_pegasus), "hf-pegasus");
   EXPECT_STREQ(enum_name(ExportFormat::hf_m2m100), "hf-m2m100");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_mbart), "hf-mbart");
+  EXPECT_STREQ(enum_name(ExportFormat::hf_bart), "hf-bart");
   EXPECT_STREQ(enum_name(ExportWeights::bfloat16), "bfloat16");
   EXPECT_STREQ(enum_name(ExportWeights::q4_0), "q4_0");
   EXPECT_STREQ(enum_name(ExportWeights::int4), "int4");
@@ -425,6 +427,7 @@ const std::map<std::string_view, void (*)(ModelSpec&)> kUnusual = {
     {"logits_divisor", [](ModelSpec& s) { s.output.divisor = 2; }},
     {"embeddings", [](ModelSpec& s) { s.output.tied = false; }},
     {"embedding_scale", [](ModelSpec& s) { s.embedding.scale = 2; }},
+    {"embedding_norm", [](ModelSpec& s) { s.embedding.norm = true; }},
     {"output_bias", [](ModelSpec& s) { s.output.bias = false; }}};
 
 TEST_F(InteropFormsTest, ASettingThatAFormatDoesNotListIsRefused) {

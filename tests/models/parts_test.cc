@@ -39,6 +39,12 @@ std::vector<FormWithParts> forms_with_parts() {
     c.encoder_heads = 1;
     c.encoder_ffn_width = 24;
   });
+  for (const bool shared : {true, false})
+    add(concat("learned positions", shared ? "" : ", untied embeddings"),
+        tied_form("encdec").untied(), [&](ModelConfig& c) {
+          c.learned_positions = true;
+          c.tied_embeddings = shared;
+        });
   add("no output bias", tied_form("lm"), [](ModelConfig& c) { c.output_bias = false; });
   add("llama with biases", tied_form("llama"), [](ModelConfig& c) {
     c.qkv_biases = c.attention_output_bias = c.ffn_biases = true;
@@ -72,6 +78,9 @@ std::vector<std::pair<Place, Role>> named(const ModelConfig& config, const std::
   if (module == "embedding") return {{{Stack::decoder}, Role::embedding}};
   if (module == "source_embedding") return {{{Stack::encoder}, Role::embedding}};
   if (module == "positions") return {{{Stack::decoder}, Role::positions}};
+  if (module == "source_positions") return {{{Stack::encoder}, Role::positions}};
+  if (module == "embedding_norm") return {{{Stack::decoder}, Role::embedding_norm}};
+  if (module == "source_embedding_norm") return {{{Stack::encoder}, Role::embedding_norm}};
   if (module == "output") return {{{Stack::decoder}, Role::logits}};
   if (module == "encoder.norm") return {{{Stack::encoder}, Role::norm}};
   if (module == "decoder.norm") return {{{Stack::decoder}, Role::norm}};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/models/llama_models.h"
+#include "tests/support/errors.h"
 
 namespace trafo::testing {
 namespace {
@@ -27,9 +28,34 @@ TEST(ModelSpecTest, AnEncoderDecoderHasTwoStacksOfOneForm) {
   EXPECT_EQ(spec.embedding.positions, PositionTable::sinusoidal);
   EXPECT_EQ(spec.embedding.scale, 4);
   EXPECT_TRUE(spec.embedding.shared && spec.output.tied && spec.output.bias);
+  EXPECT_FALSE(spec.embedding.norm);
   config.tied_embeddings = config.depth_scaled_init = false;
   EXPECT_FALSE(spec_of(config).embedding.shared || spec_of(config).output.tied);
   EXPECT_EQ(spec_of(config).decoder.init_depth(2), 0);
+}
+
+TEST(ModelSpecTest, LearnedPositionsOfAnEncoderDecoder) {
+  ModelConfig config;
+  config.vocabulary = 8;
+  config.width = 16;
+  config.heads = 4;
+  config.learned_positions = true;
+  validate(config);
+  EXPECT_EQ(spec_of(config).embedding.positions, PositionTable::learned);
+  EXPECT_TRUE(spec_of(config).embedding.norm);
+  EXPECT_EQ(spec_of(config).embedding.scale, 4);
+  config.embedding_scale = 1;
+  validate(config);
+  EXPECT_EQ(spec_of(config).embedding.scale, 1);
+  const auto refused = [&](auto change) {
+    ModelConfig other = config;
+    change(other);
+    const Error error = error_of([&] { validate(other); });
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_TRUE(mentions(error, "learned_positions")) << error.what();
+  };
+  refused([](ModelConfig& c) { c.fairseq_positions = true; });
+  refused([](ModelConfig& c) { c.architecture = Architecture::decoder_lm; });
 }
 
 // Heads of a pruned encoder: as many of keys as of queries, also where kv_heads says the number.

@@ -4,11 +4,13 @@
 #include <cmath>
 
 #include "engine/autograd/gradcheck.h"
+#include "engine/nn/embedding.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/transformer_stack.h"
 #include "engine/ops/activation/activation.h"
 #include "engine/ops/binary/binary.h"
 #include "engine/ops/dropout/dropout.h"
+#include "engine/ops/embedding/embedding.h"
 #include "engine/ops/layer_norm/layer_norm.h"
 #include "engine/ops/matmul/matmul.h"
 #include "tests/decode/decode_models.h"
@@ -205,6 +207,29 @@ TEST_F(Modules, BlockComputesItsDefinition) {
       expect_equal(result.residual, expected, 1e-10);
       expect_equal(result.input, pre_norm ? next.forward(*context_, expected) : expected, 1e-10);
     }
+}
+
+TEST_F(Modules, AnEmbeddingHasItsNormBeforeDropout) {
+  ParameterStore store;
+  const Place place{Stack::encoder};
+  nn::Embedding embedding(store, "e", 6, kWidth, Init::zeros(), 3, place);
+  embedding.add_positions(store, "p", 4, kWidth, Init::zeros(), place);
+  embedding.add_norm(store, "n", {Norm::layer, NormPlacement::before, kEpsilon}, kWidth, place);
+  EXPECT_EQ(names_of(store),
+            (std::vector<std::string>{"e.weight", "p.weight", "n.weight", "n.bias"}));
+  allocate(store);
+  const Tensor ids = ints({5, 0, 5}), positions = ints({0, 1, 3});
+  ops::EmbeddingOptions sum;
+  sum.scale = 3;
+  sum.positions = positions;
+  sum.position_table = store.value(1);
+  const Dropout dropout = DropoutPass{9, 4, true}.at(nn::kEmbeddingDropout, 0, 0.5);
+  const Tensor normed =
+      ops::layer_norm(*context_, ops::embedding(*context_, ids, store.value(0), sum),
+                      store.value(2), store.value(3), kEpsilon);
+  expect_equal(embedding.forward(*context_, ids, positions, dropout, false),
+               ops::dropout(*context_, normed, dropout));
+  expect_equal(embedding.forward(*context_, ids, positions, {}, false), normed);
 }
 
 TEST_F(Modules, StackRunsItsBlocksUnderEveryRecomputePolicyWithTheSameBits) {

@@ -37,6 +37,10 @@ FAMILIES = {  # the configuration's class, the model's, their settings
     "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration", {**_stacks, "scale_embedding": True}),
     "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration",
                 {**_stacks, "scale_embedding": True, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0}),
+    "mbart": ("MBartConfig", "MBartForConditionalGeneration",
+              {**_stacks, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "activation_function": "gelu"}),
+    "bart": ("BartConfig", "BartForConditionalGeneration",
+             {**_stacks, "pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "activation_function": "gelu"}),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel",
              {**_ids, **dict(n_embd=32, n_layer=2, n_head=4, n_positions=POSITIONS, n_inner=40, initializer_range=0.3)}),
     "llama": ("LlamaConfig", "LlamaForCausalLM", {**_ids, **_llama}),
@@ -93,8 +97,8 @@ FURTHER = {
     "quantization_config": [{"quant_method": "gptq", "bits": 4}],
     "is_decoder": [True], "is_encoder_decoder": [True, False], "add_cross_attention": [True], "tie_encoder_decoder": [True],
     "use_bidirectional_attention": [True], "is_causal": [False],
-    "scale_embedding": [True, False], "share_encoder_decoder_embeddings": [False], "static_position_embeddings": [False],
-    "normalize_before": [True], "normalize_embedding": [True], "add_final_layer_norm": [True], "add_bias_logits": [True],
+    "scale_embedding": [True, False], "share_encoder_decoder_embeddings": [False], "static_position_embeddings": [True, False],
+    "normalize_before": [True, False], "normalize_embedding": [True, False], "add_final_layer_norm": [True], "add_bias_logits": [True],
     "num_beams": [3], "forced_bos_token_id": [7], "forced_eos_token_id": [2], "bad_words_ids": [[[9]]], "suppress_tokens": [[9]],
     "per_layer_config": [{"0": {"sliding_window": 4}}], "kv_sharing_modes": [["own", "reuse"]], "attention_chunk_size": [4],
     "max_length": [4], "temperature": [0.5], "repetition_penalty": [4.0],
@@ -218,7 +222,7 @@ def attempt(function, *arguments):
 
 def judge(program, folder, family, key):
     """(what came out, whether that is right, what to say)."""
-    ours_read, our_reason = attempt(ours, program, folder, family in ("pegasus", "m2m_100"))
+    ours_read, our_reason = attempt(ours, program, folder, family in ("pegasus", "m2m_100", "mbart", "bart"))
     if ours_read is None:
         named = "config.json" in our_reason or "model.safetensors" in our_reason or "must end with eos" in our_reason
         return "refused", named, our_reason[-200:]
@@ -270,8 +274,8 @@ def check_family(checks, program, family, share, counts):
         kind, good, why = judge(program, base, family, key)
         if not key:
             good = kind == "equal"
-        # The caller chooses the target language of M2M100; the import says which one the directory forces.
-        if kind == "different" and (key in OWN or (family, key) == ("m2m_100", "forced_bos_token_id")):
+        # The caller chooses the target language of M2M100 and mBART, and the prefix of ids; the import says which one the directory forces.
+        if kind == "different" and (key in OWN or (family in ("m2m_100", "mbart", "bart") and key == "forced_bos_token_id")):
             kind, good = "own", True
         counts[family][kind] = counts[family].get(kind, 0) + 1
         if not good:

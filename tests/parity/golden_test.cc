@@ -213,7 +213,8 @@ std::string file_name(const ::testing::TestParamInfo<const char*>& file) {
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                          ::testing::Values("encoder-decoder-pre", "encoder-decoder-post",
                                            "decoder-lm-pre", "qwen3", "qwen3-biases-yarn",
-                                           "qwen2-yarn", "hunyuan", "smollm3", "granite", "olmo2"),
+                                           "qwen2-yarn", "hunyuan", "smollm3", "granite", "olmo2",
+                                           "mbart", "bart"),
                          file_name);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenDpo,
                          ::testing::Values("encoder-decoder-pre", "encoder-decoder-post",

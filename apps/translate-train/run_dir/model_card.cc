@@ -127,15 +127,20 @@ std::string quality_section(const CheckpointOfRun& of) {
          table.text();
 }
 
+bool is_multilingual(const std::string& format) {
+  return format == "hf-m2m100" || format == "hf-mbart";
+}
+
 bool is_causal(const std::string& format) {
-  return format != "hf-marian" && format != "hf-pegasus" && format != "hf-m2m100";
+  return format != "hf-marian" && format != "hf-pegasus" && format != "hf-bart" &&
+         !is_multilingual(format);
 }
 
 std::string use_section(const ModelCard& card) {
   if (!is_for_transformers(card.format)) return "";
   const bool causal = is_causal(card.format);
+  const bool has_languages = is_multilingual(card.format);
   const char* kind = causal ? "AutoModelForCausalLM" : "AutoModelForSeq2SeqLM";
-  const bool has_languages = card.format == "hf-m2m100";
   return fmt::format(
       "\n## Use\n\n```python\n"
       "from transformers import AutoTokenizer, {0}\n\n"

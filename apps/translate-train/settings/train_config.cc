@@ -33,9 +33,18 @@ void check_shape(const Settings& settings, const Values& wanted,
   }
 }
 
-// Learned positions end somewhere: a pair and its </s> and <s> have to fit.
-int64_t longest_pair(const trafo_model_config& model) {
-  return model.max_positions / 2 - 1;
+bool has_learned_positions(const trafo_model_config& model) {
+  return has_encoder(model) ? model.learned_positions != 0
+                            : model.positions != TRAFO_POSITIONS_ROTARY;
+}
+
+// Learned positions end somewhere: a pair of a decoder-lm or a side of an encoder-decoder, with its
+// </s> and <s>, has to fit.
+int64_t longest_side(const trafo_model_config& model) {
+  return has_encoder(model) ? model.max_positions - 2 : model.max_positions / 2 - 1;
+}
+int64_t positions_for(const trafo_model_config& model, int64_t max_length) {
+  return has_encoder(model) ? max_length + 2 : 2 * max_length + 2;
 }
 
 // The shape of a pretrained model, where nothing else has been asked for.
@@ -50,9 +59,9 @@ void fill_shape(Settings& settings, const Pretrained& pretrained) {
     if (lm && setting == Setting::enc_depth) continue;
     settings.take_default(setting, its);
   }
-  if (lm)
+  if (lm || has_learned_positions(pretrained.config))
     settings.set_default(Setting::max_length,
-                         {std::to_string(std::min<int64_t>(256, longest_pair(pretrained.config)))});
+                         {std::to_string(std::min<int64_t>(256, longest_side(pretrained.config)))});
 }
 
 // --after says when a run or its phase ends.
@@ -165,7 +174,7 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   t.target_alpha = alphas.back();
   take_limits(settings, t);
   // The longest pair that --max-length lets through has to fit, </s> and <s> included.
-  m.max_positions = std::max(m.max_positions, lm ? 2 * t.max_length + 2 : t.max_length + 2);
+  m.max_positions = std::max(m.max_positions, positions_for(m, t.max_length));
   if (pretrained) {
     check_shape(settings, values, pretrained->config);
     const trafo_model_config mine = m;
@@ -173,13 +182,12 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     m.dropout = mine.dropout;
     m.ffn_dropout = mine.ffn_dropout;
     m.attention_dropout = mine.attention_dropout;
-    if (!lm || m.positions == TRAFO_POSITIONS_ROTARY)
-      m.max_positions = std::max(m.max_positions, mine.max_positions);
-    if (lm && 2 * t.max_length + 2 > m.max_positions)
+    if (!has_learned_positions(m)) m.max_positions = std::max(m.max_positions, mine.max_positions);
+    if (positions_for(m, t.max_length) > m.max_positions)
       settings.refuse(Setting::max_length,
                       fmt::format("the pretrained model has {} positions, for pairs of "
                                   "up to {} tokens a side",
-                                  m.max_positions, longest_pair(m)));
+                                  m.max_positions, longest_side(m)));
   }
   if (t.schedule == TRAFO_SCHEDULE_COSINE || t.schedule == TRAFO_SCHEDULE_LINEAR) {
     if (t.after_updates == 0)

@@ -583,6 +583,10 @@ const (
 	HFPegasus ExportFormat = C.TRAFO_EXPORT_HF_PEGASUS
 	// M2M100ForConditionalGeneration of transformers, M2M100 and NLLB-200: such a model with fairseq_positions.
 	HFM2M100 ExportFormat = C.TRAFO_EXPORT_HF_M2M100
+	// MBartForConditionalGeneration of transformers, mBART-50: such a model with learned_positions.
+	HFMBart ExportFormat = C.TRAFO_EXPORT_HF_MBART
+	// BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE.
+	HFBart ExportFormat = C.TRAFO_EXPORT_HF_BART
 )
 
 var wordsOfExportFormat = words[ExportFormat]{
@@ -595,6 +599,8 @@ var wordsOfExportFormat = words[ExportFormat]{
 	{HFCompressed, []string{"hf-compressed", "hf_compressed"}},
 	{HFPegasus, []string{"hf-pegasus", "hf_pegasus"}},
 	{HFM2M100, []string{"hf-m2m100", "hf_m2m100"}},
+	{HFMBart, []string{"hf-mbart", "hf_mbart"}},
+	{HFBart, []string{"hf-bart", "hf_bart"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -46,6 +46,9 @@ type ModelConfig struct {
 	// Whether an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is
 	// 2, and the lowest frequency is 1/10000. Default false.
 	FairseqPositions bool `json:"fairseq_positions,omitzero"`
+	// Whether both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their
+	// positions, as in mBART. Default false.
+	LearnedPositions bool `json:"learned_positions,omitzero"`
 	// Feed-forward blocks of a decoder-lm. Default PlainFFN.
 	FFN FeedForward `json:"ffn,omitzero"`
 	// Whether all linear layers have biases. A model with RMS norm may have QKVBiases, AttentionOutputBias and
@@ -108,7 +111,8 @@ type ModelConfig struct {
 	// The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all
 	// layers have them.
 	NoRopeInterval int `json:"no_rope_interval,omitzero"`
-	// Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of Width.
+	// Factor of the embeddings of a decoder-lm (Granite), or of a model with LearnedPositions. Default 0: 1, in
+	// an encoder-decoder the root of Width.
 	EmbeddingScale float64 `json:"embedding_scale,omitzero"`
 	// Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of HeadWidth.
 	AttentionScale float64 `json:"attention_scale,omitzero"`
@@ -143,6 +147,7 @@ func (o *ModelConfig) fromC(c *C.trafo_model_config) {
 	o.Norm = Norm(c.norm)
 	o.Positions = Positions(c.positions)
 	o.FairseqPositions = c.fairseq_positions != 0
+	o.LearnedPositions = c.learned_positions != 0
 	o.FFN = FeedForward(c.ffn)
 	o.Biases = Some(c.biases != 0)
 	o.KVHeads = int(c.kv_heads)
@@ -227,6 +232,9 @@ func (o *ModelConfig) toC(c *C.trafo_model_config) {
 	}
 	if o.FairseqPositions {
 		c.fairseq_positions = cBool(o.FairseqPositions)
+	}
+	if o.LearnedPositions {
+		c.learned_positions = cBool(o.LearnedPositions)
 	}
 	if o.FFN != 0 {
 		c.ffn = C.int32_t(o.FFN)

@@ -92,6 +92,8 @@ static_assert(static_cast<int32_t>(ExportFormat::gguf) == TRAFO_EXPORT_GGUF);
 static_assert(static_cast<int32_t>(ExportFormat::hf_compressed) == TRAFO_EXPORT_HF_COMPRESSED);
 static_assert(static_cast<int32_t>(ExportFormat::hf_pegasus) == TRAFO_EXPORT_HF_PEGASUS);
 static_assert(static_cast<int32_t>(ExportFormat::hf_m2m100) == TRAFO_EXPORT_HF_M2M100);
+static_assert(static_cast<int32_t>(ExportFormat::hf_mbart) == TRAFO_EXPORT_HF_MBART);
+static_assert(static_cast<int32_t>(ExportFormat::hf_bart) == TRAFO_EXPORT_HF_BART);
 static_assert(static_cast<int32_t>(ExportWeights::by_format) == TRAFO_EXPORT_WEIGHTS_BY_FORMAT);
 static_assert(static_cast<int32_t>(ExportWeights::float32) == TRAFO_EXPORT_WEIGHTS_FLOAT32);
 static_assert(static_cast<int32_t>(ExportWeights::float16) == TRAFO_EXPORT_WEIGHTS_FLOAT16);
@@ -185,6 +187,7 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
   c.norm = static_cast<int32_t>(o.norm);
   c.positions = static_cast<int32_t>(o.positions);
   c.fairseq_positions = o.fairseq_positions ? 1 : 0;
+  c.learned_positions = o.learned_positions ? 1 : 0;
   c.ffn = static_cast<int32_t>(o.ffn);
   c.biases = o.biases ? 1 : 0;
   c.kv_heads = o.kv_heads;
@@ -217,6 +220,7 @@ trafo_model_config trafo::capi::to_c(const ModelConfig& o) {
 }
 
 ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
+  call.reserved(c.reserved, "reserved");
   ModelConfig o;
   o.architecture = static_cast<Architecture>(c.architecture);
   o.activation = static_cast<Activation>(c.activation);
@@ -236,6 +240,7 @@ ModelConfig trafo::capi::from_c(const Call& call, const trafo_model_config& c) {
   o.norm = static_cast<Norm>(c.norm);
   o.positions = static_cast<Positions>(c.positions);
   o.fairseq_positions = call.flag(c.fairseq_positions, "fairseq_positions");
+  o.learned_positions = call.flag(c.learned_positions, "learned_positions");
   o.ffn = static_cast<FeedForward>(c.ffn);
   o.biases = call.flag(c.biases, "biases");
   o.kv_heads = c.kv_heads;

@@ -29,10 +29,15 @@ enum class ExportFormat : int32_t {
   // M2M100ForConditionalGeneration of transformers, M2M100 and NLLB-200: such a model with
   // fairseq_positions.
   hf_m2m100 = 8,
+  // MBartForConditionalGeneration of transformers, mBART-50: such a model with learned_positions.
+  hf_mbart = 9,
+  // BartForConditionalGeneration of transformers: such a model with post-norm layers and
+  // byte-level BPE.
+  hf_bart = 10,
 };
 template <>
 struct EnumNames<ExportFormat> {
-  static constexpr std::array<const char*, 9> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100"};
+  static constexpr std::array<const char*, 11> names{"hf-marian", "hf-gpt2", "ctranslate2", "hf-llama", "onnx", "gguf", "hf-compressed", "hf-pegasus", "hf-m2m100", "hf-mbart", "hf-bart"};
 };
 
 // How an export stores matrices. Values are part of the C ABI.

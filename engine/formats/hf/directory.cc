@@ -51,8 +51,9 @@ void write_tensors(const std::filesystem::path& file, const HostModel& host,
   values.reserve(tensors.size());
   for (const MappedTensor& tensor : tensors) {
     values.push_back(gather(host.parameters(), tensor));
+    values.back().insert(values.back().begin(), tensor.front_elements(), 0.0f);
     entries.push_back(
-        {tensor.name, DType::f32, tensor.shape, std::as_bytes(std::span(values.back()))});
+        {tensor.name, DType::f32, tensor.stored_shape(), std::as_bytes(std::span(values.back()))});
   }
   // transformers reads this to learn which library wrote the file.
   save_safetensors(file, entries, {{"format", "pt"}});
@@ -244,6 +245,7 @@ HostModel read_tensors(const TensorSource& source, const ModelConfig& config,
                                       [](float value) { return std::isfinite(value); });
     require(bad == values.end(), ErrorCode::corrupt_file, kOrigin, file->label(), ": value ",
             bad - values.begin(), " of ", name, " is not a finite float32 number");
+    values.erase(values.begin(), values.begin() + static_cast<ptrdiff_t>(tensor.front_elements()));
     values.resize(static_cast<size_t>(tensor.elements()));  // without the spare rows behind them
     scatter(host.parameters(), tensor, values);
   }

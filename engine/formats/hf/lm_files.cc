@@ -261,7 +261,8 @@ std::vector<CompanionFile> companions_in(const fs::path& directory, const Specia
       companions.push_back({std::string(name), read_text_file(file, kCompanionBytes)});
   if (fs::exists(directory / kGenerationFile, ignored)) return companions;
   Json generation;
-  if (ids.bos >= 0) generation["bos_token_id"] = ids.bos;
+  if (ids.bos >= 0)
+    generation[ids.bos_starts_decoder ? "decoder_start_token_id" : "bos_token_id"] = ids.bos;
   if (!ids.eos.empty()) generation["eos_token_id"] = Json(ids.eos);
   if (ids.pad >= 0) generation["pad_token_id"] = ids.pad;
   if (generation.as<Json::Object>() != nullptr)

@@ -67,6 +67,18 @@ std::string_view m2m100_fault(const Tokenizer& tokenizer);
 // NllbTokenizer. UNSUPPORTED: neither has these subwords, or <pad> is not token 1.
 void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
                             const std::filesystem::path& directory);
+// The same of mBART-50. None, with a note, if another class puts the language elsewhere.
+ReadTokenizer read_mbart_tokenizer(const std::filesystem::path& directory,
+                                   const ConfigReader& config, int64_t stored);
+// Writes the files of MBart50Tokenizer. UNSUPPORTED: it does not have these tokens.
+void write_mbart_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
+                           const std::filesystem::path& directory);
+// The tokenizer of a directory of BART: byte-level BPE that puts a token in front of texts. None,
+// with a note, if there is no such file.
+ReadTokenizer read_bart_tokenizer(const std::filesystem::path& directory,
+                                  const ConfigReader& config, int64_t stored);
+// Writes tokenizer.json and its companions as they came. UNSUPPORTED: they are not BART's.
+void write_bart_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory);
 // The note on rows of the embeddings that a tokenizer has no tokens for; empty if there are none.
 std::string spare_rows_note(int64_t stored, int64_t tokens);
 

@@ -1,8 +1,10 @@
-// The directories of MarianMTModel (post-norm), PegasusForConditionalGeneration and
-// M2M100ForConditionalGeneration (pre-norm) of transformers. All have sinusoidal positions (which
-// are computed, not stored), embeddings scaled by the square root of the width, and layer norms
-// with epsilon 1e-5. The pre-norm models have a norm after the layers of each stack. M2M100 has
-// another table of positions and no bias of the logits.
+// The directories of these classes of transformers: MarianMTModel and BartForConditionalGeneration
+// (post-norm), PegasusForConditionalGeneration, M2M100ForConditionalGeneration and
+// MBartForConditionalGeneration (pre-norm). They have sinusoidal positions (which are computed, not
+// stored), embeddings scaled by the square root of the width, and layer norms with epsilon 1e-5.
+// The pre-norm models have a norm after the layers of each stack. M2M100 has another table of
+// positions and no bias of the logits. BART and mBART have learned positions, a norm of the
+// embeddings, and embeddings that are scaled or not.
 //
 // The decoder starts with the token `decoder_start_token_id`. For models trained here that is <s>.
 // Models trained by Marian start with <pad>, whose embedding is the last row and all zeros. Import
@@ -34,20 +36,31 @@ struct MarianForm {
   const char* architecture;
   const char* model_type;
   bool pre_norm;
-  bool is_m2m100 = false;
+  PositionTable positions = PositionTable::sinusoidal;
+
+  bool is_m2m100() const { return positions == PositionTable::fairseq; }
+  bool is_learned() const { return positions == PositionTable::learned; }
+  bool is_mbart() const { return is_learned() && pre_norm; }
+  bool is_bart() const { return is_learned() && !pre_norm; }
 };
 constexpr MarianForm kMarianMt{"MarianMTModel", "marian", false};
 constexpr MarianForm kPegasus{"PegasusForConditionalGeneration", "pegasus", true};
-constexpr MarianForm kM2m100{"M2M100ForConditionalGeneration", "m2m_100", true, true};
+constexpr MarianForm kM2m100{"M2M100ForConditionalGeneration", "m2m_100", true,
+                             PositionTable::fairseq};
+constexpr MarianForm kBart{"BartForConditionalGeneration", "bart", false, PositionTable::learned};
+constexpr MarianForm kMbart{"MBartForConditionalGeneration", "mbart", true, PositionTable::learned};
 
 Expressible marian_expressible(const char* format, const MarianForm& form) {
   return {format,
-          {{{"positions", form.is_m2m100 ? "fairseq" : "sinusoidal"},
-            {"embedding_scale", "sqrt(width)"},
+          {{{"positions", form.is_m2m100()    ? "fairseq"
+                          : form.is_learned() ? "learned"
+                                              : "sinusoidal"},
+            {"embedding_norm", form.is_learned() ? "yes" : "no"},
+            {"embedding_scale", form.is_learned() ? "sqrt(width) 1" : "sqrt(width)"},
             {"norm placement", form.pre_norm ? "before" : "after"},
             {"activation", "*"},
             {"norm_epsilon", "1e-05"},
-            {"output_bias", form.is_m2m100 ? "no" : "*"}}}};
+            {"output_bias", form.is_m2m100() ? "no" : "*"}}}};
 }
 
 Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
@@ -71,15 +84,15 @@ Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenize
   json["attention_dropout"] = decoder.attention.dropout;
   json["activation_dropout"] = decoder.feed_forward.dropout;
   json["max_position_embeddings"] = spec.max_positions;
-  json["scale_embedding"] = true;
-  json["static_position_embeddings"] = true;
-  json["normalize_embedding"] = false;
+  json["scale_embedding"] = spec.embedding.scale != 1;
+  json["static_position_embeddings"] = spec.embedding.has_fixed_positions();
+  json["normalize_embedding"] = spec.embedding.norm;
   json["normalize_before"] = decoder.pre_norm();
   json["add_final_layer_norm"] = decoder.pre_norm();
   json["share_encoder_decoder_embeddings"] = spec.embedding.shared;
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
-  json["bos_token_id"] = tokenizer.special_tokens().start();
+  json["bos_token_id"] = form.is_bart() ? tokenizer.language() : tokenizer.special_tokens().start();
   json["eos_token_id"] = tokenizer.eos_id();
   json["pad_token_id"] = pad;
   json["decoder_start_token_id"] = tokenizer.special_tokens().start();
@@ -277,14 +290,17 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
 
 void write_marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
                          const fs::path& directory) {
-  if (form.is_m2m100) write_m2m100_tokenizer(tokenizer, spec.max_positions, directory);
+  if (form.is_m2m100()) write_m2m100_tokenizer(tokenizer, spec.max_positions, directory);
+  if (form.is_mbart()) write_mbart_tokenizer(tokenizer, spec.max_positions, directory);
+  if (form.is_bart()) write_bart_tokenizer(tokenizer, directory);
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s>
   // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
   write_json(directory / "config.json", marian_config(form, spec, tokenizer, pad));
+  if (form.is_bart()) return;  // whose generation_config.json came with the tokenizer
   write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
-  if (form.is_m2m100) return;
+  if (form.is_m2m100() || form.is_mbart()) return;
   if (tokenizer.kind() == MarianTokenizer::kKind)
     return write_marian_vocabulary(tokenizer, directory);
   const bool renamed = !has_pad && pad != tokenizer.eos_id();
@@ -316,11 +332,11 @@ void write_marian_form(const MarianForm& form, const HostModel& host, const Toke
 
 Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   const ConfigReader json(directory / "config.json");
-  for (const char* field :
-       {"share_encoder_decoder_embeddings", "tie_word_embeddings", "static_position_embeddings"})
+  for (const char* field : {"share_encoder_decoder_embeddings", "tie_word_embeddings"})
     json.demand(field, true, true);
-  json.demand("normalize_embedding", false, false);
-  if (!form.is_m2m100)
+  json.demand("static_position_embeddings", !form.is_learned(), !form.is_learned());
+  json.demand("normalize_embedding", form.is_learned(), form.is_learned());
+  if (!form.is_m2m100() && !form.is_learned())
     generation_options(directory, json)
         .refuse("forced_bos_token_id", "translations here begin with any token");
   for (const auto& [other, field] : {std::pair{"hidden_size", "d_model"},
@@ -331,9 +347,11 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   for (const char* field : {"normalize_before", "add_final_layer_norm"})
     require(json.flag(field, form.pre_norm) == form.pre_norm, ErrorCode::unsupported, kOrigin,
             json.label(), ": ", field, " is ", form.pre_norm ? "false" : "true", ", which ",
-            form.architecture, " does not do; ",
-            form.pre_norm ? "post-norm models have the model_type marian"
-                          : "pre-norm models have the model_type pegasus");
+            form.architecture, " does not do; ", form.pre_norm ? "post" : "pre",
+            "-norm models have the model_type ",
+            form.is_learned() ? (form.pre_norm ? "bart" : "mbart")
+            : form.pre_norm   ? "marian"
+                              : "pegasus");
   ModelConfig config;
   const auto both = [&](const char* encoder, const char* decoder) {
     const int64_t value = json.integer(encoder, 1, limits::kModelDimension);
@@ -354,17 +372,21 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   config.max_positions = json.integer("max_position_embeddings", 2, limits::kModelDimension);
   config.activation = activation_from_name(json, "activation_function");
   config.dropout = json.number("dropout", 0.1);
-  config.attention_dropout = json.number("attention_dropout", form.is_m2m100 ? 0.1 : 0);
+  config.attention_dropout = json.number("attention_dropout", form.is_m2m100() ? 0.1 : 0);
   config.ffn_dropout = json.number("activation_dropout", 0);
   config.pre_norm = form.pre_norm;
   config.norm_epsilon = kEpsilon;
-  if (form.is_m2m100) {
-    config.fairseq_positions = true;
-    config.output_bias = false;
-  }
-  ReadTokenizer read = form.is_m2m100  ? read_m2m100_tokenizer(directory, json, stored)
-                       : form.pre_norm ? read_pegasus_tokenizer(directory, json, stored)
-                                       : read_marian_tokenizer(directory, json, stored);
+  config.fairseq_positions = form.is_m2m100();
+  config.learned_positions = form.is_learned();
+  config.output_bias = !form.is_m2m100();
+  // M2M100's class scales embeddings unless the file says otherwise.
+  const bool is_scaled = json.flag("scale_embedding", form.is_m2m100());
+  if (!is_scaled && form.is_learned()) config.embedding_scale = 1;
+  ReadTokenizer read = form.is_m2m100()  ? read_m2m100_tokenizer(directory, json, stored)
+                       : form.is_mbart() ? read_mbart_tokenizer(directory, json, stored)
+                       : form.is_bart()  ? read_bart_tokenizer(directory, json, stored)
+                       : form.pre_norm   ? read_pegasus_tokenizer(directory, json, stored)
+                                         : read_marian_tokenizer(directory, json, stored);
   config.vocabulary = read.tokenizer ? read.tokenizer->vocab_size() : stored;
   validate_read(config, json);
 
@@ -388,8 +410,8 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   for (const char* copy :
        {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"})
     check_copy(weights, "model.shared.weight", copy);
-  check_positions(imported.host, weights);
-  if (!json.flag("scale_embedding", form.is_m2m100)) undo_embedding_scale(imported.host);
+  if (imported.host.spec().embedding.has_fixed_positions()) check_positions(imported.host, weights);
+  if (!is_scaled && !form.is_learned()) undo_embedding_scale(imported.host);
   return imported;
 }
 
@@ -407,6 +429,16 @@ const Expressible& hf_pegasus_expressible() {
 
 const Expressible& hf_m2m100_expressible() {
   static const Expressible expressible = marian_expressible("M2M100", kM2m100);
+  return expressible;
+}
+
+const Expressible& hf_bart_expressible() {
+  static const Expressible expressible = marian_expressible("BART", kBart);
+  return expressible;
+}
+
+const Expressible& hf_mbart_expressible() {
+  static const Expressible expressible = marian_expressible("mBART", kMbart);
   return expressible;
 }
 
@@ -441,8 +473,24 @@ void write_m2m100(const HostModel& host, const Tokenizer& tokenizer, const fs::p
   write_marian_form(kM2m100, host, tokenizer, directory);
 }
 
+void write_bart(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  write_marian_form(kBart, host, tokenizer, directory);
+}
+
+void write_mbart(const HostModel& host, const Tokenizer& tokenizer, const fs::path& directory) {
+  write_marian_form(kMbart, host, tokenizer, directory);
+}
+
 Imported read_m2m100(const fs::path& directory) {
   return read_marian_form(kM2m100, directory);
+}
+
+Imported read_bart(const fs::path& directory) {
+  return read_marian_form(kBart, directory);
+}
+
+Imported read_mbart(const fs::path& directory) {
+  return read_marian_form(kMbart, directory);
 }
 
 Imported read_marian(const fs::path& directory) {

@@ -33,6 +33,7 @@ std::string serialize_spm(const SpmModel& model, const std::vector<ScoredSubword
 struct SpecialIds {
   int32_t bos = -1, pad = -1;
   std::vector<int32_t> eos;  // each ends a text; the first stands behind sources
+  bool bos_starts_decoder = false;
 };
 // With those special tokens. A bos or an eos that is an ordinary subword stays one. CORRUPT_FILE,
 // naming `label`: an id is not one of the subwords.

@@ -28,6 +28,7 @@ void for_each_field_of_model(Options& o, Visit visit) {
   visit(OptionField{.name = "norm"}, o.norm);
   visit(OptionField{.name = "positions"}, o.positions);
   visit(OptionField{.name = "fairseq_positions", .fixed = true, .unless_default = true}, o.fairseq_positions);
+  visit(OptionField{.name = "learned_positions", .fixed = true, .unless_default = true}, o.learned_positions);
   visit(OptionField{.name = "ffn"}, o.ffn);
   visit(OptionField{.name = "biases"}, o.biases);
   visit(OptionField{.name = "kv_heads", .fixed = true, .low = 0, .high = 16777216, .zero = "as many as heads"}, o.kv_heads);

@@ -74,6 +74,11 @@ void check_text(std::string_view text, std::string_view what) {
           what, ": NUL byte");
 }
 
+Tokenizer::Tokenizer(std::shared_ptr<const Model> model)
+    : model_(std::move(model)),
+      source_language_(model_->text_begin()),
+      target_language_(model_->text_begin()) {}
+
 Tokenizer Tokenizer::train(std::span<const std::string> sentences,
                            const TokenizerTrainOptions& options) {
   const std::vector<std::string_view> views(sentences.begin(), sentences.end());

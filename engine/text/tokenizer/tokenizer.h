@@ -25,7 +25,7 @@ class Tokenizer {
  public:
   // Each kind implements it.
   class Model;
-  explicit Tokenizer(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+  explicit Tokenizer(std::shared_ptr<const Model> model);
 
   // A vocabulary of options.kind. The same sentences and options give the same one. Sentences
   // longer than 4,192 bytes are left out (SentencePiece's default limit). INVALID_ARGUMENT: an
@@ -70,7 +70,7 @@ class Tokenizer {
   // The special tokens that can be languages: their names are in no angle brackets, and they do
   // not begin, end or fill texts.
   std::vector<std::string> languages() const;
-  // The language in front of texts; -1: none.
+  // The language in front of texts or, without languages, Model::text_begin(); -1: none.
   int32_t language() const noexcept { return of_targets_ ? target_language_ : source_language_; }
   // A number that differs where encode() differs for the same vocabulary.
   uint64_t reading() const noexcept;
@@ -151,6 +151,8 @@ class Tokenizer::Model {
   const std::vector<CompanionFile>& companions() const noexcept { return companions_; }
   const SpecialTokens& special_tokens() const noexcept { return special_; }
   const std::vector<int32_t>& further_end_ids() const noexcept { return further_ends_; }
+  // The token in front of sources and targets of an encoder-decoder, as <s> of BART; -1: none.
+  int32_t text_begin() const noexcept { return text_begin_; }
 
  protected:
   explicit Model(std::string_view serialized) : serialized_(serialized) {}
@@ -158,6 +160,7 @@ class Tokenizer::Model {
   const std::string serialized_;
   SpecialTokens special_;
   std::vector<int32_t> further_ends_;
+  int32_t text_begin_ = -1;
   std::vector<CompanionFile> companions_;
 };
 

@@ -24,6 +24,7 @@
   wrong("norm", norm, 99) \
   wrong("positions", positions, 99) \
   wrong("fairseq_positions", fairseq_positions, 2) \
+  wrong("learned_positions", learned_positions, 2) \
   wrong("ffn", ffn, 99) \
   wrong("biases", biases, 2) \
   wrong("kv_heads", kv_heads, -1) \

@@ -16,6 +16,10 @@ import transformers
 from make_golden import BETAS, DECAY, EPS, FFN, HEADS, LAYERS, LEARNING_RATE, SMOOTHING, SOURCES, TARGETS, VOCABULARY, WIDTH, value
 
 POSITIONS = 32
+_mbart = dict(d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
+              encoder_ffn_dim=FFN, decoder_ffn_dim=FFN, dropout=0.0, activation_function="gelu")
+_learned = dict(architecture="encoder-decoder", learned_positions=True, activation="gelu_erf", encoder_layers=LAYERS, norm="layer",
+                positions="standard", ffn="plain", biases=True, output_bias=False)
 YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=8, beta_fast=2, beta_slow=0.1)
 # Settings of the class of transformers, and settings of the engine's model.
 FORMS = {
@@ -37,6 +41,9 @@ FORMS = {
     "qwen2-yarn": ("Qwen2", dict(num_key_value_heads=1, tie_word_embeddings=True, rope_parameters=YARN | dict(attention_factor=1.5)),
                    dict(kv_heads=1, qkv_biases=True, rope_theta=1000.0, rope_scaling="yarn", rope_factor=4.0, rope_original_positions=8,
                         rope_high_turns=2.0, rope_low_turns=0.1, rope_magnitude=1.5)),
+    "mbart": ("MBart", dict(**_mbart, scale_embedding=True), _learned),
+    # BART's norms come after the blocks.
+    "bart": ("Bart", dict(**_mbart, scale_embedding=False), dict(**_learned, pre_norm=False, embedding_scale=1.0)),
 }
 
 
@@ -52,6 +59,10 @@ def engine_config(settings):
 
 
 def made(kind, settings):
+    if "d_model" in settings:
+        config = getattr(transformers, kind + "Config")(vocab_size=VOCABULARY, pad_token_id=None, max_position_embeddings=POSITIONS, **settings)
+        config._attn_implementation = "eager"
+        return getattr(transformers, kind + "ForConditionalGeneration")(config).train()
     config = getattr(transformers, kind + "Config")(
         vocab_size=VOCABULARY, pad_token_id=None, hidden_size=WIDTH, intermediate_size=FFN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, **{"rope_parameters": dict(rope_type="default", rope_theta=10000.0)} | settings)
@@ -59,9 +70,47 @@ def made(kind, settings):
     return getattr(transformers, kind + "ForCausalLM")(config).train()
 
 
+def encoder_decoder_parameters(named):
+    """As parameters()."""
+    def both(ours, theirs):
+        return [(f"{ours}.{kind}", [f"{each}.{kind}" for each in theirs]) for kind in ("weight", "bias")]
+
+    found, cross = [("embedding.weight", ["model.shared.weight"])], []
+    for prefix, stack in (("source_", "encoder"), ("", "decoder")):
+        found.append((prefix + "positions.weight", [f"model.{stack}.embed_positions.weight"]))
+        found += both(prefix + "embedding_norm", [f"model.{stack}.layernorm_embedding"])
+    for stack in ("encoder", "decoder"):
+        for i in range(LAYERS):
+            ours, theirs = f"{stack}.{i}.", f"model.{stack}.layers.{i}."
+            crosses = stack == "decoder"
+            found += both(ours + "attention_norm", [theirs + "self_attn_layer_norm"])
+            found += both(ours + "cross_norm", [theirs + "encoder_attn_layer_norm"]) if crosses else []
+            found += both(ours + "ffn_norm", [theirs + "final_layer_norm"])
+            found += both(ours + "attention.qkv", [f"{theirs}self_attn.{part}_proj" for part in "qkv"])
+            found += both(ours + "attention.output", [theirs + "self_attn.out_proj"])
+            if crosses:
+                found += both(ours + "cross.query", [theirs + "encoder_attn.q_proj"])
+                found += both(ours + "cross.output", [theirs + "encoder_attn.out_proj"])
+                cross += [f"{theirs}encoder_attn.{part}_proj" for part in "kv"]
+            found += both(ours + "ffn.up", [theirs + "fc1"]) + both(ours + "ffn.down", [theirs + "fc2"])
+    for stack in ("encoder", "decoder"):
+        found += both(stack + ".norm", [f"model.{stack}.layer_norm"])
+    found += both("decoder.cross_kv", cross)
+    found = [(ours, [named.pop(name) for name in theirs]) for ours, theirs in found if theirs[0] in named]
+    assert not named, sorted(named)
+    return found
+
+
+def rows_of(name, tensor):
+    """Those that the engine has: the first two rows of the table of positions are never read."""
+    return tensor[2:] if name.endswith("positions.weight") else tensor
+
+
 def parameters(model):
     """[(name in the engine, the parameters of the class whose rows follow each other in it)], in the engine's order."""
     named = dict(model.named_parameters())
+    if model.config.is_encoder_decoder:
+        return encoder_decoder_parameters(named)
     found = [("embedding.weight", ["model.embed_tokens.weight"])]
     for i in range(LAYERS):
         ours, theirs = f"decoder.{i}.", f"model.layers.{i}."
@@ -88,6 +137,10 @@ def loss_of(model):
     """The mean smoothed loss of the tokens of the targets, sentence by sentence."""
     losses = []
     for source, target in zip(SOURCES, TARGETS):
+        if model.config.is_encoder_decoder:
+            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[1] + target[:-1]])).logits[0]
+            losses.append(F.cross_entropy(logits, torch.tensor(target), label_smoothing=SMOOTHING, reduction="none"))
+            continue
         stream = torch.tensor([source + target])
         logits = model(input_ids=stream[:, :-1]).logits[0][len(source) - 1:]
         losses.append(F.cross_entropy(logits, torch.tensor(target), label_smoothing=SMOOTHING, reduction="none"))
@@ -99,13 +152,14 @@ def golden(kind, settings, ours):
     named = parameters(model)
     with torch.no_grad():
         for number, (name, parts) in enumerate(named):
-            rows = sum(part.shape[0] for part in parts)
-            values = value(number, (rows, *parts[0].shape[1:]), name)
-            for part, each in zip(parts, values.split([part.shape[0] for part in parts])):
+            given = [rows_of(name, part) for part in parts]
+            rows = [part.shape[0] for part in given]
+            values = value(number, (sum(rows), *parts[0].shape[1:]), name)
+            for part, each in zip(given, values.split(rows)):
                 part.copy_(each)
     loss = loss_of(model)
     loss.backward()
-    gradients = {name: [float(f"{x:.8g}") for part in parts for x in part.grad.flatten().tolist()] for name, parts in named}
+    gradients = {name: [float(f"{x:.8g}") for part in parts for x in rows_of(name, part.grad).flatten().tolist()] for name, parts in named}
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=BETAS, eps=EPS, weight_decay=DECAY)
     losses = []
     for _ in range(10):

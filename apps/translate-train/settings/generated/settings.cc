@@ -670,6 +670,7 @@ std::vector<FurtherOption> further_options(const trafo_model_config& c) {
   static constexpr const char* kRopeScalingTexts[] = {"llama3", "yarn"};
   std::vector<FurtherOption> found;
   if (c.fairseq_positions != 0) found.push_back({"fairseq_positions", c.fairseq_positions != 0});
+  if (c.learned_positions != 0) found.push_back({"learned_positions", c.learned_positions != 0});
   if (c.qk_norm != TRAFO_QK_NORM_NONE) found.push_back({"qk_norm", text_of_value(kQkNormTexts, c.qk_norm)});
   if (c.rope_scaling != TRAFO_ROPE_SCALING_LLAMA3) found.push_back({"rope_scaling", text_of_value(kRopeScalingTexts, c.rope_scaling)});
   if (c.rope_magnitude != 0) found.push_back({"rope_magnitude", c.rope_magnitude});

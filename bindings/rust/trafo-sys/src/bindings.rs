@@ -23,6 +23,8 @@ pub const TRAFO_EXPORT_GGUF: i32 = 5;
 pub const TRAFO_EXPORT_HF_COMPRESSED: i32 = 6;
 pub const TRAFO_EXPORT_HF_PEGASUS: i32 = 7;
 pub const TRAFO_EXPORT_HF_M2M100: i32 = 8;
+pub const TRAFO_EXPORT_HF_MBART: i32 = 9;
+pub const TRAFO_EXPORT_HF_BART: i32 = 10;
 pub const TRAFO_EXPORT_WEIGHTS_BY_FORMAT: i32 = 0;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT32: i32 = 1;
 pub const TRAFO_EXPORT_WEIGHTS_FLOAT16: i32 = 2;
@@ -2178,7 +2180,7 @@ pub struct trafo_model_config {
     pub rope_magnitude: f64,
     #[doc = " The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all layers have\n them."]
     pub no_rope_interval: i64,
-    #[doc = " Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of width."]
+    #[doc = " Factor of the embeddings of a decoder-lm (Granite), or of a model with learned_positions. Default 0: 1, in an\n encoder-decoder the root of width."]
     pub embedding_scale: f64,
     #[doc = " Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of head_width."]
     pub attention_scale: f64,
@@ -2200,6 +2202,8 @@ pub struct trafo_model_config {
     pub positions: i32,
     #[doc = " 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest\n frequency is 1/10000. Default 0."]
     pub fairseq_positions: i32,
+    #[doc = " 1: both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their positions, as in\n mBART. Default 0."]
+    pub learned_positions: i32,
     #[doc = " TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN."]
     pub ffn: i32,
     #[doc = " 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.\n Default 1."]
@@ -2222,10 +2226,12 @@ pub struct trafo_model_config {
     pub norm_outputs: i32,
     #[doc = " Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works\n on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32."]
     pub precision: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 352usize];
+    ["Size of trafo_model_config"][::core::mem::size_of::<trafo_model_config>() - 360usize];
     ["Alignment of trafo_model_config"][::core::mem::align_of::<trafo_model_config>() - 8usize];
     ["Offset of field: trafo_model_config::struct_size"]
         [::core::mem::offset_of!(trafo_model_config, struct_size) - 0usize];
@@ -2299,28 +2305,32 @@ const _: () = {
         [::core::mem::offset_of!(trafo_model_config, positions) - 300usize];
     ["Offset of field: trafo_model_config::fairseq_positions"]
         [::core::mem::offset_of!(trafo_model_config, fairseq_positions) - 304usize];
+    ["Offset of field: trafo_model_config::learned_positions"]
+        [::core::mem::offset_of!(trafo_model_config, learned_positions) - 308usize];
     ["Offset of field: trafo_model_config::ffn"]
-        [::core::mem::offset_of!(trafo_model_config, ffn) - 308usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn) - 312usize];
     ["Offset of field: trafo_model_config::biases"]
-        [::core::mem::offset_of!(trafo_model_config, biases) - 312usize];
+        [::core::mem::offset_of!(trafo_model_config, biases) - 316usize];
     ["Offset of field: trafo_model_config::depth_scaled_init"]
-        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 316usize];
+        [::core::mem::offset_of!(trafo_model_config, depth_scaled_init) - 320usize];
     ["Offset of field: trafo_model_config::output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, output_bias) - 320usize];
+        [::core::mem::offset_of!(trafo_model_config, output_bias) - 324usize];
     ["Offset of field: trafo_model_config::qkv_biases"]
-        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 324usize];
+        [::core::mem::offset_of!(trafo_model_config, qkv_biases) - 328usize];
     ["Offset of field: trafo_model_config::attention_output_bias"]
-        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 328usize];
+        [::core::mem::offset_of!(trafo_model_config, attention_output_bias) - 332usize];
     ["Offset of field: trafo_model_config::ffn_biases"]
-        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 332usize];
+        [::core::mem::offset_of!(trafo_model_config, ffn_biases) - 336usize];
     ["Offset of field: trafo_model_config::qk_norm"]
-        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 336usize];
+        [::core::mem::offset_of!(trafo_model_config, qk_norm) - 340usize];
     ["Offset of field: trafo_model_config::rope_scaling"]
-        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 340usize];
+        [::core::mem::offset_of!(trafo_model_config, rope_scaling) - 344usize];
     ["Offset of field: trafo_model_config::norm_outputs"]
-        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 344usize];
+        [::core::mem::offset_of!(trafo_model_config, norm_outputs) - 348usize];
     ["Offset of field: trafo_model_config::precision"]
-        [::core::mem::offset_of!(trafo_model_config, precision) - 348usize];
+        [::core::mem::offset_of!(trafo_model_config, precision) - 352usize];
+    ["Offset of field: trafo_model_config::reserved"]
+        [::core::mem::offset_of!(trafo_model_config, reserved) - 356usize];
 };
 unsafe extern "C" {
     #[must_use]

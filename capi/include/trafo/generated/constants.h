@@ -34,6 +34,10 @@
 #define TRAFO_EXPORT_HF_PEGASUS    7
 /* M2M100ForConditionalGeneration of transformers, M2M100 and NLLB-200: such a model with fairseq_positions. */
 #define TRAFO_EXPORT_HF_M2M100     8
+/* MBartForConditionalGeneration of transformers, mBART-50: such a model with learned_positions. */
+#define TRAFO_EXPORT_HF_MBART      9
+/* BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE. */
+#define TRAFO_EXPORT_HF_BART       10
 
 /* How an export stores matrices. */
 #define TRAFO_EXPORT_WEIGHTS_BY_FORMAT 0 /* float16 in GGUF, int8 in compressed-tensors, float32 in the others. */

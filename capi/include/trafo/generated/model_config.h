@@ -80,7 +80,8 @@ typedef struct trafo_model_config {
   /* The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all layers have
    * them. */
   int64_t no_rope_interval;
-  /* Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of width. */
+  /* Factor of the embeddings of a decoder-lm (Granite), or of a model with learned_positions. Default 0: 1, in an
+   * encoder-decoder the root of width. */
   double embedding_scale;
   /* Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of head_width. */
   double attention_scale;
@@ -99,6 +100,9 @@ typedef struct trafo_model_config {
   /* 1: an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and the lowest
    * frequency is 1/10000. Default 0. */
   int32_t fairseq_positions;
+  /* 1: both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their positions, as in
+   * mBART. Default 0. */
+  int32_t learned_positions;
   int32_t ffn; /* TRAFO_FFN_*. Feed-forward blocks of a decoder-lm. Default TRAFO_FFN_PLAIN. */
   /* 1: all linear layers have biases. A model with RMS norm may have qkv_biases, attention_output_bias and ffn_biases instead.
    * Default 1. */
@@ -122,6 +126,7 @@ typedef struct trafo_model_config {
   /* Type of the computation: float32; bfloat16 on CUDA, with float32 master copies of the parameters, which the optimizer works
    * on and files hold; float64 on the CPU, for gradient checks. Not part of the model's file. Default TRAFO_FLOAT32. */
   int32_t precision;
+  int32_t reserved; /* 0 */
 } trafo_model_config;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

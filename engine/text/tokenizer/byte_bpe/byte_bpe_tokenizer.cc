@@ -77,6 +77,7 @@ ByteBpeTokenizer::ByteBpeTokenizer(std::string_view serialized, const TokenizerT
   SpecialChoice choice = choose_special_tokens(file, companions_, lookup);
   special_ = choice.tokens;
   further_ends_ = std::move(choice.further_ends);
+  text_begin_ = choice.text_begin;
 }
 
 // A token as its name. White space is written "<0x20>" or, where that is a byte token, "<U+0020>".

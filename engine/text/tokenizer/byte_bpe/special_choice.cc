@@ -157,6 +157,11 @@ SpecialChoice choose_special_tokens(const JsonPart& file, std::span<const Compan
         "no token ends a text: post_processor adds none, and added_tokens has no usual one such as "
         "</s> or <|endoftext|>; eos_token in a tokenizer_config.json beside the file can name it");
   choice.tokens.eos = end;
+  const std::vector<int32_t> start = generation.ids("decoder_start_token_id");
+  if (!start.empty() && around.before.size() == 1) {
+    choice.text_begin = around.before.front();
+    choice.tokens.bos = start.front();
+  }
   return choice;
 }
 

@@ -16,6 +16,7 @@ namespace trafo {
 struct SpecialChoice {
   SpecialTokens tokens{-1, -1, -1, -1};
   std::vector<int32_t> further_ends;
+  int32_t text_begin = -1;  // see Tokenizer::Model::text_begin()
 };
 
 // The files of a transformers directory that may lie beside a tokenizer.json. The first three name
@@ -43,7 +44,9 @@ struct VocabularyLookup {
 
 // A key of tokenizer_config.json counts first, then special_tokens_map.json, generation_config.json
 // and the post-processor of the file; last come names that are usual. The ends of a text are those
-// of generation_config.json; the one that tokenizer_config.json names is the first of them.
+// of generation_config.json; the one that tokenizer_config.json names is the first of them. If that
+// file has decoder_start_token_id, the vocabulary is of an encoder-decoder: this token is bos, and
+// texts begin with the one that the post-processor adds before them.
 // CORRUPT_FILE names file and key: a token that the vocabulary lacks. UNSUPPORTED: no token ends a
 // text, and the post-processor is of a type that is not supported.
 SpecialChoice choose_special_tokens(const JsonPart& file, std::span<const CompanionFile> companions,

@@ -21,6 +21,10 @@ pub enum ExportFormat {
     HfPegasus,
     /// M2M100ForConditionalGeneration of transformers, M2M100 and NLLB-200: such a model with fairseq_positions.
     HfM2m100,
+    /// MBartForConditionalGeneration of transformers, mBART-50: such a model with learned_positions.
+    HfMbart,
+    /// BartForConditionalGeneration of transformers: such a model with post-norm layers and byte-level BPE.
+    HfBart,
 }
 impl ExportFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -34,6 +38,8 @@ impl ExportFormat {
             ExportFormat::HfCompressed => sys::TRAFO_EXPORT_HF_COMPRESSED,
             ExportFormat::HfPegasus => sys::TRAFO_EXPORT_HF_PEGASUS,
             ExportFormat::HfM2m100 => sys::TRAFO_EXPORT_HF_M2M100,
+            ExportFormat::HfMbart => sys::TRAFO_EXPORT_HF_MBART,
+            ExportFormat::HfBart => sys::TRAFO_EXPORT_HF_BART,
         }
     }
 }
@@ -47,6 +53,8 @@ named! { ExportFormat:
     HfCompressed = "hf-compressed" | "hf_compressed",
     HfPegasus = "hf-pegasus" | "hf_pegasus",
     HfM2m100 = "hf-m2m100" | "hf_m2m100",
+    HfMbart = "hf-mbart" | "hf_mbart",
+    HfBart = "hf-bart" | "hf_bart",
 }
 /// How an export stores matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -211,6 +211,9 @@ model_config! {
     /// Whether an encoder-decoder has the sinusoidal positions of fairseq, M2M100 and NLLB-200: the first one is 2, and
     /// the lowest frequency is 1/10000. Default false.
     fairseq_positions: bool = i32::from, from_flag;
+    /// Whether both stacks of an encoder-decoder have learned positions, and a norm of the embeddings with their
+    /// positions, as in mBART. Default false.
+    learned_positions: bool = i32::from, from_flag;
     /// Feed-forward blocks of a decoder-lm. Default [`FeedForward::Plain`].
     ffn: FeedForward = FeedForward::as_raw, FeedForward::from_raw;
     /// Whether all linear layers have biases. A model with RMS norm may have `qkv_biases`, `attention_output_bias` and
@@ -273,7 +276,8 @@ model_config! {
     /// The layers whose number, from 1, is a multiple of it have no rotary positions (SmolLM3: 4). Default 0: all
     /// layers have them.
     no_rope_interval: usize = to_count, from_i64;
-    /// Factor of the embeddings of a decoder-lm (Granite). Default 0: 1, in an encoder-decoder the root of `width`.
+    /// Factor of the embeddings of a decoder-lm (Granite), or of a model with `learned_positions`. Default 0: 1, in an
+    /// encoder-decoder the root of `width`.
     embedding_scale: f64 = same, same;
     /// Factor of the scores of attention in a decoder-lm (Granite). Default 0: 1 / the root of `head_width`.
     attention_scale: f64 = same, same;
