@@ -165,6 +165,10 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   t.target_alpha = alphas.back();
   take_limits(settings, t);
   // The longest pair that --max-length lets through has to fit, </s> and <s> included.
+  const bool windows = t.long_lines == TRAFO_LONG_LINES_WINDOW;  // not two sides, but one
+  if (windows && !lm)
+    settings.refuse(Setting::long_lines,
+                    "window is for a decoder-lm; an encoder-decoder needs whole pairs");
   m.max_positions = std::max(m.max_positions, lm ? 2 * t.max_length + 2 : t.max_length + 2);
   if (pretrained) {
     check_shape(settings, values, pretrained->config);
@@ -175,7 +179,11 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     m.attention_dropout = mine.attention_dropout;
     if (!lm || m.positions == TRAFO_POSITIONS_ROTARY)
       m.max_positions = std::max(m.max_positions, mine.max_positions);
-    if (lm && 2 * t.max_length + 2 > m.max_positions)
+    if (lm && windows && t.max_length > m.max_positions)
+      settings.refuse(Setting::max_length,
+                      fmt::format("the pretrained model has {} positions, for windows of as many",
+                                  m.max_positions));
+    if (lm && !windows && 2 * t.max_length + 2 > m.max_positions)
       settings.refuse(Setting::max_length,
                       fmt::format("the pretrained model has {} positions, for pairs of "
                                   "up to {} tokens a side",
