@@ -224,9 +224,9 @@ TEST_F(DataTest, LongDocumentsAreDroppedOrCutIntoWindows) {
         words_of(more));
   };
   const auto trained = [](int64_t count) {
-    std::string text = std::to_string(count);
-    if (text.size() > 3) text.insert(text.size() - 3, ",");
-    return text + " target tokens";
+    std::string number = std::to_string(count);
+    if (number.size() > 3) number.insert(number.size() - 3, ",");
+    return number + " target tokens";
   };
   const Outcome dropped = run("dropped", "--task lm");
   ASSERT_EQ(dropped.exit_code, 0) << dropped.err;

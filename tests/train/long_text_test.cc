@@ -61,7 +61,7 @@ TEST(LongTextTraining, OptionsThatDoNotFitAreNamed) {
   refused(options, "window_stride must be at most max_length, and is for long_lines window only");
   options = window_options();
   options.batch_tokens = options.max_length - 1;
-  refused(options, "batch_tokens must hold a window");
+  refused(options, "batch_tokens must be at least max_length, 32, with long_lines window");
 
   options = window_options();
   VocabularyTokens tokens;

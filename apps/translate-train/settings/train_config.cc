@@ -180,9 +180,10 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     if (!lm || m.positions == TRAFO_POSITIONS_ROTARY)
       m.max_positions = std::max(m.max_positions, mine.max_positions);
     if (lm && windows && t.max_length > m.max_positions)
-      settings.refuse(Setting::max_length,
-                      fmt::format("the pretrained model has {} positions, for windows of as many",
-                                  m.max_positions));
+      settings.refuse(
+          Setting::max_length,
+          fmt::format("the pretrained model has {} positions, for windows of at most as many",
+                      m.max_positions));
     if (lm && !windows && 2 * t.max_length + 2 > m.max_positions)
       settings.refuse(Setting::max_length,
                       fmt::format("the pretrained model has {} positions, for pairs of "

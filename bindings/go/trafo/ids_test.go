@@ -184,7 +184,7 @@ func TestLongTextsBecomeWindows(t *testing.T) {
 	ok(t, model.SetSpecialTokens(special))
 	text := make([]int32, 100)
 	for i := range text {
-		text[i] = int32(10 + i%90)
+		text[i] = int32(5 + i%15)
 	}
 	texts := must[*trafo.Corpus](t)(trafo.NewCorpusOfIDs([][]int32{{}}, [][]int32{text}))
 	defer texts.Close()

@@ -52,8 +52,8 @@ void validate(const TrainOptions& options) {
       " with max_length ", options.max_length, " and long_lines ", enum_name(options.long_lines));
   require_argument(options.long_lines == LongLines::drop || options.batch_fit ||
                        options.batch_tokens >= options.max_length,
-                   kOptionsOrigin, "batch_tokens", " must hold a window of long_lines window, ",
-                   options.max_length, " tokens, got ", options.batch_tokens);
+                   kOptionsOrigin, "batch_tokens", " must be at least max_length, ",
+                   options.max_length, ", with long_lines window; got ", options.batch_tokens);
   validate(static_cast<const OptimizerOptions&>(options));
   require_argument(!needs_whole_matrices(options.optimizer) ||
                        (options.prune_sparsity == 0 && !options.keep_zeros),

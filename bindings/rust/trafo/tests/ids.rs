@@ -107,7 +107,7 @@ fn training_needs_no_text() -> Result<()> {
 fn long_texts_become_windows() -> Result<()> {
     let tokenizer = tokenizer(&corpus());
     let special = tokenizer.special();
-    let text: Vec<i32> = (0..99).map(|i| 10 + i % 90).chain([special.eos]).collect();
+    let text: Vec<i32> = (0..99).map(|i| 5 + i % 50).chain([special.eos]).collect();
     let texts = Corpus::from_ids([(vec![], text)])?;
     let config = ModelConfig::new(tokenizer.vocabulary())
         .architecture(Architecture::DecoderLm)
