@@ -175,7 +175,7 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
   if (order.empty()) return window;
   // So that windows of one text, which have the same length, do not share their batches.
   if (cuts && options_.shuffle)
-    ShuffleRng(mix_bits(mix_bits(draws_seed_ ^ static_cast<uint64_t>(begin)) + 1),
+    ShuffleRng(mix_bits(mix_bits(draws_seed_ + 1) ^ static_cast<uint64_t>(begin)),
                static_cast<uint64_t>(draws_epoch_))
         .shuffle(order);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
