@@ -8,6 +8,7 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/batch_packer.h"
+#include "engine/data/long_text.h"
 
 namespace trafo {
 namespace {
@@ -15,6 +16,9 @@ namespace {
 constexpr std::string_view kBatcherOrigin = "batcher";
 // Draws to read at a time when the end of a window depends on their lengths.
 constexpr int64_t kReadAtATime = 1024;
+// Long texts: the draws to read before anything is known of their lengths, and the tokens that a
+// window of the batcher has at most, one text more or less: 256 MiB of ids.
+constexpr int64_t kFirstTexts = 128, kMostTextTokens = int64_t{1} << 26;
 
 }  // namespace
 
@@ -120,35 +124,60 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
   const int64_t size = epoch_draws();
   const int64_t limit =
       options_.sort_window == 0 ? size : std::min(size, begin + options_.sort_window);
-  const int64_t enough =
-      options_.maxi_batch == 0 ? INT64_MAX : options_.maxi_batch * batch_tokens();
-  int64_t tokens = 0;
-  while (window.end < limit && tokens < enough) {
-    const int64_t count =
-        options_.maxi_batch == 0 ? limit - window.end : std::min(kReadAtATime, limit - window.end);
-    const size_t before = window.pairs.tokens.size();
+  const TokenizedCorpusOptions& lengths = corpus_->options();
+  const bool cuts = lengths.window_stride > 0;
+  // Rows of long texts count, and not the texts.
+  const int64_t most_rows = options_.sort_window == 0 ? INT64_MAX : options_.sort_window;
+  int64_t enough = options_.maxi_batch == 0 ? INT64_MAX : options_.maxi_batch * batch_tokens();
+  if (cuts && options_.sort_window > 0) enough = std::min(enough, kMostTextTokens);
+  int64_t tokens = 0, rows = 0;
+  while (window.end < limit && tokens < enough && rows < most_rows) {
+    int64_t count = limit - window.end;
+    if (enough < INT64_MAX) {
+      int64_t most = kReadAtATime;
+      if (cuts && tokens == 0) most = kFirstTexts;
+      // As many texts of the mean length so far as are missing.
+      if (cuts && tokens > 0)
+        most =
+            std::clamp((enough - tokens) / (tokens / (window.end - begin) + 1), int64_t{1}, most);
+      count = std::min(count, most);
+    }
+    const size_t before = window.pairs.tokens.size(), stored = window.pairs.storage.size();
     const PairDrops drops = window.pairs.dropped;
     read(std::span(draws_).subspan(static_cast<size_t>(window.end), static_cast<size_t>(count)),
          window.pairs, stop);
     if (stop != nullptr && stop->load()) return window;
     size_t used = before;
-    while (used < window.pairs.tokens.size() && tokens < enough)
-      tokens += extent(window.pairs.tokens[used++]).target_tokens;
+    while (used < window.pairs.tokens.size() && tokens < enough && rows < most_rows) {
+      const PairTokens& pair = window.pairs.tokens[used++];
+      const int64_t windows = windows_of(lengths, std::ssize(pair.source), std::ssize(pair.target));
+      rows += windows;
+      // All windows but the first read tokens of the one before again.
+      tokens +=
+          extent(pair).target_tokens + (windows - 1) * (lengths.max_length - lengths.window_stride);
+    }
     if (used < window.pairs.tokens.size()) {
       // Read too far. Pairs that were dropped after the end are counted in the next window, so read
       // this window again up to its end.
       window.pairs.tokens.resize(before);
       window.pairs.ids.resize(before);
+      window.pairs.storage.resize(stored);
       window.pairs.dropped = drops;
       read(std::span(draws_).subspan(static_cast<size_t>(window.end), used - before), window.pairs,
            stop);
     }
     window.end += static_cast<int64_t>(used - before);
   }
+  if (cuts) cut_long_texts(lengths, window.pairs);
   std::vector<uint32_t>& order = window.order;
   for (size_t i = 0; i < window.pairs.tokens.size(); ++i)
     if (!window.pairs.tokens[i].target.empty()) order.push_back(static_cast<uint32_t>(i));
   if (order.empty()) return window;
+  // So that windows of one text, which have the same length, do not share their batches.
+  if (cuts && options_.shuffle)
+    ShuffleRng(mix_bits(mix_bits(draws_seed_ + 1) ^ static_cast<uint64_t>(begin)),
+               static_cast<uint64_t>(draws_epoch_))
+        .shuffle(order);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     return extent(window.pairs.tokens[a]).target_tokens <
            extent(window.pairs.tokens[b]).target_tokens;

@@ -55,6 +55,7 @@ struct CorpusReport {
   int64_t dropped_long = 0;       // a side is longer than max_length or the token budget
   int64_t dropped_ratio = 0;      // one side is more than max_length_ratio times as long
   int64_t dropped_identical = 0;  // both sides are the same text
+  int64_t cut = 0, windows = 0;   // long texts without a source, and the windows that they became
 };
 
 // The texts of a pair. Those that a form does not have are empty.

@@ -24,6 +24,9 @@ struct TokenizedCorpusOptions {
   // Tokens of the longest source and of the longest target, </s> counted (encoder_decoder), or of
   // the longest stream, source + target + 1 (decoder_only). Longer pairs are dropped and counted.
   int32_t max_length = 256;
+  // Above 0, of monolingual text (decoder_only): longer texts become windows (long_text.h), each of
+  // which begins so many tokens after the one before, at most max_length.
+  int32_t window_stride = 0;
   int32_t batch_tokens = 4096;  // pairs that no batch of this budget can hold are dropped as well
   // Pairs with a side that has more than so many times the tokens of the other are dropped; 0: off.
   // Only of parallel text.
@@ -34,9 +37,10 @@ struct TokenizedCorpusOptions {
 // Throws INVALID_ARGUMENT naming the field.
 void check_options(const TokenizedCorpusOptions& options);
 
-// Pairs that were dropped when they were tokenised.
+// Pairs that were dropped, or cut into windows, when they were tokenised.
 struct PairDrops {
   int64_t empty = 0, too_long = 0, ratio = 0, identical = 0;
+  int64_t cut = 0, windows = 0;  // texts that became windows, and their windows
   int64_t total() const noexcept { return empty + too_long + ratio + identical; }
   PairDrops& operator+=(const PairDrops& other) noexcept;
   bool operator==(const PairDrops&) const = default;
@@ -75,8 +79,9 @@ class PairSource {
   virtual ~PairSource() = default;
   // The number of draws in an epoch, counted from 0. An epoch is a permutation of its draws.
   virtual int64_t draws(int64_t epoch) const = 0;
-  // Appends these draws of an epoch, in their order. The result depends only on the source, the
-  // epoch and the draws. When `stop` (may be null) becomes true, the work is abandoned.
+  // Appends these draws of an epoch, in their order, long texts uncut. The result depends only on
+  // the source, the epoch and the draws. When `stop` (may be null) becomes true, the work is
+  // abandoned.
   virtual void read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& block,
                     const std::atomic<bool>* stop) const = 0;
   // Whether its pairs are there to train on. If not, they have the sizes of other ones.

@@ -7,6 +7,7 @@
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/encode_pairs.h"
+#include "engine/data/long_text.h"
 
 namespace trafo {
 namespace {
@@ -35,6 +36,16 @@ void check_options(const TokenizedCorpusOptions& options) {
   require_argument(options.batch_tokens >= 2 && options.batch_tokens <= (1 << 28),
                    kTokenizedCorpusOrigin, "batch_tokens", " is ", options.batch_tokens,
                    ", it must lie between 2 and ", 1 << 28);
+  if (options.window_stride != 0) {
+    require_argument(options.window_stride >= 1 && options.window_stride <= options.max_length,
+                     kTokenizedCorpusOrigin, "window_stride", " is ", options.window_stride,
+                     ", it must be 1 to max_length, ", options.max_length);
+    require_argument(options.form == SequenceForm::decoder_only, kTokenizedCorpusOrigin,
+                     "window_stride", " is of a decoder-lm alone");
+    require_argument(options.batch_tokens >= options.max_length, kTokenizedCorpusOrigin,
+                     "batch_tokens", " is ", options.batch_tokens,
+                     ", a batch must hold a window of max_length, ", options.max_length);
+  }
   require_argument(options.max_length_ratio == 0 ||
                        (std::isfinite(options.max_length_ratio) && options.max_length_ratio >= 1),
                    kTokenizedCorpusOrigin, "max_length_ratio", " is ", options.max_length_ratio,
@@ -46,6 +57,8 @@ PairDrops& PairDrops::operator+=(const PairDrops& other) noexcept {
   too_long += other.too_long;
   ratio += other.ratio;
   identical += other.identical;
+  cut += other.cut;
+  windows += other.windows;
   return *this;
 }
 
@@ -71,6 +84,12 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
     longest = std::max(longest, decoded(subwords.rejected));
     all += decoded(subwords.rejected);
     sources *= 2;
+  }
+  if (const int64_t windows = windows_of(options, source, length_of(subwords.target));
+      monolingual && windows > 1) {
+    ++drops.cut;
+    drops.windows += windows;
+    return true;
   }
   if (longest > options.max_length || all > options.batch_tokens ||
       (!decoder_only && source > options.max_length) ||
@@ -185,6 +204,8 @@ void TokenizedCorpus::add(const PairTokens& subwords, const PairFrame& frame, bo
   report_.dropped_long += drops.too_long;
   report_.dropped_ratio += drops.ratio;
   report_.dropped_identical += drops.identical;
+  report_.cut += drops.cut;
+  report_.windows += drops.windows;
   if (!kept) return;
   source_.add(subwords.source, frame.source_end, frame.source_begin);
   target_.add(subwords.target, frame.target_end);

@@ -8,6 +8,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/core/parallel_chunks.h"
+#include "engine/data/long_text.h"
 #include "engine/decode/alignment.h"
 #include "engine/models/model_io.h"
 
@@ -226,6 +227,12 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
           "a model with an encoder scores pairs, not plain text");
   const TextFrame around = frame(given);
   const int32_t front = around.front(options.tokens);
+  require_argument(given.window_stride >= 0 && given.window_stride <= spec.max_positions, kOrigin,
+                   "window_stride", " is ", given.window_stride, ", it must be 0 to ",
+                   spec.max_positions, ", the positions of the model");
+  const TokenizedCorpusOptions lengths{.form = SequenceForm::decoder_only,
+                                       .max_length = static_cast<int32_t>(spec.max_positions),
+                                       .window_stride = static_cast<int32_t>(given.window_stride)};
   std::vector<Translation> result(lines.size());
   std::vector<SentencePair> pairs;
   std::vector<size_t> scored;  // lines with a token to score
@@ -235,7 +242,7 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     result[i].source_tokens = static_cast<int64_t>(ids.size());
     // The last token is predicted, but not read; the one in front of the line is read.
     const auto most = static_cast<size_t>(spec.max_positions);
-    if (given.truncate && ids.size() > most) {
+    if (given.window_stride == 0 && given.truncate && ids.size() > most) {
       size_t kept = most;
       while (kept > 0 && continues_character(ids[kept])) --kept;
       ids.resize(kept);
@@ -243,14 +250,32 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
     result[i].used_tokens = static_cast<int64_t>(ids.size());
     result[i].hypotheses.emplace_back().text = lines[i];
     if (ids.empty()) continue;
-    pairs.push_back({{front}, std::move(ids)});
-    scored.push_back(i);
+    PairBlock windows;
+    windows.ids.push_back(0);
+    windows.tokens.push_back({{&front, 1}, ids});
+    cut_long_texts(lengths, windows);
+    for (const PairTokens& window : windows.tokens) {
+      pairs.push_back({{window.source.begin(), window.source.end()},
+                       {window.target.begin(), window.target.end()}});
+      scored.push_back(i);
+    }
   }
   std::vector<Translation> found = forced(std::move(pairs), options, true);
   for (size_t i = 0; i < scored.size(); ++i) {
-    TextHypothesis& hypothesis = found[i].hypotheses[0];
-    hypothesis.text = lines[scored[i]];
-    result[scored[i]].hypotheses[0] = std::move(hypothesis);
+    TextHypothesis& part = found[i].hypotheses[0];
+    TextHypothesis& line = result[scored[i]].hypotheses[0];
+    if (line.tokens.empty()) {
+      part.text = lines[scored[i]];
+      line = std::move(part);
+      continue;
+    }
+    // A further window of the line.
+    line.tokens.insert(line.tokens.end(), part.tokens.begin(), part.tokens.end());
+    line.word_scores.insert(line.word_scores.end(), part.word_scores.begin(),
+                            part.word_scores.end());
+    line.log_probability += part.log_probability;
+    line.score = line.log_probability /
+                 std::pow(static_cast<double>(line.tokens.size()), options.length_penalty);
   }
   return result;
 }

@@ -201,6 +201,63 @@ TEST_F(DataTest, OneFileIsTextForADecoder) {
   EXPECT_TRUE(contains(metric.err, "bleu")) << metric.err;
 }
 
+// 187 documents, of which 52 have more than 64 tokens: bytes and an end.
+TEST_F(DataTest, LongDocumentsAreDroppedOrCutIntoWindows) {
+  std::string text;
+  int64_t tokens = 0, tokens_of_short = 0, windows = 0;
+  for (int i = 0; i < 187; ++i) {
+    const bool is_long = i * 52 / 187 != (i + 1) * 52 / 187;
+    const int64_t length = is_long ? 70 + 9 * (i % 40) : 10 + i % 50;
+    for (int64_t j = 0; j < length; ++j) text += static_cast<char>('a' + (i * 7 + j * j) % 26);
+    text += '\n';
+    tokens += length + 1;
+    (is_long ? windows : tokens_of_short) += is_long ? 1 + (length + 1 - 64 + 47) / 48 : length + 1;
+  }
+  write_file(folder_.file("documents"), text);
+  const auto run = [&](const std::string& name, const std::string& more, int threads = 2) {
+    return train(
+        with_tiny_model(
+            words_of("train --train-sets documents --valid-sets documents --vocab-kind byte "
+                     "--device cpu --after 1e --max-length 64 --valid-freq 1e --model " +
+                     name + " --cpu-threads " + std::to_string(threads)),
+            {.width = 32, .vocabulary = 0, .batch_tokens = 400, .decoder_only = true}),
+        words_of(more));
+  };
+  const auto trained = [](int64_t count) {
+    std::string number = std::to_string(count);
+    if (number.size() > 3) number.insert(number.size() - 3, ",");
+    return number + " target tokens";
+  };
+  const Outcome dropped = run("dropped", "--task lm");
+  ASSERT_EQ(dropped.exit_code, 0) << dropped.err;
+  EXPECT_TRUE(contains(dropped.err, "training corpus: 52 of 187 pairs left out")) << dropped.err;
+  EXPECT_TRUE(contains(dropped.err, trained(tokens_of_short))) << dropped.err;
+  const std::string cut_text =
+      "52 of 187 texts, over 64 tokens, cut into " + std::to_string(windows) + " windows";
+  const std::string flags = "--task lm --long-lines window --window-stride 48";
+  const Outcome cut = run("cut", flags);
+  ASSERT_EQ(cut.exit_code, 0) << cut.err;
+  EXPECT_TRUE(contains(cut.err, "training corpus: " + cut_text)) << cut.err;
+  EXPECT_TRUE(contains(cut.err, "validation corpus: " + cut_text)) << cut.err;
+  EXPECT_TRUE(contains(cut.err, trained(tokens))) << cut.err;
+  const Outcome disk = run("disk", flags + " --data-in-memory 0", 1);
+  ASSERT_EQ(disk.exit_code, 0) << disk.err;
+  EXPECT_TRUE(contains(disk.err, "epoch 1: " + cut_text)) << disk.err;
+  const std::string last = read_file(folder_.file("cut/latest"));
+  EXPECT_EQ(read_file(folder_.file("disk/latest")), last);
+  EXPECT_EQ(weights("disk", std::stoi(last)), weights("cut", std::stoi(last)));
+
+  const auto refused = [&](const std::string& more, const std::string& why) {
+    const Outcome outcome = run("refused", more);
+    EXPECT_NE(outcome.exit_code, 0) << more;
+    EXPECT_TRUE(contains(outcome.err, why)) << outcome.err;
+  };
+  refused("--task lm --window-stride 48", "--window-stride");
+  refused("--task lm --long-lines window --window-stride 65", "--window-stride");
+  refused("--task lm --long-lines cut", "--long-lines");
+  refused("--task tiny --long-lines window --arch encoder-decoder", "--long-lines");
+}
+
 // Lines of TSV as records, every other with all its letters that are not ASCII escaped.
 std::string records_of(const std::string& tsv) {
   std::string records;

@@ -177,6 +177,22 @@ TEST_F(Score, PlainTextHasAPerplexity) {
   const Outcome encoder = run({"-m", "run", "--text", "en"});
   EXPECT_NE(encoder.exit_code, 0);
   EXPECT_NE(encoder.err.find("scores pairs, not plain text"), std::string::npos) << encoder.err;
+  // A line that the model cannot take is not scored, or in windows.
+  std::string text;
+  for (const std::string& line : lines_of(read_file(folder_->file("en")))) text += line + " ";
+  text += text;
+  const auto summary = [&](const Arguments& more) {
+    return nlohmann::json::parse(
+        scored(Arguments{"-m", "lm", "--text", "-", "--json"} + more, text + "\n").at(0));
+  };
+  EXPECT_EQ(summary({})["skipped"], 1);
+  const auto near = summary({"--window-stride", "100"}), far = summary({"--window-stride", "202"});
+  EXPECT_EQ(near["skipped"], 0);
+  EXPECT_GT(near["target_tokens"], 2 * (tokens - 20) - 10);
+  EXPECT_EQ(near["target_tokens"], far["target_tokens"]);
+  EXPECT_NE(near["perplexity"], far["perplexity"]) << "the context differs";
+  expect_refused({"-m", "lm", "-t", "de", "en", "--window-stride", "3"}, "--text");
+  expect_refused({"-m", "lm", "--text", "en", "--window-stride", "0"}, "--window-stride");
   expect_refused({"-m", "lm", "--text", "en", "-t", "de", "en"}, "score wants");
   expect_refused({"-m", "lm", "-t", "de", "en", "--begin-source", "on"}, "--begin-source");
 }

@@ -218,6 +218,11 @@ TEST(Limits, TrainingState) {
     EXPECT_REFUSED(field, with(field, "-1"));
     EXPECT_REFUSED(field, with(field, "1.5"));
   }
+  nlohmann::json cut = nlohmann::json::parse(good);
+  cut["epoch_cut"] = 1;
+  cut["epoch_windows"] = -1;
+  EXPECT_REFUSED("epoch_windows", decode_state(cut.dump(), "state.json"));
+  EXPECT_REFUSED("epoch_windows", with("epoch_cut", "1"));
   EXPECT_TAKEN(with("epoch", std::to_string(limits::kEpochs)));
   EXPECT_REFUSED("epoch", with("epoch", std::to_string(limits::kEpochs + 1)));
   EXPECT_REFUSED("epoch", with("epoch", std::to_string(INT64_MAX)));

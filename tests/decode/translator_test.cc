@@ -431,6 +431,48 @@ TEST_P(TranslatorTest, PlainTextIsScoredTokenByToken) {
       contains(error_text([&] { translator().score_text(lines, options); }), "INVALID_ARGUMENT"));
 }
 
+// Each token once, in the first window that predicts it.
+TEST_P(TranslatorTest, LongTextIsScoredInWindows) {
+  if (GetParam() == Architecture::encoder_decoder) return;  // it scores pairs only
+  const int64_t length = model_->config().max_positions;
+  std::string line = long_line();
+  line += " " + line + " " + line;
+  const Lines lines = {"der hund", line};
+  TranslateOptions options;
+  options.decode.word_scores = true;
+  const auto whole = translator().score_text(Lines{lines[0]}, options);
+  std::vector<int32_t> x = tokenizer_->encode(line);
+  x.insert(x.begin(), tokenizer_->eos_id());
+  x.push_back(tokenizer_->eos_id());
+  ASSERT_GT(std::ssize(x), 2 * length);
+  for (const int64_t stride : {int64_t{3}, length}) {
+    options.window_stride = stride;
+    const auto found = translator().score_text(lines, options);
+    EXPECT_EQ(found[0].hypotheses[0].log_probability, whole[0].hypotheses[0].log_probability);
+    const TextHypothesis& hypothesis = found[1].hypotheses[0];
+    EXPECT_FALSE(found[1].truncated());
+    EXPECT_EQ(hypothesis.text, line);
+    EXPECT_TRUE(std::ranges::equal(hypothesis.tokens, std::span(x).subspan(1)));
+    ASSERT_EQ(hypothesis.word_scores.size(), x.size() - 1);
+    double sum = 0;
+    for (int64_t token = 1; token < std::ssize(x); ++token) {
+      int64_t begin = 0;
+      while (token - begin > length) begin += stride;
+      const std::vector<int32_t> first{x[static_cast<size_t>(begin)]},
+          before(x.begin() + begin + 1, x.begin() + token);
+      const double expected = next_log_probabilities(
+          *context_, *model_, first, before)[static_cast<size_t>(x[static_cast<size_t>(token)])];
+      EXPECT_NEAR(hypothesis.word_scores[static_cast<size_t>(token - 1)], expected, 1e-9) << token;
+      sum += expected;
+    }
+    EXPECT_NEAR(hypothesis.log_probability, sum, 1e-8);
+    EXPECT_NEAR(hypothesis.score, sum / static_cast<double>(x.size() - 1), 1e-8);
+  }
+  options.window_stride = length + 1;
+  EXPECT_TRUE(
+      contains(error_text([&] { translator().score_text(lines, options); }), "window_stride"));
+}
+
 TEST_P(TranslatorTest, NamesWhatIsWrong) {
   const std::string bad = "\xc3(";
   EXPECT_TRUE(contains(error_for({"gut", bad}), "line 2: "));

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "tests/dist/simulated_hosts.h"
+#include "tests/train/long_text_support.h"
 
 namespace trafo {
 namespace {
@@ -20,6 +21,7 @@ struct RanksForm {
   double prune_sparsity = 0;
   CommunicationDType communication = CommunicationDType::float32;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  LongLines long_lines = LongLines::drop;
 };
 
 class RanksTest : public ::testing::TestWithParam<RanksForm> {
@@ -40,6 +42,10 @@ class RanksTest : public ::testing::TestWithParam<RanksForm> {
     options_.decay_norms_and_biases = GetParam().weight_decay == 0;
     options_.keep_last = 1;
     options_.keep_best = false;
+    if (GetParam().long_lines == LongLines::drop) return;
+    options_.long_lines = GetParam().long_lines;
+    options_.window_stride = 20;
+    data_ = long_text_data(options_);
   }
 
   // Trains on `size` ranks until `updates`.
@@ -82,7 +88,9 @@ INSTANTIATE_TEST_SUITE_P(
         RanksForm{"Sgd", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0.05, 0.1,
                   0, 0.8, CommunicationDType::float32, OptimizerKind::sgd},
         RanksForm{"Muon", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0.05, 0.1,
-                  0, 0, CommunicationDType::float32, OptimizerKind::muon}),
+                  0, 0, CommunicationDType::float32, OptimizerKind::muon},
+        RanksForm{"Windows", Architecture::decoder_lm, 4, 1, OptimizerStates::float32, 0, 0, 0, 0,
+                  CommunicationDType::float32, OptimizerKind::adamw, LongLines::window}),
     [](const auto& instance) { return instance.param.name; });
 
 TEST_P(RanksTest, CheckpointsAreTheSameFilesOnAnyNumberOfRanks) {

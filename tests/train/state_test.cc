@@ -39,13 +39,20 @@ TEST(RunStateText, PositionsAreReadBackWhole) {
   state.position.next_batch = 17;
   state.position.window = 40;
   state.position.next_in_window = 5;
-  state.position.drops = {11, 12, 13, 14};
+  state.position.drops = {11, 12, 13, 14, 15, 16};
   const RunState read = decode_state(encode_state(state, {1, "", "{}"}), "s").state;
   EXPECT_EQ(read.position, state.position);
   EXPECT_EQ(read.position.drops.empty, state.position.drops.empty);
   EXPECT_EQ(read.position.drops.too_long, state.position.drops.too_long);
   EXPECT_EQ(read.position.drops.ratio, state.position.drops.ratio);
   EXPECT_EQ(read.position.drops.identical, state.position.drops.identical);
+  EXPECT_EQ(read.position.drops.cut, 15);
+  EXPECT_EQ(read.position.drops.windows, 16);
+  // Where no text was cut, a checkpoint says no more than it always has.
+  state.position.drops = {11, 12, 13, 14};
+  const std::string text = encode_state(state, {1, "", "{}"});
+  EXPECT_EQ(text.find("epoch_cut"), std::string::npos);
+  EXPECT_EQ(decode_state(text, "s").state.position, state.position);
 }
 
 TEST(RunStateText, SumsOfTheLogAreReadBackWhole) {

@@ -30,6 +30,7 @@ struct ScoreArguments {
   int64_t alignment_layer = 0;
   std::string begin_source = "model", end_source = "model";
   bool crop = false;
+  int64_t window_stride = 0;
   bool normalize = false;
   bool quiet = false;
   bool json = false;
@@ -200,12 +201,15 @@ int score(const ScoreArguments& arguments) {
   options.alignment_layer = arguments.alignment_layer;
   options.begin_source = frame_token(arguments.begin_source);
   options.end_source = frame_token(arguments.end_source);
+  options.window_stride = arguments.window_stride;
   arguments.details.read(options);
   if (arguments.model.ids) options.word_scores = 1;
   if (arguments.model.ids && (arguments.begin_source != "model" || arguments.end_source != "model"))
     usage_error(
         "--ids: the line itself says where <s> and </s> are, without --begin-source and "
         "--end-source");
+  if (arguments.model.ids && arguments.window_stride > 0)
+    usage_error("--window-stride is for lines of text, not for --ids");
   Reporter reporter({.quiet = arguments.quiet});
   ScoreInput input;
   {
@@ -255,9 +259,17 @@ Action add_score(CLI::App& app) {
   app.add_option("--n-best-feature", arguments->feature, "name of that feature (default Score)")
       ->needs(n_best)
       ->type_name("NAME");
-  app.add_flag("--max-length-crop", arguments->crop,
-               "cut what is longer than the model takes; otherwise its score is nan, and the "
-               "summary leaves it out");
+  CLI::Option* crop =
+      app.add_flag("--max-length-crop", arguments->crop,
+                   "cut what is longer than the model takes; otherwise its score is nan, and the "
+                   "summary leaves it out");
+  app.add_option("--window-stride", arguments->window_stride,
+                 "with --text: a line longer than the model takes is scored in windows of that "
+                 "length, each N tokens after the one before, each token once")
+      ->needs(text)
+      ->excludes(crop)
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("N");
   CLI::Option* normalize =
       app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in tokens");
   app.add_flag("--json", arguments->json, "one JSON object, with the length of every target")

@@ -174,6 +174,10 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   t.target_alpha = alphas.back();
   take_limits(settings, t);
   // The longest pair that --max-length lets through has to fit, </s> and <s> included.
+  const bool windows = t.long_lines == TRAFO_LONG_LINES_WINDOW;  // not two sides, but one
+  if (windows && !lm)
+    settings.refuse(Setting::long_lines,
+                    "window is for a decoder-lm; an encoder-decoder needs whole pairs");
   m.max_positions = std::max(m.max_positions, positions_for(m, t.max_length));
   if (pretrained) {
     check_shape(settings, values, pretrained->config);
@@ -183,7 +187,12 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
     m.ffn_dropout = mine.ffn_dropout;
     m.attention_dropout = mine.attention_dropout;
     if (!has_learned_positions(m)) m.max_positions = std::max(m.max_positions, mine.max_positions);
-    if (positions_for(m, t.max_length) > m.max_positions)
+    if (windows && t.max_length > m.max_positions)
+      settings.refuse(
+          Setting::max_length,
+          fmt::format("the pretrained model has {} positions, for windows of at most as many",
+                      m.max_positions));
+    if (!windows && positions_for(m, t.max_length) > m.max_positions)
       settings.refuse(Setting::max_length,
                       fmt::format("the pretrained model has {} positions, for pairs of "
                                   "up to {} tokens a side",

@@ -355,6 +355,36 @@ func (value *FrameToken) UnmarshalText(text []byte) error {
 	return wordsOfFrameToken.unmarshal(value, text)
 }
 
+// LongLines: treatment of lines of plain text with more than max_length tokens, in training and validation.
+type LongLines int32
+
+const (
+	// They are dropped and counted.
+	LongLinesDrop LongLines = C.TRAFO_LONG_LINES_DROP
+	// Windows of max_length tokens, for a decoder-lm.
+	LongLinesWindow LongLines = C.TRAFO_LONG_LINES_WINDOW
+)
+
+var wordsOfLongLines = words[LongLines]{
+	{LongLinesDrop, []string{"drop"}},
+	{LongLinesWindow, []string{"window"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value LongLines) String() string {
+	return wordsOfLongLines.name(value)
+}
+
+// MarshalText gives the name.
+func (value LongLines) MarshalText() ([]byte, error) {
+	return wordsOfLongLines.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *LongLines) UnmarshalText(text []byte) error {
+	return wordsOfLongLines.unmarshal(value, text)
+}
+
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.
 type OptimizerStates int32
 

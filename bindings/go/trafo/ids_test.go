@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trafo-engine/trafo/bindings/go/trafo"
@@ -167,6 +168,47 @@ func TestTargetsWithoutSources(t *testing.T) {
 	ok(t, err)
 	if tokens != special || !slices.Equal(ends, []int32{7, 9}) {
 		t.Errorf("the file has %v and %v", tokens, ends)
+	}
+}
+
+// Windows over a text: each of its tokens is learned, and scored, once.
+func TestLongTextsBecomeWindows(t *testing.T) {
+	l := newLesson(t)
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Architecture = trafo.DecoderLM
+	config.Vocabulary = must[int](t)(l.tokenizer.Vocabulary())
+	config.DecoderLayers, config.Width, config.FFNWidth, config.Heads, config.MaxPositions = 1, 32, 64, 2, 30
+	model := must[*trafo.Model](t)(l.context.NewModel(config, 1))
+	defer model.Close()
+	special := must[trafo.SpecialTokens](t)(l.tokenizer.Special())
+	ok(t, model.SetSpecialTokens(special))
+	text := make([]int32, 100)
+	for i := range text {
+		text[i] = int32(5 + i%15)
+	}
+	texts := must[*trafo.Corpus](t)(trafo.NewCorpusOfIDs([][]int32{{}}, [][]int32{text}))
+	defer texts.Close()
+	options := l.options
+	options.MaxLength = 30
+	_, err := model.NewTrainer(t.Context(), nil, texts, nil, &options)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	options.LongLines, options.WindowStride = trafo.LongLinesWindow, 20
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), nil, texts, nil, &options))
+	if labels := must[trafo.StepResult](t)(trainer.Step(t.Context())).Labels; labels != 100 {
+		t.Errorf("%d of 100 tokens are learned", labels)
+	}
+	ok(t, trainer.Close())
+	_, err = l.model.NewTrainer(t.Context(), l.tokenizer, l.train, nil, &options)
+	wantError(t, err, trafo.ErrInvalidArgument)
+
+	line := strings.Repeat("the small dog sees the tree ", 20)
+	translation := trafo.DefaultTranslateOptions()
+	for stride, want := range map[int]int{0: 30, 10: len(must[[]int32](t)(l.tokenizer.Encode(line))) + 1} {
+		translation.WindowStride = stride
+		scored := must[*trafo.Translations](t)(model.ScoreText(t.Context(), l.tokenizer, []string{line}, &translation))
+		if got := len(scored.Lines[0][0].Tokens); got != want {
+			t.Errorf("stride %d: %d tokens of %d are scored", stride, got, want)
+		}
 	}
 }
 

@@ -118,9 +118,17 @@ type TrainerOptions struct {
 
 	// Target tokens of a batch. Default 4096.
 	BatchTokens int `json:"batch_tokens,omitzero"`
-	// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default
-	// 256.
+	// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted; LongLines
+	// may cut text without a source. Default 256.
 	MaxLength int `json:"max_length,omitzero"`
+	// Treatment of text without a source, as a document, that has more than MaxLength tokens. A window begins
+	// without a begin token and ends without an end token, except where the document begins and ends. No token
+	// is learned twice. Default LongLinesDrop.
+	LongLines LongLines `json:"long_lines,omitzero"`
+	// Tokens from the start of a window to the start of the next one, at most MaxLength; with windows only. A
+	// smaller stride gives tokens at the start of a window more context: those that the window before has
+	// learned are read without a loss. Default 0: max_length.
+	WindowStride int `json:"window_stride,omitzero"`
 	// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
 	MaxiBatch int `json:"maxi_batch,omitzero"`
 	// Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any.
@@ -246,6 +254,8 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.Seed = Some(uint64(c.seed))
 	o.BatchTokens = int(c.batch_tokens)
 	o.MaxLength = int(c.max_length)
+	o.LongLines = LongLines(c.long_lines)
+	o.WindowStride = int(c.window_stride)
 	o.MaxiBatch = int(c.maxi_batch)
 	o.MaxLengthRatio = float64(c.max_length_ratio)
 	o.DropIdentical = c.drop_identical != 0
@@ -388,6 +398,12 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.MaxLength != 0 {
 		c.max_length = C.int64_t(o.MaxLength)
+	}
+	if o.LongLines != 0 {
+		c.long_lines = C.int32_t(o.LongLines)
+	}
+	if o.WindowStride != 0 {
+		c.window_stride = C.int64_t(o.WindowStride)
 	}
 	if o.MaxiBatch != 0 {
 		c.maxi_batch = C.int64_t(o.MaxiBatch)

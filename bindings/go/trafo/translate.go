@@ -264,7 +264,7 @@ func (m *Model) forceDecode(ctx context.Context, origin string, tokenizer *Token
 // ScoreText gives each line of plain text as the one hypothesis of itself, with the log-probability that a
 // decoder-only model gives to each of its tokens and to its end, given </s> and the tokens before it.
 // Tokens has the end, too. BeginSource (<s> in place of the first </s>), EndSource (FrameOff: the end is not
-// scored), LengthPenalty, WordScores, BatchTokens and Truncate are used; options may be nil. When ctx ends
+// scored), LengthPenalty, WordScores, BatchTokens, Truncate and WindowStride are used; options may be nil. When ctx ends
 // the error is ErrCancelled and the error of ctx.
 func (m *Model) ScoreText(ctx context.Context, tokenizer *Tokenizer, lines []string, options *TranslateOptions) (*Translations, error) {
 	array, free := views(lines)

@@ -63,6 +63,8 @@ static_assert(static_cast<int32_t>(ObjectiveKind::dpo) == TRAFO_OBJECTIVE_DPO);
 static_assert(static_cast<int32_t>(FrameToken::off) == TRAFO_FRAME_OFF);
 static_assert(static_cast<int32_t>(FrameToken::on) == TRAFO_FRAME_ON);
 static_assert(static_cast<int32_t>(FrameToken::by_model) == TRAFO_FRAME_BY_MODEL);
+static_assert(static_cast<int32_t>(LongLines::drop) == TRAFO_LONG_LINES_DROP);
+static_assert(static_cast<int32_t>(LongLines::window) == TRAFO_LONG_LINES_WINDOW);
 static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
 static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
 static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
@@ -310,6 +312,8 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.seed = o.seed;
   c.batch_tokens = o.batch_tokens;
   c.max_length = o.max_length;
+  c.long_lines = static_cast<int32_t>(o.long_lines);
+  c.window_stride = o.window_stride;
   c.maxi_batch = o.maxi_batch;
   c.max_length_ratio = o.max_length_ratio;
   c.drop_identical = o.drop_identical ? 1 : 0;
@@ -347,6 +351,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   call.reserved(c.reserved, "reserved");
   call.reserved(c.reserved2, "reserved2");
   call.reserved(c.reserved3, "reserved3");
+  call.reserved(c.reserved4, "reserved4");
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -384,6 +389,8 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.seed = c.seed;
   o.batch_tokens = c.batch_tokens;
   o.max_length = c.max_length;
+  o.long_lines = static_cast<LongLines>(c.long_lines);
+  o.window_stride = c.window_stride;
   o.maxi_batch = c.maxi_batch;
   o.max_length_ratio = c.max_length_ratio;
   o.drop_identical = call.flag(c.drop_identical, "drop_identical");
@@ -432,6 +439,7 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.alignment_layer = o.decode.alignment_layer;
   c.distinct = o.distinct ? 1 : 0;
   c.truncate = o.truncate ? 1 : 0;
+  c.window_stride = o.window_stride;
   c.sampling = o.decode.sampling.on ? 1 : 0;
   c.temperature = o.decode.sampling.temperature;
   c.top_k = o.decode.sampling.top_k;
@@ -460,6 +468,7 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.alignment_layer = c.alignment_layer;
   o.distinct = call.flag(c.distinct, "distinct");
   o.truncate = call.flag(c.truncate, "truncate");
+  o.window_stride = c.window_stride;
   o.decode.sampling.on = call.flag(c.sampling, "sampling");
   o.decode.sampling.temperature = c.temperature;
   o.decode.sampling.top_k = c.top_k;

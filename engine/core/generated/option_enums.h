@@ -145,6 +145,19 @@ struct EnumNames<ObjectiveKind> {
   static constexpr std::array<const char*, 2> names{"cross-entropy", "dpo"};
 };
 
+// Treatment of lines of plain text with more than max_length tokens, in training and validation.
+// Values are part of the C ABI.
+enum class LongLines : int32_t {
+  // They are dropped and counted.
+  drop = 0,
+  // Windows of max_length tokens, for a decoder-lm.
+  window = 1,
+};
+template <>
+struct EnumNames<LongLines> {
+  static constexpr std::array<const char*, 2> names{"drop", "window"};
+};
+
 // Storage type of the optimizer's two moments of every parameter. Values are part of the C ABI.
 enum class OptimizerStates : int32_t {
   // float32: 8 bytes a parameter.

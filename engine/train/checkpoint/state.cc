@@ -61,6 +61,13 @@ void for_each_place(Position& p, Visit visit) {
   visit("epoch_dropped_identical", p.drops.identical);
 }
 
+// Left out where no text was cut.
+template <class Position, class Visit>
+void for_each_cut(Position& p, Visit visit) {
+  visit("epoch_cut", p.drops.cut);
+  visit("epoch_windows", p.drops.windows);
+}
+
 void check_counts(const RunState& s, const std::string& label) {
   const auto check = [&](const char* name, auto value, auto low, auto high) {
     require(value >= low && value <= high, ErrorCode::corrupt_file, kStateOrigin, label, ": ", name,
@@ -77,8 +84,11 @@ void check_counts(const RunState& s, const std::string& label) {
     else if constexpr (std::is_same_v<Value, uint64_t>)
       check(name, value, uint64_t{0}, static_cast<uint64_t>(kMost));
   });
-  for_each_place(s.position,
-                 [&](const char* name, int64_t value) { check(name, value, int64_t{0}, kMost); });
+  const auto check_count = [&](const char* name, int64_t value) {
+    check(name, value, int64_t{0}, kMost);
+  };
+  for_each_place(s.position, check_count);
+  for_each_cut(s.position, check_count);
   check("train_seconds", s.train_seconds, 0.0, 1e15);
   check("phase_update", s.phase_update, int64_t{0}, s.trainer.update);
   check("phase_tokens", s.phase_tokens, int64_t{0}, s.target_tokens);
@@ -185,6 +195,8 @@ std::string encode_state(const RunState& state, const RunIdentity& identity) {
   for_each_field(state, [&](const char* name, const auto& value) { out[name] = value; });
   out["data_seed"] = to_hex(state.position.seed);
   for_each_place(state.position, [&](const char* name, const auto& value) { out[name] = value; });
+  if (state.position.drops.cut > 0)
+    for_each_cut(state.position, [&](const char* name, const auto& value) { out[name] = value; });
   Json::List all;
   for (const auto& [name, best] : state.best) {
     Json::Object entry{{"metric", name}};
@@ -238,6 +250,8 @@ SavedState decode_state(const std::string& text, const std::string& label) {
   for_each_field(state, [&](const char* name, auto& value) { in.take(name, value); });
   state.position.seed = from_hex(text_of("data_seed"), label);
   for_each_place(state.position, [&](const char* name, auto& value) { in.take(name, value); });
+  if (in.has("epoch_cut"))
+    for_each_cut(state.position, [&](const char* name, auto& value) { in.take(name, value); });
   if (in.has("far_off_in_a_row")) in.take("far_off_in_a_row", state.trainer.far_off_in_a_row);
   const auto* best = in.at("best").as<Json::List>();
   require(best != nullptr, ErrorCode::corrupt_file, kStateOrigin, label, ": best is not a list");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/core/number_text.h"
+#include "engine/data/long_text.h"
 #include "engine/objective/registry.h"
 
 namespace trafo {
@@ -54,8 +55,11 @@ class Plans {
       const auto target = static_cast<int64_t>(valid->target(i).size());
       const auto rejected = static_cast<int64_t>(valid->rejected(i).size());
       const int64_t sequences = rejected > 0 ? 2 : 1;
-      longest_ = std::max(longest_, lm ? sequences * (source - 1) + target + rejected
-                                       : needs(sequences * source, target + rejected));
+      if (windows_of(valid->options(), source, target) > 1)
+        longest_ = std::max<int64_t>(longest_, valid->options().max_length);
+      else
+        longest_ = std::max(longest_, lm ? sequences * (source - 1) + target + rejected
+                                         : needs(sequences * source, target + rejected));
     }
     most_ = std::max(most_, longest_);  // a validation pair may be longer than the corpus
   }

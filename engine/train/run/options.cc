@@ -44,6 +44,16 @@ void validate(const TrainOptions& options) {
                    kOptionsOrigin, "prune_end",
                    " must be 0 (where pruning starts) or at least that, got ", options.prune_end,
                    " with a start at ", options.prune_start);
+  require_argument(
+      options.window_stride == 0 ||
+          (options.long_lines == LongLines::window && options.window_stride <= options.max_length),
+      kOptionsOrigin, "window_stride",
+      " must be at most max_length, and is for long_lines window only; got ", options.window_stride,
+      " with max_length ", options.max_length, " and long_lines ", enum_name(options.long_lines));
+  require_argument(options.long_lines == LongLines::drop || options.batch_fit ||
+                       options.batch_tokens >= options.max_length,
+                   kOptionsOrigin, "batch_tokens", " must be at least max_length, ",
+                   options.max_length, ", with long_lines window; got ", options.batch_tokens);
   validate(static_cast<const OptimizerOptions&>(options));
   require_argument(!needs_whole_matrices(options.optimizer) ||
                        (options.prune_sparsity == 0 && !options.keep_zeros),

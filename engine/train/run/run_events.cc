@@ -8,10 +8,15 @@ namespace {
 
 std::string describe(const PairDrops& dropped, int64_t pairs, const std::string& name,
                      const TokenizedCorpusOptions& options) {
-  if (dropped.total() == 0) return {};
-  std::string text = concat(name, ": ", dropped.total(), " of ", pairs + dropped.total(),
-                            " pairs left out, ", dropped.empty, " with an empty side, ",
-                            dropped.too_long, " over ", options.max_length, " tokens");
+  std::string text;
+  if (dropped.cut > 0)
+    text = concat(name, ": ", dropped.cut, " of ", pairs, " texts, over ", options.max_length,
+                  " tokens, cut into ", dropped.windows, " windows");
+  if (dropped.total() == 0) return text;
+  if (!text.empty()) text += "; ";
+  text += concat(name, ": ", dropped.total(), " of ", pairs + dropped.total(), " pairs left out, ",
+                 dropped.empty, " with an empty side, ", dropped.too_long, " over ",
+                 options.max_length, " tokens");
   if (options.max_length_ratio > 0)
     text += concat(", ", dropped.ratio, " with a side over ", options.max_length_ratio,
                    " times the other");
@@ -21,9 +26,9 @@ std::string describe(const PairDrops& dropped, int64_t pairs, const std::string&
 
 std::string describe(const PairSource& corpus, const std::string& name) {
   const CorpusReport& report = corpus.report();
-  return describe(
-      {report.dropped_empty, report.dropped_long, report.dropped_ratio, report.dropped_identical},
-      report.pairs, name, corpus.options());
+  return describe({report.dropped_empty, report.dropped_long, report.dropped_ratio,
+                   report.dropped_identical, report.cut, report.windows},
+                  report.pairs, name, corpus.options());
 }
 
 }  // namespace

@@ -102,6 +102,12 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
     require(corpus == nullptr || !corpus->monolingual() || !spec.has_encoder(),
             ErrorCode::invalid_argument, kTrainingDataOrigin,
             "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
+  const bool cuts = options.long_lines == LongLines::window;
+  require_argument(!cuts || !spec.has_encoder(), kTrainingDataOrigin, "long_lines",
+                   " is window, which is for a decoder-lm; an encoder-decoder needs whole pairs");
+  require_argument(!cuts || train == nullptr || train->monolingual(), kTrainingDataOrigin,
+                   "long_lines",
+                   " is window, which is for text without a source; the training corpus has pairs");
   for (const std::string& metric : options.valid_metrics)
     require(valid == nullptr || !valid->monolingual() ||
                 !metric_named(metric, kTrainingDataOrigin).needs_translations(),
@@ -116,6 +122,9 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   TokenizedCorpusOptions filters = lengths;
   filters.max_length_ratio = options.max_length_ratio;
   filters.drop_identical = options.drop_identical;
+  if (cuts)
+    filters.window_stride = static_cast<int32_t>(options.window_stride > 0 ? options.window_stride
+                                                                           : options.max_length);
   const SubwordSampling sampling{options.source_alpha, options.target_alpha, options.seed};
   const bool samples = sampling.source_alpha > 0 || sampling.target_alpha > 0;
   require(!samples || train == nullptr || !train->has_ids(), ErrorCode::invalid_argument,
@@ -129,6 +138,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   data.tokens = encoding.tokens.special;
   data.tokenizer = encoding.tokenizer;
   if (valid != nullptr) {
+    if (valid->monolingual()) lengths.window_stride = filters.window_stride;
     data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads, cancel);
     PairBuffers buffers;
     for (int64_t i = 0; i < valid->size() && !valid->has_ids(); ++i) {

@@ -115,6 +115,8 @@
   wrong("communication_dtype", communication_dtype, 99) \
   wrong("batch_tokens", batch_tokens, -1) \
   wrong("max_length", max_length, -1) \
+  wrong("long_lines", long_lines, 99) \
+  wrong("window_stride", window_stride, -1) \
   wrong("maxi_batch", maxi_batch, -1) \
   wrong("max_length_ratio", max_length_ratio, -1) \
   wrong("max_length_ratio", max_length_ratio, NAN) \
@@ -167,6 +169,7 @@
   wrong("alignment_layer", alignment_layer, -1) \
   wrong("distinct", distinct, 2) \
   wrong("truncate", truncate, 2) \
+  wrong("window_stride", window_stride, -1) \
   wrong("sampling", sampling, 2) \
   wrong("temperature", temperature, -1) \
   wrong("temperature", temperature, NAN) \

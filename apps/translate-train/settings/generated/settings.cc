@@ -8,6 +8,7 @@
 namespace translate_train {
 namespace {
 
+constexpr const char* kLongLinesWords[] = {"drop", "window"};
 constexpr const char* kBeginSourceWords[] = {"off", "on", "model"};
 constexpr const char* kEndSourceWords[] = {"off", "on", "model"};
 constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl"};
@@ -74,9 +75,17 @@ constexpr SettingSpec kSpecs[] = {
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_tokens; }, {"2 to 268435456", 2, 268435456, true, true, false}, {}},
     {"max-length", "", "Data", "N",
-     "longer pairs are dropped and counted, in tokens a side (decoder-lm: of both sides) (default 256)",
+     "longer pairs are dropped and counted, in tokens a side (decoder-lm: of both sides); long text of one side may become windows (--long-lines) (default 256)",
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.max_length; }, {"2 to 16777216", 2, 16777216, true, true, false}, {}},
+    {"long-lines", "", "Data", "NAME",
+     "drop, or window: a decoder-lm learns text of more than --max-length tokens in windows of that length, each token once (default drop)",
+     "drop window", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.trainer.long_lines; }, {}, kLongLinesWords},
+    {"window-stride", "", "Data", "N",
+     "tokens from the start of a window of --long-lines window to the start of the next one, at most --max-length; there is no loss on tokens that an earlier window has learned, 0: --max-length (default 0)",
+     "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.trainer.window_stride; }, {"0 to 16777216", 0, 16777216, true, true, true}, {}},
     {"maxi-batch", "", "Data", "N",
      "batches filled from sentences sorted by length together, 0: 262144 sentences (default 0)",
      "", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
@@ -544,9 +553,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 106); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(106, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(120, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 108); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(108, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(122, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -587,6 +596,7 @@ std::span<const MemberFlag> member_flags() {
       {"layer_drop", "--layer-drop"},
       {"learning_rate", "--learn-rate"},
       {"log_freq", "--disp-freq"},
+      {"long_lines", "--long-lines"},
       {"max_length", "--max-length"},
       {"max_length_ratio", "--max-length-ratio"},
       {"maxi_batch", "--maxi-batch"},
@@ -620,6 +630,7 @@ std::span<const MemberFlag> member_flags() {
       {"warmup", "--lr-warmup"},
       {"weight_decay", "--weight-decay"},
       {"width", "--dim-emb"},
+      {"window_stride", "--window-stride"},
   };
   return kMembers;
 }

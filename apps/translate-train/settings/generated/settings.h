@@ -30,6 +30,8 @@ enum class Setting : size_t {
   vocab_kind,
   mini_batch_words,
   max_length,
+  long_lines,
+  window_stride,
   maxi_batch,
   max_length_ratio,
   drop_identical,
@@ -145,7 +147,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 126;
+inline constexpr size_t kSettingCount = 128;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {

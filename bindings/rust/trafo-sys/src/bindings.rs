@@ -137,6 +137,8 @@ pub const TRAFO_OBJECTIVE_CROSS_ENTROPY: i32 = 0;
 pub const TRAFO_OBJECTIVE_DPO: i32 = 1;
 pub const TRAFO_COMMUNICATION_FLOAT32: i32 = 0;
 pub const TRAFO_COMMUNICATION_BFLOAT16: i32 = 1;
+pub const TRAFO_LONG_LINES_DROP: i32 = 0;
+pub const TRAFO_LONG_LINES_WINDOW: i32 = 1;
 pub const TRAFO_FRAME_OFF: i32 = 0;
 pub const TRAFO_FRAME_ON: i32 = 1;
 pub const TRAFO_FRAME_BY_MODEL: i32 = 2;
@@ -3067,8 +3069,10 @@ pub struct trafo_trainer_options {
     pub communication_dtype: i32,
     #[doc = " Target tokens of a batch. Default 4096."]
     pub batch_tokens: i64,
-    #[doc = " Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256."]
+    #[doc = " Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted; long_lines may cut text\n without a source. Default 256."]
     pub max_length: i64,
+    #[doc = " Tokens from the start of a window to the start of the next one, at most max_length; with windows only. A smaller stride\n gives tokens at the start of a window more context: those that the window before has learned are read without a loss.\n Default 0: max_length."]
+    pub window_stride: i64,
     #[doc = " Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences."]
     pub maxi_batch: i64,
     #[doc = " Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any."]
@@ -3079,6 +3083,8 @@ pub struct trafo_trainer_options {
     pub target_alpha: f64,
     #[doc = " Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free."]
     pub memory_limit: i64,
+    #[doc = " TRAFO_LONG_LINES_*. Treatment of text without a source, as a document, that has more than max_length tokens. A window\n begins without a begin token and ends without an end token, except where the document begins and ends. No token is learned\n twice. Default TRAFO_LONG_LINES_DROP."]
+    pub long_lines: i32,
     #[doc = " 1: pairs with the same text on both sides are dropped and counted. Default 0."]
     pub drop_identical: i32,
     #[doc = " TRAFO_FRAME_*. Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all that\n the model does. Of a decoder-lm. Default TRAFO_FRAME_BY_MODEL."]
@@ -3091,12 +3097,14 @@ pub struct trafo_trainer_options {
     pub recompute: i32,
     #[doc = " 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least\n 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A\n cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1."]
     pub autotune_gemm: i32,
+    #[doc = " 0"]
+    pub reserved: i32,
     #[doc = " ---- Phases. ---- */\n/* Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and moments stay;\n data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and patience start anew.\n Limits count from there. A checkpoint of the same phase resumes it. Default 1."]
     pub phase: i64,
     #[doc = " 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.\n Otherwise it is refused. Default 0."]
     pub restart_validation: i32,
     #[doc = " 0"]
-    pub reserved: i32,
+    pub reserved2: i32,
     #[doc = " Training is done after this many updates. Default 0: never."]
     pub after_updates: i64,
     #[doc = " Training is done after this many epochs. Default 0: never."]
@@ -3110,7 +3118,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved3: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -3134,11 +3142,11 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved4: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 488usize];
+    ["Size of trafo_trainer_options"][::core::mem::size_of::<trafo_trainer_options>() - 504usize];
     ["Alignment of trafo_trainer_options"]
         [::core::mem::align_of::<trafo_trainer_options>() - 8usize];
     ["Offset of field: trafo_trainer_options::struct_size"]
@@ -3215,72 +3223,78 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, batch_tokens) - 240usize];
     ["Offset of field: trafo_trainer_options::max_length"]
         [::core::mem::offset_of!(trafo_trainer_options, max_length) - 248usize];
+    ["Offset of field: trafo_trainer_options::window_stride"]
+        [::core::mem::offset_of!(trafo_trainer_options, window_stride) - 256usize];
     ["Offset of field: trafo_trainer_options::maxi_batch"]
-        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 256usize];
+        [::core::mem::offset_of!(trafo_trainer_options, maxi_batch) - 264usize];
     ["Offset of field: trafo_trainer_options::max_length_ratio"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 264usize];
+        [::core::mem::offset_of!(trafo_trainer_options, max_length_ratio) - 272usize];
     ["Offset of field: trafo_trainer_options::source_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 272usize];
+        [::core::mem::offset_of!(trafo_trainer_options, source_alpha) - 280usize];
     ["Offset of field: trafo_trainer_options::target_alpha"]
-        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 280usize];
+        [::core::mem::offset_of!(trafo_trainer_options, target_alpha) - 288usize];
     ["Offset of field: trafo_trainer_options::memory_limit"]
-        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 288usize];
+        [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 296usize];
+    ["Offset of field: trafo_trainer_options::long_lines"]
+        [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 304usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 296usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 308usize];
     ["Offset of field: trafo_trainer_options::begin_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 300usize];
+        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 312usize];
     ["Offset of field: trafo_trainer_options::end_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 304usize];
+        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 316usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 308usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 320usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 324usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 316usize];
-    ["Offset of field: trafo_trainer_options::phase"]
-        [::core::mem::offset_of!(trafo_trainer_options, phase) - 320usize];
-    ["Offset of field: trafo_trainer_options::restart_validation"]
-        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 328usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 328usize];
     ["Offset of field: trafo_trainer_options::reserved"]
         [::core::mem::offset_of!(trafo_trainer_options, reserved) - 332usize];
-    ["Offset of field: trafo_trainer_options::after_updates"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 336usize];
-    ["Offset of field: trafo_trainer_options::after_epochs"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 344usize];
-    ["Offset of field: trafo_trainer_options::after_tokens"]
-        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 352usize];
-    ["Offset of field: trafo_trainer_options::early_stopping"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 360usize];
-    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
-        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 368usize];
-    ["Offset of field: trafo_trainer_options::early_stopping_on"]
-        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 376usize];
+    ["Offset of field: trafo_trainer_options::phase"]
+        [::core::mem::offset_of!(trafo_trainer_options, phase) - 336usize];
+    ["Offset of field: trafo_trainer_options::restart_validation"]
+        [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 344usize];
     ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 380usize];
-    ["Offset of field: trafo_trainer_options::valid_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 384usize];
-    ["Offset of field: trafo_trainer_options::save_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 400usize];
-    ["Offset of field: trafo_trainer_options::log_freq"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 416usize];
-    ["Offset of field: trafo_trainer_options::log_first"]
-        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 432usize];
-    ["Offset of field: trafo_trainer_options::valid_beam"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 440usize];
-    ["Offset of field: trafo_trainer_options::valid_normalize"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 448usize];
-    ["Offset of field: trafo_trainer_options::keep_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 456usize];
-    ["Offset of field: trafo_trainer_options::average_last"]
-        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 464usize];
-    ["Offset of field: trafo_trainer_options::valid_metrics"]
-        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 472usize];
-    ["Offset of field: trafo_trainer_options::first_metric"]
-        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 476usize];
-    ["Offset of field: trafo_trainer_options::keep_best"]
-        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 480usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 348usize];
+    ["Offset of field: trafo_trainer_options::after_updates"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 352usize];
+    ["Offset of field: trafo_trainer_options::after_epochs"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_epochs) - 360usize];
+    ["Offset of field: trafo_trainer_options::after_tokens"]
+        [::core::mem::offset_of!(trafo_trainer_options, after_tokens) - 368usize];
+    ["Offset of field: trafo_trainer_options::early_stopping"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping) - 376usize];
+    ["Offset of field: trafo_trainer_options::max_non_finite_steps"]
+        [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 384usize];
+    ["Offset of field: trafo_trainer_options::early_stopping_on"]
+        [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 392usize];
     ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 484usize];
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 396usize];
+    ["Offset of field: trafo_trainer_options::valid_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 400usize];
+    ["Offset of field: trafo_trainer_options::save_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, save_freq) - 416usize];
+    ["Offset of field: trafo_trainer_options::log_freq"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_freq) - 432usize];
+    ["Offset of field: trafo_trainer_options::log_first"]
+        [::core::mem::offset_of!(trafo_trainer_options, log_first) - 448usize];
+    ["Offset of field: trafo_trainer_options::valid_beam"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_beam) - 456usize];
+    ["Offset of field: trafo_trainer_options::valid_normalize"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_normalize) - 464usize];
+    ["Offset of field: trafo_trainer_options::keep_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_last) - 472usize];
+    ["Offset of field: trafo_trainer_options::average_last"]
+        [::core::mem::offset_of!(trafo_trainer_options, average_last) - 480usize];
+    ["Offset of field: trafo_trainer_options::valid_metrics"]
+        [::core::mem::offset_of!(trafo_trainer_options, valid_metrics) - 488usize];
+    ["Offset of field: trafo_trainer_options::first_metric"]
+        [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 492usize];
+    ["Offset of field: trafo_trainer_options::keep_best"]
+        [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 496usize];
+    ["Offset of field: trafo_trainer_options::reserved4"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 500usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -3740,6 +3754,8 @@ pub struct trafo_translate_options {
     pub no_repeat_ngram_size: i64,
     #[doc = " Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but\n one."]
     pub alignment_layer: i64,
+    #[doc = " Of plain text that is scored under a decoder-lm: a text over the model's limit is scored in windows of that many tokens,\n each of which begins window_stride tokens after the one before, at most the limit. Each token is scored once, in the first\n window that predicts it. Default 0: no windows, truncate holds."]
+    pub window_stride: i64,
     #[doc = " Sampling: logits are divided by it. Default 1."]
     pub temperature: f64,
     #[doc = " Sampling: only this many of the most probable tokens. Default 0: all."]
@@ -3776,7 +3792,7 @@ pub struct trafo_translate_options {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 176usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 184usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -3799,38 +3815,40 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, no_repeat_ngram_size) - 64usize];
     ["Offset of field: trafo_translate_options::alignment_layer"]
         [::core::mem::offset_of!(trafo_translate_options, alignment_layer) - 72usize];
+    ["Offset of field: trafo_translate_options::window_stride"]
+        [::core::mem::offset_of!(trafo_translate_options, window_stride) - 80usize];
     ["Offset of field: trafo_translate_options::temperature"]
-        [::core::mem::offset_of!(trafo_translate_options, temperature) - 80usize];
+        [::core::mem::offset_of!(trafo_translate_options, temperature) - 88usize];
     ["Offset of field: trafo_translate_options::top_k"]
-        [::core::mem::offset_of!(trafo_translate_options, top_k) - 88usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_k) - 96usize];
     ["Offset of field: trafo_translate_options::top_p"]
-        [::core::mem::offset_of!(trafo_translate_options, top_p) - 96usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_p) - 104usize];
     ["Offset of field: trafo_translate_options::seed"]
-        [::core::mem::offset_of!(trafo_translate_options, seed) - 104usize];
+        [::core::mem::offset_of!(trafo_translate_options, seed) - 112usize];
     ["Offset of field: trafo_translate_options::first_line"]
-        [::core::mem::offset_of!(trafo_translate_options, first_line) - 112usize];
+        [::core::mem::offset_of!(trafo_translate_options, first_line) - 120usize];
     ["Offset of field: trafo_translate_options::shortlist"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 120usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 128usize];
     ["Offset of field: trafo_translate_options::shortlist_first"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 128usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 136usize];
     ["Offset of field: trafo_translate_options::shortlist_best"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 136usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 144usize];
     ["Offset of field: trafo_translate_options::word_scores"]
-        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 144usize];
+        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 152usize];
     ["Offset of field: trafo_translate_options::alignment"]
-        [::core::mem::offset_of!(trafo_translate_options, alignment) - 148usize];
+        [::core::mem::offset_of!(trafo_translate_options, alignment) - 156usize];
     ["Offset of field: trafo_translate_options::distinct"]
-        [::core::mem::offset_of!(trafo_translate_options, distinct) - 152usize];
+        [::core::mem::offset_of!(trafo_translate_options, distinct) - 160usize];
     ["Offset of field: trafo_translate_options::truncate"]
-        [::core::mem::offset_of!(trafo_translate_options, truncate) - 156usize];
+        [::core::mem::offset_of!(trafo_translate_options, truncate) - 164usize];
     ["Offset of field: trafo_translate_options::sampling"]
-        [::core::mem::offset_of!(trafo_translate_options, sampling) - 160usize];
+        [::core::mem::offset_of!(trafo_translate_options, sampling) - 168usize];
     ["Offset of field: trafo_translate_options::end_source"]
-        [::core::mem::offset_of!(trafo_translate_options, end_source) - 164usize];
+        [::core::mem::offset_of!(trafo_translate_options, end_source) - 172usize];
     ["Offset of field: trafo_translate_options::begin_source"]
-        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 168usize];
+        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 176usize];
     ["Offset of field: trafo_translate_options::reserved"]
-        [::core::mem::offset_of!(trafo_translate_options, reserved) - 172usize];
+        [::core::mem::offset_of!(trafo_translate_options, reserved) - 180usize];
 };
 unsafe extern "C" {
     #[must_use]
@@ -4021,7 +4039,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,\n word_scores and truncate of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as\n for trafo_force_decode. since 0.1"]
+    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,\n word_scores, truncate and window_stride of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as\n for trafo_force_decode. since 0.1"]
     pub fn trafo_score_text(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,

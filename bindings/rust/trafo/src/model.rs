@@ -647,7 +647,7 @@ impl Model {
     /// Plain text under a decoder-only model: each line as the one hypothesis of itself, with the log-probability of each of
     /// its tokens and of its end, given `</s>` and the tokens before it. `tokens` has the end, too. `begin_source` (`<s>` in
     /// place of the first `</s>`), `end_source` (off: the end is not scored), `length_penalty`, `word_scores`,
-    /// `batch_tokens`, `truncate` and `cancel` of the options are used.
+    /// `batch_tokens`, `truncate`, `window_stride` and `cancel` of the options are used.
     pub fn score_text<S: AsRef<str>>(
         &self,
         tokenizer: &Tokenizer,

@@ -4,7 +4,8 @@ mod common;
 
 use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
-    Batch, Corpus, ErrorCode, Model, Result, SpecialTokens, Tokenizer, Trainer, TranslateOptions,
+    Architecture, Batch, Corpus, ErrorCode, LongLines, Model, ModelConfig, Result, SpecialTokens,
+    Tokenizer, Trainer, TranslateOptions,
 };
 
 /// A text and its end.
@@ -98,6 +99,44 @@ fn training_needs_no_text() -> Result<()> {
         Some(pairs.fold(Batch::new(), |batch, (s, t)| batch.pair(s.clone(), t.clone())))
     })?;
     assert!(trainer.step()?.loss > 0.0);
+    Ok(())
+}
+
+/// Windows over a text: each of its tokens is learned, and scored, once.
+#[test]
+fn long_texts_become_windows() -> Result<()> {
+    let tokenizer = tokenizer(&corpus());
+    let special = tokenizer.special();
+    let text: Vec<i32> = (0..99).map(|i| 5 + i % 50).chain([special.eos]).collect();
+    let texts = Corpus::from_ids([(vec![], text)])?;
+    let config = ModelConfig::new(tokenizer.vocabulary())
+        .architecture(Architecture::DecoderLm)
+        .decoder_layers(1)
+        .width(32)
+        .ffn_width(64)
+        .heads(2)
+        .max_positions(30);
+    let train = |mut model: Model, options| -> Result<i64> {
+        model.set_special_tokens(&special, &[])?;
+        let mut trainer = Trainer::builder_for_ids(model, Some(&texts)).options(options).build()?;
+        Ok(trainer.step()?.labels)
+    };
+    let windows = options().long_lines(LongLines::Window).window_stride(20);
+    assert_eq!(train(Model::new(&config, 7)?, windows.clone())?, 100);
+    let dropped = train(Model::new(&config, 7)?, options()).unwrap_err();
+    assert!(dropped.to_string().contains("1 are longer than 30"), "{dropped}");
+    let encoder = train(model(&tokenizer), windows).unwrap_err();
+    assert!(encoder.to_string().contains("decoder-lm"), "{encoder}");
+
+    let lm = Model::new(&config, 7)?;
+    let lines = [["the small dog sees the tree"; 20].join(" ")];
+    let score = |options: &TranslateOptions| lm.score_text(&tokenizer, &lines, options);
+    let tokens = tokenizer.encode(&lines[0])?.len() + 1;
+    let cut = score(&TranslateOptions::new())?;
+    assert_eq!(cut[0].hypotheses[0].tokens.len(), 30);
+    let whole = score(&TranslateOptions::new().window_stride(10))?;
+    assert_eq!(whole[0].hypotheses[0].tokens.len(), tokens);
+    assert_eq!("window".parse::<LongLines>()?, LongLines::Window);
     Ok(())
 }
 

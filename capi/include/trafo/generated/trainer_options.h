@@ -29,6 +29,10 @@
 /* bfloat16, half the bytes: the gradient of each lane is rounded to nearest even before it is added. */
 #define TRAFO_COMMUNICATION_BFLOAT16 1
 
+/* Treatment of lines of plain text with more than max_length tokens, in training and validation. */
+#define TRAFO_LONG_LINES_DROP   0 /* They are dropped and counted. */
+#define TRAFO_LONG_LINES_WINDOW 1 /* Windows of max_length tokens, for a decoder-lm. */
+
 /* Whether a special token is beside a source or a prompt. */
 #define TRAFO_FRAME_OFF      0 /* It is not there. */
 #define TRAFO_FRAME_ON       1 /* It is there. */
@@ -137,8 +141,13 @@ typedef struct trafo_trainer_options {
   int32_t communication_dtype;
   /* ---- Data, used where text becomes a corpus. Fixed as well. ---- */
   int64_t batch_tokens; /* Target tokens of a batch. Default 4096. */
-  /* Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256. */
+  /* Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted; long_lines may cut text
+   * without a source. Default 256. */
   int64_t max_length;
+  /* Tokens from the start of a window to the start of the next one, at most max_length; with windows only. A smaller stride
+   * gives tokens at the start of a window more context: those that the window before has learned are read without a loss.
+   * Default 0: max_length. */
+  int64_t window_stride;
   int64_t maxi_batch; /* Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences. */
   double max_length_ratio; /* Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any. */
   /* Sampled segmentations of the source text, anew in every epoch: of a unigram vocabulary by probability^alpha, of a BPE
@@ -147,6 +156,10 @@ typedef struct trafo_trainer_options {
   double target_alpha; /* The same for the target text. Default 0: the best segmentation. */
   /* Bytes that training may take. A run whose plan needs more is refused. Default 0: what the device has free. */
   int64_t memory_limit;
+  /* TRAFO_LONG_LINES_*. Treatment of text without a source, as a document, that has more than max_length tokens. A window
+   * begins without a begin token and ends without an end token, except where the document begins and ends. No token is learned
+   * twice. Default TRAFO_LONG_LINES_DROP. */
+  int32_t long_lines;
   int32_t drop_identical; /* 1: pairs with the same text on both sides are dropped and counted. Default 0. */
   /* TRAFO_FRAME_*. Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all that
    * the model does. Of a decoder-lm. Default TRAFO_FRAME_BY_MODEL. */
@@ -162,6 +175,7 @@ typedef struct trafo_trainer_options {
    * 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A
    * cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1. */
   int32_t autotune_gemm;
+  int32_t reserved; /* 0 */
   /* ---- Phases. ---- */
   /* Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and moments stay;
    * data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and patience start anew.
@@ -170,7 +184,7 @@ typedef struct trafo_trainer_options {
   /* 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.
    * Otherwise it is refused. Default 0. */
   int32_t restart_validation;
-  int32_t reserved; /* 0 */
+  int32_t reserved2; /* 0 */
   /* ---- The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is stopped.
    * ---- */
   int64_t after_updates; /* Training is done after this many updates. Default 0: never. */
@@ -182,7 +196,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved2; /* 0 */
+  int32_t reserved3; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -201,7 +215,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved3; /* 0 */
+  int32_t reserved4; /* 0 */
 } trafo_trainer_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

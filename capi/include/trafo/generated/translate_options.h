@@ -30,6 +30,10 @@ typedef struct trafo_translate_options {
   /* Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but
    * one. */
   int64_t alignment_layer;
+  /* Of plain text that is scored under a decoder-lm: a text over the model's limit is scored in windows of that many tokens,
+   * each of which begins window_stride tokens after the one before, at most the limit. Each token is scored once, in the first
+   * window that predicts it. Default 0: no windows, truncate holds. */
+  int64_t window_stride;
   double temperature; /* Sampling: logits are divided by it. Default 1. */
   int64_t top_k; /* Sampling: only this many of the most probable tokens. Default 0: all. */
   /* Sampling: only the fewest tokens that have this share of the probability together (Holtzman et al., arXiv 1904.09751).

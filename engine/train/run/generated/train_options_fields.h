@@ -47,6 +47,8 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "seed", .fixed = true, .phase = true}, o.seed);
   visit(OptionField{.name = "batch_tokens", .fixed = true, .phase = true, .low = 2, .high = 268435456}, o.batch_tokens);
   visit(OptionField{.name = "max_length", .fixed = true, .phase = true, .low = 2, .high = 16777216}, o.max_length);
+  visit(OptionField{.name = "long_lines", .fixed = true, .phase = true}, o.long_lines);
+  visit(OptionField{.name = "window_stride", .fixed = true, .phase = true, .low = 0, .high = 16777216, .zero = "max_length"}, o.window_stride);
   visit(OptionField{.name = "sort_window", .fixed = true, .phase = true, .low = 0, .high = kNoLimit, .high_inside = false, .zero = "kSortWindow"}, o.sort_window);
   visit(OptionField{.name = "maxi_batch", .fixed = true, .phase = true, .low = 0, .high = 1048576, .zero = "262144 sentences"}, o.maxi_batch);
   visit(OptionField{.name = "max_length_ratio", .fixed = true, .phase = true, .low = 1, .high = 1000000, .high_inside = false, .zero = "any"}, o.max_length_ratio);

@@ -192,6 +192,33 @@ named! { CommunicationDType:
     Float32 = "fp32" | "float32",
     Bfloat16 = "bf16" | "bfloat16",
 }
+/// Treatment of lines of plain text with more than max_length tokens, in training and validation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LongLines {
+    /// They are dropped and counted.
+    Drop,
+    /// Windows of max_length tokens, for a decoder-lm.
+    Window,
+}
+impl LongLines {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            LongLines::Drop => sys::TRAFO_LONG_LINES_DROP,
+            LongLines::Window => sys::TRAFO_LONG_LINES_WINDOW,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_LONG_LINES_WINDOW => LongLines::Window,
+            _ => LongLines::Drop,
+        }
+    }
+}
+named! { LongLines:
+    Drop = "drop",
+    Window = "window",
+}
 /// Whether a special token is beside a source or a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -410,8 +437,17 @@ trainer_options! {
     seed: u64 = same, same;
     /// Target tokens of a batch. Default 4096.
     batch_tokens: usize = to_count, from_i64;
-    /// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted. Default 256.
+    /// Tokens a side, or of both sides together in a decoder-lm. Longer pairs are dropped and counted; `long_lines` may
+    /// cut text without a source. Default 256.
     max_length: usize = to_count, from_i64;
+    /// Treatment of text without a source, as a document, that has more than `max_length` tokens. A window begins
+    /// without a begin token and ends without an end token, except where the document begins and ends. No token is
+    /// learned twice. Default [`LongLines::Drop`].
+    long_lines: LongLines = LongLines::as_raw, LongLines::from_raw;
+    /// Tokens from the start of a window to the start of the next one, at most `max_length`; with windows only. A
+    /// smaller stride gives tokens at the start of a window more context: those that the window before has learned are
+    /// read without a loss. Default 0: max_length.
+    window_stride: usize = to_count, from_i64;
     /// Batches that are filled from sentences sorted by length together. Default 0: 262144 sentences.
     maxi_batch: usize = to_count, from_i64;
     /// Largest ratio of the tokens of both sides. Other pairs are dropped and counted. Default 0: any.

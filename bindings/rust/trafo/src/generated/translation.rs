@@ -35,6 +35,10 @@ translate_options! {
     distinct: bool = i32::from, from_flag;
     /// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
     truncate: bool = i32::from, from_flag;
+    /// Of plain text that is scored under a decoder-lm: a text over the model's limit is scored in windows of that many
+    /// tokens, each of which begins `window_stride` tokens after the one before, at most the limit. Each token is
+    /// scored once, in the first window that predicts it. Default 0: no windows, `truncate` holds.
+    window_stride: usize = to_count, from_i64;
     /// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
     shortlist_first: usize = to_count, from_i64;
     /// With a shortlist: this many of the best translations of each source token are chosen among. Default 100.
