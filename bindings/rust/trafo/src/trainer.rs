@@ -272,6 +272,7 @@ impl Trainer {
         // SAFETY: the handles are live, the output is valid.
         let step =
             filled(|step, _| unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), cancel, step) });
+        crate::cancel::continue_panic(); // of a validation after the update, which was done
         self.tell(step).map(|step| StepResult::from_raw(&step))
     }
     /// Validates now. `Cancelled`: the trainer's token was set; several ranks do not look at it.
