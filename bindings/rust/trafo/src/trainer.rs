@@ -233,7 +233,17 @@ impl Trainer {
         updates: usize,
         mut callback: impl FnMut(&Event) -> ControlFlow<()>,
     ) -> Result<Stop> {
-        let mut state = Callback { function: &mut callback, stopped: false, panic: None };
+        self.run_with_model(updates, |event, _| callback(event))
+    }
+    /// The same with a callback that is lent the model in training. It may translate with it, or copy it for others by
+    /// [`Model::write_to`] and [`Model::read_from`].
+    pub fn run_with_model(
+        &mut self,
+        updates: usize,
+        mut callback: impl FnMut(&Event, &Model) -> ControlFlow<()>,
+    ) -> Result<Stop> {
+        let mut function = |event: &Event| callback(event, &self.model);
+        let mut state = Callback { function: &mut function, stopped: false, panic: None };
         let cancel = CancelToken::raw(self.cancel.as_ref());
         let mut stop = sys::TRAFO_STOP_NONE;
         // SAFETY: the handles are live; state and output are valid during the call.
