@@ -152,7 +152,7 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_reset(const trafo_cancel *can
 /* 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_is_set(const trafo_cancel *cancel, int32_t *out);
 /* Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If it
- * returns non-zero, the cancel handle is set, and the call ends with CANCELLED. It cannot use the context of the call (INVALID_ARGUMENT). */
+ * returns non-zero, the cancel handle is set, which ends the call. It cannot use the context of the call (INVALID_ARGUMENT). */
 typedef int32_t (*trafo_progress_fn)(void *user_data, int32_t work, int64_t done, int64_t total);
 
 /* Calls that get the handle from now on tell `progress` how far they are, on the thread that calls: when a piece of work begins, when it

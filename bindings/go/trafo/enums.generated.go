@@ -968,7 +968,7 @@ const (
 	WorkEncodeText Work = C.TRAFO_WORK_ENCODE_TEXT
 	// A model scores pairs. Counts pairs.
 	WorkScore Work = C.TRAFO_WORK_SCORE
-	// A model translates. Counts lines, of samples each one.
+	// A model translates. Counts lines, and with sampling each sample of a line.
 	WorkTranslate Work = C.TRAFO_WORK_TRANSLATE
 	// Losses of the validation corpus are computed. Counts pairs.
 	WorkValidate Work = C.TRAFO_WORK_VALIDATE

@@ -447,7 +447,7 @@ unsafe extern "C" {
     #[doc = " 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1"]
     pub fn trafo_cancel_is_set(cancel: *const trafo_cancel, out: *mut i32) -> *mut trafo_error;
 }
-#[doc = " Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If it\n returns non-zero, the cancel handle is set, and the call ends with CANCELLED. It cannot use the context of the call (INVALID_ARGUMENT)."]
+#[doc = " Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If it\n returns non-zero, the cancel handle is set, which ends the call. It cannot use the context of the call (INVALID_ARGUMENT)."]
 pub type trafo_progress_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,

@@ -266,7 +266,7 @@ pub enum Work {
     EncodeText,
     /// A model scores pairs. Counts pairs.
     Score,
-    /// A model translates. Counts lines, of samples each one.
+    /// A model translates. Counts lines, and with sampling each sample of a line.
     Translate,
     /// Losses of the validation corpus are computed. Counts pairs.
     Validate,
