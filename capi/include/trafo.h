@@ -23,9 +23,9 @@
  * Options    The first member of an options struct is its size. Call its _init first, then change members. The library reads
  *            only struct_size bytes and accepts a larger struct if the bytes it does not know are zero. Switches are 0 or 1.
  * Threads    Every function may be called on every thread. Calls that use the same context are serialised; a context is used by
- *            its tensors, models and trainers. Calls that run the program's own functions (trainers, regions, writers and
- *            readers) do not make other threads wait: their calls on the context are INVALID_ARGUMENT until it is free again.
- *            A handle that is freed while a call on it is in flight stays valid until that call returns.
+ *            its tensors, models and trainers. Calls that run the program's own functions (trainers, regions, writers, readers
+ *            and progress) do not make other threads wait: their calls on the context are INVALID_ARGUMENT until it is free
+ *            again. A handle that is freed while a call on it is in flight stays valid until that call returns.
  * Callbacks  A callback is a function and a user_data pointer, which may be NULL. It runs on the calling thread, without any
  *            lock held, and stops the work by returning non-zero. trafo_pair_fn has separate rules.
  * Process    The library never prints, exits, aborts or installs a signal handler. It opens network connections only between the
@@ -151,6 +151,17 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_set(const trafo_cancel *cance
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_reset(const trafo_cancel *cancel);
 /* 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_is_set(const trafo_cancel *cancel, int32_t *out);
+/* Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If it
+ * returns non-zero, the cancel handle is set, which ends the call. It cannot use the context of the call (INVALID_ARGUMENT). */
+typedef int32_t (*trafo_progress_fn)(void *user_data, int32_t work, int64_t done, int64_t total);
+
+/* Calls that get the handle from now on tell `progress` how far they are, on the thread that calls: when a piece of work begins, when it
+ * ends, and at most every 100 ms between. trafo_trainer_run and trafo_trainer_step tell of validations; trainers of a group tell nothing but
+ * in trafo_trainer_new_in_group. Such a call runs a function of the program, so meanwhile calls of other threads on its context are
+ * INVALID_ARGUMENT. Calls of several threads with one handle call the function at the same time. progress may be NULL: none is told.
+ * user_data_free (may be NULL) is called once, when the function will not be called again, also if this call fails. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_set_progress(trafo_cancel *cancel, trafo_progress_fn progress, void *user_data,
+                                                                void (*user_data_free)(void *));
 /* Frees the handle. since 0.1 */
 TRAFO_API void trafo_cancel_free(trafo_cancel *cancel);
 

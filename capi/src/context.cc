@@ -147,6 +147,18 @@ trafo_error* trafo_cancel_is_set(const trafo_cancel* cancel, int32_t* out) {
   });
 }
 
+trafo_error* trafo_cancel_set_progress(trafo_cancel* cancel, trafo_progress_fn progress,
+                                       void* user_data, void (*user_data_free)(void*)) {
+  return api(__func__, [&](const Call& call) {
+    const auto keep = owned(user_data, user_data_free);
+    CancelObject& object = call.handle(cancel, "cancel");
+    std::shared_ptr<const ProgressCallback> callback;
+    if (progress) callback = std::make_shared<const ProgressCallback>(progress, keep);
+    const std::lock_guard lock(object.progress_mutex);
+    std::swap(object.progress, callback);  // the old one is freed after the lock
+  });
+}
+
 void trafo_cancel_free(trafo_cancel* cancel) {
   free_handle(cancel);
 }

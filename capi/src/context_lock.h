@@ -60,9 +60,10 @@ class FreeingCalls {
 // The mutex is free between begin() and end().
 class ContextLock {
  public:
-  // False: another thread holds the lock and may call back.
+  // False: another thread holds the lock and may call back, or the lock is closed.
   bool begin(bool calls_back) {
     std::unique_lock lock(mutex_);
+    if (closed_) return false;
     if (is_elsewhere()) {
       ended_.wait(lock, [&] { return depth_ == 0 || calls_back_ > 0; });
       if (depth_ > 0) return false;
@@ -87,6 +88,26 @@ class ContextLock {
     if (--depth_ == 0) ended_.notify_one();
     lock.unlock();
     if (others_wait) FreeingCalls::end_waits();
+  }
+  // While it lives, its thread, which holds the lock, may not take it again.
+  class Closed {
+   public:
+    explicit Closed(ContextLock& lock) : lock_(lock) { set(true); }
+    ~Closed() { set(false); }
+    Closed(const Closed&) = delete;
+    Closed& operator=(const Closed&) = delete;
+
+   private:
+    void set(bool closed) {
+      const std::lock_guard held(lock_.mutex_);
+      lock_.closed_ = closed;
+    }
+    ContextLock& lock_;
+  };
+  // Whether this thread holds the lock.
+  bool is_mine() {
+    const std::lock_guard lock(mutex_);
+    return depth_ > 0 && !is_elsewhere();
   }
   // Destroys an object that uses the context, under the lock. If another thread holds it, that
   // thread's end() destroys the object.
@@ -124,6 +145,7 @@ class ContextLock {
   std::condition_variable ended_;
   std::thread::id owner_;
   int depth_ = 0, calls_back_ = 0;
+  bool closed_ = false;
   std::vector<std::pair<void*, void (*)(void*)>> left_;
 };
 

@@ -23,7 +23,7 @@ trafo_error* trafo_model_factorize(trafo_model* model, const trafo_factorize_opt
     settings.layers = lines_argument(call, wanted.layers, wanted.layers_count, "layers");
     const CalibrationArgument calibration(call, m, wanted);
     calibration.lend(settings);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     *out = new_handle<trafo_model>(
         m.context, std::shared_ptr<Model>(factorize(*m.context, *m.model, settings, token.get())));
   });

@@ -39,11 +39,44 @@ void Call::keep(const void* handle) const {
 
 void Call::use(const std::shared_ptr<Context>& context, CallsBack calls_back) const {
   if (holds_) return;
-  if (!lock_of(context).begin(calls_back == CallsBack::yes))
-    refuse(
-        "the context is at work on another thread, in a call that may call back; wait for its end, "
-        "or use a context of your own");
+  ContextLock& lock = lock_of(context);
+  if (!lock.begin(calls_back == CallsBack::yes))
+    refuse(lock.is_mine() ? "a progress function cannot use the context of the call that it is "
+                            "told of"
+                          : "the context is at work on another thread, in a call that may call "
+                            "back; wait for its end, or use a context of your own");
   holds_ = context;
+}
+
+CancelArgument::CancelArgument(const Call& call, const trafo_cancel* cancel, Tells tells) {
+  if (cancel == nullptr) return;
+  const CancelObject& object = call.handle(cancel, "cancel");
+  token_ = object.token;
+  if (tells == Tells::no) return;
+  {
+    const std::lock_guard lock(object.progress_mutex);
+    progress_ = object.progress;
+  }
+  if (!progress_) return;
+  if (call.owner()) {
+    lock_of(call.owner()).begin(true);  // this thread holds it
+    context_ = call.owner();
+  }
+  scope_.emplace(
+      [this](Work work, int64_t done, int64_t total) { return tell(work, done, total); });
+}
+
+CancelArgument::~CancelArgument() {
+  if (context_) lock_of(context_).end();
+}
+
+bool CancelArgument::tell(Work work, int64_t done, int64_t total) const {
+  std::optional<ContextLock::Closed> closed;
+  if (context_) closed.emplace(lock_of(context_));
+  const int32_t result = call_host(progress_->function, progress_->user_data.get(),
+                                   static_cast<int32_t>(work), done, total);
+  if (result != 0) token_->cancel();
+  return result == 0;
 }
 
 void* give_memory(size_t bytes, HandleKind kind) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -28,6 +29,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/cancel.h"
 #include "engine/core/float_environment.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/trace.h"
@@ -53,9 +55,17 @@ struct TensorObject {
   Tensor tensor;
 };
 
+// A function that tells the program how far a call is.
+struct ProgressCallback {
+  trafo_progress_fn function;
+  std::shared_ptr<void> user_data;
+};
+
+// Both are shared with the calls that got them, which may outlive the handle.
 struct CancelObject {
-  // Shared with the calls that got it, which may outlive the handle.
   std::shared_ptr<CancelToken> token = std::make_shared<CancelToken>();
+  std::shared_ptr<const ProgressCallback> progress = nullptr;
+  mutable std::mutex progress_mutex = {};
 };
 
 // Specialised for each handle type: its kind, its object and its public name.
@@ -366,9 +376,27 @@ DType checked_dtype(const Call& call, int32_t dtype);
 Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank);
 
 // Null: the caller gave none.
-inline std::shared_ptr<const CancelToken> cancel_token(const Call& call,
-                                                       const trafo_cancel* cancel) {
-  return cancel ? call.handle(cancel, "cancel").token : nullptr;
-}
+// Whether a call tells the progress function of its cancel handle how far it is.
+enum class Tells : bool { no, yes };
+
+// The cancel handle of a call, which may be NULL. Make it after the context is locked. If it has a
+// progress function, the call is one that may call back, and work of this thread tells how far it
+// is.
+class CancelArgument {
+ public:
+  CancelArgument(const Call& call, const trafo_cancel* cancel, Tells tells = Tells::yes);
+  ~CancelArgument();
+  CancelArgument(const CancelArgument&) = delete;
+  CancelArgument& operator=(const CancelArgument&) = delete;
+  const CancelToken* get() const { return token_.get(); }
+
+ private:
+  bool tell(Work work, int64_t done, int64_t total) const;
+
+  std::shared_ptr<CancelToken> token_;
+  std::shared_ptr<const ProgressCallback> progress_;
+  std::shared_ptr<Context> context_;
+  std::optional<ProgressScope> scope_;
+};
 
 }  // namespace trafo::capi

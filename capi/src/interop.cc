@@ -23,7 +23,7 @@ trafo_error* trafo_model_export(const trafo_model* model, const trafo_tokenizer*
       call.refuse_argument(
           "weights", " must be one of TRAFO_EXPORT_WEIGHTS_BY_FORMAT (0) and the others, got ",
           weights);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     const CancelScope scope(token.get());
     const double difference =
         export_model(*m.context, *m.model, subwords, static_cast<ExportFormat>(format),
@@ -43,7 +43,7 @@ trafo_error* trafo_model_import(trafo_context* context, const char* directory,
     call.out(out_model, "out_model");
     call.out(out_tokenizer, "out_tokenizer");
     Context& c = call.context(context);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     const CancelScope scope(token.get());
     ImportedModel imported =
         import_model(c, path_argument(call, directory, directory_length, "directory"));

@@ -147,7 +147,7 @@ trafo_error* trafo_evaluate(const trafo_string_view* hypotheses,
     const auto system = lines_argument(call, hypotheses, count, "hypotheses");
     std::vector<std::string> others;
     if (baseline) others = lines_argument(call, baseline, count, "baseline");
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     const CancelScope scope(token.get());
     init_options(call, out, struct_size,
                  to_c(evaluate(system, all.sets(), others, chosen), baseline != nullptr));

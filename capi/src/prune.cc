@@ -30,7 +30,7 @@ trafo_error* trafo_model_prune(const trafo_model* model, const trafo_tokenizer* 
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context, CallsBack::yes);  // to read the corpus
     const TokenizerObject& subwords = call.handle(tokenizer, "tokenizer");
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     const PruneOptions settings = from_c(read_options(call, options));
     const TokenizedCorpus pairs = calibration_pairs(call, m, &subwords, calibration, kLongestPair);
     *out = new_handle<trafo_model>(

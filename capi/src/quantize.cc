@@ -23,7 +23,7 @@ trafo_error* trafo_model_quantize(trafo_model* model, const trafo_quantize_optio
     settings.method = static_cast<QuantizeMethod>(wanted.method);
     settings.keep_float =
         lines_argument(call, wanted.keep_float, wanted.keep_float_count, "keep_float");
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     settings.cancel = token.get();
     const CalibrationArgument calibration(call, m, wanted);
     calibration.lend(settings);

@@ -38,7 +38,7 @@ trafo_error* trafo_shortlist_learn(const trafo_tokenizer* tokenizer,
   return api(__func__, [&](const Call& call) {
     call.out(out);
     const Tokenizer& subwords = call.handle(tokenizer, "tokenizer").tokenizer;
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     if (best < 0) call.refuse_argument("best", " must be at least 0, got ", best);
     if (count == 0) call.refuse("there are no pairs to learn from");
     const auto sources = encode_lines(call, subwords, source, count, "source", token.get());

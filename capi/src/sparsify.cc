@@ -20,7 +20,7 @@ trafo_error* trafo_model_sparsify(trafo_model* model, const trafo_sparsify_optio
     settings.pattern = static_cast<SparsityPattern>(wanted.pattern);
     const CalibrationArgument calibration(call, m, wanted);
     calibration.lend(settings);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     *out = new_handle<trafo_model>(
         m.context, std::shared_ptr<Model>(sparsify(*m.context, *m.model, settings, token.get())));
   });

@@ -96,7 +96,7 @@ trafo_error* trafo_tokenizer_train(const trafo_string_view* lines, size_t count,
                                    const trafo_cancel* cancel, trafo_tokenizer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     *out = new_handle<trafo_tokenizer>(Tokenizer::train(views_argument(call, lines, count, "lines"),
                                                         to_options(call, options, token.get())));
   });
@@ -237,7 +237,7 @@ trafo_error* trafo_corpus_load(const char* source_path, size_t source_length,
                                const trafo_cancel* cancel, trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     const CancelScope scope(token.get());
     *out = new_handle<trafo_corpus>(
         load_parallel(utf8_path(call, source_path, source_length, "source_path"),
@@ -249,7 +249,7 @@ trafo_error* trafo_corpus_load_tsv(const char* path, size_t path_length, const t
                                    trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     const CancelScope scope(token.get());
     *out = new_handle<trafo_corpus>(load_tsv(utf8_path(call, path, path_length, "path")));
   });
@@ -293,7 +293,7 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
                                trafo_corpus** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     const CancelScope scope(token.get());
     call.array(paths, count, "paths");
     const trafo_corpus_options o = read_options(call, options);
@@ -400,7 +400,7 @@ trafo_error* trafo_corpus_train_tokenizer(const trafo_corpus* corpus,
                                           const trafo_cancel* cancel, trafo_tokenizer** out) {
   return api(__func__, [&](const Call& call) {
     call.out(out);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     *out = new_handle<trafo_tokenizer>(train_tokenizer(call.handle(corpus, "corpus").corpus,
                                                        to_options(call, options, token.get())));
   });

@@ -90,6 +90,12 @@ TrainingGroup planned_group(const Call& call, int32_t rank, int32_t size, int32_
   return hosts == 1 ? TrainingGroup(rank, size) : TrainingGroup(rank, size, true, size / hosts);
 }
 
+// A rank that left a call because its progress function asked for it would leave the others
+// waiting.
+Tells tells_of(const TrainerObject& trainer) {
+  return trainer.group ? Tells::no : Tells::yes;
+}
+
 }  // namespace
 
 trafo_error* trafo_trainer_options_preset(trafo_trainer_options* options, const char* name,
@@ -178,7 +184,7 @@ trafo_trainer* trafo::capi::new_trainer(const Call& call, const TrainerArguments
   for (const TextCorpus* corpus : {training, validation})
     if (!subwords && corpus != nullptr && !corpus->has_ids())
       call.refuse_argument("tokenizer", " is NULL, and a corpus has text");
-  const std::shared_ptr<const CancelToken> token = cancel_token(call, arguments.cancel);
+  const CancelArgument token(call, arguments.cancel);
   const std::optional<VocabularyTokens> tokens = m.model->tokens();
   std::unique_ptr<TrainingRun> run;
   try {
@@ -218,7 +224,7 @@ trafo_error* trafo_trainer_run(trafo_trainer* trainer, int64_t max_updates,
     const Working t(call, trainer);
     if (max_updates < 0)
       call.refuse_argument("max_updates", " must be at least 0, got ", max_updates);
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel, tells_of(*t));
     TrainCallback forward;
     if (callback)
       forward = [&](const TrainEvent& event) {
@@ -243,7 +249,7 @@ trafo_error* trafo_trainer_step(trafo_trainer* trainer, const trafo_cancel* canc
     call.out(out);
     const Working t(call, trainer);
     const int64_t before = t->run->state().trainer.update;
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel, tells_of(*t));
     const RunSummary summary = t->run->run({}, token.get(), 1);
     const StepResult& step = t->run->last_step();
     const bool updated = t->run->state().trainer.update != before;
@@ -273,7 +279,7 @@ trafo_error* trafo_trainer_validate(trafo_trainer* trainer, const trafo_cancel* 
     if (capacity < count)
       call.refuse_argument("capacity", " is ", capacity, ", and there are ", count, " metrics");
     if (!out) call.refuse_argument("out", " is NULL");
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel, tells_of(*t));
     const auto result = t->run->validate(token.get());
     require(result.has_value(), ErrorCode::cancelled, call.function(), "cancelled by the caller");
     for (size_t i = 0; i < names.size(); ++i)

@@ -49,6 +49,7 @@ class Working {
   Working(const Working&) = delete;
   Working& operator=(const Working&) = delete;
   TrainerObject* operator->() const { return trainer_; }
+  const TrainerObject& operator*() const { return *trainer_; }
 
  private:
   TrainerObject* trainer_;

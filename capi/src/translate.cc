@@ -91,7 +91,7 @@ void work_on(const Call& call, trafo_model* model, const trafo_tokenizer* tokeni
   call.use(m.context);
   const std::optional<Tokenizer> subwords = vocabulary_for(call, *m.model, tokenizer, input);
   TranslateOptions wanted = to_options(call, read_options(call, options), subwords);
-  const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+  const CancelArgument token(call, cancel);
   wanted.decode.cancel = token.get();
   const Translator translator(*m.context, *m.model, subwords, m.packed);
   *out = new_handle<trafo_translations>(work(translator, wanted));
@@ -246,7 +246,7 @@ trafo_error* trafo_score(trafo_model* model, const trafo_tokenizer* tokenizer,
     const ModelObject& m = call.handle(model, "model");
     call.use(m.context);
     const Tokenizer& subwords = vocabulary_of(*m.model, call.handle(tokenizer, "tokenizer"));
-    const std::shared_ptr<const CancelToken> token = cancel_token(call, cancel);
+    const CancelArgument token(call, cancel);
     ScoreOptions options;
     options.cancel = token.get();
     const Translator translator(*m.context, *m.model, subwords);

@@ -1,5 +1,6 @@
 #include "engine/compress/calibration.h"
 
+#include "engine/core/progress.h"
 #include "engine/data/batcher.h"
 #include "engine/models/upload.h"
 #include "engine/ops/cast/cast.h"
@@ -57,12 +58,15 @@ void observe_calibration(Context& context, Model& model, const TokenizedCorpus& 
   order.start_id = start_id;
   Batcher batcher(pairs, order);
   int64_t tokens = 0;
+  WorkProgress progress(Work::calibrate, std::min(pairs.target_tokens(), kCalibrationTokens));
   for (PackedBatchHost host; !host.last_in_epoch && tokens < kCalibrationTokens;) {
     stop_if_cancelled(cancel, "calibration");
     batcher.next(host);
     tokens += static_cast<int64_t>(host.target_in.size());
     model.logits(context, upload(context, host, model.spec(), model.parameters().dtype()));
+    progress.add(std::ssize(host.target_in));
   }
+  progress.finish();
 }
 
 }  // namespace trafo

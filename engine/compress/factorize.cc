@@ -10,6 +10,7 @@
 #include "engine/compress/calibration.h"
 #include "engine/compress/whitened_svd.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/progress.h"
 #include "engine/models/adapter.h"
 #include "engine/models/upload.h"
 
@@ -119,6 +120,7 @@ void decompose(Context& context, const ParameterStore& parameters, LayerInputs& 
     weights.push_back(weights_of_matrix(context, parameters, candidate.id));
     grams.push_back(inputs.mean_square(candidate.id, candidate.columns));
   }
+  WorkProgress progress(Work::compress, std::ssize(candidates));
   const auto one = [&](size_t i) {
     if (cancel != nullptr && cancel->is_cancelled()) return;
     Candidate& candidate = candidates[i];
@@ -128,6 +130,7 @@ void decompose(Context& context, const ParameterStore& parameters, LayerInputs& 
     } catch (const Error& error) {
       candidate.error = error;
     }
+    progress.add(1);
   };
   if (ThreadPool* pool = cpu_thread_pool(context.backend()))
     pool->parallel_for(std::ssize(candidates), [&](int64_t i) { one(static_cast<size_t>(i)); });
@@ -140,6 +143,7 @@ void decompose(Context& context, const ParameterStore& parameters, LayerInputs& 
     require(candidate.svd.has_value(), ErrorCode::cancelled, kFactorizeOrigin,
             "cancelled by the caller");
   }
+  progress.finish();
 }
 
 // The next step of a matrix that a ratio lets grow, and what it brings for each weight.

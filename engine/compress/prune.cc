@@ -10,6 +10,7 @@
 #include "engine/compress/calibration.h"
 #include "engine/compress/model_slice.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/progress.h"
 #include "engine/data/batch_packer.h"
 #include "engine/models/upload.h"
 #include "engine/objective/cross_entropy/cross_entropy.h"
@@ -153,6 +154,7 @@ class Scorer {
     const LabelSmoothedCrossEntropy cross_entropy(0);
     const DType dtype = model_.parameters().dtype();
     const StepSums sums(context_, dtype);
+    WorkProgress progress(Work::score, calibration.size());
     for (int64_t i = 0; i < calibration.size(); ++i) {
       stop_if_cancelled(cancel, kPruneOrigin);
       PackedBatchHost pair;
@@ -161,7 +163,9 @@ class Scorer {
       accumulate_gradients(context_, model_, {upload(context_, pair, model_.spec(), dtype), {}},
                            cross_entropy, Recompute::none, sums);
       for (Measured& weight : weights_) add_gradient(weight);
+      progress.add(1);
     }
+    progress.finish();
   }
 
   // In the order of the layers, the encoder's first. NON_FINITE names the weight.

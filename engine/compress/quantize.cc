@@ -6,6 +6,7 @@
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/compress/calibration.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/progress.h"
 #include "engine/models/adapter.h"
 #include "engine/models/int8_weights.h"
 #include "engine/ops/int8_linear/int8_linear.h"
@@ -145,6 +146,7 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
   result->set_origin(model.origin());
   result->set_tokens(model.tokens());
   ParameterStore& to = result->parameters();
+  WorkProgress progress(Work::compress, static_cast<int64_t>(to.count()));
   for (size_t i = 0; i < to.count(); ++i) {
     stop_if_cancelled(options.cancel, kQuantizeOrigin);
     const auto id = static_cast<ParamId>(i);
@@ -159,7 +161,9 @@ std::unique_ptr<Model> quantize_model(Context& context, Model& model,
     } else {
       to.set_value(context, id, values.data(), values.size() * sizeof(float));
     }
+    progress.add(1);
   }
+  progress.finish();
   if (options.calibration == nullptr) return result;
   OutputNoise outputs(from, to);
   observe_calibration(context, model, *options.calibration, options.start_id, outputs,

@@ -10,6 +10,7 @@
 #include "engine/compress/calibration.h"
 #include "engine/compress/model_slice.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/progress.h"
 #include "engine/models/adapter.h"
 #include "engine/models/upload.h"
 #include "engine/nn/sparsity.h"
@@ -142,6 +143,10 @@ std::unique_ptr<Model> sparsify(Context& context, Model& model, const SparsifyOp
   if (wanda) observe_calibration(context, model, *options.calibration, options.start_id, inputs);
   std::unique_ptr<Model> result = sliced_model(context, model, whole_model(model.spec()));
   ParameterStore& parameters = result->parameters();
+  int64_t matrices = 0;
+  for (size_t i = 0; i < parameters.count(); ++i)
+    matrices += parameters.prunable(static_cast<ParamId>(i)) ? 1 : 0;
+  WorkProgress progress(Work::compress, matrices);
   for (size_t i = 0; i < parameters.count(); ++i) {
     const auto id = static_cast<ParamId>(i);
     if (!parameters.prunable(id)) continue;
@@ -151,7 +156,9 @@ std::unique_ptr<Model> sparsify(Context& context, Model& model, const SparsifyOp
       sparsify_matrix<double>(context, parameters, id, options, norms);
     else
       sparsify_matrix<float>(context, parameters, id, options, norms);
+    progress.add(1);
   }
+  progress.finish();
   return result;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/core/cancel_scope.h"
 #include "engine/core/gzip_stream.h"
 #include "engine/core/open_error.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/core/system_file.h"
 #include "engine/core/utf8.h"
@@ -72,6 +73,7 @@ class ByteSource {
     const ssize_t got = uninterrupted([&] { return ::read(descriptor_, buffer, size); });
     require(got >= 0, errno == EISDIR ? ErrorCode::invalid_argument : ErrorCode::io, kCorpusOrigin,
             name_, ":", line, ": cannot be read: ", std::strerror(errno));
+    if (progress_ != nullptr) progress_->add(got);
     return static_cast<size_t>(got);
   }
 
@@ -96,7 +98,9 @@ class ByteSource {
   bool owned_ = false;
   bool must_be_gzip_ = false;  // its name says so
   GzipStream bytes_;
-  const CancelToken* const cancel_ = CancelScope::token();  // another thread may read
+  // Another thread may read.
+  const CancelToken* const cancel_ = CancelScope::token();
+  WorkProgress* const progress_ = WorkProgress::current(Work::read_text);
 };
 
 namespace {
@@ -346,6 +350,16 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
+int64_t bytes_of_files(std::span<const std::string> paths) noexcept {
+  int64_t bytes = 0;
+  for (const std::string& path : paths) {
+    struct stat info {};
+    if (path == "-" || stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+    bytes += info.st_size;
+  }
+  return bytes;
+}
+
 std::vector<std::string> read_lines(const std::string& path, const CorpusOptions& options) {
   LineReader reader(path, options);
   std::vector<std::string> lines;
@@ -355,6 +369,7 @@ std::vector<std::string> read_lines(const std::string& path, const CorpusOptions
 
 ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOptions& options) {
   require_one_stream(paths);
+  WorkProgress progress(Work::read_text, bytes_of_files(paths));
   std::vector<LineReader> readers;
   for (const std::string& path : paths) readers.emplace_back(path, options);
   ParallelCorpus corpus;
@@ -376,6 +391,7 @@ ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOption
     hash.add({lines[0], lines[1], lines[2]});
     pairs.add({lines[0], lines[1], lines[2]}, readers[0].line_number());
   }
+  progress.finish();
   std::vector<std::string> names;
   for (const LineReader& reader : readers) names.push_back(reader.name());
   check_usable(corpus.report, joined_names(names));
@@ -385,6 +401,7 @@ ParallelCorpus read_sides(std::span<const std::string> paths, const CorpusOption
 
 ParallelCorpus read_columns(const std::string& path, CorpusForm form,
                             const CorpusOptions& options) {
+  WorkProgress progress(Work::read_text, bytes_of_files({&path, 1}));
   LineReader reader(path, options);
   PairReader lines(reader, form, options.format);
   ParallelCorpus corpus;
@@ -397,6 +414,7 @@ ParallelCorpus read_columns(const std::string& path, CorpusForm form,
     pairs.add({std::string(pair.source), std::string(pair.target), std::string(pair.rejected)},
               lines.line_number());
   }
+  progress.finish();
   check_usable(corpus.report, reader.name());
   corpus.fingerprint = hash.fingerprint();
   return corpus;

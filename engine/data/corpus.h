@@ -135,6 +135,9 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
+// Of all of them on disk; 0: unknown, since one is no regular file.
+int64_t bytes_of_files(std::span<const std::string> paths) noexcept;
+
 // All lines of a file, empty ones included; none for an empty file. For translation input and
 // validation references.
 std::vector<std::string> read_lines(const std::string& path, const CorpusOptions& options = {});

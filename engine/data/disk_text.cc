@@ -14,6 +14,7 @@
 
 #include "engine/core/library_thread.h"
 #include "engine/core/open_error.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/core/system_file.h"
 #include "engine/data/pair_reader.h"
@@ -133,6 +134,7 @@ class SideFiles final : public PairText {
  public:
   SideFiles(std::span<const std::string> paths, const LoadOptions& options) : sides_(paths.size()) {
     require_one_stream(paths);
+    WorkProgress progress(Work::read_text, bytes_of_files(paths));
     form_ = static_cast<CorpusForm>(paths.size());
     std::vector<std::unique_ptr<LineReader>> readers;
     for (size_t i = 0; i < paths.size(); ++i)
@@ -151,6 +153,7 @@ class SideFiles final : public PairText {
       if (scan.error && (first == nullptr || scan.blank.size() < first->blank.size()))
         first = &scan;
     if (first != nullptr) std::rethrow_exception(first->error);
+    progress.finish();
     std::vector<std::string> names;
     for (const auto& reader : readers) {
       if (reader->line_number() != readers[0]->line_number())
@@ -230,6 +233,7 @@ class SideFiles final : public PairText {
 class OneFile final : public PairText {
  public:
   OneFile(const std::string& path, CorpusForm form, const LoadOptions& options) {
+    WorkProgress progress(Work::read_text, bytes_of_files({&path, 1}));
     const auto reader = open_side(path, options.unpack_directory, side_);
     PairReader lines(*reader, form, options.format);
     lines_ = lines.form();
@@ -249,6 +253,7 @@ class OneFile final : public PairText {
       side_.add(reader->offset(), lines.line().size());
       bytes += static_cast<int64_t>(lines.line().size());
     }
+    progress.finish();
     large_ = bytes > options.memory_bytes;
     side_.lines.shrink_to_fit();
     fingerprint_ = hash.fingerprint();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/progress.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/data/encode_pairs.h"
@@ -121,6 +122,7 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& e
   // In chunks, so that most ids are never in memory twice.
   constexpr int64_t kBlock = 1 << 16;
   const PairFrame frame = frame_of(corpus, encoding);
+  WorkProgress progress(Work::encode_text, corpus.size());
   for (int64_t begin = 0; begin < corpus.size(); begin += kBlock) {
     const int64_t count = std::min(kBlock, corpus.size() - begin);
     const auto pairs = encode_pairs(
@@ -129,7 +131,9 @@ TokenizedCorpus::TokenizedCorpus(const TextCorpus& corpus, const PairEncoding& e
     require(pairs.has_value(), ErrorCode::cancelled, kTokenizedCorpusOrigin,
             "cancelled by the caller");
     for (const EncodedPair& pair : *pairs) add(pair.subwords(), frame, pair.identical);
+    progress.add(count);
   }
+  progress.finish();
   finish();
   // The fingerprint of the text, so that a run can resume with ids in memory or made as needed.
   fingerprint_ = tokenized_fingerprint(corpus, encoding, options_.form);

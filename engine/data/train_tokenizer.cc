@@ -5,6 +5,7 @@
 
 #include "engine/core/cancel.h"
 #include "engine/core/limits.h"
+#include "engine/core/progress.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/text/tokenizer/tokenizer_kinds.h"
@@ -44,8 +45,11 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
     });
   };
   PairBuffers buffers;
-  for (const size_t index : sample_indices(sides * pairs, options.max_sentences, options.seed)) {
+  const auto sampled = sample_indices(sides * pairs, options.max_sentences, options.seed);
+  WorkProgress progress(Work::gather_text, std::ssize(sampled));
+  for (const size_t index : sampled) {
     stop_if_cancelled(options.cancel, "tokenizer");
+    progress.add(1);
     const PairView pair = corpus.view(static_cast<int64_t>(index % pairs), buffers);
     if (!corpus.monolingual() || corpus.format() == CorpusFormat::json_lines) {
       const size_t text = corpus.monolingual() ? 1 : index / pairs;
@@ -60,6 +64,7 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
       begin = end + 1;
     }
   }
+  progress.finish();
   std::ranges::move(pieces, std::back_inserter(lines));
   return Tokenizer::train(std::span<const std::string>(lines), options);
 }

@@ -6,6 +6,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/core/limits.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -134,7 +135,9 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
   require(found, ErrorCode::invalid_argument, kLexicalTableOrigin,
           "each pair has a side of more than ", kLongestSide,
           " tokens, and such pairs are left out");
+  WorkProgress progress(Work::learn_shortlist, (1 + kIterations) * std::ssize(sources));
   const PairTable pairs(sources, targets, vocabulary, cancel);
+  progress.add(std::ssize(sources));
   std::vector<float> probability(pairs.size(), 1.0f);
   std::vector<double> count(pairs.size());
   std::vector<size_t> places;
@@ -142,6 +145,7 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
     std::fill(count.begin(), count.end(), 0.0);
     for (size_t i = 0; i < sources.size(); ++i) {
       stop_if_cancelled(cancel, kLexicalTableOrigin);
+      progress.add(1);
       if (is_too_long(sources[i], targets[i])) continue;
       for (const int32_t target : targets[i]) {
         places.assign(1, pairs.find(vocabulary, target));
@@ -160,6 +164,7 @@ LexicalTable LexicalTable::learn(std::span<const std::vector<int32_t>> sources,
         probability[i] = total > 0 ? static_cast<float>(count[i] / total) : 0.0f;
     }
   }
+  progress.finish();
   LexicalTable table(vocabulary);
   for (int32_t source = 0; source < vocabulary; ++source) {
     std::vector<Entry>& row = table.rows_[static_cast<size_t>(source)];

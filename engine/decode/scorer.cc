@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "engine/core/argument_error.h"
+#include "engine/core/progress.h"
 #include "engine/ops/cross_entropy/cross_entropy.h"
 
 namespace trafo {
@@ -65,6 +66,7 @@ std::vector<PairScore> score(Context& context, const Model& model,
   const auto tokens_of = [&](int64_t i) {
     return decoder_tokens(spec, pairs[static_cast<size_t>(i)]);
   };
+  WorkProgress progress(Work::score, std::ssize(pairs));
   for (const std::vector<int64_t>& group :
        group_by_length(order, options.batch_tokens, tokens_of)) {
     stop_if_cancelled(options.cancel, kScorerOrigin);
@@ -88,7 +90,9 @@ std::vector<PairScore> score(Context& context, const Model& model,
               "the model gives pair ", i + 1, " a log-probability of ", result.log_probability,
               ": its weights or their products are not finite");
     }
+    progress.add(std::ssize(group));
   }
+  progress.finish();
   return scores;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/backend/cpu/cpu_backend.h"
 #include "engine/core/argument_error.h"
+#include "engine/core/progress.h"
 #include "engine/decode/alignment.h"
 #include "engine/decode/batch_decoder.h"
 #include "engine/decode/generated/decode_options_fields.h"
@@ -206,6 +207,7 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
   BatchDecoder decoder(context, model, options);
   const int64_t budget = std::max<int64_t>(1, options.batch_tokens / options.beam);
   int64_t number = 0;
+  WorkProgress progress(Work::translate, std::ssize(items));
   for (const std::vector<int64_t>& group : group_by_length(items, budget, tokens_of)) {
     if (number++ % options.parts != options.part) {
       for (const int64_t item : group) results[static_cast<size_t>(item / samples)].clear();
@@ -227,7 +229,9 @@ std::vector<std::vector<Hypothesis>> translate_tokens(Context& context, const Mo
       else
         result = std::move(best);
     });
+    progress.add(std::ssize(group));
   }
+  progress.finish();
   if (options.alignment) align_hypotheses(context, model, sources, options, results);
   return results;
 }

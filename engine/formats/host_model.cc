@@ -8,6 +8,7 @@
 
 #include "engine/core/cancel_scope.h"
 #include "engine/core/philox.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/search.h"
@@ -108,6 +109,8 @@ HostModel make_host_model(const ModelConfig& config) {
       make_context({DeviceKind::cpu, 0},
                    static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
   host.model = make_model(*host.context, config, 0);
+  if (WorkProgress* const progress = WorkProgress::current(Work::convert_weights))
+    progress->expect(host.parameters().parameter_count());
   return host;
 }
 
@@ -116,6 +119,7 @@ HostModel copy_to_host(Context& context, const Model& model) {
   config.factor_ranks.clear();
   HostModel host = make_host_model(config);
   const PartIndex index(model.parameters());
+  WorkProgress progress(Work::convert_weights, host.parameters().parameter_count());
   for (size_t i = 0; i < host.parameters().count(); ++i) {
     stop_if_call_is_cancelled(kHostModelOrigin);
     const auto id = static_cast<ParamId>(i);
@@ -134,18 +138,23 @@ HostModel copy_to_host(Context& context, const Model& model) {
     require(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
             ErrorCode::non_finite, kHostModelOrigin, "the parameter ", name,
             " has values that are not finite float32 numbers");
+    progress.add(std::ssize(values));
   }
+  progress.finish();
   return host;
 }
 
 std::unique_ptr<Model> copy_from_host(Context& context, const HostModel& host) {
   std::unique_ptr<Model> model = make_model(context, host.config(), 0);
+  WorkProgress progress(Work::convert_weights, model->parameters().parameter_count());
   for (size_t i = 0; i < model->parameters().count(); ++i) {
     stop_if_call_is_cancelled(kHostModelOrigin);
     const auto id = static_cast<ParamId>(i);
     const std::span<float> values = span_of(host.parameters().value(id));
     model->parameters().set_value(context, id, values.data(), values.size_bytes());
+    progress.add(std::ssize(values));
   }
+  progress.finish();
   context.backend().synchronize();
   return model;
 }

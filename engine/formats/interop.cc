@@ -10,6 +10,7 @@
 
 #include "engine/core/argument_error.h"
 #include "engine/core/cancel_scope.h"
+#include "engine/core/progress.h"
 #include "engine/formats/formats.h"
 #include "engine/formats/hf/directory.h"
 #include "engine/formats/hf/lm_files.h"
@@ -318,7 +319,10 @@ double export_model(Context& context, const Model& model, const std::optional<To
   const HostModel host = interop::copy_to_host(context, model);
   UnfinishedDirectory unfinished(directory);
   const interop::ExportVocabulary vocabulary(written, tokens_of(model, tokenizer));
+  // Each weight is written, and read back to be compared.
+  WorkProgress progress(Work::convert_weights, 2 * host.parameters().parameter_count());
   const HostModel again = found->write_and_read({host, vocabulary, weights, unfinished.path()});
+  progress.finish();
   const double difference = interop::logit_difference(host, again);
   // Rounded weights may give any logits, so the model with the same rounded weights is compared: it
   // differs if the files do not say all that the model's configuration does.
@@ -358,7 +362,9 @@ ImportedModel import_model(Context& context, const fs::path& directory) {
     config.refuse(key, kNoWindow);
   if (reader->read != interop::read_llama)  // which reads them
     for (const char* key : {"sliding_window", "layer_types"}) config.refuse(key, kNoWindow);
+  WorkProgress progress(Work::convert_weights);
   interop::Imported imported = reader->read(directory);
+  progress.finish();
   std::unique_ptr<Model> model = interop::copy_from_host(context, imported.host);
   std::optional<VocabularyTokens> tokens =
       imported.tokenizer ? imported.tokenizer->tokens()

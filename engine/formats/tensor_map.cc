@@ -6,6 +6,7 @@
 
 #include "engine/core/cancel_scope.h"
 #include "engine/core/checked.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/models/meta_model.h"
 #include "engine/nn/part_index.h"
@@ -294,10 +295,17 @@ float* rows_of(const ParameterStore& parameters, const MappedTensor& tensor, int
   return value.data<float>() + tensor.first_row * columns;
 }
 
+// The work that a tensor is a piece of.
+void count_weights(const MappedTensor& tensor) {
+  stop_if_call_is_cancelled("interop");
+  if (WorkProgress* const progress = WorkProgress::current(Work::convert_weights))
+    progress->add(tensor.elements());
+}
+
 }  // namespace
 
 std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& tensor) {
-  stop_if_call_is_cancelled("interop");
+  count_weights(tensor);
   int64_t columns = 0;
   const float* from = rows_of(parameters, tensor, columns);
   std::vector<float> values(from, from + tensor.elements());
@@ -310,7 +318,7 @@ std::vector<float> gather(const ParameterStore& parameters, const MappedTensor& 
 
 void scatter(ParameterStore& parameters, const MappedTensor& tensor,
              const std::vector<float>& values) {
-  stop_if_call_is_cancelled("interop");
+  count_weights(tensor);
   int64_t columns = 0;
   float* to = rows_of(parameters, tensor, columns);
   require(static_cast<int64_t>(values.size()) == tensor.elements(), ErrorCode::internal, "interop",

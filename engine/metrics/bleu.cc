@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "engine/core/cancel_scope.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/metrics/lowercase.h"
 
@@ -110,6 +111,7 @@ std::vector<BleuCounts> bleu_counts(std::span<const std::string> hypotheses,
   std::vector<BleuCounts> counts;
   counts.reserve(hypotheses.size());
   Vocabulary vocabulary;
+  WorkProgress progress(Work::evaluate, std::ssize(hypotheses));
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     stop_if_call_is_cancelled("BLEU");
     const auto hypothesis = vocabulary.ids(bleu_tokens(hypotheses[i], options));
@@ -117,7 +119,9 @@ std::vector<BleuCounts> bleu_counts(std::span<const std::string> hypotheses,
     for (const auto& set : references)
       of_segment.push_back(vocabulary.ids(bleu_tokens(set[i], options)));
     counts.push_back(count_segment(hypothesis, of_segment));
+    progress.add(1);
   }
+  progress.finish();
   return counts;
 }
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/progress.h"
+
 namespace trafo {
 
 // As many segments as there are, drawn with replacement. The draws follow from the seed, the number
@@ -25,12 +27,15 @@ class Resamples {
     std::vector<double> result;
     result.reserve(static_cast<size_t>(count_));
     std::vector<uint32_t> drawn;
+    WorkProgress progress(Work::resample, count_);
     for (int64_t number = 0; number < count_; ++number) {
       draw(number, drawn);
       Counts sum;
       for (const uint32_t segment : drawn) sum += segments[segment];
       result.push_back(score(sum));
+      progress.add(1);
     }
+    progress.finish();
     return result;
   }
 

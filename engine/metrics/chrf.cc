@@ -3,6 +3,7 @@
 #include <compare>
 
 #include "engine/core/cancel_scope.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
 #include "engine/metrics/lowercase.h"
@@ -110,6 +111,7 @@ std::vector<ChrfCounts> chrf_counts(std::span<const std::string> hypotheses,
   check_segments(hypotheses, references, "chrF");
   std::vector<ChrfCounts> counts;
   counts.reserve(hypotheses.size());
+  WorkProgress progress(Work::evaluate, std::ssize(hypotheses));
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     stop_if_call_is_cancelled("chrF");
     const auto hypothesis = sorted_windows(characters(hypotheses[i], options.lowercase));
@@ -123,7 +125,9 @@ std::vector<ChrfCounts> chrf_counts(std::span<const std::string> hypotheses,
       highest = score;
       counts.back() = of_reference;
     }
+    progress.add(1);
   }
+  progress.finish();
   return counts;
 }
 

@@ -77,6 +77,24 @@ static trafo_error* score(uint64_t* sum) {
   if (!error) mix(sum, scores, sizeof scores);
   return error;
 }
+static int32_t hear(void* reports, int32_t work, int64_t done, int64_t total) {
+  (void)work, (void)done, (void)total;
+  ++*(int*)reports;
+  return 0;
+}
+static trafo_error* score_and_tell(uint64_t* sum) {
+  trafo_cancel* cancel = NULL;
+  double scores[kLines];
+  int reports = 0;
+  MUST(trafo_cancel_new(&cancel));
+  MUST(trafo_cancel_set_progress(cancel, hear, &reports, NULL));
+  trafo_error* error = trafo_score(model, tokenizer, kTexts, kTexts, kLines, cancel, scores, NULL);
+  trafo_cancel_free(cancel);
+  if (error) return error;
+  mix(sum, scores, sizeof scores);
+  mix(sum, &reports, sizeof reports);
+  return NULL;
+}
 static trafo_error* hidden_states(uint64_t* sum) {
   trafo_tensor *states = NULL, *bounds = NULL;
   trafo_error* error =
@@ -164,6 +182,7 @@ static const struct call {
   trafo_error* (*run)(uint64_t* sum);
   int calls_back;
 } kCalls[] = {
+    {"score_and_tell", score_and_tell, 1},
     {"translate", translate, 0},
     {"score", score, 0},
     {"hidden_states", hidden_states, 0},

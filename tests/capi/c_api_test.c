@@ -421,6 +421,7 @@ int main(void) {
   test_states_and_logits();
   test_ids();
   test_cancelling();
+  test_progress();
   test_own_networks();
   test_groups();
   test_fields();

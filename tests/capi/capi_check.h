@@ -66,4 +66,5 @@ void test_freezing(void);
 void test_states_and_logits(void);
 void test_ids(void);
 void test_cancelling(void);
+void test_progress(void);
 void test_own_networks(void);

@@ -3,6 +3,8 @@ package trafo_test
 import (
 	"context"
 	"errors"
+	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +53,46 @@ func TestBatchesOfAFunction(t *testing.T) {
 	wantError(t, step(), trafo.ErrInvalidArgument)
 	ok(t, trainer.SetBatches(nil))
 	ok(t, step())
+}
+
+// Each pair of calls on one model runs on two goroutines at a time; none is refused.
+func TestPairsOfCallsOnOneModel(t *testing.T) {
+	l := newLesson(t)
+	options := trafo.DefaultTranslateOptions()
+	options.MaxLength = 4
+	source, target := sentences()
+	source, target = source[:2], target[:2]
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	closed := func(tensor, offsets *trafo.Tensor, err error) error {
+		tensor.Close()
+		offsets.Close()
+		return err
+	}
+	calls := []func() error{
+		func() error { _, err := l.model.Translate(t.Context(), l.tokenizer, source, &options); return err },
+		func() error { _, err := l.model.Score(t.Context(), l.tokenizer, source, target); return err },
+		func() error { return closed(l.model.HiddenStates(l.tokenizer, source)) },
+		func() error { return closed(l.model.Logits(l.tokenizer, source, target)) },
+		func() error { _, err := l.model.Parameters(); return err },
+		func() error { _, err := l.context.MemoryStats(); return err },
+		func() error { return l.model.Save(path) },
+		func() error { return l.model.WriteModel(io.Discard) },
+	}
+	for first := range calls {
+		for second := first; second < len(calls); second++ {
+			var both sync.WaitGroup
+			for _, i := range []int{first, second} {
+				spawn(&both, func() {
+					for range 4 {
+						if err := calls[i](); err != nil {
+							t.Errorf("call %d beside %d: %v", i, first+second-i, err)
+						}
+					}
+				})
+			}
+			both.Wait()
+		}
+	}
 }
 
 // One model translates for many goroutines; every answer equals the answer of a lone call.

@@ -8,9 +8,11 @@ import (
 	"errors"
 )
 
-// cancellable runs f with a token that is set when ctx ends; NULL for a context that cannot.
-func cancellable(ctx context.Context, f func(cancel *C.trafo_cancel) *C.trafo_error) (*C.trafo_error, error) {
-	if ctx.Done() == nil {
+// cancellable runs f with a token that is set when ctx ends and has the function of WithProgress; NULL for a context that
+// can do neither. k is what the call is in; it may be nil.
+func cancellable(ctx context.Context, k *core, f func(cancel *C.trafo_cancel) *C.trafo_error) (*C.trafo_error, error) {
+	progress := progressOf(ctx, k)
+	if ctx.Done() == nil && progress == nil {
 		return f(nil), nil
 	}
 	var token *C.trafo_cancel
@@ -30,12 +32,15 @@ func cancellable(ctx context.Context, f func(cancel *C.trafo_cancel) *C.trafo_er
 	}()
 	// The watcher is gone before the token is freed: a late one would set what is no more.
 	defer func() { close(done); <-joined }()
+	if progress != nil {
+		return progress.during(token, func() *C.trafo_error { return f(token) })
+	}
 	return f(token), nil
 }
 
 // cancellable is the same of who holds the token, with the outcome of the call.
 func (k *core) cancellable(ctx context.Context, f func(cancel *C.trafo_cancel) *C.trafo_error) error {
-	failure, err := cancellable(ctx, f)
+	failure, err := cancellable(ctx, k, f)
 	if err != nil {
 		return err
 	}
@@ -47,7 +52,7 @@ func cancellableCall(ctx context.Context, origin string, f func(cancel *C.trafo_
 	if ctx.Err() != nil {
 		return cancelled(ctx, origin)
 	}
-	failure, err := cancellable(ctx, f)
+	failure, err := cancellable(ctx, nil, f)
 	if err != nil {
 		return err
 	}

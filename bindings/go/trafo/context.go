@@ -32,8 +32,8 @@ type core struct {
 	// The thread that holds the token and is in a callback from C: calls from it are nested. The
 	// runtime keeps a goroutine on its thread while a callback runs, so a thread names a goroutine.
 	callback atomic.Uintptr
-	// The thread that holds the token and is in a function that gives C something: calls from it would wait for
-	// their own end.
+	// The thread that holds the token and is in a function that gives C something or is told of progress: calls from
+	// it would wait for their own end.
 	supplier atomic.Uintptr
 	// When a function of the program that holds the token began, or last left the engine; 0: none is running.
 	outside atomic.Int64
@@ -160,7 +160,7 @@ func (k *core) enterWith(ctx context.Context, origin string) (nested bool, err e
 	default:
 	}
 	if k.supplier.Load() == thread() {
-		return false, refuse(origin, "a function that gives the engine batches, rates or bytes cannot use the context that waits for it")
+		return false, refuse(origin, "a function that gives the engine batches, rates or bytes, or is told of progress, cannot use the context that waits for it")
 	}
 	look := time.NewTicker(patience / 4)
 	defer look.Stop()
@@ -182,7 +182,7 @@ func (k *core) enterWith(ctx context.Context, origin string) (nested bool, err e
 
 // wait is enter for what cannot fail.
 func (k *core) wait() (nested bool) {
-	if nested = k.inCallback(); nested {
+	if nested = k.inCallback() || k.supplier.Load() == thread(); nested {
 		k.outside.Store(0)
 	} else {
 		k.token <- struct{}{}

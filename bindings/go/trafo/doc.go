@@ -53,7 +53,8 @@
 // goroutines at once.
 //
 // A context.Context ends [Trainer.Run] between two updates and other calls that take one between two batches, reads or tensors; the error is
-// [ErrCancelled] and context.Canceled or context.DeadlineExceeded, and the trainer can go on.
+// [ErrCancelled] and context.Canceled or context.DeadlineExceeded, and the trainer can go on. [WithProgress] has these
+// calls tell how far they are.
 //
 // Callbacks run on the goroutine that made the call, but for functions of pairs, which run on threads
 // of the engine and ahead of the call that needs the pair. Their errors come back wrapped, their

@@ -989,6 +989,70 @@ func (value *StopReason) UnmarshalText(text []byte) error {
 	return wordsOfStopReason.unmarshal(value, text)
 }
 
+// Work: what a call is at that tells how far it is. Later versions may add values.
+type Work int32
+
+const (
+	// Files of text are read. Counts bytes of the files, which may be compressed; the total of a pipe is
+	// unknown.
+	WorkReadText Work = C.TRAFO_WORK_READ_TEXT
+	// Text for the training of a tokenizer is looked at. Counts lines.
+	WorkGatherText Work = C.TRAFO_WORK_GATHER_TEXT
+	// A tokenizer is trained. Counts subwords; both numbers are 0 where SentencePiece does it.
+	WorkLearnVocabulary Work = C.TRAFO_WORK_LEARN_VOCABULARY
+	// A corpus becomes token ids. Counts pairs.
+	WorkEncodeText Work = C.TRAFO_WORK_ENCODE_TEXT
+	// A model scores pairs. Counts pairs.
+	WorkScore Work = C.TRAFO_WORK_SCORE
+	// A model translates. Counts lines, and with sampling each sample of a line.
+	WorkTranslate Work = C.TRAFO_WORK_TRANSLATE
+	// Losses of the validation corpus are computed. Counts pairs.
+	WorkValidate Work = C.TRAFO_WORK_VALIDATE
+	// Translations are compared with references, for each metric. Counts lines.
+	WorkEvaluate Work = C.TRAFO_WORK_EVALUATE
+	// Confidence intervals are computed, for each metric. Counts resamples.
+	WorkResample Work = C.TRAFO_WORK_RESAMPLE
+	// Weights are copied, written, read or compared for another format. Counts weights.
+	WorkConvertWeights Work = C.TRAFO_WORK_CONVERT_WEIGHTS
+	// A model reads calibration text. Counts target tokens.
+	WorkCalibrate Work = C.TRAFO_WORK_CALIBRATE
+	// Weights are quantized, factorized or made sparse. Counts tensors.
+	WorkCompress Work = C.TRAFO_WORK_COMPRESS
+	// A shortlist is learned, in several passes. Counts pairs of all passes.
+	WorkLearnShortlist Work = C.TRAFO_WORK_LEARN_SHORTLIST
+)
+
+var wordsOfWork = words[Work]{
+	{WorkReadText, []string{"read_text"}},
+	{WorkGatherText, []string{"gather_text"}},
+	{WorkLearnVocabulary, []string{"learn_vocabulary"}},
+	{WorkEncodeText, []string{"encode_text"}},
+	{WorkScore, []string{"score"}},
+	{WorkTranslate, []string{"translate"}},
+	{WorkValidate, []string{"validate"}},
+	{WorkEvaluate, []string{"evaluate"}},
+	{WorkResample, []string{"resample"}},
+	{WorkConvertWeights, []string{"convert_weights"}},
+	{WorkCalibrate, []string{"calibrate"}},
+	{WorkCompress, []string{"compress"}},
+	{WorkLearnShortlist, []string{"learn_shortlist"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value Work) String() string {
+	return wordsOfWork.name(value)
+}
+
+// MarshalText gives the name.
+func (value Work) MarshalText() ([]byte, error) {
+	return wordsOfWork.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *Work) UnmarshalText(text []byte) error {
+	return wordsOfWork.unmarshal(value, text)
+}
+
 // Code: codes of errors. Later versions may add codes.
 type Code int32
 

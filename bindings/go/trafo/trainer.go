@@ -205,7 +205,7 @@ func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, val
 			}
 			defer o.Group.shared.release()
 		}
-		failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+		failure, err := cancellable(ctx, m.c.core, func(cancel *C.trafo_cancel) *C.trafo_error {
 			if group == nil {
 				return C.trafo_trainer_new(m.ptr, handle, training, validation, o.c(), directory, length, cancel, &out)
 			}
@@ -268,11 +268,11 @@ func (t *Trainer) Run(ctx context.Context, maxUpdates int64, onEvent func(Event)
 		defer handle.Delete()
 	}
 	var stop C.int32_t
-	failure, err := cancellable(ctx, func(cancel *C.trafo_cancel) *C.trafo_error {
+	failure, err := cancellable(ctx, t.c.core, func(cancel *C.trafo_cancel) *C.trafo_error {
 		return C.trafo_go_trainer_run(t.ptr, C.int64_t(maxUpdates), cancel, C.uintptr_t(handle), &stop)
 	})
 	if err != nil {
-		return StopNone, err
+		return stopped(err), err
 	}
 	err = told(t.sources, withContext(ctx, t.c.core.finish(failure), body.failed))
 	if err == nil {
@@ -316,7 +316,7 @@ func (t *Trainer) inWith(ctx context.Context, origin string, f func(cancel *C.tr
 		return err
 	}
 	defer runtime.KeepAlive(t)
-	failure, err := cancellable(ctx, f)
+	failure, err := cancellable(ctx, t.c.core, f)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "engine/core/generated/option_enums.h"
+#include "engine/core/progress.h"
 #include "engine/core/status.h"
 #include "engine/data/corpus.h"
 #include "engine/decode/hypothesis.h"
@@ -145,6 +146,19 @@ static_assert(static_cast<int32_t>(StopReason::early_stopping) == TRAFO_STOP_EAR
 static_assert(static_cast<int32_t>(StopReason::callback) == TRAFO_STOP_CALLBACK);
 static_assert(static_cast<int32_t>(StopReason::cancelled) == TRAFO_STOP_CANCELLED);
 static_assert(static_cast<int32_t>(StopReason::paused) == TRAFO_STOP_PAUSED);
+static_assert(static_cast<int32_t>(Work::read_text) == TRAFO_WORK_READ_TEXT);
+static_assert(static_cast<int32_t>(Work::gather_text) == TRAFO_WORK_GATHER_TEXT);
+static_assert(static_cast<int32_t>(Work::learn_vocabulary) == TRAFO_WORK_LEARN_VOCABULARY);
+static_assert(static_cast<int32_t>(Work::encode_text) == TRAFO_WORK_ENCODE_TEXT);
+static_assert(static_cast<int32_t>(Work::score) == TRAFO_WORK_SCORE);
+static_assert(static_cast<int32_t>(Work::translate) == TRAFO_WORK_TRANSLATE);
+static_assert(static_cast<int32_t>(Work::validate) == TRAFO_WORK_VALIDATE);
+static_assert(static_cast<int32_t>(Work::evaluate) == TRAFO_WORK_EVALUATE);
+static_assert(static_cast<int32_t>(Work::resample) == TRAFO_WORK_RESAMPLE);
+static_assert(static_cast<int32_t>(Work::convert_weights) == TRAFO_WORK_CONVERT_WEIGHTS);
+static_assert(static_cast<int32_t>(Work::calibrate) == TRAFO_WORK_CALIBRATE);
+static_assert(static_cast<int32_t>(Work::compress) == TRAFO_WORK_COMPRESS);
+static_assert(static_cast<int32_t>(Work::learn_shortlist) == TRAFO_WORK_LEARN_SHORTLIST);
 static_assert(static_cast<int32_t>(ErrorCode::ok) == TRAFO_OK);
 static_assert(static_cast<int32_t>(ErrorCode::invalid_argument) == TRAFO_INVALID_ARGUMENT);
 static_assert(static_cast<int32_t>(ErrorCode::shape_mismatch) == TRAFO_SHAPE_MISMATCH);

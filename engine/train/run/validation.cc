@@ -5,6 +5,7 @@
 
 #include "engine/backend/tf32.h"
 #include "engine/core/json.h"
+#include "engine/core/progress.h"
 #include "engine/decode/packing.h"
 #include "engine/decode/translator.h"
 #include "engine/io/checksum.h"
@@ -91,6 +92,7 @@ void measure(Context& context, const Model& model, const Objective& objective, c
   order.lanes = how.group.size;
   order.own = {how.group.rank, how.group.rank + 1};
   Batcher batcher(how.corpus, order);
+  WorkProgress progress(Work::validate, how.corpus.size());
   for (PackedBatchHost host; !host.last_in_epoch;) {
     stop_if_cancelled(how.cancel, kValidationOrigin);
     batcher.next(host);
@@ -99,7 +101,9 @@ void measure(Context& context, const Model& model, const Objective& objective, c
     const Batch batch = upload(context, host, model.spec(), model.parameters().dtype());
     for (const Tensor& number : numbers_of(objective.loss(context, model, batch, {})))
       measured.values.push_back(context.item(number));
+    progress.add(host.counts().sentences);
   }
+  progress.finish();
 }
 
 void measure_cross_entropies(Context& context, const Model& model, const Measuring& how,

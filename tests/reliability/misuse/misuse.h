@@ -102,6 +102,7 @@ int32_t region_copies(void*, trafo_context*, const trafo_tensor* const*, size_t,
 int32_t event_ignored(void*, const trafo_event*);
 trafo_event_fn event_counter(void); /* event_ignored, for a run that begins to count */
 double rate_same(void*, int64_t, double);
+int32_t progress_heard(void*, int32_t, int64_t, int64_t);
 int32_t pair_words(void*, int64_t, trafo_string_view*, trafo_string_view*);
 int32_t batch_words(void*, int64_t, trafo_batch*);
 int32_t write_taken(void*, const uint8_t*, size_t);

@@ -71,7 +71,8 @@ READ_SIZES = {"trafo_model_config_preset.config", "trafo_trainer_options_preset.
 MEMORY = {"char *": "fresh_string()", "int32_t *": "fresh_ids()"}
 
 CALLBACKS = {"trafo_region_fn": "region_copies", "trafo_event_fn": "event_ignored", "trafo_rate_fn": "rate_same",
-             "trafo_pair_fn": "pair_words", "trafo_batch_fn": "batch_words", "trafo_write_fn": "write_taken", "trafo_read_fn": "read_model"}
+             "trafo_pair_fn": "pair_words", "trafo_batch_fn": "batch_words", "trafo_write_fn": "write_taken", "trafo_read_fn": "read_model",
+             "trafo_progress_fn": "progress_heard"}
 
 TWEAKS = {
     "trafo_context_options": ["@.threads = 1;"],

@@ -53,6 +53,10 @@ trafo_event_fn event_counter(void) {
   events = 0;
   return event_ignored;
 }
+int32_t progress_heard(void* user_data, int32_t work, int64_t done, int64_t total) {
+  (void)user_data, (void)work, (void)done, (void)total;
+  return 0;
+}
 double rate_same(void* user_data, int64_t update, double scheduled) {
   (void)user_data, (void)update;
   return scheduled;

@@ -78,6 +78,19 @@ pub const TRAFO_STOP_EARLY: i32 = 2;
 pub const TRAFO_STOP_CALLBACK: i32 = 3;
 pub const TRAFO_STOP_CANCELLED: i32 = 4;
 pub const TRAFO_STOP_PAUSED: i32 = 5;
+pub const TRAFO_WORK_READ_TEXT: i32 = 0;
+pub const TRAFO_WORK_GATHER_TEXT: i32 = 1;
+pub const TRAFO_WORK_LEARN_VOCABULARY: i32 = 2;
+pub const TRAFO_WORK_ENCODE_TEXT: i32 = 3;
+pub const TRAFO_WORK_SCORE: i32 = 4;
+pub const TRAFO_WORK_TRANSLATE: i32 = 5;
+pub const TRAFO_WORK_VALIDATE: i32 = 6;
+pub const TRAFO_WORK_EVALUATE: i32 = 7;
+pub const TRAFO_WORK_RESAMPLE: i32 = 8;
+pub const TRAFO_WORK_CONVERT_WEIGHTS: i32 = 9;
+pub const TRAFO_WORK_CALIBRATE: i32 = 10;
+pub const TRAFO_WORK_COMPRESS: i32 = 11;
+pub const TRAFO_WORK_LEARN_SHORTLIST: i32 = 12;
 pub const TRAFO_OK: i32 = 0;
 pub const TRAFO_INVALID_ARGUMENT: i32 = 1;
 pub const TRAFO_SHAPE_MISMATCH: i32 = 2;
@@ -437,6 +450,27 @@ unsafe extern "C" {
     #[must_use]
     #[doc = " 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1"]
     pub fn trafo_cancel_is_set(cancel: *const trafo_cancel, out: *mut i32) -> *mut trafo_error;
+}
+#[doc = " Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If it\n returns non-zero, the cancel handle is set, which ends the call. It cannot use the context of the call (INVALID_ARGUMENT)."]
+pub type trafo_progress_fn = ::core::option::Option<
+    unsafe extern "C" fn(
+        user_data: *mut ::core::ffi::c_void,
+        work: i32,
+        done: i64,
+        total: i64,
+    ) -> i32,
+>;
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " Calls that get the handle from now on tell `progress` how far they are, on the thread that calls: when a piece of work begins, when it\n ends, and at most every 100 ms between. trafo_trainer_run and trafo_trainer_step tell of validations; trainers of a group tell nothing but\n in trafo_trainer_new_in_group. Such a call runs a function of the program, so meanwhile calls of other threads on its context are\n INVALID_ARGUMENT. Calls of several threads with one handle call the function at the same time. progress may be NULL: none is told.\n user_data_free (may be NULL) is called once, when the function will not be called again, also if this call fails. since 0.1"]
+    pub fn trafo_cancel_set_progress(
+        cancel: *mut trafo_cancel,
+        progress: trafo_progress_fn,
+        user_data: *mut ::core::ffi::c_void,
+        user_data_free: ::core::option::Option<
+            unsafe extern "C" fn(arg1: *mut ::core::ffi::c_void),
+        >,
+    ) -> *mut trafo_error;
 }
 unsafe extern "C" {
     #[doc = " Frees the handle. since 0.1"]

@@ -1,10 +1,65 @@
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::c_void;
 use std::fmt;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use trafo_sys as sys;
 
+use crate::embed::free_box;
+use crate::enums::Work;
 use crate::error::infallible;
 use crate::handle::RawCancel;
+use crate::options::from_i64;
+
+/// How far a call is: see [`CancelToken::on_progress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Progress {
+    /// The piece of work, which says what the numbers count.
+    pub work: Work,
+    /// How much of it is done.
+    pub done: usize,
+    /// Of how much; `None` while that is unknown.
+    pub total: Option<usize>,
+}
+
+thread_local! {
+    /// Of a closure that a call on this thread has told its progress, until the call returns.
+    static PANIC: Cell<Option<Box<dyn Any + Send>>> = const { Cell::new(None) };
+}
+
+/// The panic of a closure that the call before has told its progress goes on here.
+pub(crate) fn continue_panic() {
+    if let Some(payload) = PANIC.take() {
+        resume_unwind(payload);
+    }
+}
+
+/// # Safety
+/// Called by the library with the box that `on_progress` gave it.
+unsafe extern "C" fn tell<F: Fn(Progress) -> ControlFlow<()>>(
+    user_data: *mut c_void,
+    work: i32,
+    done: i64,
+    total: i64,
+) -> i32 {
+    // SAFETY: the box that `on_progress` gave; several threads may share it.
+    let function = unsafe { &*user_data.cast::<F>() };
+    let total = (total > 0).then(|| from_i64(total));
+    let progress = Progress { work: Work::from_raw(work), done: from_i64(done), total };
+    match catch_unwind(AssertUnwindSafe(|| function(progress))) {
+        Ok(ControlFlow::Continue(())) => 0,
+        Ok(ControlFlow::Break(())) => 1,
+        Err(payload) => {
+            PANIC.set(Some(payload));
+            1
+        }
+    }
+}
 
 /// A request to stop, made from any thread.
 ///
@@ -29,8 +84,8 @@ impl PartialEq for CancelToken {
     }
 }
 
-// SAFETY: trafo.h: a cancel object may be set, reset and read from any thread; every call takes a const handle, and the
-// object is an atomic flag. It is freed once, by the last clone.
+// SAFETY: trafo.h: a cancel object may be set, reset, read and given a function on any thread; it is an atomic flag and a
+// function under a lock, which is Send and Sync. It is freed once, by the last clone.
 unsafe impl Send for RawCancel {}
 // SAFETY: see above.
 unsafe impl Sync for RawCancel {}
@@ -65,6 +120,55 @@ impl CancelToken {
         // SAFETY: the handle is live, `set` is valid.
         infallible(unsafe { sys::trafo_cancel_is_set(self.as_ptr(), &mut set) });
         set != 0
+    }
+    /// Has calls that are given this token from now on tell how far they are: when a piece of work begins, when it ends, and
+    /// at most every 100 ms between. The closure runs on the thread of the call, for calls of several threads at the same
+    /// time. It replaces the one before. A closure that has a clone of the token keeps both for good: see
+    /// [`without_progress`](Self::without_progress).
+    ///
+    /// With `Break` the token is set, which ends the call. A panic does the same and then goes on in the caller. The closure
+    /// cannot use the model that is at work: its calls fail with [`InvalidArgument`](crate::ErrorCode::InvalidArgument), and so
+    /// do calls of other threads on that model until the call returns.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use trafo::{CancelToken, Tokenizer, TokenizerOptions};
+    ///
+    /// # fn main() -> trafo::Result<()> {
+    /// let token = CancelToken::new();
+    /// token.on_progress(|progress| {
+    ///     eprintln!("{}: {} of {:?}", progress.work, progress.done, progress.total);
+    ///     ControlFlow::Continue(())
+    /// });
+    /// let options = TokenizerOptions::new(30).soft_limit(true);
+    /// Tokenizer::train_cancellable(&["ein kleines Haus", "ein Garten"], &options, &token)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn on_progress<F>(&self, function: F)
+    where
+        F: Fn(Progress) -> ControlFlow<()> + Send + Sync + 'static,
+    {
+        let data = Box::into_raw(Box::new(function)).cast();
+        // SAFETY: the handle is live; the box is the library's from here on.
+        infallible(unsafe {
+            sys::trafo_cancel_set_progress(
+                self.0.as_ptr(),
+                Some(tell::<F>),
+                data,
+                Some(free_box::<F>),
+            )
+        });
+    }
+    /// Takes the closure of [`on_progress`](Self::on_progress) away.
+    pub fn without_progress(&self) {
+        // SAFETY: the handle is live.
+        infallible(unsafe {
+            sys::trafo_cancel_set_progress(self.0.as_ptr(), None, std::ptr::null_mut(), None)
+        });
     }
     /// NULL for `None`.
     pub(crate) fn raw(token: Option<&Self>) -> *const sys::trafo_cancel {

@@ -144,6 +144,9 @@ pub(crate) fn check(error: *mut sys::trafo_error) -> Result<()> {
             source: None,
         };
         sys::trafo_error_free(error);
+        if result.code == ErrorCode::Cancelled {
+            crate::cancel::continue_panic();
+        }
         Err(result)
     }
 }

@@ -164,6 +164,7 @@ fn evaluated<H: AsRef<str>, R: AsRef<str>>(
 
 /// BLEU and chrF2 of one translation by itself, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SentenceScore {
     /// Orders longer than the translation are left out.
     pub bleu: f64,

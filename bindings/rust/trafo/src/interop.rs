@@ -16,6 +16,7 @@ use crate::text::Tokenizer;
 
 /// Result of [`Model::import`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Imported {
     /// The model, float32. It knows the special tokens of the directory ([`Model::special_tokens`]).
     pub model: Model,

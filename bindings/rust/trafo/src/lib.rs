@@ -145,7 +145,8 @@
 //! Other long calls end between two batches, reads or tensors with the error [`ErrorCode::Cancelled`]: [`TrainerBuilder::cancel`] is also for
 //! the making of a trainer, its steps and validations, and the options of translation and of compression take a token.
 //! Functions whose names end with `_cancellable` take one as an argument, such as [`Tokenizer::train_cancellable`],
-//! [`Corpus::open_cancellable`], [`evaluate_cancellable`] and [`Model::export_cancellable`].
+//! [`Corpus::open_cancellable`], [`evaluate_cancellable`] and [`Model::export_cancellable`]. With
+//! [`CancelToken::on_progress`] these calls also tell how far they are.
 
 mod adapter;
 mod batches;
@@ -194,7 +195,7 @@ mod translation;
 
 pub use adapter::AdapterOptions;
 pub use batches::{Batch, BatchSource};
-pub use cancel::CancelToken;
+pub use cancel::{CancelToken, Progress};
 pub use chain::Chain;
 pub use context::{Context, ContextOptions};
 pub use data::CorpusOptions;
@@ -202,6 +203,7 @@ pub use device::{Device, DeviceInfo};
 pub use dlpack::{CopyMode, DlpackTensor};
 pub use enums::{
     CorpusFormat, DType, ErrorCode, ExportFormat, ExportWeights, FinishReason, Normalization, Stop,
+    Work,
 };
 pub use error::{Error, Result};
 pub use evaluation::{

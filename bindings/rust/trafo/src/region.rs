@@ -10,6 +10,7 @@ use trafo_sys as sys;
 use crate::context::{Context, ContextInner, Interruption};
 use crate::error::{Error, ErrorCode, Result, check};
 use crate::handle::OutString;
+use crate::options::from_i64;
 use crate::tensor::Tensor;
 
 /// State of a region that the library keeps. The context is held weakly: the tape of the context owns the
@@ -211,11 +212,12 @@ impl Default for GradcheckOptions {
 
 /// Result of [`Context::gradcheck`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Gradcheck {
     /// Whether every derivative is within the tolerances.
     pub ok: bool,
     /// Derivatives compared.
-    pub checked: i64,
+    pub checked: usize,
     /// Largest `|analytic - numeric| - rtol |numeric|`.
     pub worst_error: f64,
     /// The first failure, or empty.
@@ -397,7 +399,7 @@ impl Context {
         })?;
         Ok(Gradcheck {
             ok: result.ok != 0,
-            checked: result.checked,
+            checked: from_i64(result.checked),
             worst_error: result.worst_error,
             message: message.to_c_text(),
         })

@@ -439,6 +439,7 @@ impl fmt::Debug for Corpus {
 
 /// A metric of a whole corpus.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct MetricScore {
     /// 0 to 100.
     pub score: f64,

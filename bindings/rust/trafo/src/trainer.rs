@@ -233,7 +233,17 @@ impl Trainer {
         updates: usize,
         mut callback: impl FnMut(&Event) -> ControlFlow<()>,
     ) -> Result<Stop> {
-        let mut state = Callback { function: &mut callback, stopped: false, panic: None };
+        self.run_with_model(updates, |event, _| callback(event))
+    }
+    /// The same with a callback that is lent the model in training. It may translate with it, or copy it for others by
+    /// [`Model::write_to`] and [`Model::read_from`].
+    pub fn run_with_model(
+        &mut self,
+        updates: usize,
+        mut callback: impl FnMut(&Event, &Model) -> ControlFlow<()>,
+    ) -> Result<Stop> {
+        let mut function = |event: &Event| callback(event, &self.model);
+        let mut state = Callback { function: &mut function, stopped: false, panic: None };
         let cancel = CancelToken::raw(self.cancel.as_ref());
         let mut stop = sys::TRAFO_STOP_NONE;
         // SAFETY: the handles are live; state and output are valid during the call.
@@ -272,6 +282,7 @@ impl Trainer {
         // SAFETY: the handles are live, the output is valid.
         let step =
             filled(|step, _| unsafe { sys::trafo_trainer_step(self.raw.as_ptr(), cancel, step) });
+        crate::cancel::continue_panic(); // of a validation after the update, which was done
         self.tell(step).map(|step| StepResult::from_raw(&step))
     }
     /// Validates now. `Cancelled`: the trainer's token was set; several ranks do not look at it.

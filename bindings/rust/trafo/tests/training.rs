@@ -10,7 +10,7 @@ use common::{TestFolder, corpus, model, options, pairs, tokenizer, weights};
 use trafo::{
     Activation, Architecture, CancelToken, ContextOptions, Corpus, DType, Device, ErrorCode, Event,
     EventKind, Metric, Model, ModelConfig, Period, QuantizeOptions, Result, RunModel, Sampling,
-    Schedule, Shortlist, Stop, StoppingMetrics, TokenizerOptions, Trainer, TrainerOptions,
+    Schedule, Score, Shortlist, Stop, StoppingMetrics, TokenizerOptions, Trainer, TrainerOptions,
     TranslateOptions, find_checkpoint, list_checkpoints,
 };
 
@@ -435,6 +435,43 @@ fn cancelling_from_another_thread() -> Result<()> {
     let options = TranslateOptions::new().cancel(&token);
     let error = trainer.model().translate(&tokenizer, &["der Hund"], &options).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Cancelled);
+    Ok(())
+}
+
+/// The callback of a run translates with the model in training, and copies it for another thread.
+#[test]
+fn a_model_in_training_is_lent_and_copied() -> Result<()> {
+    let corpus = corpus();
+    let tokenizer = tokenizer(&corpus);
+    let mut trainer = Trainer::builder(model(&tokenizer), &tokenizer, &corpus)
+        .options(options().log_freq(Period::Updates(1)))
+        .build()?;
+    let settings = TranslateOptions::new().max_length(6);
+    let texts = ["der kleine Hund", "den alten Baum"];
+    let (tokenizer, settings) = (&tokenizer, &settings);
+    let mut copies = Vec::new();
+    std::thread::scope(|scope| {
+        trainer.run_with_model(3, |event, model| {
+            if event.kind == EventKind::Log {
+                let lent = model.score(tokenizer, &texts, &texts).unwrap();
+                assert_eq!(model.translate(tokenizer, &texts, settings).unwrap().len(), 2);
+                let mut bytes = Vec::new();
+                model.write_to(&mut bytes).unwrap();
+                let copy = Model::read_from(&ContextOptions::new(), &mut &bytes[..]).unwrap();
+                // The copy belongs to a context that does not wait for training.
+                let reader = scope.spawn(move || copy.score(tokenizer, &texts, &texts).unwrap());
+                copies.push((lent, reader.join().unwrap()));
+            }
+            ControlFlow::Continue(())
+        })
+    })?;
+    assert!(copies.len() >= 3);
+    for (lent, copied) in &copies {
+        let bits = |scores: &[Score]| -> Vec<u64> {
+            scores.iter().map(|score| score.log_probability.to_bits()).collect()
+        };
+        assert_eq!(bits(lent), bits(copied));
+    }
     Ok(())
 }
 

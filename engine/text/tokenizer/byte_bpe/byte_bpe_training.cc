@@ -6,6 +6,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/cancel.h"
 #include "engine/core/limits.h"
+#include "engine/core/progress.h"
 #include "engine/core/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/byte_bpe_tokenizer.h"
 #include "engine/text/tokenizer/byte_bpe/byte_letters.h"
@@ -39,13 +40,16 @@ std::vector<CountedWord> count_words(std::span<const std::string_view> sentences
   const PreTokenizer pre_tokenizer(JsonPart("pre_tokenizer", step));
   std::unordered_map<std::string, int64_t> counts;
   PreTokenizer::Words words;
+  WorkProgress progress(Work::gather_text, std::ssize(sentences));
   for (size_t i = 0; i < sentences.size(); ++i) {
     stop_if_cancelled(cancel, kTokenizerOrigin);
     check_text(sentences[i], concat("sentence ", i + 1));
     pre_tokenizer.split(sentences[i], words);
     for (const Pattern::Match& span : words.spans)
       ++counts[words.text.substr(span.begin, span.end - span.begin)];
+    progress.add(1);
   }
+  progress.finish();
   std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end());
   // Bytes have ids in the order of their letters, as the library numbers its alphabet.
@@ -81,6 +85,8 @@ class PairMerger {
 
   // Up to `size` tokens; a pair must occur twice.
   void run(size_t size, const CancelToken* cancel) {
+    WorkProgress progress(Work::learn_vocabulary, static_cast<int64_t>(size));
+    progress.add(std::ssize(tokens_));
     while (tokens_.size() < size && !heap_.empty()) {
       stop_if_cancelled(cancel, kTokenizerOrigin);
       std::pop_heap(heap_.begin(), heap_.end());
@@ -93,7 +99,9 @@ class PairMerger {
       }
       if (best.count < 2) break;
       merge(best.pair, std::move(found->second.words));
+      progress.add(1);
     }
+    progress.finish();
   }
 
   const std::vector<std::string>& tokens() const { return tokens_; }

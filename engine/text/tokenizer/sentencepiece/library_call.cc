@@ -124,7 +124,7 @@ void run_library_call(std::function<void()> work, const CancelToken* cancel,
     throw std::bad_alloc();
   }
   while (!job->wait()) {
-    if (cancel == nullptr || !cancel->is_cancelled() || !may_leave()) continue;
+    if (!may_leave() || cancel == nullptr || !cancel->is_cancelled()) continue;
     LeftJobs::all().add(job);
     fail(ErrorCode::cancelled, kTokenizerOrigin, "cancelled by the caller");
   }

@@ -15,6 +15,7 @@
 #include "engine/core/argument_error.h"
 #include "engine/core/cancel.h"
 #include "engine/core/limits.h"
+#include "engine/core/progress.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
 #include "engine/core/utf8.h"
@@ -152,10 +153,14 @@ std::string format_coverage(double coverage) {
 }
 
 std::shared_ptr<Training> train_model(std::vector<std::string_view> sentences, Settings settings,
-                                      size_t bytes, const CancelToken* cancel) {
+                                      size_t bytes, const CancelToken* cancel,
+                                      WorkProgress* progress = nullptr) {
   auto training = std::make_shared<Training>(std::move(sentences), std::move(settings), cancel);
   run_library_call([training, bytes] { training->run(bytes); }, cancel,
-                   [&] { return training->has_read_texts(); });
+                   [&] {
+                     if (progress != nullptr) progress->add(0);
+                     return training->has_read_texts();
+                   });
   return training;
 }
 
@@ -294,10 +299,13 @@ Tokenizer train_sentencepiece(std::span<const std::string_view> sentences,
                               const TokenizerTrainOptions& options) {
   silence_sentencepiece();
   require(!sentences.empty(), ErrorCode::invalid_argument, kTokenizerOrigin, "the corpus is empty");
+  WorkProgress gathering(Work::gather_text, std::ssize(sentences));
   for (size_t i = 0; i < sentences.size(); ++i) {
     stop_if_cancelled(options.cancel, kTokenizerOrigin);
     check_text(sentences[i], concat("training sentence ", i + 1));
+    gathering.add(1);
   }
+  gathering.finish();
 
   // The library's own sampling draws from a generator that lives as long as the thread: a second
   // training would differ.
@@ -333,10 +341,12 @@ Tokenizer train_sentencepiece(std::span<const std::string_view> sentences,
     settings["train_extremely_large_corpus"] = "true";
   // Its suffix array and a million candidates.
   const size_t bytes = (size_t{16} << 20) + 128 * (text.bytes + text.sentences.size());
+  WorkProgress learning(Work::learn_vocabulary);  // the library does not say how far it is
   const auto training =
-      train_model(std::move(text.sentences), std::move(settings), bytes, options.cancel);
+      train_model(std::move(text.sentences), std::move(settings), bytes, options.cancel, &learning);
   require(!training->stopped(), ErrorCode::cancelled, kTokenizerOrigin, "cancelled by the caller");
   stop_if_cancelled(options.cancel, kTokenizerOrigin);
+  learning.finish();
   if (!training->result().ok()) fail_training(training->result().error_message(), options);
   if (options.model == TokenizerModel::unigram) round_scores(training->serialized());
   return load_sentencepiece(training->serialized(), "trained tokenizer");

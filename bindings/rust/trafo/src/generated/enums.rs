@@ -260,6 +260,94 @@ named! { Stop?:
     Cancelled = "cancelled",
     Paused = "paused",
 }
+/// What a call is at that tells how far it is. Later versions may add values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Work {
+    /// Files of text are read. Counts bytes of the files, which may be compressed; the total of a pipe is unknown.
+    ReadText,
+    /// Text for the training of a tokenizer is looked at. Counts lines.
+    GatherText,
+    /// A tokenizer is trained. Counts subwords; both numbers are 0 where SentencePiece does it.
+    LearnVocabulary,
+    /// A corpus becomes token ids. Counts pairs.
+    EncodeText,
+    /// A model scores pairs. Counts pairs.
+    Score,
+    /// A model translates. Counts lines, and with sampling each sample of a line.
+    Translate,
+    /// Losses of the validation corpus are computed. Counts pairs.
+    Validate,
+    /// Translations are compared with references, for each metric. Counts lines.
+    Evaluate,
+    /// Confidence intervals are computed, for each metric. Counts resamples.
+    Resample,
+    /// Weights are copied, written, read or compared for another format. Counts weights.
+    ConvertWeights,
+    /// A model reads calibration text. Counts target tokens.
+    Calibrate,
+    /// Weights are quantized, factorized or made sparse. Counts tensors.
+    Compress,
+    /// A shortlist is learned, in several passes. Counts pairs of all passes.
+    LearnShortlist,
+    /// A value that this crate does not know yet.
+    Unknown(i32),
+}
+impl Work {
+    /// The number in the C ABI.
+    #[must_use]
+    pub fn as_raw(self) -> i32 {
+        match self {
+            Work::ReadText => sys::TRAFO_WORK_READ_TEXT,
+            Work::GatherText => sys::TRAFO_WORK_GATHER_TEXT,
+            Work::LearnVocabulary => sys::TRAFO_WORK_LEARN_VOCABULARY,
+            Work::EncodeText => sys::TRAFO_WORK_ENCODE_TEXT,
+            Work::Score => sys::TRAFO_WORK_SCORE,
+            Work::Translate => sys::TRAFO_WORK_TRANSLATE,
+            Work::Validate => sys::TRAFO_WORK_VALIDATE,
+            Work::Evaluate => sys::TRAFO_WORK_EVALUATE,
+            Work::Resample => sys::TRAFO_WORK_RESAMPLE,
+            Work::ConvertWeights => sys::TRAFO_WORK_CONVERT_WEIGHTS,
+            Work::Calibrate => sys::TRAFO_WORK_CALIBRATE,
+            Work::Compress => sys::TRAFO_WORK_COMPRESS,
+            Work::LearnShortlist => sys::TRAFO_WORK_LEARN_SHORTLIST,
+            Work::Unknown(raw) => raw,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_WORK_READ_TEXT => Work::ReadText,
+            sys::TRAFO_WORK_GATHER_TEXT => Work::GatherText,
+            sys::TRAFO_WORK_LEARN_VOCABULARY => Work::LearnVocabulary,
+            sys::TRAFO_WORK_ENCODE_TEXT => Work::EncodeText,
+            sys::TRAFO_WORK_SCORE => Work::Score,
+            sys::TRAFO_WORK_TRANSLATE => Work::Translate,
+            sys::TRAFO_WORK_VALIDATE => Work::Validate,
+            sys::TRAFO_WORK_EVALUATE => Work::Evaluate,
+            sys::TRAFO_WORK_RESAMPLE => Work::Resample,
+            sys::TRAFO_WORK_CONVERT_WEIGHTS => Work::ConvertWeights,
+            sys::TRAFO_WORK_CALIBRATE => Work::Calibrate,
+            sys::TRAFO_WORK_COMPRESS => Work::Compress,
+            sys::TRAFO_WORK_LEARN_SHORTLIST => Work::LearnShortlist,
+            other => Work::Unknown(other),
+        }
+    }
+}
+named! { Work?:
+    ReadText = "read_text",
+    GatherText = "gather_text",
+    LearnVocabulary = "learn_vocabulary",
+    EncodeText = "encode_text",
+    Score = "score",
+    Translate = "translate",
+    Validate = "validate",
+    Evaluate = "evaluate",
+    Resample = "resample",
+    ConvertWeights = "convert_weights",
+    Calibrate = "calibrate",
+    Compress = "compress",
+    LearnShortlist = "learn_shortlist",
+}
 /// Codes of errors. Later versions may add codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
