@@ -192,7 +192,7 @@ TEST(CopyLinks, PiecesOfDifferentSizesAreAnError) {
 
 // The shards are exchanged in parts, or parts of the gradient beside the backward pass.
 TEST(CopyLinks, SixteenRanksHaveTheBitsOfOne) {
-  if (device_of_rank(0).kind != DeviceKind::cpu) GTEST_SKIP() << "these links copy host memory";
+  if (on_gpus()) GTEST_SKIP() << kOfHostMemory;
   const TrainingData data = copy_data();
   TrainOptions options = quick_options();
   options.after_updates = 2;
@@ -216,6 +216,7 @@ TEST(CopyLinks, SixteenRanksHaveTheBitsOfOne) {
 
 // The shards are exchanged in parts.
 TEST(CopyLinks, TrainingHasTheBitsOfOneRank) {
+  if (on_gpus()) GTEST_SKIP() << kOfHostMemory;
   const TrainingData data = copy_data();
   TrainOptions options = quick_options();
   options.after_updates = 9;

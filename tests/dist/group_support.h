@@ -46,6 +46,10 @@ inline bool has_room_for(int ranks) {
   return device_of_rank(0).kind == DeviceKind::cpu ||
          ranks <= static_cast<int>(cuda_devices(nullptr).size());
 }
+inline bool on_gpus() {
+  return device_of_rank(0).kind == DeviceKind::cuda;
+}
+inline constexpr const char* kOfHostMemory = "it moves host memory, and TRAFO_TEST_DEVICE is cuda";
 inline constexpr const char* kNoRoom = "TRAFO_TEST_DEVICE is cuda, and there are fewer GPUs";
 
 inline constexpr GroupTimeouts kGenerous{.start = 60, .wait = 60};

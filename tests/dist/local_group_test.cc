@@ -13,6 +13,7 @@ namespace {
 using namespace testing;
 
 TEST(LocalGroup, PiecesArriveInTheirOrder) {
+  if (on_gpus()) GTEST_SKIP() << kOfHostMemory;
   for_each_rank(3, [](int rank, Communicator* group) {
     EXPECT_EQ(group->rank(), rank);
     EXPECT_EQ(group->size(), 3);
@@ -39,6 +40,7 @@ TEST(LocalGroup, PiecesArriveInTheirOrder) {
 }
 
 TEST(LocalGroup, GathersPartsOfAnySize) {
+  if (on_gpus()) GTEST_SKIP() << kOfHostMemory;
   for_each_rank(4, [](int rank, Communicator* group) {
     // Rank 2 has nothing.
     const std::vector<size_t> begins{0, 3, 10, 10, 16};

@@ -18,6 +18,7 @@ using namespace testing;
 constexpr int kMany = 16;
 
 TEST(ManyRanks, ALocalGroupMovesBytes) {
+  if (on_gpus()) GTEST_SKIP() << kOfHostMemory;
   for_each_rank(kMany, [](int, Communicator* group) { move_all_sorts(*group); });
 }
 
