@@ -22,7 +22,7 @@ constexpr const char* kLinkedOrigin = "group";
 constexpr auto kWatchInterval = std::chrono::milliseconds(20);
 // How long exchanges may still need that are in the streams when a rank leaves. The rank itself
 // waits for its own.
-constexpr auto kGrace = std::chrono::seconds(2);
+constexpr auto kLinkGrace = std::chrono::seconds(2);
 
 double seconds_since(LinkClock::time_point begin) {
   return std::chrono::duration<double>(LinkClock::now() - begin).count();
@@ -292,7 +292,7 @@ class LinkedCommunicator final : public Communicator {
       const std::string ended = host_->why_ended();
       if (!ended.empty()) {
         if (!left) left = LinkClock::now();
-        if (busy && LinkClock::now() - *left > kGrace) lose(ended);
+        if (busy && LinkClock::now() - *left > kLinkGrace) lose(ended);
       } else if (busy && seconds_since(oldest.since) > timeouts_.wait) {
         const std::string reason = overdue(oldest.number, timeouts_.wait, "come");
         host_->end(reason);

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kLocalGroupOrigin = "group";
 constexpr std::string_view kMagic = "trafo local group ";
 
-std::chrono::steady_clock::time_point after(double seconds) {
+std::chrono::steady_clock::time_point moment_after(double seconds) {
   using Clock = std::chrono::steady_clock;
   return Clock::now() +
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -116,7 +116,7 @@ class Meeting {
       return;
     }
     const bool met =
-        changed_.wait_until(lock, after(timeout), [&] { return round_ != now || lost(); });
+        changed_.wait_until(lock, moment_after(timeout), [&] { return round_ != now || lost(); });
     if (round_ != now) return;
     if (!met) {
       size_t missing = 0;
