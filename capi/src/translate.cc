@@ -20,6 +20,8 @@ TranslateOptions to_options(const Call& call, const trafo_translate_options& o,
                             const std::optional<Tokenizer>& tokenizer) {
   if (o.max_length < 0)
     call.refuse_argument("max_length", " must be at least 0, got ", o.max_length);
+  if (o.window_length < 0)
+    call.refuse_argument("window_length", " must be at least 0, got ", o.window_length);
   if (o.window_stride < 0)
     call.refuse_argument("window_stride", " must be at least 0, got ", o.window_stride);
   TranslateOptions options = from_c(call, o);

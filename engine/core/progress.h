@@ -19,7 +19,7 @@ enum class Work : int32_t {
   encode_text = 3,       // pairs
   score = 4,             // pairs
   translate = 5,         // lines
-  validate = 6,          // pairs
+  validate = 6,          // sequences
   evaluate = 7,          // lines
   resample = 8,          // resamples
   convert_weights = 9,   // weights

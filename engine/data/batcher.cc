@@ -135,11 +135,14 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
     int64_t count = limit - window.end;
     if (enough < INT64_MAX) {
       int64_t most = kReadAtATime;
-      if (cuts && tokens == 0) most = kFirstTexts;
-      // As many texts of the mean length so far as are missing.
-      if (cuts && tokens > 0)
-        most =
-            std::clamp((enough - tokens) / (tokens / (window.end - begin) + 1), int64_t{1}, most);
+      if (cuts && tokens <= 0) most = kFirstTexts;
+      // As many texts like those so far as are missing.
+      if (cuts && tokens > 0) {
+        const int64_t texts = window.end - begin;
+        most = std::clamp(std::min((enough - tokens) / (tokens / texts + 1),
+                                   (most_rows - rows) / (rows / texts + 1)),
+                          int64_t{1}, most);
+      }
       count = std::min(count, most);
     }
     const size_t before = window.pairs.tokens.size(), stored = window.pairs.storage.size();

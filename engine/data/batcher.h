@@ -28,8 +28,8 @@ struct BatcherOptions {
   // and cut into batches, whose order is random. 0: the whole corpus is one window.
   int64_t sort_window = 0;
   // A window also ends when it fills this many batches; 0: no such limit. Of long texts
-  // (long_text.h) the rows count, and a window ends with the text that fills it or that makes it
-  // 2^26 tokens.
+  // (long_text.h) the rows count, and a window ends with the text that fills it or, with a
+  // sort_window, that makes it 2^26 tokens.
   int64_t maxi_batch = 0;
   int64_t batch_tokens = 0;  // 0: the corpus's; otherwise at least the longest pair
   // Of preference pairs: false leaves the rejected answers out.

@@ -227,11 +227,17 @@ std::vector<Translation> Translator::score_text(std::span<const std::string_view
           "a model with an encoder scores pairs, not plain text");
   const TextFrame around = frame(given);
   const int32_t front = around.front(options.tokens);
-  require_argument(given.window_stride >= 0 && given.window_stride <= spec.max_positions, kOrigin,
-                   "window_stride", " is ", given.window_stride, ", it must be 0 to ",
-                   spec.max_positions, ", the positions of the model");
+  const int64_t longest = given.window_length == 0 ? spec.max_positions : given.window_length;
+  require_argument(longest >= 2 && longest <= spec.max_positions, kOrigin, "window_length", " is ",
+                   longest, ", it must be 2 to ", spec.max_positions,
+                   ", the positions of the model");
+  require_argument(given.window_length == 0 || given.window_stride > 0, kOrigin, "window_length",
+                   " is for windows, and window_stride is 0");
+  require_argument(given.window_stride >= 0 && given.window_stride <= longest, kOrigin,
+                   "window_stride", " is ", given.window_stride, ", it must be 0 to ", longest,
+                   ", the length of a window");
   const TokenizedCorpusOptions lengths{.form = SequenceForm::decoder_only,
-                                       .max_length = static_cast<int32_t>(spec.max_positions),
+                                       .max_length = static_cast<int32_t>(longest),
                                        .window_stride = static_cast<int32_t>(given.window_stride)};
   std::vector<Translation> result(lines.size());
   std::vector<SentencePair> pairs;

@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -246,6 +247,19 @@ TEST_F(DataTest, LongDocumentsAreDroppedOrCutIntoWindows) {
   const std::string last = read_file(folder_.file("cut/latest"));
   EXPECT_EQ(read_file(folder_.file("disk/latest")), last);
   EXPECT_EQ(weights("disk", std::stoi(last)), weights("cut", std::stoi(last)));
+  // The windows of scores are those of the validation.
+  const Outcome scored =
+      run_program(folder_.path(), words_of("score -m cut --text documents --window-length 64 "
+                                           "--window-stride 48 --device cpu --json"));
+  ASSERT_EQ(scored.exit_code, 0) << scored.err;
+  const auto summary = nlohmann::json::parse(scored.out);
+  EXPECT_EQ(summary.at("target_tokens"), tokens);
+  EXPECT_EQ(summary.at("skipped"), 0);
+  double validated = 0;
+  for (const std::string& line : lines_of(read_file(folder_.file("cut/metrics.jsonl"))))
+    if (const auto record = nlohmann::json::parse(line); record.contains("ce-mean-words"))
+      validated = record.at("ce-mean-words");
+  EXPECT_NEAR(std::log(summary.at("perplexity").get<double>()), validated, 1e-4);
 
   const auto refused = [&](const std::string& more, const std::string& why) {
     const Outcome outcome = run("refused", more);

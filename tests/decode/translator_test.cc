@@ -434,7 +434,7 @@ TEST_P(TranslatorTest, PlainTextIsScoredTokenByToken) {
 // Each token once, in the first window that predicts it.
 TEST_P(TranslatorTest, LongTextIsScoredInWindows) {
   if (GetParam() == Architecture::encoder_decoder) return;  // it scores pairs only
-  const int64_t length = model_->config().max_positions;
+  const int64_t positions = model_->config().max_positions;
   std::string line = long_line();
   line += " " + line + " " + line;
   const Lines lines = {"der hund", line};
@@ -444,8 +444,11 @@ TEST_P(TranslatorTest, LongTextIsScoredInWindows) {
   std::vector<int32_t> x = tokenizer_->encode(line);
   x.insert(x.begin(), tokenizer_->eos_id());
   x.push_back(tokenizer_->eos_id());
-  ASSERT_GT(std::ssize(x), 2 * length);
-  for (const int64_t stride : {int64_t{3}, length}) {
+  ASSERT_GT(std::ssize(x), 2 * positions);
+  for (const auto& [length, stride] :
+       {std::pair(positions, int64_t{3}), std::pair(positions, positions),
+        std::pair(positions - 5, int64_t{7})}) {
+    options.window_length = length == positions ? 0 : length;
     options.window_stride = stride;
     const auto found = translator().score_text(lines, options);
     EXPECT_EQ(found[0].hypotheses[0].log_probability, whole[0].hypotheses[0].log_probability);
@@ -468,9 +471,16 @@ TEST_P(TranslatorTest, LongTextIsScoredInWindows) {
     EXPECT_NEAR(hypothesis.log_probability, sum, 1e-8);
     EXPECT_NEAR(hypothesis.score, sum / static_cast<double>(x.size() - 1), 1e-8);
   }
-  options.window_stride = length + 1;
-  EXPECT_TRUE(
-      contains(error_text([&] { translator().score_text(lines, options); }), "window_stride"));
+  const auto refused = [&](int64_t length, int64_t stride) {
+    options.window_length = length;
+    options.window_stride = stride;
+    return error_text([&] { translator().score_text(lines, options); });
+  };
+  EXPECT_TRUE(contains(refused(0, positions + 1), "window_stride"));
+  EXPECT_TRUE(contains(refused(positions - 5, positions), "window_stride"));
+  EXPECT_TRUE(contains(refused(positions + 1, 3), "window_length"));
+  EXPECT_TRUE(contains(refused(1, 1), "window_length"));
+  EXPECT_TRUE(contains(refused(positions, 0), "window_length"));
 }
 
 TEST_P(TranslatorTest, NamesWhatIsWrong) {

@@ -17,7 +17,7 @@
 namespace translate_train {
 namespace {
 
-constexpr size_t kBatch = 2000;
+constexpr size_t kBatch = 2000, kBatchOfWindows = 20;  // lines of a call
 
 struct ScoreArguments {
   ModelArguments model;
@@ -30,7 +30,7 @@ struct ScoreArguments {
   int64_t alignment_layer = 0;
   std::string begin_source = "model", end_source = "model";
   bool crop = false;
-  int64_t window_stride = 0;
+  int64_t window_length = 0, window_stride = 0;
   bool normalize = false;
   bool quiet = false;
   bool json = false;
@@ -61,10 +61,11 @@ class ScoreRun {
 
   void run(const LoadedModel& loaded) {
     std::optional<Reporter::Phase> phase(std::in_place, reporter_, "scoring");
-    for (size_t begin = 0; begin < input_.size(); begin += kBatch) {
+    const size_t batch = arguments_.window_stride > 0 ? kBatchOfWindows : kBatch;
+    for (size_t begin = 0; begin < input_.size(); begin += batch) {
       phase->now(fmt::format("scoring, {} of {} lines done", grouped(static_cast<int64_t>(begin)),
                              grouped(static_cast<int64_t>(input_.size()))));
-      const size_t count = std::min(kBatch, input_.size() - begin);
+      const size_t count = std::min(batch, input_.size() - begin);
       const Translations scored = score(loaded, begin, count);
       for (size_t i = 0; i < count; ++i) write(scored.get(), i, begin + i);
     }
@@ -201,6 +202,7 @@ int score(const ScoreArguments& arguments) {
   options.alignment_layer = arguments.alignment_layer;
   options.begin_source = frame_token(arguments.begin_source);
   options.end_source = frame_token(arguments.end_source);
+  options.window_length = arguments.window_length;
   options.window_stride = arguments.window_stride;
   arguments.details.read(options);
   if (arguments.model.ids) options.word_scores = 1;
@@ -263,12 +265,19 @@ Action add_score(CLI::App& app) {
       app.add_flag("--max-length-crop", arguments->crop,
                    "cut what is longer than the model takes; otherwise its score is nan, and the "
                    "summary leaves it out");
-  app.add_option("--window-stride", arguments->window_stride,
-                 "with --text: a line longer than the model takes is scored in windows of that "
-                 "length, each N tokens after the one before, each token once")
-      ->needs(text)
-      ->excludes(crop)
-      ->check(CLI::Range(1, 1 << 24))
+  CLI::Option* stride =
+      app.add_option("--window-stride", arguments->window_stride,
+                     "with --text: a line longer than a window is scored in windows, each N tokens "
+                     "after the one before, each token once")
+          ->needs(text)
+          ->excludes(crop)
+          ->check(CLI::Range(1, 1 << 24))
+          ->type_name("N");
+  app.add_option("--window-length", arguments->window_length,
+                 "tokens of a window: --max-length of the training with --long-lines window "
+                 "(default: as many as the model takes)")
+      ->needs(stride)
+      ->check(CLI::Range(2, 1 << 24))
       ->type_name("N");
   CLI::Option* normalize =
       app.add_flag("-n,--normalize", arguments->normalize, "divide by the length in tokens");

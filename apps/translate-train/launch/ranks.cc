@@ -116,7 +116,8 @@ void Ranks::choose_transport() {
     exchange_ = "ranks exchange over NCCL";
   } catch (const CliError& missing) {
     if (missing.trafo_code() != TRAFO_UNSUPPORTED) throw;
-    exchange_ += ", because NCCL, which is faster for more than two, could not be loaded";
+    exchange_ += fmt::format(", because NCCL, which is faster for more than two, is missing: {}",
+                             missing.what());
   }
 }
 

@@ -173,12 +173,14 @@ TrainConfig resolve(const Settings& settings, const Pretrained* pretrained) {
   t.source_alpha = alphas.front();
   t.target_alpha = alphas.back();
   take_limits(settings, t);
-  // The longest pair that --max-length lets through has to fit, </s> and <s> included.
-  const bool windows = t.long_lines == TRAFO_LONG_LINES_WINDOW;  // not two sides, but one
+  // The longest pair that --max-length lets through has to fit, </s> and <s> included; a window has
+  // one side.
+  const bool windows = t.long_lines == TRAFO_LONG_LINES_WINDOW;
   if (windows && !lm)
     settings.refuse(Setting::long_lines,
                     "window is for a decoder-lm; an encoder-decoder needs whole pairs");
-  m.max_positions = std::max(m.max_positions, positions_for(m, t.max_length));
+  m.max_positions =
+      std::max(m.max_positions, windows ? t.max_length : positions_for(m, t.max_length));
   if (pretrained) {
     check_shape(settings, values, pretrained->config);
     const trafo_model_config mine = m;

@@ -1006,7 +1006,8 @@ const (
 	WorkScore Work = C.TRAFO_WORK_SCORE
 	// A model translates. Counts lines, and with sampling each sample of a line.
 	WorkTranslate Work = C.TRAFO_WORK_TRANSLATE
-	// Losses of the validation corpus are computed. Counts pairs.
+	// Losses of the validation corpus are computed. Counts sequences: windows of long texts, and two of a
+	// preference pair.
 	WorkValidate Work = C.TRAFO_WORK_VALIDATE
 	// Translations are compared with references, for each metric. Counts lines.
 	WorkEvaluate Work = C.TRAFO_WORK_EVALUATE

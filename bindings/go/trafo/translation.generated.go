@@ -42,9 +42,13 @@ type TranslateOptions struct {
 	Distinct bool `json:"distinct,omitzero"`
 	// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
 	Truncate Optional[bool] `json:"truncate,omitzero"`
-	// Of plain text that is scored under a decoder-lm: a text over the model's limit is scored in windows of
-	// that many tokens, each of which begins WindowStride tokens after the one before, at most the limit. Each
-	// token is scored once, in the first window that predicts it. Default 0: no windows, Truncate holds.
+	// Tokens of a window of WindowStride, from 2 to the model's limit: max_length of the training of a model
+	// that learned windows. Default 0: the model's limit.
+	WindowLength int `json:"window_length,omitzero"`
+	// Of plain text that is scored under a decoder-lm: a text of more than WindowLength tokens is scored in
+	// windows of that many tokens, each of which begins WindowStride tokens after the one before, at most
+	// WindowLength. Each token is scored once, in the first window that predicts it. Default 0: no windows,
+	// Truncate holds.
 	WindowStride int `json:"window_stride,omitzero"`
 	// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
 	ShortlistFirst Optional[int] `json:"shortlist_first,omitzero"`
@@ -76,6 +80,7 @@ func (o *TranslateOptions) fromC(c *C.trafo_translate_options) {
 	o.AlignmentLayer = int(c.alignment_layer)
 	o.Distinct = c.distinct != 0
 	o.Truncate = Some(c.truncate != 0)
+	o.WindowLength = int(c.window_length)
 	o.WindowStride = int(c.window_stride)
 	o.ShortlistFirst = Some(int(c.shortlist_first))
 	o.ShortlistBest = Some(int(c.shortlist_best))
@@ -122,6 +127,9 @@ func (o *TranslateOptions) toC(c *C.trafo_translate_options) {
 	}
 	if value, given := o.Truncate.Get(); given {
 		c.truncate = cBool(value)
+	}
+	if o.WindowLength != 0 {
+		c.window_length = C.int64_t(o.WindowLength)
 	}
 	if o.WindowStride != 0 {
 		c.window_stride = C.int64_t(o.WindowStride)

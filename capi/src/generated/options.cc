@@ -453,6 +453,7 @@ trafo_translate_options trafo::capi::to_c(const TranslateOptions& o) {
   c.alignment_layer = o.decode.alignment_layer;
   c.distinct = o.distinct ? 1 : 0;
   c.truncate = o.truncate ? 1 : 0;
+  c.window_length = o.window_length;
   c.window_stride = o.window_stride;
   c.sampling = o.decode.sampling.on ? 1 : 0;
   c.temperature = o.decode.sampling.temperature;
@@ -482,6 +483,7 @@ TranslateOptions trafo::capi::from_c(const Call& call, const trafo_translate_opt
   o.decode.alignment_layer = c.alignment_layer;
   o.distinct = call.flag(c.distinct, "distinct");
   o.truncate = call.flag(c.truncate, "truncate");
+  o.window_length = c.window_length;
   o.window_stride = c.window_stride;
   o.decode.sampling.on = call.flag(c.sampling, "sampling");
   o.decode.sampling.temperature = c.temperature;

@@ -92,7 +92,10 @@ void measure(Context& context, const Model& model, const Objective& objective, c
   order.lanes = how.group.size;
   order.own = {how.group.rank, how.group.rank + 1};
   Batcher batcher(how.corpus, order);
-  WorkProgress progress(Work::validate, how.corpus.size());
+  const CorpusReport& report = how.corpus.report();
+  const int64_t sequences = how.corpus.size() - report.cut + report.windows;
+  const bool pairs_of_answers = how.corpus.preferences() && order.rejected;
+  WorkProgress progress(Work::validate, pairs_of_answers ? 2 * sequences : sequences);
   for (PackedBatchHost host; !host.last_in_epoch;) {
     stop_if_cancelled(how.cancel, kValidationOrigin);
     batcher.next(host);

@@ -169,6 +169,7 @@
   wrong("alignment_layer", alignment_layer, -1) \
   wrong("distinct", distinct, 2) \
   wrong("truncate", truncate, 2) \
+  wrong("window_length", window_length, -1) \
   wrong("window_stride", window_stride, -1) \
   wrong("sampling", sampling, 2) \
   wrong("temperature", temperature, -1) \

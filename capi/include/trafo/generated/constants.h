@@ -137,7 +137,8 @@
 #define TRAFO_WORK_ENCODE_TEXT      3 /* A corpus becomes token ids. Counts pairs. */
 #define TRAFO_WORK_SCORE            4 /* A model scores pairs. Counts pairs. */
 #define TRAFO_WORK_TRANSLATE        5 /* A model translates. Counts lines, and with sampling each sample of a line. */
-#define TRAFO_WORK_VALIDATE         6 /* Losses of the validation corpus are computed. Counts pairs. */
+/* Losses of the validation corpus are computed. Counts sequences: windows of long texts, and two of a preference pair. */
+#define TRAFO_WORK_VALIDATE         6
 #define TRAFO_WORK_EVALUATE         7 /* Translations are compared with references, for each metric. Counts lines. */
 #define TRAFO_WORK_RESAMPLE         8 /* Confidence intervals are computed, for each metric. Counts resamples. */
 #define TRAFO_WORK_CONVERT_WEIGHTS  9 /* Weights are copied, written, read or compared for another format. Counts weights. */

@@ -30,9 +30,12 @@ typedef struct trafo_translate_options {
   /* Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but
    * one. */
   int64_t alignment_layer;
-  /* Of plain text that is scored under a decoder-lm: a text over the model's limit is scored in windows of that many tokens,
-   * each of which begins window_stride tokens after the one before, at most the limit. Each token is scored once, in the first
-   * window that predicts it. Default 0: no windows, truncate holds. */
+  /* Tokens of a window of window_stride, from 2 to the model's limit: max_length of the training of a model that learned
+   * windows. Default 0: the model's limit. */
+  int64_t window_length;
+  /* Of plain text that is scored under a decoder-lm: a text of more than window_length tokens is scored in windows of that many
+   * tokens, each of which begins window_stride tokens after the one before, at most window_length. Each token is scored once,
+   * in the first window that predicts it. Default 0: no windows, truncate holds. */
   int64_t window_stride;
   double temperature; /* Sampling: logits are divided by it. Default 1. */
   int64_t top_k; /* Sampling: only this many of the most probable tokens. Default 0: all. */

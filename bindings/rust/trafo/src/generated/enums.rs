@@ -276,7 +276,8 @@ pub enum Work {
     Score,
     /// A model translates. Counts lines, and with sampling each sample of a line.
     Translate,
-    /// Losses of the validation corpus are computed. Counts pairs.
+    /// Losses of the validation corpus are computed. Counts sequences: windows of long texts, and two of a preference
+    /// pair.
     Validate,
     /// Translations are compared with references, for each metric. Counts lines.
     Evaluate,

@@ -35,9 +35,12 @@ translate_options! {
     distinct: bool = i32::from, from_flag;
     /// Whether a source over the model's limit is cut. Otherwise it is INVALID_ARGUMENT. Default true.
     truncate: bool = i32::from, from_flag;
-    /// Of plain text that is scored under a decoder-lm: a text over the model's limit is scored in windows of that many
-    /// tokens, each of which begins `window_stride` tokens after the one before, at most the limit. Each token is
-    /// scored once, in the first window that predicts it. Default 0: no windows, `truncate` holds.
+    /// Tokens of a window of `window_stride`, from 2 to the model's limit: max_length of the training of a model that
+    /// learned windows. Default 0: the model's limit.
+    window_length: usize = to_count, from_i64;
+    /// Of plain text that is scored under a decoder-lm: a text of more than `window_length` tokens is scored in windows
+    /// of that many tokens, each of which begins `window_stride` tokens after the one before, at most `window_length`.
+    /// Each token is scored once, in the first window that predicts it. Default 0: no windows, `truncate` holds.
     window_stride: usize = to_count, from_i64;
     /// With a shortlist: this many tokens from the start of the vocabulary are chosen among as well. Default 100.
     shortlist_first: usize = to_count, from_i64;
