@@ -151,13 +151,14 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_set(const trafo_cancel *cance
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_reset(const trafo_cancel *cancel);
 /* 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_is_set(const trafo_cancel *cancel, int32_t *out);
-/* Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If it
- * returns non-zero, the cancel handle is set, which ends the call. It cannot use the context of the call (INVALID_ARGUMENT). */
+/* Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If
+ * it returns non-zero, the cancel handle is set, which ends the call, and the call does not call it again. It cannot use the context of
+ * the call (INVALID_ARGUMENT). */
 typedef int32_t (*trafo_progress_fn)(void *user_data, int32_t work, int64_t done, int64_t total);
 
 /* Calls that get the handle from now on tell `progress` how far they are, on the thread that calls: when a piece of work begins, when it
- * ends, and at most every 100 ms between. trafo_trainer_run and trafo_trainer_step tell of validations; trainers of a group tell nothing but
- * in trafo_trainer_new_in_group. Such a call runs a function of the program, so meanwhile calls of other threads on its context are
+ * ends, and at most every 100 ms between. trafo_trainer_run and trafo_trainer_step tell of validations; trainers of a group tell nothing
+ * but in trafo_trainer_new_in_group. Such a call runs a function of the program, so meanwhile calls of other threads on its context are
  * INVALID_ARGUMENT. Calls of several threads with one handle call the function at the same time. progress may be NULL: none is told.
  * user_data_free (may be NULL) is called once, when the function will not be called again, also if this call fails. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_cancel_set_progress(trafo_cancel *cancel, trafo_progress_fn progress, void *user_data,

@@ -130,8 +130,8 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_force_decode_ids(trafo_model *model,
 /* Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,
  * given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,
  * an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,
- * word_scores, truncate and window_stride of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as
- * for trafo_force_decode. since 0.1 */
+ * word_scores, truncate and window_stride of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder.
+ * Other errors as for trafo_force_decode. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_score_text(trafo_model *model, const trafo_tokenizer *tokenizer,
                                                        const trafo_string_view *lines, size_t count,
                                                        const trafo_translate_options *options, const trafo_cancel *cancel,

@@ -264,10 +264,12 @@ struct FreeHandle {
 template <class Handle>
 using OwnedHandle = std::unique_ptr<Handle, FreeHandle<Handle>>;
 
-// Calls a function that the host has given.
+// Calls a function that the host has given. The progress of a call that the function makes is not
+// the progress of the call that it interrupts.
 template <class Function, class... Args>
 auto call_host(Function&& function, Args&&... args) {
   const HostFloatEnvironment environment;
+  const ProgressPause pause;
   return std::forward<Function>(function)(std::forward<Args>(args)...);
 }
 
@@ -375,7 +377,6 @@ void check_writable(const Call& call, const Tensor& tensor);
 DType checked_dtype(const Call& call, int32_t dtype);
 Shape checked_shape(const Call& call, const int64_t* shape, int32_t rank);
 
-// Null: the caller gave none.
 // Whether a call tells the progress function of its cancel handle how far it is.
 enum class Tells : bool { no, yes };
 

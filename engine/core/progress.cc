@@ -53,6 +53,7 @@ void WorkProgress::finish() {
 }
 
 void WorkProgress::tell() {
+  if (scope_->stopped_) return;  // the call is ending
   const int64_t total = total_, done = done_;
   if (!scope_->tell_(work_, total > 0 ? std::min(done, total) : done, total))
     scope_->stopped_ = true;

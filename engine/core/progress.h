@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 namespace trafo {
 
@@ -33,7 +34,7 @@ class WorkProgress;
 // While it lives, work of this thread tells how far it is.
 class ProgressScope {
  public:
-  // total 0: unknown. False: the call is to end.
+  // total 0: unknown. False: the call is to end; it is not told again.
   using Tell = std::function<bool(Work work, int64_t done, int64_t total)>;
   explicit ProgressScope(Tell tell) : tell_(std::move(tell)), before_(current_) { current_ = this; }
   ~ProgressScope() { current_ = before_; }
@@ -42,6 +43,7 @@ class ProgressScope {
 
  private:
   friend class WorkProgress;
+  friend class ProgressPause;
   static constinit inline thread_local ProgressScope* current_ = nullptr;
 
   const Tell tell_;
@@ -49,6 +51,18 @@ class ProgressScope {
   WorkProgress* work_ = nullptr;  // the work that tells
   std::chrono::steady_clock::time_point told_;
   bool stopped_ = false;
+};
+
+// While it lives, work of this thread tells nothing, but in a ProgressScope inside of it.
+class ProgressPause {
+ public:
+  ProgressPause() : before_(std::exchange(ProgressScope::current_, nullptr)) {}
+  ~ProgressPause() { ProgressScope::current_ = before_; }
+  ProgressPause(const ProgressPause&) = delete;
+  ProgressPause& operator=(const ProgressPause&) = delete;
+
+ private:
+  ProgressScope* const before_;
 };
 
 // A piece of work. Tells when it begins, when it ends, and at most every 100 ms between. Inside of

@@ -28,11 +28,14 @@ typedef struct Fixture {
   int at_its_end;  // when all of it is done, not when it begins
   int asks;        // the function tries to use the context
   int refused;
+  int stopped;        // the function has asked for the end
+  const char* loads;  // a corpus that the function loads, by a call that tells nothing; NULL: none
+  int events;
 } Fixture;
 
 static int32_t hear(void* user_data, int32_t work, int64_t done, int64_t total) {
   Fixture* const f = user_data;
-  CHECK(pthread_equal(pthread_self(), f->caller));
+  CHECK(pthread_equal(pthread_self(), f->caller) && !f->stopped);
   CHECK(work >= 0 && work < kWorks);
   CHECK(done >= 0 && total >= 0 && (total == 0 || done <= total));
   Told* const told = &f->told[work];
@@ -53,14 +56,19 @@ static int32_t hear(void* user_data, int32_t work, int64_t done, int64_t total) 
           "a progress function cannot use the context");
     ++f->refused;
   }
-  if (work != f->stop_at) return 0;
-  return f->at_its_end ? total > 0 && done == total : begins;
+  if (f->loads) {
+    trafo_corpus* corpus = NULL;
+    OK(trafo_corpus_load_tsv(f->loads, strlen(f->loads), NULL, &corpus));
+    trafo_corpus_free(corpus);
+  }
+  if (work == f->stop_at) f->stopped = f->at_its_end ? total > 0 && done == total : begins;
+  return f->stopped;
 }
 
 static void forget(Fixture* f) {
   memset(f->told, 0, sizeof f->told);
   f->last_work = f->stop_at = -1;
-  f->at_its_end = 0;
+  f->at_its_end = f->stopped = 0;
 }
 
 // The call tells of such work from 0 to this total, which may be any (-1). It ends when it is asked
@@ -111,6 +119,13 @@ static void check_tokenizers(Fixture* f) {
   TELLS(f, TRAFO_WORK_LEARN_VOCABULARY, 400,
         (trafo_tokenizer_free(tokenizer),
          trafo_tokenizer_train(f->lines, kLines, &options, f->cancel, &tokenizer)));
+  // With nothing to learn the work is done at once, also if it is to end as it begins.
+  const trafo_string_view letter = view("a");
+  options.soft_limit = 1;
+  TELLS(f, TRAFO_WORK_LEARN_VOCABULARY, 400,
+        (trafo_tokenizer_free(tokenizer),
+         trafo_tokenizer_train(&letter, 1, &options, f->cancel, &tokenizer)));
+  options.soft_limit = 0;
   options.kind = view("sentencepiece");
   options.vocabulary = 100;
   TELLS(f, TRAFO_WORK_GATHER_TEXT, 2 * kLines,
@@ -161,8 +176,10 @@ static void check_corpora(Fixture* f) {
   pthread_t writer;
   CHECK(mkfifo(pipe, 0600) == 0);
   CHECK(pthread_create(&writer, NULL, write_pairs, (void*)pipe) == 0);
+  f->loads = target;
   OK(trafo_corpus_load_tsv(pipe, strlen(pipe), f->cancel, &corpus));
   CHECK(pthread_join(writer, NULL) == 0);
+  f->loads = NULL;
   const Told told = f->told[TRAFO_WORK_READ_TEXT];
   CHECK(told.first == 0 && told.last == 80000 && told.total == 80000);
   trafo_corpus_free(corpus);
@@ -228,6 +245,15 @@ static void check_models(Fixture* f) {
   trafo_corpus_free(few);
 }
 
+static int32_t score_in_event(void* user_data, const trafo_event* event) {
+  Fixture* const f = user_data;
+  double score = 0;
+  (void)event;
+  OK(trafo_score(f->model, f->tokenizer, f->lines, f->lines, 1, NULL, &score, NULL));
+  ++f->events;
+  return 0;
+}
+
 static void check_training(Fixture* f) {
   trafo_trainer_options options;
   trafo_trainer* trainer = NULL;
@@ -249,6 +275,10 @@ static void check_training(Fixture* f) {
         trafo_trainer_validate(trainer, f->cancel, metrics, 8, &count));
   TELLS(f, TRAFO_WORK_VALIDATE, kLines,
         trafo_trainer_run(trainer, 2, f->cancel, NULL, NULL, &stop));
+  // A call of the event function that was given no handle tells nothing.
+  OK(trafo_trainer_run(trainer, 2, f->cancel, score_in_event, f, &stop));
+  CHECK(f->events > 0 && f->told[TRAFO_WORK_VALIDATE].pieces > 0);
+  CHECK(f->told[TRAFO_WORK_SCORE].pieces == 0);
   trafo_trainer_free(trainer);
 }
 

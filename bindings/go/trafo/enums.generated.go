@@ -989,7 +989,7 @@ func (value *StopReason) UnmarshalText(text []byte) error {
 	return wordsOfStopReason.unmarshal(value, text)
 }
 
-// Work: what a call is at that tells how far it is. Later versions may add values.
+// Work: the work of a call that tells how far it is. Later versions may add values.
 type Work int32
 
 const (
@@ -1013,7 +1013,8 @@ const (
 	WorkEvaluate Work = C.TRAFO_WORK_EVALUATE
 	// Confidence intervals are computed, for each metric. Counts resamples.
 	WorkResample Work = C.TRAFO_WORK_RESAMPLE
-	// Weights are copied, written, read or compared for another format. Counts weights.
+	// Weights are copied, written, read or compared for another format. Counts weights; the writing of an export
+	// counts each twice.
 	WorkConvertWeights Work = C.TRAFO_WORK_CONVERT_WEIGHTS
 	// A model reads calibration text. Counts target tokens.
 	WorkCalibrate Work = C.TRAFO_WORK_CALIBRATE

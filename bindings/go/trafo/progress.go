@@ -29,7 +29,8 @@ type progressKey struct{}
 
 // WithProgress has calls that are given the context tell how far they are: when a piece of work begins, when it ends, and
 // at most every 100 ms between. f is called on the goroutine of the call. Its error ends the call with ErrCancelled and
-// that error. It cannot use the Context that is at work, nor wait for a goroutine that does: their calls are refused.
+// that error. It cannot use the Context that is at work, nor wait for a goroutine that does: their calls are refused. A run
+// tells of its validations, not of its updates. Trainers of a group tell only while they are made.
 func WithProgress(ctx context.Context, f func(Progress) error) context.Context {
 	return context.WithValue(ctx, progressKey{}, f)
 }
@@ -61,14 +62,25 @@ func (b *progressBody) during(token *C.trafo_cancel, f func() *C.trafo_error) (*
 		return failure, nil
 	}
 	e := takeError(failure)
+	var left pending // of another function in the same call, such as onEvent
+	if b.core != nil {
+		left, b.core.pending = b.core.pending, pending{}
+	}
+	if left.panicked {
+		panic(left.value)
+	}
 	if b.met.panicked {
 		panic(b.met.value)
 	}
 	if e == nil { // of a step whose update was done
 		e = &Error{Code: ErrCancelled, Origin: "WithProgress", Message: "cancelled by the caller"}
 	}
-	e.Message += ": " + b.met.err.Error()
-	e.causes = append(e.causes, b.met.err)
+	for _, err := range []error{b.met.err, left.err} {
+		if err != nil {
+			e.Message += ": " + err.Error()
+			e.causes = append(e.causes, err)
+		}
+	}
 	return nil, e
 }
 

@@ -179,6 +179,55 @@ func TestProgressFunctionsCannotUseTheirContext(t *testing.T) {
 	must[trafo.MemoryStats](t)(c.MemoryStats())
 }
 
+// A run that its onEvent and its progress function end: its error tells both failures, and the next call none.
+func TestProgressFailuresWithThoseOfOnEvent(t *testing.T) {
+	lines := randomLines(50)
+	c := newContext(t)
+	tokenizer := newTokenizer(t, nil)
+	defer tokenizer.Close()
+	config := must[trafo.ModelConfig](t)(trafo.Preset("tiny"))
+	config.Vocabulary = must[int](t)(tokenizer.Vocabulary())
+	config.EncoderLayers, config.DecoderLayers = 1, 1
+	model := must[*trafo.Model](t)(c.NewModel(config, 1))
+	defer model.Close()
+	corpus := must[*trafo.Corpus](t)(trafo.NewCorpus(lines, lines))
+	defer corpus.Close()
+	options := trafo.DefaultTrainerOptions()
+	options.BatchTokens, options.ValidMetrics = 512, trafo.MetricCE
+	options.ValidFreq = trafo.Every(1, trafo.Updates)
+	trainer := must[*trafo.Trainer](t)(model.NewTrainer(t.Context(), tokenizer, corpus, corpus, &options))
+	defer trainer.Close()
+	ofEvent, ofProgress := errors.New("of the event"), errors.New("of the progress")
+	run := func(fail func(error) error) (trafo.StopReason, error) {
+		ctx := trafo.WithProgress(t.Context(), func(trafo.Progress) error { return ofProgress })
+		return trainer.Run(ctx, 2, func(e trafo.Event) error {
+			if e.Kind == trafo.EventValidating {
+				return fail(ofEvent)
+			}
+			return nil
+		})
+	}
+	stop, err := run(func(err error) error { return err })
+	if stop != trafo.StopCallback || !errors.Is(err, trafo.ErrCancelled) || !errors.Is(err, ofEvent) || !errors.Is(err, ofProgress) {
+		t.Error(stop, err)
+	}
+	config.Width = -1
+	_, err = c.NewModel(config, 1)
+	wantError(t, err, trafo.ErrInvalidArgument)
+	if errors.Is(err, ofEvent) {
+		t.Error(err)
+	}
+	func() {
+		defer func() {
+			if value := recover(); value != ofEvent {
+				t.Error(value)
+			}
+		}()
+		_, _ = run(func(err error) error { panic(err) })
+	}()
+	must[trafo.MemoryStats](t)(c.MemoryStats())
+}
+
 func TestProgressAsJSON(t *testing.T) {
 	text := string(must[[]byte](t)(json.Marshal(trafo.Progress{Work: trafo.WorkReadText, Done: 3})))
 	if text != `{"Work":"read_text","Done":3,"Total":0}` {

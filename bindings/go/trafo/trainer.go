@@ -211,11 +211,11 @@ func (m *Model) NewTrainer(ctx context.Context, tokenizer *Tokenizer, train, val
 			}
 			return C.trafo_trainer_new_in_group(group, m.ptr, handle, training, validation, o.c(), directory, length, cancel, &out)
 		})
-		if err != nil {
-			return err
+		if err == nil {
+			err = withContext(ctx, m.c.core.finish(failure), false)
 		}
-		if err := m.c.core.finish(failure); err != nil {
-			return told(sources, withContext(ctx, err, false))
+		if err != nil {
+			return told(sources, err)
 		}
 		t = &Trainer{c: m.c, ptr: out, sources: sources}
 		t.cleanup = runtime.AddCleanup(t, abandoned.run, abandoned{m.c.core, func() { C.trafo_trainer_free(out) }})
@@ -271,10 +271,10 @@ func (t *Trainer) Run(ctx context.Context, maxUpdates int64, onEvent func(Event)
 	failure, err := cancellable(ctx, t.c.core, func(cancel *C.trafo_cancel) *C.trafo_error {
 		return C.trafo_go_trainer_run(t.ptr, C.int64_t(maxUpdates), cancel, C.uintptr_t(handle), &stop)
 	})
-	if err != nil {
-		return stopped(err), err
+	if err == nil {
+		err = withContext(ctx, t.c.core.finish(failure), body.failed)
 	}
-	err = told(t.sources, withContext(ctx, t.c.core.finish(failure), body.failed))
+	err = told(t.sources, err)
 	if err == nil {
 		return StopReason(stop), nil
 	}
@@ -317,10 +317,10 @@ func (t *Trainer) inWith(ctx context.Context, origin string, f func(cancel *C.tr
 	}
 	defer runtime.KeepAlive(t)
 	failure, err := cancellable(ctx, t.c.core, f)
-	if err != nil {
-		return err
+	if err == nil {
+		err = withContext(ctx, t.c.core.finish(failure), false)
 	}
-	return told(t.sources, withContext(ctx, t.c.core.finish(failure), false))
+	return told(t.sources, err)
 }
 
 // Step does one update; it validates and saves like Run. When ctx ends before the update begins, the error is

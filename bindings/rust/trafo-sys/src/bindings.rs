@@ -451,7 +451,7 @@ unsafe extern "C" {
     #[doc = " 1 after trafo_cancel_set, 0 before it and after trafo_cancel_reset. since 0.1"]
     pub fn trafo_cancel_is_set(cancel: *const trafo_cancel, out: *mut i32) -> *mut trafo_error;
 }
-#[doc = " Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If it\n returns non-zero, the cancel handle is set, which ends the call. It cannot use the context of the call (INVALID_ARGUMENT)."]
+#[doc = " Is told how far a call is. `work` is a TRAFO_WORK_* and says what `done` and `total` count. total is 0 as long as it is unknown. If\n it returns non-zero, the cancel handle is set, which ends the call, and the call does not call it again. It cannot use the context of\n the call (INVALID_ARGUMENT)."]
 pub type trafo_progress_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user_data: *mut ::core::ffi::c_void,
@@ -462,7 +462,7 @@ pub type trafo_progress_fn = ::core::option::Option<
 >;
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Calls that get the handle from now on tell `progress` how far they are, on the thread that calls: when a piece of work begins, when it\n ends, and at most every 100 ms between. trafo_trainer_run and trafo_trainer_step tell of validations; trainers of a group tell nothing but\n in trafo_trainer_new_in_group. Such a call runs a function of the program, so meanwhile calls of other threads on its context are\n INVALID_ARGUMENT. Calls of several threads with one handle call the function at the same time. progress may be NULL: none is told.\n user_data_free (may be NULL) is called once, when the function will not be called again, also if this call fails. since 0.1"]
+    #[doc = " Calls that get the handle from now on tell `progress` how far they are, on the thread that calls: when a piece of work begins, when it\n ends, and at most every 100 ms between. trafo_trainer_run and trafo_trainer_step tell of validations; trainers of a group tell nothing\n but in trafo_trainer_new_in_group. Such a call runs a function of the program, so meanwhile calls of other threads on its context are\n INVALID_ARGUMENT. Calls of several threads with one handle call the function at the same time. progress may be NULL: none is told.\n user_data_free (may be NULL) is called once, when the function will not be called again, also if this call fails. since 0.1"]
     pub fn trafo_cancel_set_progress(
         cancel: *mut trafo_cancel,
         progress: trafo_progress_fn,
@@ -4073,7 +4073,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
-    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,\n word_scores, truncate and window_stride of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder. Other errors as\n for trafo_force_decode. since 0.1"]
+    #[doc = " Plain text under a decoder-lm: each line as the one hypothesis of itself, with the log-probability of each of its tokens and of its end,\n given </s> and the tokens before it, as in training on monolingual text. trafo_translations_get_tokens gives the tokens that are scored,\n an end included. begin_source (<s> in place of the first </s>), end_source (off: the end is not scored), length_penalty, batch_tokens,\n word_scores, truncate and window_stride of the options are used; options and cancel may be NULL. UNSUPPORTED: a model with an encoder.\n Other errors as for trafo_force_decode. since 0.1"]
     pub fn trafo_score_text(
         model: *mut trafo_model,
         tokenizer: *const trafo_tokenizer,

@@ -130,6 +130,8 @@ impl CancelToken {
     /// cannot use the model that is at work: its calls fail with [`InvalidArgument`](crate::ErrorCode::InvalidArgument), and so
     /// do calls of other threads on that model until the call returns.
     ///
+    /// A run tells of its validations, not of its updates. Trainers of a group tell only while they are made.
+    ///
     /// ```
     /// use std::ops::ControlFlow;
     /// use trafo::{CancelToken, Tokenizer, TokenizerOptions};

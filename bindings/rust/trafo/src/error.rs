@@ -144,9 +144,7 @@ pub(crate) fn check(error: *mut sys::trafo_error) -> Result<()> {
             source: None,
         };
         sys::trafo_error_free(error);
-        if result.code == ErrorCode::Cancelled {
-            crate::cancel::continue_panic();
-        }
+        crate::cancel::continue_panic(); // whichever error ended the call that the panic was in
         Err(result)
     }
 }

@@ -111,6 +111,38 @@ fn a_closure_ends_the_call() -> Result<()> {
     Ok(())
 }
 
+/// The panic goes on in the call that it was in, also if that fails by something else.
+#[test]
+fn a_panic_is_not_left_to_a_later_call() {
+    let token = CancelToken::new();
+    token.on_progress(|_| panic!("as it begins"));
+    let missing = common::TestFolder::new().join("missing.tsv");
+    let load = || Corpus::load_tsv_cancellable(&missing, &token).map(|_| ());
+    let payload = catch_unwind(AssertUnwindSafe(load)).unwrap_err();
+    assert_eq!(payload.downcast_ref(), Some(&"as it begins"));
+    token.reset();
+    token.without_progress();
+    assert_eq!(load().unwrap_err().code(), ErrorCode::NotFound);
+}
+
+/// The closure does not run again in the call that it has ended. With nothing to learn, the work is done as it begins.
+#[test]
+fn a_closure_is_not_told_after_its_panic() {
+    let (token, calls) = (CancelToken::new(), Arc::new(Mutex::new(0)));
+    let counted = calls.clone();
+    token.on_progress(move |progress| {
+        if progress.work == Work::LearnVocabulary {
+            *counted.lock().unwrap() += 1;
+            panic!("as it begins");
+        }
+        ControlFlow::Continue(())
+    });
+    let options = TokenizerOptions::new(280).kind("byte-bpe").soft_limit(true);
+    let train = || Tokenizer::train_cancellable(&["a"], &options, &token).map(|_| ());
+    assert!(catch_unwind(AssertUnwindSafe(train)).is_err());
+    assert_eq!(*calls.lock().unwrap(), 1);
+}
+
 /// A closure that uses the model at work, here or on another thread, gets an error and does not hang.
 #[test]
 fn a_closure_cannot_use_the_model_at_work() -> Result<()> {

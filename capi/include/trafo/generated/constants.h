@@ -128,7 +128,7 @@
 #define TRAFO_STOP_CANCELLED 4 /* The cancel token was set. */
 #define TRAFO_STOP_PAUSED    5 /* The updates that were asked for are done. */
 
-/* What a call is at that tells how far it is. Later versions may add values. */
+/* The work of a call that tells how far it is. Later versions may add values. */
 /* Files of text are read. Counts bytes of the files, which may be compressed; the total of a pipe is unknown. */
 #define TRAFO_WORK_READ_TEXT        0
 #define TRAFO_WORK_GATHER_TEXT      1 /* Text for the training of a tokenizer is looked at. Counts lines. */
@@ -141,7 +141,9 @@
 #define TRAFO_WORK_VALIDATE         6
 #define TRAFO_WORK_EVALUATE         7 /* Translations are compared with references, for each metric. Counts lines. */
 #define TRAFO_WORK_RESAMPLE         8 /* Confidence intervals are computed, for each metric. Counts resamples. */
-#define TRAFO_WORK_CONVERT_WEIGHTS  9 /* Weights are copied, written, read or compared for another format. Counts weights. */
+/* Weights are copied, written, read or compared for another format. Counts weights; the writing of an export counts each twice.
+ * */
+#define TRAFO_WORK_CONVERT_WEIGHTS  9
 #define TRAFO_WORK_CALIBRATE        10 /* A model reads calibration text. Counts target tokens. */
 #define TRAFO_WORK_COMPRESS         11 /* Weights are quantized, factorized or made sparse. Counts tensors. */
 #define TRAFO_WORK_LEARN_SHORTLIST  12 /* A shortlist is learned, in several passes. Counts pairs of all passes. */

@@ -260,7 +260,7 @@ named! { Stop?:
     Cancelled = "cancelled",
     Paused = "paused",
 }
-/// What a call is at that tells how far it is. Later versions may add values.
+/// The work of a call that tells how far it is. Later versions may add values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Work {
@@ -283,7 +283,8 @@ pub enum Work {
     Evaluate,
     /// Confidence intervals are computed, for each metric. Counts resamples.
     Resample,
-    /// Weights are copied, written, read or compared for another format. Counts weights.
+    /// Weights are copied, written, read or compared for another format. Counts weights; the writing of an export
+    /// counts each twice.
     ConvertWeights,
     /// A model reads calibration text. Counts target tokens.
     Calibrate,
