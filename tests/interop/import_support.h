@@ -24,6 +24,44 @@ class ImportTest : public InteropTest {
     edit_json(directory / "config.json", change);
   }
 
+  // The matrix of the embeddings under other names, and the names of a base class.
+  void expect_same_weights_with_other_names(const fs::path& directory) {
+    const auto wanted = weight_bytes(*context_, *model_);
+    const char* names[] = {"model.shared.weight", "model.decoder.embed_tokens.weight",
+                           "model.encoder.embed_tokens.weight", "lm_head.weight"};
+    std::string before = names[0];
+    for (const char* name : {names[1], names[2], names[3], names[0]}) {
+      edit_tensors(directory, [&](std::vector<Stored>& all) { find(all, before).name = name; });
+      EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), wanted) << name;
+      before = name;
+    }
+    // A copy may differ from the matrix that is read.
+    edit_tensors(directory, [&](std::vector<Stored>& all) {
+      Stored copy = find(all, names[0]);
+      find(all, names[0]).name = names[1];
+      copy.name = names[2];
+      copy.bytes.front() ^= std::byte{1};
+      all.push_back(std::move(copy));
+    });
+    refused_import(directory, ErrorCode::corrupt_file, "differ");
+    edit_tensors(directory, [&](std::vector<Stored>& all) {
+      std::erase_if(all, [&](const Stored& tensor) { return tensor.name == names[2]; });
+      find(all, names[1]).name = names[0];
+      for (Stored& tensor : all)
+        if (tensor.name.starts_with("model.")) tensor.name.erase(0, 6);
+    });
+    EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), wanted);
+    edit_tensors(directory, [&](std::vector<Stored>& all) {
+      find(all, "shared.weight").name = "decoder.embed_tokens.weight";
+    });
+    EXPECT_EQ(weight_bytes(*context_, *imported(directory).model), wanted);
+    edit_tensors(directory, [&](std::vector<Stored>& all) {
+      std::erase_if(
+          all, [&](const Stored& tensor) { return tensor.name == "decoder.embed_tokens.weight"; });
+    });
+    refused_import(directory, ErrorCode::corrupt_file, "shared.weight");
+  }
+
   // ---- several files ----
 
   static void edit_map(const fs::path& directory, const std::function<void(FileJson&)>& change) {

@@ -118,8 +118,69 @@ TEST_F(BartImportTest, ConfigurationWithoutAGenerationFile) {
   EXPECT_EQ(result.note, "");
   EXPECT_EQ(result.tokenizer->encode(kBartText), bart_.encode(kBartText));
   EXPECT_EQ(result.tokenizer->special_tokens().start(), kBartStart);
+  write(*result.tokenizer, path("again"));
+  const FileJson again =
+      FileJson::parse(read_text_file(path("again") / "generation_config.json", 1 << 20));
+  EXPECT_EQ(again["forced_bos_token_id"], kBartBegin);
+  EXPECT_EQ(imported(path("again")).note, "");
   edit_config(directory_, [](FileJson& json) { json.erase("forced_bos_token_id"); });
   EXPECT_TRUE(contains(imported(directory_).note, "does not force")) << imported(directory_).note;
+}
+
+TEST_F(BartImportTest, OneMatrixUnderAnotherName) {
+  expect_same_weights_with_other_names(directory_);
+}
+
+// As of bart-large-cnn.
+TEST_F(BartImportTest, AMaskWithoutARow) {
+  const int32_t rows = bart_.vocab_size();
+  edit_json(directory_ / "tokenizer.json", [&](FileJson& json) {
+    json["model"]["vocab"]["<mask>"] = rows;
+    json["added_tokens"].push_back({{"id", rows},
+                                    {"content", "<mask>"},
+                                    {"single_word", false},
+                                    {"lstrip", true},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  });
+  const ImportedModel result = imported(directory_);
+  EXPECT_FALSE(result.tokenizer.has_value());
+  EXPECT_TRUE(contains(result.note, concat("vocab_size is ", rows, ", the tokenizer has ", rows + 1,
+                                           " tokens with <mask>")))
+      << result.note;
+  EXPECT_EQ(weight_bytes(*context_, *result.model), weight_bytes(*context_, *model_));
+  EXPECT_EQ(result.model->tokens()->special.start(), kBartStart);
+  edit_json(directory_ / "tokenizer.json", [&](FileJson& json) {
+    json["model"]["vocab"].erase("<mask>");
+    json["model"]["vocab"]["other"] = rows;
+    json["added_tokens"].back()["content"] = "other";
+  });
+  refused_import(directory_, ErrorCode::corrupt_file, "the tokenizer has");
+}
+
+// The class has a default.
+TEST_F(BartImportTest, AStartThatTheConfigurationDoesNotName) {
+  edit_config(directory_, [](FileJson& json) { json.erase("decoder_start_token_id"); });
+  EXPECT_EQ(imported(directory_).model->tokens()->special.start(), 2);
+  fs::remove(directory_ / "tokenizer.json");
+  const ImportedModel result = imported(directory_);
+  EXPECT_FALSE(result.tokenizer.has_value());
+  EXPECT_EQ(result.model->tokens()->special.start(), 2);
+}
+
+TEST_F(BartImportTest, ADecoderLmHasNoStartOfADecoder) {
+  ModelConfig config = llama_config(1, true);
+  config.vocabulary = bart_.vocab_size();
+  model_ = model_of(config);
+  FileJson generation = bart_generation();
+  generation.erase("decoder_start_token_id");
+  export_model(*context_, *model_, bart_vocabulary(generation), ExportFormat::hf_llama,
+               path("llama"));
+  EXPECT_EQ(imported(path("llama")).tokenizer->language(), -1);
+  write_file_atomically(path("llama") / "generation_config.json", bart_generation().dump());
+  refused_import(path("llama"), ErrorCode::unsupported,
+                 "generation_config.json: decoder_start_token_id is given");
 }
 
 TEST_F(BartImportTest, KeysThatChangeTheFunctionAreRefused) {
@@ -139,6 +200,29 @@ TEST_F(BartImportTest, KeysThatChangeTheFunctionAreRefused) {
   const ImportedModel result = imported(directory_);
   EXPECT_FALSE(result.tokenizer.has_value());
   EXPECT_TRUE(contains(result.note, "the prefix that you choose")) << result.note;
+}
+
+// A language that a caller chose is not the token that the file puts in front of texts.
+TEST_F(BartImportTest, AChosenLanguageIsNotTheBegin) {
+  FileJson generation = bart_generation();
+  generation.erase("pad_token_id");
+  const auto with_language = [&] {
+    std::string file = bart_.serialized();
+    for (size_t at = 0; (at = file.find("<pad>", at)) != std::string::npos;)
+      file.replace(at, 5, "de_DE");
+    return Tokenizer::from_bytes(file, "tokenizer.json",
+                                 {{"generation_config.json", generation.dump()}})
+        .with_languages("de_DE", "de_DE");
+  };
+  const Tokenizer chosen = with_language();
+  ASSERT_NE(chosen.language(), kBartBegin);
+  write(chosen, path("chosen"));
+  const FileJson written = FileJson::parse(read_text_file(path("chosen") / "config.json", 1 << 20));
+  EXPECT_EQ(written["bos_token_id"], kBartBegin);
+  generation.erase("decoder_start_token_id");
+  const Error error = error_of([&] { write(with_language(), path("other")); });
+  EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  EXPECT_TRUE(mentions(error, "a token in front of texts")) << error.what();
 }
 
 TEST_F(BartImportTest, OtherVocabulariesAndFormatsAreRefused) {

@@ -111,6 +111,18 @@ TEST_F(M2m100ImportTest, KeysThatChangeTheFunctionAreRefused) {
 }
 
 // The class scales embeddings unless its configuration says otherwise.
+TEST_F(M2m100ImportTest, OneMatrixUnderAnotherName) {
+  expect_same_weights_with_other_names(directory_);
+}
+
+TEST_F(M2m100ImportTest, WithoutATokenizerTheStartIsTheClasses) {
+  fs::remove(directory_ / "tokenizer.json");
+  edit_config(directory_, [](FileJson& json) { json.erase("decoder_start_token_id"); });
+  const ImportedModel result = imported(directory_);
+  EXPECT_FALSE(result.tokenizer.has_value());
+  EXPECT_EQ(result.model->tokens()->special.start(), 2);
+}
+
 TEST_F(M2m100ImportTest, EmbeddingsAreScaledByDefault) {
   edit_config(directory_, [](FileJson& json) { json.erase("scale_embedding"); });
   EXPECT_EQ(weight_bytes(*context_, *imported(directory_).model), weight_bytes(*context_, *model_));

@@ -105,6 +105,23 @@ TEST_F(MbartImportTest, ATokenizerJson) {
   EXPECT_EQ(imported(path("again")).tokenizer->encode(kText), mbart_.encode(kText));
 }
 
+TEST_F(MbartImportTest, OneMatrixUnderAnotherName) {
+  expect_same_weights_with_other_names(directory_);
+}
+
+TEST_F(MbartImportTest, AStartThatTheConfigurationDoesNotName) {
+  edit_config(directory_, [](FileJson& json) { json.erase("decoder_start_token_id"); });
+  const ImportedModel with = imported(directory_);
+  EXPECT_EQ(with.tokenizer->special_tokens().start(), 2);
+  EXPECT_TRUE(contains(with.note, "has no decoder_start_token_id: the decoder starts with 2"));
+  edit_json(directory_ / "tokenizer_config.json",
+            [](FileJson& json) { json["tokenizer_class"] = "MBartTokenizer"; });
+  const ImportedModel result = imported(directory_);
+  EXPECT_FALSE(result.tokenizer.has_value());
+  EXPECT_EQ(result.model->tokens()->special.start(), 2);
+  EXPECT_TRUE(contains(result.note, "the decoder starts with 2")) << result.note;
+}
+
 // Position i has the row i + 2 of the table; the first two rows are of no position.
 TEST_F(MbartImportTest, PositionsBeginInTheThirdRow) {
   const ParameterStore& parameters = model_->parameters();

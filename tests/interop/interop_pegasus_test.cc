@@ -141,6 +141,13 @@ TEST_F(PegasusImportTest, PositionsThatAreStored) {
   });
 }
 
+TEST_F(PegasusImportTest, OneMatrixUnderAnotherName) {
+  expect_same_weights_with_other_names(directory_);
+  model_ = model_of(config_of(Architecture::encoder_decoder, false));
+  exported(*model_, ExportFormat::hf_marian, "marian");
+  expect_same_weights_with_other_names(path("marian"));
+}
+
 TEST_F(PegasusImportTest, WithoutATokenizerTheCallerProvidesIds) {
   with_tokenizer_json();
   fs::remove(directory_ / "tokenizer.json");

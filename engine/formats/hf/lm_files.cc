@@ -231,12 +231,19 @@ ConfigReader generation_options(const fs::path& directory, const ConfigReader& c
   return fs::exists(file, ignored) ? ConfigReader(file) : config;
 }
 
+int32_t read_decoder_start(const ConfigReader& config, int64_t stored, bool has_default) {
+  constexpr const char* kKey = "decoder_start_token_id";
+  constexpr int32_t kDefault = 2;  // of BartConfig and M2M100Config; what mBART-50 has
+  if (has_default && !config.has(kKey)) return kDefault;
+  return static_cast<int32_t>(config.integer(kKey, 0, stored - 1));
+}
+
 std::optional<VocabularyTokens> read_tokens(const fs::path& directory, const ConfigReader& config,
                                             const ModelSpec& spec) {
   SpecialIds ids = read_special_ids(directory, config);
-  if (spec.has_encoder())  // what the decoder starts with
-    ids.bos =
-        static_cast<int32_t>(config.integer("decoder_start_token_id", 0, spec.vocabulary - 1));
+  if (spec.has_encoder())
+    ids.bos = read_decoder_start(config, spec.vocabulary,
+                                 spec.embedding.positions != PositionTable::sinusoidal);
   const auto known = [&](int32_t id) { return id >= 0 && id < spec.vocabulary; };
   if (ids.eos.empty()) return std::nullopt;
   for (const int32_t end : ids.eos)
@@ -253,7 +260,8 @@ namespace {
 
 // The files of the directory that belong to its tokenizer.json. If there is no
 // generation_config.json, one with the ids of config.json.
-std::vector<CompanionFile> companions_in(const fs::path& directory, const SpecialIds& ids) {
+std::vector<CompanionFile> companions_in(const fs::path& directory, const ConfigReader& config,
+                                         const SpecialIds& ids) {
   std::vector<CompanionFile> companions;
   std::error_code ignored;
   for (const std::string_view name : kTokenizerCompanions)
@@ -265,6 +273,9 @@ std::vector<CompanionFile> companions_in(const fs::path& directory, const Specia
     generation[ids.bos_starts_decoder ? "decoder_start_token_id" : "bos_token_id"] = ids.bos;
   if (!ids.eos.empty()) generation["eos_token_id"] = Json(ids.eos);
   if (ids.pad >= 0) generation["pad_token_id"] = ids.pad;
+  constexpr const char* kForced = "forced_bos_token_id";
+  if (ids.bos_starts_decoder && config.has(kForced))
+    generation[kForced] = config.integer(kForced, 0, limits::kVocabulary);
   if (generation.as<Json::Object>() != nullptr)
     companions.push_back({std::string(kGenerationFile), generation.dump(2) + "\n"});
   return companions;
@@ -283,7 +294,12 @@ Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std
 
 ReadTokenizer read_lm_tokenizer(const fs::path& directory, const ConfigReader& config,
                                 int64_t stored) {
-  return read_tokenizer_of(directory, config, stored, read_special_ids(directory, config));
+  ReadTokenizer read =
+      read_tokenizer_of(directory, config, stored, read_special_ids(directory, config));
+  require(!read.tokenizer || read.tokenizer->language() < 0, ErrorCode::unsupported, kOrigin,
+          (directory / kGenerationFile).string(), ": decoder_start_token_id is given; a model ",
+          "without an encoder has none");
+  return read;
 }
 
 ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& config,
@@ -301,7 +317,7 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
   }
   if (!read.tokenizer && fs::exists(json, ignored)) {
     try {
-      read.tokenizer = read_tokenizer_json(json, ids, companions_in(directory, ids));
+      read.tokenizer = read_tokenizer_json(json, ids, companions_in(directory, config, ids));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       read.note = concat("no tokenizer was imported, the ids are those of the model's own: ",
@@ -316,6 +332,14 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
     return read;
   }
   const int64_t tokens = read.tokenizer->vocab_size();
+  // bart-large-cnn has no row for <mask>, the last token of its tokenizer.json.
+  if (ids.bos_starts_decoder && tokens == stored + 1 &&
+      read.tokenizer->token(static_cast<int32_t>(stored)) == "<mask>") {
+    read.tokenizer.reset();
+    read.note = concat(config.label(), ": vocab_size is ", stored, ", the tokenizer has ", tokens,
+                       " tokens with <mask>: the ids are those of the model's own tokenizer");
+    return read;
+  }
   require(tokens <= stored, ErrorCode::corrupt_file, kOrigin, config.label(), ": vocab_size is ",
           stored, ", the tokenizer has ", tokens, " tokens");
   read.note = spare_rows_note(stored, tokens);

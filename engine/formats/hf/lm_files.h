@@ -28,11 +28,14 @@ std::vector<int32_t> read_end_ids(const ConfigReader& config);
 // The ids of special tokens in generation_config.json and config.json. The
 // eos_token_id of generation_config.json goes before.
 SpecialIds read_special_ids(const std::filesystem::path& directory, const ConfigReader& config);
+// decoder_start_token_id of config.json: a token below `stored`. CORRUPT_FILE names the key if it
+// is missing, unless the class has a default, which is 2.
+int32_t read_decoder_start(const ConfigReader& config, int64_t stored, bool has_default);
 // What transformers generates with: generation_config.json or, without that file, config.json.
 ConfigReader generation_options(const std::filesystem::path& directory, const ConfigReader& config);
 
-// The special tokens of a model without a tokenizer: read_special_ids(), without unk. None: there
-// is no eos_token_id.
+// The special tokens of a model without a tokenizer: read_special_ids(), without unk; the start of
+// an encoder-decoder is read_decoder_start(). None: there is no eos_token_id.
 std::optional<VocabularyTokens> read_tokens(const std::filesystem::path& directory,
                                             const ConfigReader& config, const ModelSpec& spec);
 
@@ -51,10 +54,10 @@ struct ReadTokenizer {
 // with a note, if there is neither or the second is neither BPE that is read as it is nor a
 // SentencePiece model.
 // CORRUPT_FILE if the tokenizer has more tokens than the `stored` rows of the embeddings; those
-// that it lacks are rows that nobody needs.
+// that it lacks are rows that nobody needs. UNSUPPORTED: it is an encoder-decoder's.
 ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,
                                 int64_t stored);
-// With these ids of special tokens.
+// With these ids of special tokens, for any architecture.
 ReadTokenizer read_tokenizer_of(const std::filesystem::path& directory, const ConfigReader& config,
                                 int64_t stored, const SpecialIds& ids);
 // The tokenizer of a directory of M2M100 or NLLB-200, see m2m100.cc. UNSUPPORTED names the key.
@@ -77,8 +80,9 @@ void write_mbart_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
 // with a note, if there is no such file.
 ReadTokenizer read_bart_tokenizer(const std::filesystem::path& directory,
                                   const ConfigReader& config, int64_t stored);
-// Writes tokenizer.json and its companions as they came. UNSUPPORTED: they are not BART's.
-void write_bart_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory);
+// Writes tokenizer.json and its companions as they came. Returns the token in front of texts.
+// UNSUPPORTED: they are not BART's.
+int32_t write_bart_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory);
 // The note on rows of the embeddings that a tokenizer has no tokens for; empty if there are none.
 std::string spare_rows_note(int64_t stored, int64_t tokens);
 

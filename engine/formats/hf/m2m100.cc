@@ -163,7 +163,7 @@ SpecialIds special_ids(const fs::path& directory, const ConfigReader& config, in
     return config.has(key) ? static_cast<int32_t>(config.integer(key, 0, stored - 1)) : otherwise;
   };
   SpecialIds ids = read_special_ids(directory, config);
-  ids.bos = id_in("decoder_start_token_id", 2);
+  ids.bos = read_decoder_start(config, stored, true);
   ids.pad = id_in("pad_token_id", kM2mPad);
   if (ids.eos.empty()) ids.eos = {2};
   ids.bos_starts_decoder = true;
@@ -226,6 +226,10 @@ ReadTokenizer read_mbart_tokenizer(const fs::path& directory, const ConfigReader
   } else {
     read = read_tokenizer_of(directory, config, stored, ids);
   }
+  if (!config.has("decoder_start_token_id"))
+    read.note.append(read.note.empty() ? "" : "; ")
+        .append(concat(config.label(), " has no decoder_start_token_id: the decoder starts with ",
+                       ids.bos));
   add_forced_note(directory, config, stored, read);
   return read;
 }
@@ -300,14 +304,21 @@ void write_m2m100_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,
   write_json(directory / "tokenizer.json", *fast);
 }
 
-void write_bart_tokenizer(const Tokenizer& tokenizer, const fs::path& directory) {
-  if (tokenizer.kind() != ByteBpeTokenizer::kKind || tokenizer.language() < 0)
+int32_t write_bart_tokenizer(const Tokenizer& tokenizer, const fs::path& directory) {
+  // `tokenizer` may have languages that a caller chose in place of the token of the file.
+  const int32_t begin = tokenizer.kind() == ByteBpeTokenizer::kKind
+                            ? Tokenizer::from_bytes(tokenizer.serialized(), tokenizer.file_name(),
+                                                    tokenizer.companions())
+                                  .language()
+                            : -1;
+  if (begin < 0)
     cannot_express("BART",
                    "a vocabulary that is not byte-level BPE of an encoder-decoder, with a "
                    "token in front of texts");
   write_file_atomically(directory / tokenizer.file_name(), tokenizer.serialized());
   for (const CompanionFile& file : tokenizer.companions())
     write_file_atomically(directory / file.name, file.content);
+  return begin;
 }
 
 void write_mbart_tokenizer(const Tokenizer& tokenizer, int64_t max_positions,

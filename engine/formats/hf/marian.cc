@@ -1,10 +1,11 @@
 // The directories of these classes of transformers: MarianMTModel and BartForConditionalGeneration
 // (post-norm), PegasusForConditionalGeneration, M2M100ForConditionalGeneration and
-// MBartForConditionalGeneration (pre-norm). They have sinusoidal positions (which are computed, not
-// stored), embeddings scaled by the square root of the width, and layer norms with epsilon 1e-5.
-// The pre-norm models have a norm after the layers of each stack. M2M100 has another table of
-// positions and no bias of the logits. BART and mBART have learned positions, a norm of the
-// embeddings, and embeddings that are scaled or not.
+// MBartForConditionalGeneration (pre-norm). MarianMT and Pegasus have sinusoidal positions (which
+// are computed, not stored) and embeddings scaled by the square root of the width. M2M100 has
+// another table of positions, no bias of the logits, and embeddings scaled unless the file says
+// otherwise. BART and mBART have learned positions, a norm of the embeddings, and embeddings that
+// are scaled or not. All layer norms have the epsilon 1e-5. The pre-norm models have a norm after
+// the layers of each stack.
 //
 // The decoder starts with the token `decoder_start_token_id`. For models trained here that is <s>.
 // Models trained by Marian start with <pad>, whose embedding is the last row and all zeros. Import
@@ -64,7 +65,7 @@ Expressible marian_expressible(const char* format, const MarianForm& form) {
 }
 
 Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenizer& tokenizer,
-                   int32_t pad) {
+                   int32_t begin, int32_t pad) {
   const StackSpec &encoder = *spec.encoder, &decoder = spec.decoder;
   Json json;
   json["architectures"] = Json::List{form.architecture};
@@ -92,7 +93,7 @@ Json marian_config(const MarianForm& form, const ModelSpec& spec, const Tokenize
   json["share_encoder_decoder_embeddings"] = spec.embedding.shared;
   json["tie_word_embeddings"] = spec.output.tied;
   json["use_cache"] = true;
-  json["bos_token_id"] = form.is_bart() ? tokenizer.language() : tokenizer.special_tokens().start();
+  json["bos_token_id"] = begin;
   json["eos_token_id"] = tokenizer.eos_id();
   json["pad_token_id"] = pad;
   json["decoder_start_token_id"] = tokenizer.special_tokens().start();
@@ -266,13 +267,30 @@ void undo_embedding_scale(HostModel& host) {
   scale(last + ".bias", spec.width(), root);
 }
 
+// The one matrix of the embeddings and the output is stored under one of these names or several.
+constexpr const char* kEmbeddings[] = {"model.shared.weight", "model.decoder.embed_tokens.weight",
+                                       "model.encoder.embed_tokens.weight", "lm_head.weight"};
+
+// Files of a base class, such as BartModel, have names without "model.".
+std::string stored_name(const WeightFiles& weights, const std::string& name) {
+  constexpr std::string_view kPrefix = "model.";
+  const auto is_bare = [&](std::string_view embedding) {
+    return embedding.starts_with(kPrefix) &&
+           weights.has(std::string(embedding.substr(kPrefix.size())));
+  };
+  const bool strip = name.starts_with(kPrefix) &&
+                     std::any_of(std::begin(kEmbeddings), std::end(kEmbeddings), is_bare);
+  return strip ? name.substr(kPrefix.size()) : name;
+}
+
 // transformers computes the table of positions or reads it, in the type of the weights. Refuses one
 // that was trained.
 void check_positions(const HostModel& host, const WeightFiles& weights) {
   constexpr float kRounding = 1.0f / 128;  // of bfloat16, twice
   const ModelSpec& spec = host.spec();
-  for (const char* name :
+  for (const char* full :
        {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}) {
+    const std::string name = stored_name(weights, full);
     if (!weights.has(name)) continue;
     const auto [file, info] = weights.at(name);
     const std::vector<int64_t> wanted{spec.max_positions, spec.width()};
@@ -292,12 +310,13 @@ void write_marian_config(const MarianForm& form, const ModelSpec& spec, const To
                          const fs::path& directory) {
   if (form.is_m2m100()) write_m2m100_tokenizer(tokenizer, spec.max_positions, directory);
   if (form.is_mbart()) write_mbart_tokenizer(tokenizer, spec.max_positions, directory);
-  if (form.is_bart()) write_bart_tokenizer(tokenizer, directory);
+  const int32_t begin = form.is_bart() ? write_bart_tokenizer(tokenizer, directory)
+                                       : tokenizer.special_tokens().start();
   // In a vocabulary without <pad>, <s> takes its place, as in models of Marian; without both, </s>
   // does.
   const bool has_pad = tokenizer.pad_id() >= 0;
   const int32_t pad = has_pad ? tokenizer.pad_id() : tokenizer.special_tokens().start();
-  write_json(directory / "config.json", marian_config(form, spec, tokenizer, pad));
+  write_json(directory / "config.json", marian_config(form, spec, tokenizer, begin, pad));
   if (form.is_bart()) return;  // whose generation_config.json came with the tokenizer
   write_json(directory / "generation_config.json", generation_json(spec, tokenizer, pad));
   if (form.is_m2m100() || form.is_mbart()) return;
@@ -391,25 +410,32 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   validate_read(config, json);
 
   const WeightFiles weights = WeightFiles::open(directory);
+  std::vector<std::string> embeddings;  // the stored ones
+  for (const char* each : kEmbeddings)
+    if (std::string stored_as = stored_name(weights, each); weights.has(stored_as))
+      embeddings.push_back(std::move(stored_as));
+  if (embeddings.empty()) embeddings.emplace_back(kEmbeddings[0]);  // an error names it
   const auto name = [&](const MappedTensor& tensor) {
     const bool missing_bias = tensor.name == "final_logits_bias" && !weights.has(tensor.name);
-    return missing_bias ? std::string() : tensor.name;
+    return missing_bias                    ? std::string()
+           : tensor.name == kEmbeddings[0] ? embeddings.front()
+                                           : stored_name(weights, tensor.name);
   };
-  const auto surplus = [](const TensorInfo& info) {
-    static constexpr const char* kCopies[] = {
-        "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight",
+  const auto surplus = [&](const TensorInfo& info) {
+    static constexpr const char* kPositions[] = {
         "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight",
         // Old files of M2M100, whose class does not read them.
         "model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights"};
-    return std::find(std::begin(kCopies), std::end(kCopies), info.name) != std::end(kCopies);
+    const auto is_it = [&](const char* each) { return stored_name(weights, each) == info.name; };
+    return std::any_of(std::begin(kPositions), std::end(kPositions), is_it) ||
+           std::find(embeddings.begin(), embeddings.end(), info.name) != embeddings.end();
   };
   std::vector<MappedTensor> tensors = marian_tensors(config);
   set_stored_vocabulary(tensors, config, stored);
   Imported imported{read_tensors({weights, name, surplus}, config, tensors),
                     std::move(read.tokenizer), std::move(read.note)};
-  for (const char* copy :
-       {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"})
-    check_copy(weights, "model.shared.weight", copy);
+  for (size_t copy = 1; copy < embeddings.size(); ++copy)
+    check_copy(weights, embeddings.front(), embeddings[copy]);
   if (imported.host.spec().embedding.has_fixed_positions()) check_positions(imported.host, weights);
   if (!is_scaled && !form.is_learned()) undo_embedding_scale(imported.host);
   return imported;
