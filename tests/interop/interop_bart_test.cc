@@ -169,20 +169,6 @@ TEST_F(BartImportTest, AStartThatTheConfigurationDoesNotName) {
   EXPECT_EQ(result.model->tokens()->special.start(), 2);
 }
 
-TEST_F(BartImportTest, ADecoderLmHasNoStartOfADecoder) {
-  ModelConfig config = llama_config(1, true);
-  config.vocabulary = bart_.vocab_size();
-  model_ = model_of(config);
-  FileJson generation = bart_generation();
-  generation.erase("decoder_start_token_id");
-  export_model(*context_, *model_, bart_vocabulary(generation), ExportFormat::hf_llama,
-               path("llama"));
-  EXPECT_EQ(imported(path("llama")).tokenizer->language(), -1);
-  write_file_atomically(path("llama") / "generation_config.json", bart_generation().dump());
-  refused_import(path("llama"), ErrorCode::unsupported,
-                 "generation_config.json: decoder_start_token_id is given");
-}
-
 TEST_F(BartImportTest, KeysThatChangeTheFunctionAreRefused) {
   const auto changed = [&](const char* file, const char* key, FileJson value, ErrorCode code) {
     const std::string before = read_text_file(directory_ / file, 1 << 20);

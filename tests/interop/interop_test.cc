@@ -342,7 +342,7 @@ TEST_F(InteropTest, HostileWeightsAreErrors) {
            [&](const fs::path& directory) { edit_tensors(directory, change); });
   };
   tensors(ErrorCode::corrupt_file, "lacks the tensor model.shared.weight",
-          [](auto& all) { find(all, "model.shared.weight").name = "lm_head.weight"; });
+          [](auto& all) { find(all, "model.shared.weight").name = "model.other.weight"; });
   tensors(ErrorCode::corrupt_file, "has the tensor strange", [](auto& all) {
     all.push_back({"strange", "F32", {0}, {}});
   });

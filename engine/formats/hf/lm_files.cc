@@ -294,12 +294,7 @@ Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std
 
 ReadTokenizer read_lm_tokenizer(const fs::path& directory, const ConfigReader& config,
                                 int64_t stored) {
-  ReadTokenizer read =
-      read_tokenizer_of(directory, config, stored, read_special_ids(directory, config));
-  require(!read.tokenizer || read.tokenizer->language() < 0, ErrorCode::unsupported, kOrigin,
-          (directory / kGenerationFile).string(), ": decoder_start_token_id is given; a model ",
-          "without an encoder has none");
-  return read;
+  return read_tokenizer_of(directory, config, stored, read_special_ids(directory, config));
 }
 
 ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& config,

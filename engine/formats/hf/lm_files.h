@@ -54,7 +54,7 @@ struct ReadTokenizer {
 // with a note, if there is neither or the second is neither BPE that is read as it is nor a
 // SentencePiece model.
 // CORRUPT_FILE if the tokenizer has more tokens than the `stored` rows of the embeddings; those
-// that it lacks are rows that nobody needs. UNSUPPORTED: it is an encoder-decoder's.
+// that it lacks are rows that nobody needs.
 ReadTokenizer read_lm_tokenizer(const std::filesystem::path& directory, const ConfigReader& config,
                                 int64_t stored);
 // With these ids of special tokens, for any architecture.
