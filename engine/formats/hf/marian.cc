@@ -272,7 +272,7 @@ constexpr const char* kEmbeddings[] = {"model.shared.weight", "model.decoder.emb
                                        "model.encoder.embed_tokens.weight", "lm_head.weight"};
 
 // Files of a base class, such as BartModel, have names without "model.".
-std::string stored_name(const WeightFiles& weights, const std::string& name) {
+std::string name_in_files(const WeightFiles& weights, const std::string& name) {
   constexpr std::string_view kPrefix = "model.";
   const auto is_bare = [&](std::string_view embedding) {
     return embedding.starts_with(kPrefix) &&
@@ -290,7 +290,7 @@ void check_positions(const HostModel& host, const WeightFiles& weights) {
   const ModelSpec& spec = host.spec();
   for (const char* full :
        {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}) {
-    const std::string name = stored_name(weights, full);
+    const std::string name = name_in_files(weights, full);
     if (!weights.has(name)) continue;
     const auto [file, info] = weights.at(name);
     const std::vector<int64_t> wanted{spec.max_positions, spec.width()};
@@ -412,21 +412,21 @@ Imported read_marian_form(const MarianForm& form, const fs::path& directory) {
   const WeightFiles weights = WeightFiles::open(directory);
   std::vector<std::string> embeddings;  // the stored ones
   for (const char* each : kEmbeddings)
-    if (std::string stored_as = stored_name(weights, each); weights.has(stored_as))
+    if (std::string stored_as = name_in_files(weights, each); weights.has(stored_as))
       embeddings.push_back(std::move(stored_as));
   if (embeddings.empty()) embeddings.emplace_back(kEmbeddings[0]);  // an error names it
   const auto name = [&](const MappedTensor& tensor) {
     const bool missing_bias = tensor.name == "final_logits_bias" && !weights.has(tensor.name);
     return missing_bias                    ? std::string()
            : tensor.name == kEmbeddings[0] ? embeddings.front()
-                                           : stored_name(weights, tensor.name);
+                                           : name_in_files(weights, tensor.name);
   };
   const auto surplus = [&](const TensorInfo& info) {
     static constexpr const char* kPositions[] = {
         "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight",
         // Old files of M2M100, whose class does not read them.
         "model.encoder.embed_positions.weights", "model.decoder.embed_positions.weights"};
-    const auto is_it = [&](const char* each) { return stored_name(weights, each) == info.name; };
+    const auto is_it = [&](const char* each) { return name_in_files(weights, each) == info.name; };
     return std::any_of(std::begin(kPositions), std::end(kPositions), is_it) ||
            std::find(embeddings.begin(), embeddings.end(), info.name) != embeddings.end();
   };
