@@ -3788,7 +3788,9 @@ pub struct trafo_translate_options {
     pub no_repeat_ngram_size: i64,
     #[doc = " Decoder layer whose cross-attention, the mean over its heads, is the alignment; counted from 1. Default 0: the last but\n one."]
     pub alignment_layer: i64,
-    #[doc = " Of plain text that is scored under a decoder-lm: a text over the model's limit is scored in windows of that many tokens,\n each of which begins window_stride tokens after the one before, at most the limit. Each token is scored once, in the first\n window that predicts it. Default 0: no windows, truncate holds."]
+    #[doc = " Tokens of a window of window_stride, from 2 to the model's limit: max_length of the training of a model that learned\n windows. Default 0: the model's limit."]
+    pub window_length: i64,
+    #[doc = " Of plain text that is scored under a decoder-lm: a text of more than window_length tokens is scored in windows of that many\n tokens, each of which begins window_stride tokens after the one before, at most window_length. Each token is scored once,\n in the first window that predicts it. Default 0: no windows, truncate holds."]
     pub window_stride: i64,
     #[doc = " Sampling: logits are divided by it. Default 1."]
     pub temperature: f64,
@@ -3826,7 +3828,7 @@ pub struct trafo_translate_options {
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of trafo_translate_options"]
-        [::core::mem::size_of::<trafo_translate_options>() - 184usize];
+        [::core::mem::size_of::<trafo_translate_options>() - 192usize];
     ["Alignment of trafo_translate_options"]
         [::core::mem::align_of::<trafo_translate_options>() - 8usize];
     ["Offset of field: trafo_translate_options::struct_size"]
@@ -3849,40 +3851,42 @@ const _: () = {
         [::core::mem::offset_of!(trafo_translate_options, no_repeat_ngram_size) - 64usize];
     ["Offset of field: trafo_translate_options::alignment_layer"]
         [::core::mem::offset_of!(trafo_translate_options, alignment_layer) - 72usize];
+    ["Offset of field: trafo_translate_options::window_length"]
+        [::core::mem::offset_of!(trafo_translate_options, window_length) - 80usize];
     ["Offset of field: trafo_translate_options::window_stride"]
-        [::core::mem::offset_of!(trafo_translate_options, window_stride) - 80usize];
+        [::core::mem::offset_of!(trafo_translate_options, window_stride) - 88usize];
     ["Offset of field: trafo_translate_options::temperature"]
-        [::core::mem::offset_of!(trafo_translate_options, temperature) - 88usize];
+        [::core::mem::offset_of!(trafo_translate_options, temperature) - 96usize];
     ["Offset of field: trafo_translate_options::top_k"]
-        [::core::mem::offset_of!(trafo_translate_options, top_k) - 96usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_k) - 104usize];
     ["Offset of field: trafo_translate_options::top_p"]
-        [::core::mem::offset_of!(trafo_translate_options, top_p) - 104usize];
+        [::core::mem::offset_of!(trafo_translate_options, top_p) - 112usize];
     ["Offset of field: trafo_translate_options::seed"]
-        [::core::mem::offset_of!(trafo_translate_options, seed) - 112usize];
+        [::core::mem::offset_of!(trafo_translate_options, seed) - 120usize];
     ["Offset of field: trafo_translate_options::first_line"]
-        [::core::mem::offset_of!(trafo_translate_options, first_line) - 120usize];
+        [::core::mem::offset_of!(trafo_translate_options, first_line) - 128usize];
     ["Offset of field: trafo_translate_options::shortlist"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 128usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist) - 136usize];
     ["Offset of field: trafo_translate_options::shortlist_first"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 136usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_first) - 144usize];
     ["Offset of field: trafo_translate_options::shortlist_best"]
-        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 144usize];
+        [::core::mem::offset_of!(trafo_translate_options, shortlist_best) - 152usize];
     ["Offset of field: trafo_translate_options::word_scores"]
-        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 152usize];
+        [::core::mem::offset_of!(trafo_translate_options, word_scores) - 160usize];
     ["Offset of field: trafo_translate_options::alignment"]
-        [::core::mem::offset_of!(trafo_translate_options, alignment) - 156usize];
+        [::core::mem::offset_of!(trafo_translate_options, alignment) - 164usize];
     ["Offset of field: trafo_translate_options::distinct"]
-        [::core::mem::offset_of!(trafo_translate_options, distinct) - 160usize];
+        [::core::mem::offset_of!(trafo_translate_options, distinct) - 168usize];
     ["Offset of field: trafo_translate_options::truncate"]
-        [::core::mem::offset_of!(trafo_translate_options, truncate) - 164usize];
+        [::core::mem::offset_of!(trafo_translate_options, truncate) - 172usize];
     ["Offset of field: trafo_translate_options::sampling"]
-        [::core::mem::offset_of!(trafo_translate_options, sampling) - 168usize];
+        [::core::mem::offset_of!(trafo_translate_options, sampling) - 176usize];
     ["Offset of field: trafo_translate_options::end_source"]
-        [::core::mem::offset_of!(trafo_translate_options, end_source) - 172usize];
+        [::core::mem::offset_of!(trafo_translate_options, end_source) - 180usize];
     ["Offset of field: trafo_translate_options::begin_source"]
-        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 176usize];
+        [::core::mem::offset_of!(trafo_translate_options, begin_source) - 184usize];
     ["Offset of field: trafo_translate_options::reserved"]
-        [::core::mem::offset_of!(trafo_translate_options, reserved) - 180usize];
+        [::core::mem::offset_of!(trafo_translate_options, reserved) - 188usize];
 };
 unsafe extern "C" {
     #[must_use]
