@@ -324,7 +324,6 @@ static void check_evaluation(Fixture* f) {
         trafo_evaluate(f->lines, f->lines, 100, 1, NULL, &options, f->cancel, &result,
                        sizeof result));
   // As often as is promised: when each of four pieces begins and ends, and every 100 ms.
-  options.resamples = 20000;
   const double began = seconds();
   OK(trafo_evaluate(f->lines, f->lines, kLines, 1, NULL, &options, f->cancel, &result,
                     sizeof result));
