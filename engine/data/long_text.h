@@ -16,8 +16,8 @@
 
 namespace trafo {
 
-// The windows of a row with so many tokens; 1: the row is not cut. A row is a text if its source
-// has one token, x0.
+// The windows of a row with these numbers of tokens; 1: the row is not cut. A row is a text if its
+// source has one token, x0.
 int64_t windows_of(const TokenizedCorpusOptions& options, int64_t source, int64_t target) noexcept;
 
 // Replaces each text that is cut by its windows, which keep the number of the text. UNSUPPORTED:

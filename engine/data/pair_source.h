@@ -24,8 +24,8 @@ struct TokenizedCorpusOptions {
   // Tokens of the longest source and of the longest target, </s> counted (encoder_decoder), or of
   // the longest stream, source + target + 1 (decoder_only). Longer pairs are dropped and counted.
   int32_t max_length = 256;
-  // Above 0, of monolingual text (decoder_only): longer texts become windows (long_text.h), each of
-  // which begins so many tokens after the one before, at most max_length.
+  // Above 0, of monolingual text (decoder_only): longer texts become windows (long_text.h). It is
+  // the number of tokens from the start of one to the start of the next, at most max_length.
   int32_t window_stride = 0;
   int32_t batch_tokens = 4096;  // pairs that no batch of this budget can hold are dropped as well
   // Pairs with a side that has more than so many times the tokens of the other are dropped; 0: off.

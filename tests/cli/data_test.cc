@@ -247,7 +247,7 @@ TEST_F(DataTest, LongDocumentsAreDroppedOrCutIntoWindows) {
   const std::string last = read_file(folder_.file("cut/latest"));
   EXPECT_EQ(read_file(folder_.file("disk/latest")), last);
   EXPECT_EQ(weights("disk", std::stoi(last)), weights("cut", std::stoi(last)));
-  // The windows of scores are those of the validation.
+  // Scores and validation use the same windows.
   const Outcome scored =
       run_program(folder_.path(), words_of("score -m cut --text documents --window-length 64 "
                                            "--window-stride 48 --device cpu --json"));

@@ -332,7 +332,7 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
       read.tokenizer->token(static_cast<int32_t>(stored)) == "<mask>") {
     read.tokenizer.reset();
     read.note = concat(config.label(), ": vocab_size is ", stored, ", the tokenizer has ", tokens,
-                       " tokens with <mask>: the ids are those of the model's own tokenizer");
+                       " tokens with <mask>: the ids belong to the model's own tokenizer");
     return read;
   }
   require(tokens <= stored, ErrorCode::corrupt_file, kOrigin, config.label(), ": vocab_size is ",

@@ -99,7 +99,7 @@ void run(const std::string& name) {
   group->barrier();
   if (name == "notices") {
     for (uint64_t exchange = 1; group->rank_behind(1) >= 0; ++exchange) {
-      check(exchange < 3000, "notices of other ranks are taken in");
+      check(exchange < 3000, "notices of other ranks are received");
       group->come_to(exchange);
       sleep_for(0.001);
     }

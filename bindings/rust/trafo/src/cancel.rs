@@ -32,7 +32,7 @@ thread_local! {
     static PANIC: Cell<Option<Box<dyn Any + Send>>> = const { Cell::new(None) };
 }
 
-/// The panic of a closure that the call before has told its progress goes on here.
+/// The panic of a closure that the call before has told its progress continues here.
 pub(crate) fn continue_panic() {
     if let Some(payload) = PANIC.take() {
         resume_unwind(payload);
@@ -126,7 +126,7 @@ impl CancelToken {
     /// time. It replaces the one before. A closure that has a clone of the token keeps both for good: see
     /// [`without_progress`](Self::without_progress).
     ///
-    /// With `Break` the token is set, which ends the call. A panic does the same and then goes on in the caller. The closure
+    /// With `Break` the token is set, which ends the call. A panic does the same and then continues in the caller. The closure
     /// cannot use the model that is at work: its calls fail with [`InvalidArgument`](crate::ErrorCode::InvalidArgument), and so
     /// do calls of other threads on that model until the call returns.
     ///

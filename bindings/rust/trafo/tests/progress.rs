@@ -87,7 +87,7 @@ fn long_calls_tell_how_far_they_are() -> Result<()> {
     Ok(())
 }
 
-/// `Break` ends the call and leaves the token set; a panic goes on in the caller as well.
+/// `Break` ends the call and leaves the token set; a panic continues in the caller as well.
 #[test]
 fn a_closure_ends_the_call() -> Result<()> {
     let lines: Vec<String> = common::pairs().into_iter().map(|(source, _)| source).collect();
@@ -111,7 +111,7 @@ fn a_closure_ends_the_call() -> Result<()> {
     Ok(())
 }
 
-/// The panic goes on in the call that it was in, also if that fails by something else.
+/// The panic continues in the call that it was in, also if that call fails for another reason.
 #[test]
 fn a_panic_is_not_left_to_a_later_call() {
     let token = CancelToken::new();
