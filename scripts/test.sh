@@ -31,14 +31,15 @@ scripts/generate_options.py --check
 step "release build and tests"
 cmake --preset release -DTRAFO_WERROR=ON -DTRAFO_BUILD_TESTS=ON -DTRAFO_BUILD_BENCH=ON -DTRAFO_UNITY_LIBRARY=ON >/dev/null
 cmake --build --preset release
-ctest --preset release -j3
+ctest --preset release -j4
 
 if [[ $sanitizers -eq 1 ]]; then
   for preset in asan tsan; do
     step "$preset build and tests"
-    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$all -DTRAFO_CLI_TESTS=$all -DTRAFO_SANITIZE_ALL_FORMS=$all >/dev/null
+    cmake --preset "$preset" -DTRAFO_WERROR=ON -DTRAFO_BUILD_APPS=$all -DTRAFO_CLI_TESTS=$all -DTRAFO_SANITIZE_ALL_FORMS=$all \
+      -DTRAFO_TEST_OBJECTS="$PWD/build/release" >/dev/null
     cmake --build --preset "$preset"
-    ctest --preset "$preset" -j3
+    ctest --preset "$preset" -j4
   done
 fi
 

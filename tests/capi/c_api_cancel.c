@@ -10,7 +10,8 @@
 
 #include "capi_check.h"
 
-enum { kLines = 20000, kWords = 12, kLineBytes = kWords * 8, kFew = 6 };
+enum { kLines = kIsSanitized ? 2000 : 20000, kLinesOfAFile = kIsSanitized ? 400000 : 4000000 };
+enum { kWords = 12, kLineBytes = kWords * 8, kFew = 6 };
 
 typedef struct Fixture {
   trafo_context* context;
@@ -221,7 +222,7 @@ static void check_large_corpus(Fixture* f) {
   const char* const path = work_path("large.tsv");
   FILE* const file = fopen(path, "wb");
   CHECK(file != NULL);
-  for (int i = 0; file && i < 4000000; ++i) fputs("a b c d\te f g h\n", file);
+  for (int i = 0; file && i < kLinesOfAFile; ++i) fputs("a b c d\te f g h\n", file);
   CHECK(file && !ferror(file) && fclose(file) == 0);
   trafo_corpus* corpus = NULL;
   pthread_t setter;

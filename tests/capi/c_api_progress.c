@@ -6,7 +6,11 @@
 
 #include "capi_check.h"
 
-enum { kLines = 3000, kLineBytes = 48, kWorks = TRAFO_WORK_LEARN_SHORTLIST + 1 };
+enum {
+  kLines = kIsSanitized ? 1000 : 3000,
+  kLineBytes = 48,
+  kWorks = TRAFO_WORK_LEARN_SHORTLIST + 1
+};
 
 typedef struct Told {
   int64_t first, last, total;  // of the last piece of work of this kind
