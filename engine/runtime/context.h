@@ -167,8 +167,10 @@ class StepScope {
   StepScope& operator=(const StepScope&) = delete;
 
  private:
+  using Field = T StepContext::*;
+
   Context& context_;
-  T StepContext::*field_;
+  const Field field_;
   T previous_;
 };
 
