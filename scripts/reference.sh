@@ -60,7 +60,7 @@ END
 reference_of_rust() {
   # Comments alone: neither the engine nor another crate is compiled. A missing comment or a broken link is an error.
   (cd bindings/rust && env -u TRAFO_LIB_DIR DOCS_RS=1 RUSTDOCFLAGS="-D warnings -D missing_docs" CARGO_TARGET_DIR="$output/cargo" \
-    cargo doc --quiet -p trafo --no-deps)
+    cargo doc --quiet -p trafo-engine --no-deps)
   rm -rf "$output/rust"
   mv "$output/cargo/doc" "$output/rust"
 }

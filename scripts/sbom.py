@@ -67,7 +67,7 @@ CRATES = {
     "aho-corasick": "Unlicense OR MIT", "memchr": "Unlicense OR MIT", "bindgen": "BSD-3-Clause", "clang-sys": "Apache-2.0",
     "libloading": "ISC", "nom": "MIT", "zmij": "MIT", "unicode-ident": "(MIT OR Apache-2.0) AND Unicode-3.0",
 }
-OURS = {"trafo", "trafo-sys"}
+OURS = {"trafo-engine", "trafo-sys"}
 # Files of a build whose libraries are listed (cuda_components() has the ones of libtrafo_cuda.so); plugins are not in every
 # build.
 BUILT = ("libtrafo.so", "translate-train", "libtrafo_mpi.so", "libtrafo_tcp.so")

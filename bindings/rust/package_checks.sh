@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 env DOCS_RS=1 cargo package --quiet --workspace --allow-dirty --no-verify --target-dir "$folder/packed"
-for crate in trafo-sys trafo; do
+for crate in trafo-sys trafo-engine; do
   file=$(ls "$folder"/packed/package/$crate-[0-9]*.crate)
   size=$(stat -c %s "$file")
   [[ $size -lt 10485760 ]] || { echo "package_checks: $file has $size bytes, a registry takes 10 MiB" >&2; exit 1; }
@@ -19,7 +19,7 @@ done
 for path in CMakeLists.txt capi/include/trafo.h cmake engine/core/status.h LICENSE; do
   [[ -e "$folder/trafo-sys/vendor/$path" ]] || { echo "package_checks: trafo-sys has no vendor/$path" >&2; exit 1; }
 done
-[[ -z $(find "$folder/trafo-sys" "$folder/trafo" -type l) ]] || { echo "package_checks: a package has links in it" >&2; exit 1; }
+[[ -z $(find "$folder/trafo-sys" "$folder/trafo-engine" -type l) ]] || { echo "package_checks: a package has links in it" >&2; exit 1; }
 [[ ${1:-} != --list ]] || exit 0
 
 # A program in an otherwise empty folder, far from the repository.
@@ -30,7 +30,7 @@ name = "program"
 version = "0.1.0"
 edition = "2024"
 [dependencies]
-trafo = { path = "../trafo" }
+trafo-engine = { path = "../trafo-engine" }
 [patch.crates-io]
 trafo-sys = { path = "../trafo-sys" }
 END

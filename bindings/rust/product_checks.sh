@@ -55,10 +55,10 @@ for readme in trafo/README.md trafo-sys/README.md; do
 done
 
 # Configurations, options, events and results go through serde.
-cargo clippy --quiet -p trafo --features serde --all-targets -- -D warnings
-cargo test --quiet -p trafo --features serde --test serde
+cargo clippy --quiet -p trafo-engine --features serde --all-targets -- -D warnings
+cargo test --quiet -p trafo-engine --features serde --test serde
 
 ./package_checks.sh --list
 
 # compile_fail tests fail to compile for the reason they name: stable rustdoc compares the codes only under this variable.
-RUSTC_BOOTSTRAP=1 cargo test --quiet --doc -p trafo misuse
+RUSTC_BOOTSTRAP=1 cargo test --quiet --doc -p trafo-engine misuse

@@ -130,7 +130,7 @@ def build_programs(folder, environment):
     (rust / "src/main.rs").write_text(RUST)
     (rust / "Cargo.toml").write_text(
         '[package]\nname = "overhead"\nversion = "0.1.0"\nedition = "2024"\n[dependencies]\n'
-        f'trafo = {{ path = "{REPOSITORY}/bindings/rust/trafo" }}\n')
+        f'trafo-engine = {{ path = "{REPOSITORY}/bindings/rust/trafo" }}\n')
     subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=rust, env=environment, check=True)
     target = pathlib.Path(environment.get("CARGO_TARGET_DIR", rust / "target"))
     shutil.copy(target / "release/overhead", rust / "overhead")

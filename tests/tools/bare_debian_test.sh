@@ -49,7 +49,7 @@ if [[ ${1:-} == --test ]]; then
 else
   there 'scripts/install-dependencies.sh --bindings; rustc --version; PATH=$(scripts/install-go.sh):$PATH; go version
     export TRAFO_LIB_DIR=$PWD/build/release
-    (cd bindings/rust && cargo test --quiet -p trafo --test tensors --test text)
+    (cd bindings/rust && cargo test --quiet -p trafo-engine --test tensors --test text)
     (cd bindings/go/trafo && go test -count=1 .)'
   echo "bare_debian_test: Rust and Go: $((SECONDS - began)) s"
 fi
