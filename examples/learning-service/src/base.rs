@@ -111,7 +111,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// That of scripts/demo.sh.
+    /// The settings of scripts/demo.sh.
     pub fn demo() -> Self {
         Recipe {
             vocabulary: 1000,
@@ -176,12 +176,10 @@ pub fn train(
 }
 
 fn write_pairs(folder: &Path, name: &str, pairs: &[Pair]) -> Result<()> {
-    let sides: [(&str, fn(&Pair) -> &str); 2] =
-        [("source", |pair| &pair.0), ("target", |pair| &pair.1)];
-    for (side, text) in sides {
+    let (sources, targets): (Vec<_>, Vec<_>) = pairs.iter().cloned().unzip();
+    for (side, lines) in [("source", sources), ("target", targets)] {
         let path = folder.join(format!("{name}.{side}"));
-        let lines: String = pairs.iter().map(|pair| format!("{}\n", text(pair))).collect();
-        fs::write(&path, lines).map_err(io(&path))?;
+        fs::write(&path, lines.join("\n") + "\n").map_err(io(&path))?;
     }
     Ok(())
 }

@@ -77,6 +77,9 @@ pub struct Forgotten {
     pub versions: Vec<(String, i64)>,
 }
 
+/// Numbers of the corrections that a version has learned, and of those that it was measured on.
+type Numbers = (Vec<i64>, Vec<i64>);
+
 /// A version that is to be served, and the hash of its adapter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
@@ -345,12 +348,12 @@ impl Store {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn corrections_of_versions(&self, domain: i64) -> Result<HashMap<i64, (Vec<i64>, Vec<i64>)>> {
+    fn corrections_of_versions(&self, domain: i64) -> Result<HashMap<i64, Numbers>> {
         let connection = self.lock();
         let mut query = connection.prepare(
             "SELECT version, correction, held FROM version_corrections WHERE domain = ?1 ORDER BY 1, 2",
         )?;
-        let mut found: HashMap<i64, (Vec<i64>, Vec<i64>)> = HashMap::new();
+        let mut found: HashMap<i64, Numbers> = HashMap::new();
         let mut rows = query.query([domain])?;
         while let Some(row) = rows.next()? {
             let (learned, held) = found.entry(row.get(0)?).or_default();

@@ -1,4 +1,4 @@
-//! A small base, instances of the service as processes of their own, and a client.
+//! A small base, the service as separate processes, and a client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
