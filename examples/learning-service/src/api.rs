@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use hyper::StatusCode;
@@ -379,13 +379,14 @@ async fn domains(State(app): State<Arc<App>>) -> Response {
     answer(200, list.await)
 }
 
-async fn versions(
-    State(app): State<Arc<App>>,
-    asked: Result<Query<InDomain>, QueryRejection>,
-) -> Response {
-    let Ok(Query(asked)) = asked else { return refuse(400, "\"domain\" is missing") };
+async fn versions(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {
+    // Names of domains have no character that a query encodes.
+    let Some(name) = query.as_deref().and_then(|query| query.strip_prefix("domain=")) else {
+        return refuse(400, "the query is domain=NAME");
+    };
+    let name = name.to_string();
     let list = blocking(&app, move |core| {
-        let domain = core.store.domain(&asked.domain)?;
+        let domain = core.store.domain(&name)?;
         let versions = serde_json::to_value(core.store.versions(&domain)?)?;
         Ok(json!({ "domain": domain.name, "current": domain.current, "versions": versions }))
     });
