@@ -49,6 +49,9 @@ export TRAFO_LIB_DIR=$PWD/build/release
 bindings() {
   step "Rust"
   (cd bindings/rust && ./bindings.sh --check && cargo fmt --all --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet && ./product_checks.sh)
+  step "The learning service"
+  (export CARGO_TARGET_DIR=$PWD/bindings/rust/target &&
+    cd examples/learning-service && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet)
   step "Go"
   (cd bindings/go/trafo && test -z "$(gofmt -l .)" && go vet ./... && go test -count=1 -race ./... && go test -count=1 -run Cycles .)
   step "References of the interfaces"

@@ -1,16 +1,12 @@
 //! The service of examples/translate_server: what clients get, what is refused, how it ends.
 
-#[path = "../examples/translate_server/batcher.rs"]
-mod batcher;
 mod common;
-#[path = "../examples/translate_server/framing.rs"]
-mod framing;
-#[path = "../examples/translate_server/metrics.rs"]
-mod metrics;
 #[path = "../examples/translate_server/model.rs"]
 mod model;
 #[path = "../examples/translate_server/service.rs"]
 mod service;
+#[path = "../examples/serving/mod.rs"]
+mod serving;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -23,8 +19,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use batcher::{Search, Translator};
 use common::{TestFolder, corpus, options, pairs, tokenizer};
+use model::{Search, Translator};
 use serde_json::{Value, json};
 use service::{Config, Service};
 use trafo::{CancelToken, Device, Error, ErrorCode, Hypothesis, Trainer};
@@ -413,9 +409,9 @@ fn a_connection_serves_many_requests() {
 fn one_refused_request_does_not_spoil_its_batch() {
     let held = Held::default();
     held.let_go();
-    let metrics = Arc::new(metrics::Metrics::new());
+    let metrics = Arc::new(serving::metrics::Metrics::new());
     let hour = Duration::from_secs(3600); // it begins when three wait
-    let batcher = batcher::Batcher::new(held.translator(), hour, 3, 10, metrics.clone());
+    let batcher = serving::batcher::Batcher::new(held.translator(), hour, 3, 10, metrics.clone());
     let how = Search { beam: 1, n_best: 1 };
     let submit = |line: &str| batcher.submit(vec![line.to_string()], how).ok().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -7,17 +7,16 @@
 //! auto (the default: CUDA where there is one), cpu, cuda or cuda:N.
 //!
 //! `POST /translate` takes a text or a list of texts and gives `{"translations": [{"text", "score"}]}`, with
-//! "alternatives" if n_best is above 1. Lines of concurrent requests are translated together (`batcher.rs` says how). A
+//! "alternatives" if n_best is above 1. Lines of concurrent requests are translated together (`serving/batcher.rs` says how). A
 //! client that goes away takes its lines out of the queue, and out of the engine if nobody else waits for the batch.
 //! 503 says that the queue is full. `GET /healthz` answers while the server does; `GET /metrics` is for Prometheus.
 //!
 //! SIGTERM and SIGINT: no new connections, every accepted request is answered, then it ends.
 
-mod batcher;
-mod framing;
-mod metrics;
 mod model;
 mod service;
+#[path = "../serving/mod.rs"]
+mod serving;
 
 use std::error::Error;
 use std::net::TcpListener;

@@ -1,31 +1,21 @@
-//! The service: connections, requests, an orderly end.
+//! The service: requests and their answers.
 
-use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{
-    CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
-};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::header::{CONTENT_TYPE, EXPECT, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
 use trafo::{ErrorCode, Hypothesis};
 
-use crate::batcher::{Batcher, Refused, Search, Translator};
-use crate::framing::{Ambiguous, Heads};
-use crate::metrics::Metrics;
+use crate::model::{Search, Translator};
+use crate::serving::batcher::{Batcher, Refused};
+use crate::serving::connections::{Handler, PATIENCE, Refusal, Server};
+use crate::serving::metrics::Metrics;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -65,22 +55,13 @@ impl Default for Config {
 struct Shared {
     config: Config,
     metrics: Arc<Metrics>,
-    batcher: Batcher,
-    connections: AtomicUsize,
+    batcher: Batcher<Search, Vec<Hypothesis>>,
 }
 
-pub struct Service {
-    address: SocketAddr,
-    end: oneshot::Sender<Duration>,
-    thread: JoinHandle<usize>,
-}
+pub struct Service(Server);
 
 /// In the metrics only: nobody is there to read it.
 const CLIENT_GONE: u16 = 499;
-/// For the head of a request, which is also how long a connection may be idle, and for its body.
-const PATIENCE: Duration = Duration::from_secs(30);
-const MOST_HEADERS: usize = 64;
-const MOST_HEADER_BYTES: usize = 16 << 10;
 
 impl Service {
     pub fn start(
@@ -91,131 +72,37 @@ impl Service {
         let metrics = Arc::new(Metrics::new());
         let batcher =
             Batcher::new(translator, config.window, config.batch, config.queue, metrics.clone());
-        let connections = AtomicUsize::new(0);
-        let shared = Arc::new(Shared { config, metrics, batcher, connections });
-        let address = listener.local_addr()?;
-        listener.set_nonblocking(true)?;
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (end, ended) = oneshot::channel();
-        let thread = std::thread::spawn(move || serve(&runtime, listener, &shared, ended));
-        Ok(Service { address, end, thread })
+        let connections = config.connections;
+        Server::start(listener, connections, Shared { config, metrics, batcher }).map(Service)
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 
     /// Accepts no new connections and answers every accepted request. Returns the number of connections that were left
     /// after `grace`: they are closed, and their translations are cancelled.
     pub fn shutdown(self, grace: Duration) -> usize {
-        // The thread waits for nothing else.
-        let _ = self.end.send(grace);
-        self.thread.join().expect("the service does not panic")
+        self.0.shutdown(grace)
     }
 }
 
-/// Serves until `ended` says how long the connections may take to end. Returns how many were left.
-fn serve(
-    runtime: &Runtime,
-    listener: TcpListener,
-    shared: &Arc<Shared>,
-    ended: oneshot::Receiver<Duration>,
-) -> usize {
-    runtime.block_on(async {
-        let graceful = Arc::new(GracefulShutdown::new());
-        let clone = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
-        let accepting = tokio::spawn(accept(clone, shared.clone(), graceful.clone()));
-        let grace = ended.await.unwrap_or_default();
-        accepting.abort();
-        let _ = accepting.await; // cancelled, as asked
-        while let Ok((stream, _)) = listener.accept() {
-            // Accepted by the system before the end.
-            take(stream, shared, &graceful);
-        }
-        drop(listener);
-        let graceful = Arc::into_inner(graceful).expect("nobody accepts any more");
-        let _ = tokio::time::timeout(grace, graceful.shutdown()).await; // the count says what is left
-        shared.connections.load(Ordering::Acquire)
-    })
-}
+impl Handler for Shared {
+    type Body = Full<Bytes>;
 
-async fn accept(
-    listener: io::Result<tokio::net::TcpListener>,
-    shared: Arc<Shared>,
-    graceful: Arc<GracefulShutdown>,
-) {
-    let listener = listener.expect("a listener that can be registered");
-    loop {
-        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => take(stream, &shared, &graceful),
-            // Out of file descriptors, for instance.
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        refusal: Option<Refusal>,
+    ) -> Answer {
+        match refusal {
+            Some(refusal) => refuse(refusal),
+            None => respond_to(request, &self).await,
         }
     }
-}
-
-/// Counts a connection while it lives.
-struct Counted(Arc<Shared>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Serves a connection in a separate task.
-fn take(stream: TcpStream, shared: &Arc<Shared>, graceful: &GracefulShutdown) {
-    let before = shared.connections.fetch_add(1, Ordering::AcqRel);
-    let counted = Counted(shared.clone());
-    let crowded = before >= shared.config.connections;
-    let opened = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-    let Ok(stream) = opened.and_then(|()| tokio::net::TcpStream::from_std(stream)) else { return };
-    let shared = shared.clone();
-    let ambiguous = Ambiguous::default();
-    let stream = Heads::new(stream, MOST_HEADER_BYTES, ambiguous.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
-        let refusal = if crowded {
-            Some((503, "too many connections, try again later".to_string()))
-        } else if ambiguous.is_set() {
-            Some((400, "the request names its length twice".to_string()))
-        } else {
-            None
-        };
-        answer(request, shared.clone(), refusal)
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
-        .max_headers(MOST_HEADERS)
-        .max_buf_size(MOST_HEADER_BYTES)
-        .title_case_headers(true)
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = graceful.watch(connection);
-    tokio::spawn(async move {
-        let _counted = counted;
-        // A client that has gone, or does not speak HTTP, has been answered as far as that goes.
-        let _ = connection.await;
-    });
 }
 
 type Answer = Response<Full<Bytes>>;
-
-async fn answer(
-    request: Request<Incoming>,
-    shared: Arc<Shared>,
-    refusal: Option<Refusal>,
-) -> Result<Answer, Infallible> {
-    // `Heads` does not look for the end of a body in chunks.
-    let last = refusal.is_some() || request.headers().contains_key(TRANSFER_ENCODING);
-    let mut response = match refusal {
-        Some(refusal) => refuse(refusal),
-        None => respond_to(request, &shared).await,
-    };
-    if last {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    Ok(response)
-}
 
 async fn respond_to(request: Request<Incoming>, shared: &Shared) -> Answer {
     let path = request.uri().path().to_string();
@@ -264,9 +151,6 @@ fn respond(status: u16, content_type: &'static str, body: String) -> Answer {
     }
     response
 }
-
-/// Status and message.
-type Refusal = (u16, String);
 
 fn refuse((status, message): Refusal) -> Answer {
     respond(status, "application/json", json!({ "error": message }).to_string())

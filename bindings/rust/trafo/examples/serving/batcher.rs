@@ -7,22 +7,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot::{self, Receiver, Sender};
-use trafo::{CancelToken, Hypothesis, Result};
+use trafo::{CancelToken, Result};
 
-use crate::metrics::Metrics;
+use super::metrics::Metrics;
 
-/// Settings that lines must share to be translated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Search {
-    pub beam: usize,
-    pub n_best: usize,
-}
+/// The result of every line, and how many lines were cut.
+pub type Found<R> = (Vec<R>, usize);
 
-/// The hypotheses of every line, and how many lines were cut.
-pub type Found = (Vec<Vec<Hypothesis>>, usize);
-
-/// The model, or what a test puts in its place. It is called by one thread only.
-pub type Translator = Box<dyn FnMut(&[String], Search, &CancelToken) -> Result<Found> + Send>;
+/// The model, or its replacement in a test. It is called by one thread only. `K`: the settings that lines must share to be
+/// translated together; `R`: the result of a line.
+pub type Translator<K, R> = Box<dyn FnMut(&[String], K, &CancelToken) -> Result<Found<R>> + Send>;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -31,12 +25,12 @@ pub enum Refused {
 }
 
 /// The lines of one request.
-struct Job {
+struct Job<K, R> {
     lines: Vec<String>,
-    how: Search,
+    how: K,
     arrived: Instant,
     client: Arc<Client>,
-    answer: Sender<Result<Vec<Vec<Hypothesis>>>>,
+    answer: Sender<Result<Vec<R>>>,
 }
 
 /// The side of a job that the client's thread keeps.
@@ -72,19 +66,19 @@ impl Flight {
 }
 
 /// A request that was accepted.
-pub struct Ticket {
+pub struct Ticket<R> {
     client: Arc<Client>,
-    answer: Receiver<Result<Vec<Vec<Hypothesis>>>>,
+    answer: Receiver<Result<Vec<R>>>,
 }
 
-impl Ticket {
-    /// The hypotheses of every line; none if the thread of the model has ended. To be awaited once.
-    pub async fn answer(&mut self) -> Option<Result<Vec<Vec<Hypothesis>>>> {
+impl<R> Ticket<R> {
+    /// The results of every line; none if the thread of the model has ended. To be awaited once.
+    pub async fn answer(&mut self) -> Option<Result<Vec<R>>> {
         (&mut self.answer).await.ok()
     }
 }
 
-impl Drop for Ticket {
+impl<R> Drop for Ticket<R> {
     /// Who drops it before the answer is there takes the lines out of the queue, or out of the engine if nobody else
     /// waits for the batch. Afterwards it changes nothing.
     fn drop(&mut self) {
@@ -95,13 +89,12 @@ impl Drop for Ticket {
     }
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Job>,
+struct Queue<K, R> {
+    waiting: VecDeque<Job<K, R>>,
     closing: bool,
 }
 
-impl Queue {
+impl<K, R> Queue<K, R> {
     fn lines(&self) -> usize {
         self.waiting.iter().map(|job| job.lines.len()).sum()
     }
@@ -110,22 +103,22 @@ impl Queue {
     }
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct Shared<K, R> {
+    queue: Mutex<Queue<K, R>>,
     changed: Condvar,
     metrics: Arc<Metrics>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl<K, R> Shared<K, R> {
+    fn lock(&self) -> MutexGuard<'_, Queue<K, R>> {
         self.queue.lock().expect("no thread panics with the lock")
     }
 }
 
 /// With the thread of the model, also if it panics, ends what would wait for it.
-struct Ended(Arc<Shared>);
+struct Ended<K, R>(Arc<Shared<K, R>>);
 
-impl Drop for Ended {
+impl<K, R> Drop for Ended<K, R> {
     fn drop(&mut self) {
         let mut queue = self.0.lock();
         queue.closing = true;
@@ -138,22 +131,23 @@ impl Drop for Ended {
 /// when it has waited for `window`, or as soon as `most` lines wait; under load it has waited while the batch before it
 /// was translated, and the window costs nothing. A batch is the waiting requests that search like the first, in the
 /// order of their arrival; a request is never divided.
-pub struct Batcher {
-    shared: Arc<Shared>,
+pub struct Batcher<K, R> {
+    shared: Arc<Shared<K, R>>,
     bound: usize,
     worker: Option<JoinHandle<()>>,
 }
 
-impl Batcher {
+impl<K: Copy + PartialEq + Send + 'static, R: Send + 'static> Batcher<K, R> {
     /// `most`: lines in a batch, but for a request that has more; `bound`: lines that may wait.
     pub fn new(
-        translator: Translator,
+        translator: Translator<K, R>,
         window: Duration,
         most: usize,
         bound: usize,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), metrics });
+        let queue = Mutex::new(Queue { waiting: VecDeque::new(), closing: false });
+        let shared = Arc::new(Shared { queue, changed: Condvar::new(), metrics });
         let theirs = shared.clone();
         // A model moves between threads but is not shared: this thread owns it.
         let worker = std::thread::spawn(move || {
@@ -167,7 +161,7 @@ impl Batcher {
         Batcher { shared, bound, worker: Some(worker) }
     }
 
-    pub fn submit(&self, lines: Vec<String>, how: Search) -> std::result::Result<Ticket, Refused> {
+    pub fn submit(&self, lines: Vec<String>, how: K) -> std::result::Result<Ticket<R>, Refused> {
         let client = Arc::new(Client(Mutex::new(Presence::Waiting)));
         let (answer, receiver) = oneshot::channel();
         let job = Job { lines, how, arrived: Instant::now(), client: client.clone(), answer };
@@ -188,7 +182,7 @@ impl Batcher {
     }
 }
 
-impl Drop for Batcher {
+impl<K, R> Drop for Batcher<K, R> {
     /// Translates what waits and then ends.
     fn drop(&mut self) {
         self.shared.lock().closing = true;
@@ -201,7 +195,11 @@ impl Drop for Batcher {
 }
 
 /// Waits for a batch; none when the queue is closed and empty.
-fn next(shared: &Shared, window: Duration, most: usize) -> Option<Vec<Job>> {
+fn next<K: Copy + PartialEq, R>(
+    shared: &Shared<K, R>,
+    window: Duration,
+    most: usize,
+) -> Option<Vec<Job<K, R>>> {
     let mut queue = shared.lock();
     let (first, mut budget) = loop {
         queue.forget_the_gone();
@@ -238,7 +236,7 @@ fn next(shared: &Shared, window: Duration, most: usize) -> Option<Vec<Job>> {
     Some(batch)
 }
 
-fn work(translator: &mut Translator, batch: Vec<Job>, metrics: &Metrics) {
+fn work<K: Copy, R>(translator: &mut Translator<K, R>, batch: Vec<Job<K, R>>, metrics: &Metrics) {
     let flight =
         Arc::new(Flight { present: AtomicUsize::new(batch.len()), cancel: CancelToken::new() });
     for job in &batch {

@@ -1,0 +1,480 @@
+//! The HTTP interface. openapi.json describes it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tower_service::Service as _;
+
+use crate::core::Core;
+use crate::fault::{Fault, Result};
+use crate::hash;
+use crate::serve::{Line, Search};
+use crate::serving::batcher::{Batcher, Refused};
+use crate::serving::connections::{Handler, PATIENCE, Refusal, Server};
+use crate::serving::metrics::Metrics;
+use crate::store::NewCorrection;
+use crate::versions::now;
+
+const PAGE: &str = include_str!("page.html");
+const OPENAPI: &str = include_str!("../openapi.json");
+/// Connections at a time.
+const MOST_CONNECTIONS: usize = 1024;
+const MOST_LINES: usize = 256;
+const MOST_BEAM: usize = 16;
+/// Lines translated together, and how long the first of them waits for others.
+const BATCH: usize = 64;
+const WINDOW: Duration = Duration::from_millis(5);
+/// Largest texts in bytes: a sentence, and a name.
+const MOST_TEXT: usize = 4000;
+const MOST_NAME: usize = 100;
+/// In the metrics only: nobody is there to read it.
+const CLIENT_GONE: u16 = 499;
+
+struct App {
+    core: Arc<Core>,
+    batcher: Batcher<Search, Line>,
+    metrics: Arc<Metrics>,
+}
+
+struct Service {
+    router: Router,
+    token: Option<[u8; 32]>,
+}
+
+/// Serves until [`Server::shutdown`].
+pub fn start(core: Arc<Core>, listener: TcpListener) -> Result<Server> {
+    let address = listener.local_addr().map_err(|error| Fault::Internal(error.to_string()))?;
+    let token = core.settings.token.clone();
+    if token.is_none() && !address.ip().is_loopback() {
+        return Err(Fault::Invalid(format!(
+            "{address} is not a loopback address: set LEARNING_SERVICE_TOKEN"
+        )));
+    }
+    let metrics = Arc::new(Metrics::new());
+    let translator = core.models.clone().translator(&core.base);
+    let queue = core.settings.queue;
+    let batcher = Batcher::new(translator, WINDOW, BATCH, queue, metrics.clone());
+    let app = Arc::new(App { core, batcher, metrics });
+    let token = token.map(|token| hash::of_texts(&[&token]));
+    let service = Service { router: router(app), token };
+    Server::start(listener, MOST_CONNECTIONS, service)
+        .map_err(|error| Fault::Internal(format!("{address}: {error}")))
+}
+
+fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(|| async { respond(200, "text/html; charset=utf-8", PAGE) }))
+        .route("/openapi.json", get(|| async { respond(200, "application/json", OPENAPI) }))
+        .route("/healthz", get(|| async { respond(200, "text/plain", "ok\n") }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/translate", post(translate))
+        .route("/corrections", post(correct))
+        .route("/terms", post(set_term))
+        .route("/learn", post(learn))
+        .route("/domains", get(domains))
+        .route("/versions", get(versions))
+        .route("/rollback", post(roll_back))
+        .route("/people/{who}", get(export).delete(forget))
+        .fallback(|| async { refuse(404, "there is no such path, see /openapi.json") })
+        .method_not_allowed_fallback(|| async { refuse(405, "not with this method") })
+        .with_state(app)
+}
+
+/// Paths that tell nothing about texts and people.
+const OPEN: [&str; 4] = ["/", "/openapi.json", "/healthz", "/readyz"];
+
+impl Handler for Service {
+    type Body = Body;
+
+    async fn answer(
+        self: Arc<Self>,
+        request: hyper::Request<Incoming>,
+        refusal: Option<Refusal>,
+    ) -> Response {
+        if let Some((status, message)) = refusal {
+            return refuse(status, &message);
+        }
+        if let Some(token) = &self.token {
+            let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+            let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+            // Hashes are compared: the time that this takes tells nothing about the token.
+            if !OPEN.contains(&request.uri().path()) && hash::of_texts(&[given]) != *token {
+                return refuse(401, "the bearer token is missing or wrong");
+            }
+        }
+        let mut router = self.router.clone();
+        router.call(request).await.unwrap_or_else(|never| match never {})
+    }
+}
+
+fn respond(status: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status of HTTP");
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    match status {
+        401 => drop(headers.insert("www-authenticate", HeaderValue::from_static("Bearer"))),
+        503 => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
+        _ => {}
+    }
+    response
+}
+
+fn refuse(status: u16, message: &str) -> Response {
+    respond(status, "application/json", json!({ "error": message }).to_string())
+}
+
+fn answer(status: u16, result: Result<Value>) -> Response {
+    match result {
+        Ok(value) => respond(status, "application/json", value.to_string()),
+        Err(fault) => refuse(fault.status(), fault.message()),
+    }
+}
+
+/// Status and message of a request that was not understood, or the parsed body.
+async fn read<T: DeserializeOwned>(request: Request, most: usize) -> Result<T, Refusal> {
+    let body = tokio::time::timeout(PATIENCE, to_bytes(request.into_body(), most)).await;
+    let body = body.map_err(|_| (408, "the request did not arrive in time".to_string()))?;
+    let body = body.map_err(|error| {
+        let too_large = std::error::Error::source(&error)
+            .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+        if too_large {
+            (413, format!("a request has at most {most} bytes"))
+        } else {
+            (400, error.to_string())
+        }
+    })?;
+    serde_json::from_slice(&body).map_err(|error| (400, format!("the request: {error}")))
+}
+
+/// Work on the database, which waits for the disk.
+async fn blocking(
+    app: &Arc<App>,
+    work: impl FnOnce(&Core) -> Result<Value> + Send + 'static,
+) -> Result<Value> {
+    let core = app.core.clone();
+    let done = tokio::task::spawn_blocking(move || work(&core)).await;
+    done.unwrap_or_else(|_| Err(Fault::Internal("the work on the database panicked".into())))
+}
+
+/// Reads a body and works on it.
+async fn post_with<T: DeserializeOwned + Send + 'static>(
+    app: &Arc<App>,
+    request: Request,
+    work: impl FnOnce(&Core, T) -> Result<Value> + Send + 'static,
+) -> Response {
+    match read::<T>(request, app.core.settings.most_body).await {
+        Ok(body) => answer(200, blocking(app, move |core| work(core, body)).await),
+        Err((status, message)) => refuse(status, &message),
+    }
+}
+
+fn text(field: &str, value: &str, most: usize) -> Result<String> {
+    let value = value.trim();
+    if value.is_empty() || value.len() > most || value.chars().any(char::is_control) {
+        return Err(Fault::Invalid(format!(
+            "\"{field}\" is 1 to {most} bytes of text without control characters"
+        )));
+    }
+    Ok(value.to_string())
+}
+
+/// Names of domains are names of folders.
+fn domain_name(value: &str) -> Result<String> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if value.is_empty() || value.len() > MOST_NAME || !value.chars().all(allowed) {
+        return Err(Fault::Invalid(format!(
+            "\"domain\" is 1 to {MOST_NAME} of the characters a-z, 0-9, - and _"
+        )));
+    }
+    Ok(value.to_string())
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Text {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Translate {
+    text: Text,
+    domain: Option<String>,
+    beam: Option<usize>,
+}
+
+/// Counts a request to /translate. If the client goes away, its future, and this with it, is dropped unanswered.
+struct Asked {
+    app: Arc<App>,
+    began: Instant,
+    status: u16,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.app.metrics.answered(self.status, self.began.elapsed());
+        self.app.core.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+async fn translate(State(app): State<Arc<App>>, request: Request) -> Response {
+    app.core.busy.fetch_add(1, Ordering::AcqRel);
+    let mut asked = Asked { app: app.clone(), began: Instant::now(), status: CLIENT_GONE };
+    let response = match translated(&app, request).await {
+        Ok(value) => answer(200, Ok(value)),
+        Err((status, message)) => refuse(status, &message),
+    };
+    asked.status = response.status().as_u16();
+    response
+}
+
+async fn translated(app: &App, request: Request) -> Result<Value, Refusal> {
+    let settings = &app.core.settings;
+    let asked: Translate = read(request, settings.most_body).await?;
+    let lines = match asked.text {
+        Text::One(line) => vec![line],
+        Text::Many(lines) => lines,
+    };
+    if lines.is_empty() || lines.len() > MOST_LINES {
+        return Err((400, format!("\"text\" is a string or a list of 1 to {MOST_LINES} strings")));
+    }
+    let beam = asked.beam.unwrap_or(settings.beam);
+    if !(1..=MOST_BEAM).contains(&beam) {
+        return Err((400, format!("\"beam\" is 1 to {MOST_BEAM}")));
+    }
+    let domain = asked.domain.as_deref().unwrap_or("default");
+    domain_name(domain).map_err(|fault| (400, fault.to_string()))?;
+    let search = Search { domain: app.core.models.id(domain), beam };
+    let mut ticket = app.batcher.submit(lines, search).map_err(|why| match why {
+        Refused::Closing => (503, "the server is shutting down".to_string()),
+        Refused::QueueFull => (503, "the queue is full, try again later".to_string()),
+    })?;
+    let limit = Duration::from_secs_f64(settings.time_limit);
+    let found = tokio::time::timeout(limit, ticket.answer())
+        .await
+        .map_err(|_| (504, format!("not translated within {limit:?}")))?;
+    match found {
+        Some(Ok(lines)) => {
+            let version = lines.first().map_or(0, |line| line.version);
+            let lines: Vec<_> = lines
+                .iter()
+                .map(|line| json!({ "text": line.text, "score": line.score }))
+                .collect();
+            Ok(json!({ "domain": domain, "version": version, "translations": lines }))
+        }
+        Some(Err(error)) => {
+            let refused = error.code() == trafo::ErrorCode::InvalidArgument;
+            Err((if refused { 400 } else { 500 }, error.to_string()))
+        }
+        None => Err((500, "the thread of the model has ended".into())),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Correct {
+    domain: String,
+    source: String,
+    said: String,
+    right: String,
+    who: String,
+    when: Option<i64>,
+    id: Option<String>,
+}
+
+async fn correct(State(app): State<Arc<App>>, request: Request) -> Response {
+    let is_new = Arc::new(AtomicUsize::new(0));
+    let noted = is_new.clone();
+    let mut response = post_with(&app, request, move |core, body: Correct| {
+        let new = NewCorrection {
+            domain: domain_name(&body.domain)?,
+            who: text("who", &body.who, MOST_NAME)?,
+            key: body.id.map(|id| text("id", &id, MOST_NAME)).transpose()?,
+            source: text("source", &body.source, MOST_TEXT)?,
+            said: body.said.chars().filter(|c| !c.is_control()).take(MOST_TEXT).collect(),
+            right: text("right", &body.right, MOST_TEXT)?,
+            when: body.when.unwrap_or_else(now),
+        };
+        let (id, fresh) = core.store.add_correction(&new, core.room())?;
+        noted.store(fresh.into(), Ordering::Release);
+        core.wake();
+        Ok(json!({ "id": id, "new": fresh }))
+    })
+    .await;
+    if is_new.load(Ordering::Acquire) == 1 {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    response
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetTerm {
+    domain: String,
+    source: String,
+    target: String,
+}
+
+async fn set_term(State(app): State<Arc<App>>, request: Request) -> Response {
+    post_with(&app, request, |core, body: SetTerm| {
+        let source = text("source", &body.source, MOST_NAME)?;
+        let target = text("target", &body.target, MOST_NAME)?;
+        core.store.set_term(&domain_name(&body.domain)?, &source, &target, core.room())?;
+        Ok(json!({ "source": source, "target": target }))
+    })
+    .await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InDomain {
+    domain: String,
+}
+
+async fn learn(State(app): State<Arc<App>>, request: Request) -> Response {
+    post_with(&app, request, |core, body: InDomain| {
+        core.store.ask(&body.domain)?;
+        core.wake();
+        Ok(json!({ "domain": body.domain }))
+    })
+    .await
+}
+
+async fn domains(State(app): State<Arc<App>>) -> Response {
+    let list = blocking(&app, |core| {
+        let learning = core.progress();
+        let mut list = Vec::new();
+        for domain in core.store.domains()? {
+            let terms: BTreeMap<_, _> = core.store.terms(domain.id)?.into_iter().collect();
+            list.push(json!({
+                "name": domain.name,
+                "current": domain.current,
+                "corrections": domain.corrections,
+                "pending": domain.pending,
+                "terms": terms,
+                "learning": learning.as_ref().filter(|now| now.domain == domain.name),
+            }));
+        }
+        Ok(json!({ "domains": list, "batch": core.settings.batch, "fault": core.fault() }))
+    });
+    answer(200, list.await)
+}
+
+async fn versions(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {
+    // Names of domains have no character that a query encodes.
+    let Some(name) = query.as_deref().and_then(|query| query.strip_prefix("domain=")) else {
+        return refuse(400, "the query is domain=NAME");
+    };
+    let name = name.to_string();
+    let list = blocking(&app, move |core| {
+        let domain = core.store.domain(&name)?;
+        let versions = serde_json::to_value(core.store.versions(&domain)?)?;
+        Ok(json!({ "domain": domain.name, "current": domain.current, "versions": versions }))
+    });
+    answer(200, list.await)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RollBack {
+    domain: String,
+    version: i64,
+}
+
+async fn roll_back(State(app): State<Arc<App>>, request: Request) -> Response {
+    post_with(&app, request, |core, body: RollBack| {
+        core.roll_back(&body.domain, body.version)?;
+        Ok(json!({ "domain": body.domain, "current": body.version }))
+    })
+    .await
+}
+
+const NO_NAME: &str = "the name of the person is no UTF-8 text";
+
+async fn export(State(app): State<Arc<App>>, who: Result<Path<String>, PathRejection>) -> Response {
+    let Ok(Path(who)) = who else { return refuse(400, NO_NAME) };
+    let list = blocking(&app, move |core| {
+        let corrections = serde_json::to_value(core.store.export(&who)?)?;
+        Ok(json!({ "who": who, "corrections": corrections }))
+    });
+    answer(200, list.await)
+}
+
+async fn forget(State(app): State<Arc<App>>, who: Result<Path<String>, PathRejection>) -> Response {
+    let Ok(Path(who)) = who else { return refuse(400, NO_NAME) };
+    let done = blocking(&app, move |core| {
+        let forgotten = core.forget(&who)?;
+        let versions = forgotten.versions.into_iter();
+        let versions: Vec<_> = versions
+            .map(|(domain, version)| json!({ "domain": domain, "version": version }))
+            .collect();
+        Ok(json!({ "corrections": forgotten.corrections, "versions": versions }))
+    });
+    answer(200, done.await)
+}
+
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    if app.core.is_closing() {
+        return refuse(503, "the server is shutting down");
+    }
+    match blocking(&app, |core| core.store.domains().map(|_| Value::Null)).await {
+        Ok(_) => respond(200, "text/plain", "ready\n"),
+        Err(fault) => refuse(503, fault.message()),
+    }
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let text = blocking(&app, |core| Ok(Value::String(learning_metrics(core)?)));
+    match text.await {
+        Ok(Value::String(text)) => {
+            respond(200, "text/plain; version=0.0.4", app.metrics.text() + &text)
+        }
+        other => answer(500, other),
+    }
+}
+
+/// The part of the metrics about learning.
+fn learning_metrics(core: &Core) -> Result<String> {
+    let domains = core.store.domains()?;
+    let learning = core.progress();
+    let mut text = String::new();
+    let mut write = |name: &str, help: &str, values: &[(String, i64)]| {
+        let _ = writeln!(text, "# HELP learning_{name} {help}\n# TYPE learning_{name} gauge");
+        for (labels, value) in values {
+            let _ = writeln!(text, "learning_{name}{labels} {value}");
+        }
+    };
+    let of_domains = |value: &dyn Fn(&crate::store::Domain) -> i64| {
+        let line = |domain: &crate::store::Domain| {
+            (format!("{{domain=\"{}\"}}", domain.name), value(domain))
+        };
+        domains.iter().map(line).collect::<Vec<_>>()
+    };
+    write("corrections", "Corrections that are stored.", &of_domains(&|d| d.corrections as i64));
+    write("pending", "Corrections after the last round.", &of_domains(&|d| d.pending as i64));
+    write("version", "Version that is served; 0 is the base.", &of_domains(&|d| d.current));
+    let running = [(String::new(), i64::from(learning.is_some()))];
+    write("running", "Whether a round is in progress.", &running);
+    let failing = [(String::new(), i64::from(core.fault().is_some()))];
+    write("failing", "Whether the round could not be continued and is tried again.", &failing);
+    Ok(text)
+}

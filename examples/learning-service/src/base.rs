@@ -1,0 +1,205 @@
+//! The base model: its directory, and how a small one is trained from the demo corpus.
+//!
+//! A directory of a base has a model and a vocabulary as a run directory or `translate-train import` leaves them, and two
+//! sets of sentence pairs, one sentence a line: `replay.source` and `replay.target` are learned again in every round,
+//! `regression.source` and `regression.target` are never learned and show what a version has forgotten.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use trafo::{
+    ContextOptions, Corpus, EventKind, Model, ModelConfig, Period, Schedule, Tokenizer,
+    TokenizerOptions, Trainer, TrainerOptions, find_model, find_vocabulary,
+};
+
+use crate::fault::{Fault, Result, io};
+use crate::hash;
+use crate::versions::Pair;
+
+/// Most pairs of the regression set that are measured.
+const MOST_REGRESSION: usize = 200;
+
+pub struct Base {
+    model: PathBuf,
+    pub tokenizer: Tokenizer,
+    pub replay: Vec<Pair>,
+    pub regression: Vec<Pair>,
+    /// Of model, vocabulary and both sets.
+    pub hash: String,
+}
+
+impl Base {
+    pub fn open(folder: &Path) -> Result<Self> {
+        let model = find_model(folder)?;
+        let vocabulary = find_vocabulary(folder)?;
+        let sets = ["replay.source", "replay.target", "regression.source", "regression.target"];
+        let sets = sets.map(|name| folder.join(name));
+        let tokenizer = Tokenizer::load(&vocabulary)?;
+        let replay = read_pairs(&sets[0], &sets[1])?;
+        let mut regression = read_pairs(&sets[2], &sets[3])?;
+        regression.truncate(MOST_REGRESSION);
+        let files: Vec<_> = [model.clone(), vocabulary].into_iter().chain(sets).collect();
+        Ok(Base { hash: hash::of_files(&files)?, model, tokenizer, replay, regression })
+    }
+
+    /// A model to add an adapter to.
+    pub fn load(&self, threads: usize) -> Result<Model> {
+        Ok(Model::load_on(&ContextOptions::new().threads(threads), &self.model)?)
+    }
+
+    /// A model to translate with, by the adapter in a directory if there is one.
+    pub fn load_to_serve(&self, adapter: Option<&Path>, threads: usize) -> Result<Model> {
+        let mut model = self.load(threads)?;
+        if let Some(directory) = adapter {
+            model.load_adapter(directory)?;
+            model.merge_adapter()?;
+            model.remove_adapter()?; // and the weights that it was merged into are freed
+        }
+        model.prepare_inference()?;
+        Ok(model)
+    }
+}
+
+fn read_lines(path: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Fault::Invalid(format!(
+            "{}: {error}; a base has replay.source, replay.target, regression.source and regression.target",
+            path.display()
+        ))
+    })?;
+    Ok(text.lines().map(String::from).collect())
+}
+
+/// Pairs of two files of equal line count without empty lines.
+pub fn read_pairs(source: &Path, target: &Path) -> Result<Vec<Pair>> {
+    let (sources, targets) = (read_lines(source)?, read_lines(target)?);
+    if sources.len() != targets.len() || sources.is_empty() {
+        return Err(Fault::Invalid(format!(
+            "{} has {} lines and {} has {}: they must be as many, and at least one",
+            source.display(),
+            sources.len(),
+            target.display(),
+            targets.len()
+        )));
+    }
+    for (path, lines) in [(source, &sources), (target, &targets)] {
+        if let Some(index) = lines.iter().position(|line| line.trim().is_empty()) {
+            return Err(Fault::Invalid(format!(
+                "{}:{}: the line is empty",
+                path.display(),
+                index + 1
+            )));
+        }
+    }
+    Ok(sources.into_iter().zip(targets).collect())
+}
+
+/// How a base is trained.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    pub vocabulary: usize,
+    pub layers: usize,
+    pub width: usize,
+    pub learning_rate: f64,
+    pub warmup: usize,
+    pub updates: usize,
+    pub batch_tokens: usize,
+    /// Pairs of the training text that become the replay set.
+    pub replay: usize,
+}
+
+impl Recipe {
+    /// The settings of scripts/demo.sh.
+    pub fn demo() -> Self {
+        Recipe {
+            vocabulary: 1000,
+            layers: 2,
+            width: 128,
+            learning_rate: 3e-3,
+            warmup: 150,
+            updates: 1200,
+            batch_tokens: 1024,
+            replay: 2000,
+        }
+    }
+}
+
+/// Trains a base into `folder`, which is there as a whole or not at all. An interrupted call is resumed by the next one.
+/// `progress` gets the update.
+pub fn train(
+    folder: &Path,
+    pairs: &[Pair],
+    regression: &[Pair],
+    recipe: &Recipe,
+    mut progress: impl FnMut(i64),
+) -> Result<()> {
+    let work = folder.with_extension("training");
+    let made = work.join("made");
+    fs::create_dir_all(&made).map_err(io(&made))?;
+    let corpus = Corpus::from_pairs(pairs.iter().cloned())?;
+    let tokenizer =
+        corpus.train_tokenizer(&TokenizerOptions::new(recipe.vocabulary).soft_limit(true))?;
+    let config = ModelConfig::preset("tiny", tokenizer.vocabulary())?
+        .encoder_layers(recipe.layers)
+        .decoder_layers(recipe.layers)
+        .width(recipe.width)
+        .ffn_width(2 * recipe.width)
+        .heads(4)
+        .dropout(0.05);
+    let options = TrainerOptions::new()
+        .learning_rate(recipe.learning_rate)
+        .schedule(Schedule::Linear)
+        .schedule_updates(recipe.updates)
+        .warmup(recipe.warmup)
+        .batch_tokens(recipe.batch_tokens)
+        .after_updates(recipe.updates)
+        .save_freq(Period::Updates(200))
+        .keep_last(1);
+    let mut trainer = Trainer::builder(Model::new(&config, 1)?, &tokenizer, &corpus)
+        .options(options)
+        .run_directory(work.join("run"))
+        .build()?;
+    trainer.run(|event| {
+        if event.kind == EventKind::Log {
+            progress(event.update);
+        }
+        ControlFlow::Continue(())
+    })?;
+    trainer.into_model().save(made.join("model.safetensors"))?;
+    tokenizer.save(&made)?;
+    write_pairs(&made, "replay", &pairs[..recipe.replay.min(pairs.len())])?;
+    write_pairs(&made, "regression", regression)?;
+    fs::rename(&made, folder).map_err(io(folder))?;
+    fs::remove_dir_all(&work).map_err(io(&work))
+}
+
+fn write_pairs(folder: &Path, name: &str, pairs: &[Pair]) -> Result<()> {
+    let (sources, targets): (Vec<_>, Vec<_>) = pairs.iter().cloned().unzip();
+    for (side, lines) in [("source", sources), ("target", targets)] {
+        let path = folder.join(format!("{name}.{side}"));
+        fs::write(&path, lines.join("\n") + "\n").map_err(io(&path))?;
+    }
+    Ok(())
+}
+
+/// The pairs of the demo corpus: those to train on, and 500 that are not among them.
+pub fn demo_corpus(folder: &Path) -> Result<(Vec<Pair>, Vec<Pair>)> {
+    fs::create_dir_all(folder).map_err(io(folder))?;
+    let program = Path::new(env!("DEMO_CORPUS"));
+    let status = Command::new(program).arg(folder).status().map_err(io(program))?;
+    if !status.success() {
+        return Err(Fault::Internal(format!("{} ended with {status}", program.display())));
+    }
+    let file = |name: &str| folder.join(name);
+    let train = read_pairs(&file("train.de"), &file("train.en"))?;
+    Ok((train, read_pairs(&file("test.de"), &file("test.en"))?))
+}
+
+/// Trains the demo's base into `folder`.
+pub fn train_demo(folder: &Path, progress: impl FnMut(i64)) -> Result<()> {
+    let (pairs, test) = demo_corpus(&folder.with_extension("training").join("corpus"))?;
+    let regression = &test[..MOST_REGRESSION.min(test.len())];
+    train(folder, &pairs, regression, &Recipe::demo(), progress)
+}

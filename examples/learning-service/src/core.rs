@@ -1,0 +1,186 @@
+//! What requests and the learner share.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::Serialize;
+use trafo::CancelToken;
+
+use crate::base::Base;
+use crate::fault::Result;
+use crate::serve::{Models, adapter_folder, clean, load_all, remove, work_folder};
+use crate::settings::Settings;
+use crate::store::{Room, Store};
+use crate::versions::Forgotten;
+
+/// How far a round is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Progress {
+    pub domain: String,
+    pub version: i64,
+    /// `training` or `measuring`.
+    pub phase: &'static str,
+    pub update: i64,
+    pub of: usize,
+}
+
+#[derive(Default)]
+struct Status {
+    progress: Option<Progress>,
+    /// Why the last round could not be continued; it is tried again.
+    fault: Option<String>,
+    woken: bool,
+}
+
+pub struct Core {
+    pub settings: Settings,
+    pub store: Store,
+    pub base: Base,
+    pub models: Arc<Models>,
+    /// Held while the current version changes, in the database and in memory.
+    switching: Mutex<()>,
+    status: Mutex<Status>,
+    woken: Condvar,
+    /// Requests that are being translated or wait for it.
+    pub busy: AtomicUsize,
+    closing: AtomicBool,
+    /// Set when corrections were deleted: a round that has learned from them ends.
+    abandoned: AtomicBool,
+    /// Ends translations of the learner.
+    pub cancel: CancelToken,
+}
+
+impl Core {
+    /// Opens the folder of the settings and loads what is served. Returns the reasons why versions are not served.
+    pub fn open(settings: Settings) -> Result<(Self, Vec<String>)> {
+        let data = &settings.data;
+        std::fs::create_dir_all(data).map_err(crate::fault::io(data))?;
+        let store = Store::open(&data.join("service.db"))?;
+        let base = Base::open(&settings.base_folder())?;
+        store.bind_base(&base.hash)?;
+        clean(&store, data)?;
+        let models = Arc::new(Models::new(&base, settings.serve_threads)?);
+        let refused = load_all(&models, &base, &store, data)?;
+        let core = Core {
+            settings,
+            store,
+            base,
+            models,
+            switching: Mutex::new(()),
+            status: Mutex::default(),
+            woken: Condvar::new(),
+            busy: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            cancel: CancelToken::new(),
+        };
+        Ok((core, refused))
+    }
+
+    pub fn room(&self) -> Room {
+        let settings = &self.settings;
+        Room { domains: settings.most_domains, per_person: settings.stored_per_person }
+    }
+
+    fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().expect("no thread panics with the lock")
+    }
+    pub fn progress(&self) -> Option<Progress> {
+        self.status().progress.clone()
+    }
+    pub fn set_progress(&self, progress: Option<Progress>) {
+        self.status().progress = progress;
+    }
+    pub fn fault(&self) -> Option<String> {
+        self.status().fault.clone()
+    }
+    pub fn set_fault(&self, fault: Option<String>) {
+        self.status().fault = fault;
+    }
+
+    /// Has the learner look for work.
+    pub fn wake(&self) {
+        self.status().woken = true;
+        self.woken.notify_all();
+    }
+    /// Waits for [`wake`](Self::wake), at most `most`.
+    pub fn sleep(&self, most: Duration) {
+        let (mut status, _) = self
+            .woken
+            .wait_timeout_while(self.status(), most, |status| !status.woken)
+            .expect("no thread panics with the lock");
+        status.woken = false;
+    }
+
+    /// Ends the learner; its round is resumed by the next process.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        self.cancel.cancel();
+        self.wake();
+    }
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+    /// A round begins: deletions before it are in the database.
+    pub fn begin_round(&self) {
+        self.abandoned.store(false, Ordering::Release);
+    }
+    pub fn must_end_round(&self) -> bool {
+        self.is_closing() || self.abandoned.load(Ordering::Acquire)
+    }
+
+    /// Runs `work` while nobody else changes the current version of a domain.
+    pub fn switching<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _alone = self.switching.lock().expect("no thread panics with the lock");
+        work()
+    }
+
+    /// Serves an earlier version, or the base with 0. `Conflict`: it is damaged or not good; nothing has changed then.
+    pub fn roll_back(&self, domain: &str, version: i64) -> Result<()> {
+        self.switching(|| {
+            let domain = self.store.domain(domain)?;
+            let chosen = self.store.good(&domain, version)?;
+            // Loaded first: a version that cannot be loaded must not be the current one.
+            let data = &self.settings.data;
+            if let Err(fault) = self.models.load(&self.base, data, &domain, chosen.as_ref()) {
+                self.store.mark_damaged(domain.id, version, fault.message())?;
+                return Err(fault);
+            }
+            self.store.switch(domain.id, version, "rollback")
+        })
+    }
+
+    /// Loads the current versions anew. A damaged one is replaced by the good one before it.
+    pub fn load_all(&self) -> Result<Vec<String>> {
+        self.switching(|| load_all(&self.models, &self.base, &self.store, &self.settings.data))
+    }
+
+    /// Deletes a person's corrections and the adapters that have learned from them.
+    pub fn forget(&self, who: &str) -> Result<Forgotten> {
+        let forgotten = self.switching(|| {
+            let forgotten = self.store.forget(who)?;
+            self.abandoned.store(true, Ordering::Release);
+            for domain in self.store.domains()? {
+                if forgotten.versions.iter().any(|(name, _)| *name == domain.name) {
+                    let chosen = self.store.chosen(domain.id)?;
+                    self.models.load(&self.base, &self.settings.data, &domain, chosen.as_ref())?;
+                }
+            }
+            Ok(forgotten)
+        })?;
+        for (name, version) in &forgotten.versions {
+            remove(&adapter_folder(&self.settings.data, name, *version))?;
+            if !self.is_training(name, *version) {
+                remove(&work_folder(&self.settings.data, name, *version))?;
+            }
+        }
+        self.wake();
+        Ok(forgotten)
+    }
+
+    /// Whether the learner still uses the files of a version, which it removes itself then.
+    fn is_training(&self, name: &str, version: i64) -> bool {
+        self.progress().is_some_and(|now| now.domain == name && now.version == version)
+    }
+}

@@ -1,0 +1,19 @@
+//! A translation server that learns from corrections in the process that serves.
+//!
+//! `store` and `versions` are the database, `base` the model that is given, `train`, `measure` and `learn` the way of a new
+//! version, `serve` the models that translate, `api` the HTTP interface.
+
+pub mod api;
+pub mod base;
+pub mod core;
+pub mod fault;
+mod hash;
+pub mod learn;
+pub mod measure;
+pub mod serve;
+#[path = "../../../bindings/rust/trafo/examples/serving/mod.rs"]
+pub mod serving;
+pub mod settings;
+pub mod store;
+pub mod train;
+pub mod versions;

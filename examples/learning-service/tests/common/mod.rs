@@ -1,0 +1,226 @@
+#![allow(dead_code)] // each test binary uses a part
+
+//! A small base, the service as separate processes, and a client.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use learning_service::base::{Recipe, train};
+use learning_service::versions::Pair;
+use serde_json::{Value, json};
+
+pub struct TestFolder(PathBuf);
+
+impl TestFolder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("learning-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        TestFolder(path)
+    }
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TestFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const TIMES: [(&str, &str); 4] =
+    [("heute", "today"), ("morgen", "tomorrow"), ("bald", "soon"), ("jetzt", "now")];
+const PEOPLE: [(&str, &str); 3] = [("Anna", "Anna"), ("mein Bruder", "my brother"), ("er", "he")];
+const COLOURS: [(&str, &str); 4] =
+    [("rot", "red"), ("blau", "blue"), ("grün", "green"), ("weiß", "white")];
+const THINGS: [(&str, &str); 5] = [
+    ("Tisch", "table"),
+    ("Stuhl", "chair"),
+    ("Schrank", "cupboard"),
+    ("Hut", "hat"),
+    ("Koffer", "suitcase"),
+];
+/// Words that the base has never seen.
+pub const TOOLS: [(&str, &str); 4] =
+    [("Bohrer", "drill"), ("Hobel", "plane"), ("Seil", "rope"), ("Kran", "crane")];
+
+/// "heute kauft Anna den Hut in rot" is "Anna buys the hat in red today"; neighbours in the list differ in all words.
+pub fn sentences(things: &[(&str, &str)]) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for (time, t) in TIMES {
+        for (person, p) in PEOPLE {
+            for (colour, c) in COLOURS {
+                for (thing, th) in things {
+                    pairs.push((
+                        format!("{time} kauft {person} den {thing} in {colour}"),
+                        format!("{p} buys the {th} in {c} {t}"),
+                    ));
+                }
+            }
+        }
+    }
+    let count = pairs.len();
+    let step = (0..).map(|n| 61 + 2 * n).find(|step| gcd(*step, count) == 1).unwrap();
+    (0..count).map(|n| pairs[n * step % count].clone()).collect()
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A base that knows the furniture, trained once for all tests.
+pub fn base() -> &'static Path {
+    static BASE: OnceLock<(TestFolder, PathBuf)> = OnceLock::new();
+    let (_, path) = BASE.get_or_init(|| {
+        let folder = TestFolder::new();
+        let path = folder.path().join("base");
+        let pairs = sentences(&THINGS);
+        let (regression, learned) = pairs.split_at(40);
+        let recipe = Recipe {
+            vocabulary: 150,
+            layers: 1,
+            width: 64,
+            learning_rate: 4e-3,
+            warmup: 60,
+            updates: 400,
+            batch_tokens: 512,
+            replay: 200,
+        };
+        train(&path, learned, regression, &recipe, |_| {}).unwrap();
+        (folder, path)
+    });
+    path
+}
+
+/// A running service.
+pub struct Instance {
+    child: Child,
+    pub address: String,
+}
+
+fn command_on(base: &Path, data: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_learning-service"));
+    command.arg("--data").arg(data).arg("--base").arg(base);
+    command.args(["--address", "127.0.0.1:0"]).args(options);
+    command.env_remove("LEARNING_SERVICE_TOKEN");
+    command
+}
+
+fn command(data: &Path, options: &[&str]) -> Command {
+    let mut command = command_on(base(), data, &["--beam", "1", "--serve-threads", "1"]);
+    command.args(["--train-share", "1", "--updates", "300", "--every", "20", "--patience", "4"]);
+    command.args(["--replay", "100", "--learning-rate", "0.01"]).args(options);
+    command
+}
+
+impl Instance {
+    pub fn start(data: &Path, options: &[&str]) -> Self {
+        Self::with_token(data, options, None)
+    }
+    pub fn with_token(data: &Path, options: &[&str], token: Option<&str>) -> Self {
+        let mut command = command(data, options);
+        if let Some(token) = token {
+            command.env("LEARNING_SERVICE_TOKEN", token);
+        }
+        Self::spawn(command)
+    }
+    /// On another base, with the service's own settings.
+    pub fn start_on(base: &Path, data: &Path, options: &[&str]) -> Self {
+        Self::spawn(command_on(base, data, options))
+    }
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit('/').next().unwrap().to_string();
+        assert!(line.starts_with("learning-service: http://"), "{line:?}");
+        Instance { child, address }
+    }
+    /// Status, and the answer as JSON or as text.
+    pub fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send(method, path, "", &body).expect("the service answers")
+    }
+    pub fn get(&self, path: &str) -> Value {
+        let (status, answer) = self.call("GET", path, &Value::Null);
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    }
+    pub fn post(&self, path: &str, body: Value) -> Value {
+        let (status, answer) = self.call("POST", path, &body);
+        assert!(status == 200 || status == 201, "{path}: {status} {answer}");
+        answer
+    }
+    /// None: the connection broke.
+    pub fn send(&self, method: &str, path: &str, head: &str, body: &str) -> Option<(u16, Value)> {
+        let mut stream = TcpStream::connect(&self.address).ok()?;
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n{head}Connection: close\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, serde_json::from_str(body).unwrap_or_else(|_| body.into())))
+    }
+    pub fn translate(&self, domain: &str, lines: &[&str]) -> (i64, Vec<String>) {
+        let answer = self.post("/translate", json!({ "domain": domain, "text": lines }));
+        let lines = answer["translations"].as_array().unwrap().iter();
+        let lines = lines.map(|line| line["text"].as_str().unwrap().to_string()).collect();
+        (answer["version"].as_i64().unwrap(), lines)
+    }
+    pub fn correct(&self, domain: &str, who: &str, pairs: &[Pair]) {
+        for (source, right) in pairs {
+            let mut body = correction(domain, who, source, right);
+            body.as_object_mut().unwrap().remove("id"); // sentences may be longer than an id
+            let (status, answer) = self.call("POST", "/corrections", &body);
+            assert_eq!(status, 201, "{answer}");
+        }
+    }
+    /// The versions of a domain when `count` of them have ended.
+    pub fn wait_for_versions(&self, domain: &str, count: usize) -> Vec<Value> {
+        let began = Instant::now();
+        loop {
+            let answer = self.get(&format!("/versions?domain={domain}"));
+            let versions = answer["versions"].as_array().unwrap();
+            if versions.iter().filter(|version| version["state"] != "learning").count() >= count {
+                return versions.clone();
+            }
+            let fault = self.get("/domains")["fault"].clone();
+            assert!(began.elapsed() < Duration::from_secs(300), "no version {count}: {fault}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub fn correction(domain: &str, who: &str, source: &str, right: &str) -> Value {
+    json!({
+        "domain": domain, "who": who, "source": source, "said": "?", "right": right, "id": source, "when": 5
+    })
+}
+
+/// The error of a service that does not start.
+pub fn fails_to_start(data: &Path, options: &[&str]) -> String {
+    let output = command(data, options).output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}

@@ -1,0 +1,138 @@
+//! The database without a model: which corrections a round gets, keys, limits, versions of the file.
+
+use std::path::PathBuf;
+
+use learning_service::fault::Fault;
+use learning_service::settings::Learning;
+use learning_service::store::{NewCorrection, Room, Store};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("learning-store-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+    fn file(&self) -> PathBuf {
+        self.0.join("service.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const ROOM: Room = Room { domains: 2, per_person: 2000 };
+
+fn new(who: &str, source: &str, right: &str) -> NewCorrection {
+    NewCorrection {
+        domain: "d".into(),
+        who: who.into(),
+        key: None,
+        source: source.into(),
+        said: "?".into(),
+        right: right.into(),
+        when: 0,
+    }
+}
+
+#[test]
+fn a_thousand_contradictions_of_a_person_are_bounded() {
+    let folder = Folder::new("poison");
+    let store = Store::open(&folder.file()).unwrap();
+    for n in 0..10 {
+        store.add_correction(&new("Anna", &format!("s{n}"), &format!("right {n}")), ROOM).unwrap();
+    }
+    // Of 100 sentences, ten of which are Anna's.
+    for n in 0..1000 {
+        let sentence = format!("s{}", n % 100);
+        store.add_correction(&new("Otto", &sentence, &format!("wrong {n}")), ROOM).unwrap();
+    }
+    let learning = Learning { per_person: 50, ..Learning::default() };
+    let round = store.next_round(1, &learning).unwrap().unwrap();
+    let all: Vec<_> = round.train.iter().chain(&round.held).collect();
+    let of_otto = all.iter().filter(|(_, right)| right.starts_with("wrong")).count();
+    assert_eq!((all.len(), of_otto), (60, 50));
+    // Of Otto the newest, one of a sentence, and of Anna those that his limit has left.
+    assert!(all.iter().all(|(_, right)| !right.starts_with("wrong") || right.len() == 9));
+    assert!(all.iter().any(|pair| **pair == ("s0".to_string(), "right 0".to_string())));
+    let full = Room { per_person: 1000, ..ROOM };
+    let error = store.add_correction(&new("Otto", "s0", "more"), full).unwrap_err();
+    assert!(matches!(error, Fault::Limit(_)), "{error:?}");
+}
+
+#[test]
+fn the_newest_correction_of_a_sentence_is_learned_whatever_the_clock_says() {
+    let folder = Folder::new("newest");
+    let store = Store::open(&folder.file()).unwrap();
+    for n in 0..5 {
+        store.add_correction(&new("Anna", &format!("s{n}"), "old"), ROOM).unwrap();
+    }
+    let later = NewCorrection { when: -1, ..new("Otto", "s0", "new") };
+    store.add_correction(&later, ROOM).unwrap();
+    let round = store.next_round(1, &Learning::default()).unwrap().unwrap();
+    assert!(round.train.contains(&("s0".into(), "new".into())));
+    assert_eq!((round.train.len(), round.held.len()), (4, 1));
+    // The inputs of a round that has begun stay as they are.
+    store.add_correction(&new("Otto", "s1", "newer"), ROOM).unwrap();
+    let again = store.next_round(1, &Learning::default()).unwrap().unwrap();
+    assert_eq!((again.version, again.seed, &again.train), (1, round.seed, &round.train));
+}
+
+#[test]
+fn repeated_corrections_are_stored_once() {
+    let folder = Folder::new("keys");
+    let store = Store::open(&folder.file()).unwrap();
+    let keyed = NewCorrection { key: Some("k".into()), ..new("Anna", "s", "right") };
+    let (id, fresh) = store.add_correction(&keyed, ROOM).unwrap();
+    assert!(fresh);
+    assert_eq!(store.add_correction(&keyed, ROOM).unwrap(), (id, false));
+    let other = NewCorrection { right: "other".into(), ..keyed };
+    assert!(matches!(store.add_correction(&other, ROOM), Err(Fault::Conflict(_))));
+    // Without a key: A, B, A by one person are three corrections, and A, A are one.
+    let mut ids = ["A", "A", "B", "A"]
+        .map(|right| store.add_correction(&new("Otto", "t", right), ROOM).unwrap());
+    assert_eq!(ids.map(|(_, fresh)| fresh), [true, false, true, true]);
+    ids.sort_unstable();
+    assert_eq!(ids[0].0, ids[1].0);
+    let in_third = |name: &str| NewCorrection { domain: name.into(), ..new("Anna", "s", "right") };
+    store.add_correction(&in_third("e"), ROOM).unwrap();
+    assert!(matches!(store.add_correction(&in_third("f"), ROOM), Err(Fault::Limit(_))));
+}
+
+#[test]
+fn a_round_needs_new_corrections_and_can_be_asked_for() {
+    let folder = Folder::new("rounds");
+    let store = Store::open(&folder.file()).unwrap();
+    let learning = Learning::default();
+    for n in 0..2 {
+        store.add_correction(&new("Anna", &format!("s{n}"), "x"), ROOM).unwrap();
+    }
+    assert!(store.next_round(3, &learning).unwrap().is_none());
+    store.ask("d").unwrap();
+    assert!(store.next_round(3, &learning).unwrap().is_none(), "nothing is held out yet");
+    store.add_correction(&new("Anna", "s2", "x"), ROOM).unwrap();
+    let round = store.next_round(3, &learning).unwrap().unwrap();
+    assert_eq!((round.train.len(), round.held.len()), (2, 1));
+    assert!(matches!(store.ask("d"), Err(Fault::Conflict(_))));
+    assert!(matches!(store.ask("e"), Err(Fault::NotFound(_))));
+}
+
+#[test]
+fn a_file_of_a_newer_version_and_another_base_are_refused() {
+    let folder = Folder::new("newer");
+    let store = Store::open(&folder.file()).unwrap();
+    store.bind_base("one").unwrap();
+    store.bind_base("one").unwrap();
+    assert!(matches!(store.bind_base("two"), Err(Fault::Conflict(_))));
+    assert!(matches!(Store::open(&folder.file()).map(drop), Err(Fault::Unavailable(_))));
+    drop(store);
+    let connection = rusqlite::Connection::open(folder.file()).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    assert!(matches!(Store::open(&folder.file()).map(drop), Err(Fault::Conflict(_))));
+}
