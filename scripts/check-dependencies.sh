@@ -38,16 +38,19 @@ check() {
 
 python3 scripts/check_dependencies.py "$build/trafo.cdx.json" || status=1
 
-if [[ -n ${TRAFO_RUST_ADVISORIES:-} ]] && command -v cargo-audit >/dev/null; then
-  check "Rust crates (cargo audit, $TRAFO_RUST_ADVISORIES)" \
-    cargo audit --file bindings/rust/Cargo.lock --db "$TRAFO_RUST_ADVISORIES" --no-fetch
-elif command -v cargo-deny >/dev/null; then
-  check "Rust crates (cargo deny)" cargo deny --manifest-path bindings/rust/Cargo.toml check advisories
-elif command -v cargo-audit >/dev/null; then
-  check "Rust crates (cargo audit)" cargo audit --file bindings/rust/Cargo.lock
-else
-  missing "Rust crates: there is no cargo-deny and no cargo-audit (cargo install cargo-audit)"
-fi
+for workspace in bindings/rust examples/learning-service; do
+  name="Rust crates of $workspace"
+  if [[ -n ${TRAFO_RUST_ADVISORIES:-} ]] && command -v cargo-audit >/dev/null; then
+    check "$name (cargo audit, $TRAFO_RUST_ADVISORIES)" \
+      cargo audit --file $workspace/Cargo.lock --db "$TRAFO_RUST_ADVISORIES" --no-fetch
+  elif command -v cargo-deny >/dev/null; then
+    check "$name (cargo deny)" cargo deny --manifest-path $workspace/Cargo.toml check advisories
+  elif command -v cargo-audit >/dev/null; then
+    check "$name (cargo audit)" cargo audit --file $workspace/Cargo.lock
+  else
+    missing "$name: there is no cargo-deny and no cargo-audit (cargo install cargo-audit)"
+  fi
+done
 
 if command -v govulncheck >/dev/null; then
   check "Go modules (govulncheck${TRAFO_GO_ADVISORIES:+, $TRAFO_GO_ADVISORIES})" \
