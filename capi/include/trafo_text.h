@@ -87,6 +87,28 @@ TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_parse_special(const trafo_
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_with_languages(const trafo_tokenizer *tokenizer, const char *source,
                                                                      size_t source_length, const char *target,
                                                                      size_t target_length, trafo_tokenizer **out);
+/* The same vocabulary as another tokenizer, with this chat template in place of the one that it came with. source: the text of a
+ * Jinja template, or "chatml", which needs the tokens <|im_start|> and <|im_end|>. trafo_tokenizer_save writes it beside the vocabulary as
+ * chat_template.jinja. CORRUPT_FILE, UNSUPPORTED: the template has a fault, or a construct that is not supported; the message names
+ * the line. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_with_chat_template(const trafo_tokenizer *tokenizer, const char *source,
+                                                                         size_t source_length, trafo_tokenizer **out);
+/* The text of the chat template. NOT_FOUND: the vocabulary came without one. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_get_chat_template(const trafo_tokenizer *tokenizer, char **out_text,
+                                                                        size_t *out_length);
+/* A conversation as the text that the model reads, by the chat template of the tokenizer. conversation: a JSON object; "messages" is a
+ * list of objects with "role" and "content", other members, such as "tools", are variables of the template. "strftime_now" is the day
+ * of that function, as "2026-11-29". add_generation_prompt 1: the text ends with the beginning of an answer. NOT_FOUND: the tokenizer has
+ * no chat template. INVALID_ARGUMENT: the template refuses the conversation. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chat_render(const trafo_tokenizer *tokenizer, const char *conversation,
+                                                        size_t conversation_length, int32_t add_generation_prompt,
+                                                        char **out_text, size_t *out_length);
+/* The token ids of that text, in which names of special tokens are those tokens. out_answers may be NULL; otherwise it has out_count
+ * numbers, 1 for each token of an answer of the assistant, which training learns, and 0 for others. Free both with trafo_ids_free.
+ * INVALID_ARGUMENT: answers cannot be found in the text, see docs/guide/chat.md. since 0.1 */
+TRAFO_API TRAFO_MUST_USE trafo_error *trafo_chat_encode(const trafo_tokenizer *tokenizer, const char *conversation,
+                                                        size_t conversation_length, int32_t add_generation_prompt,
+                                                        int32_t **out_ids, size_t *out_count, int32_t **out_answers);
 /* The text of token ids. Special tokens give no text. since 0.1 */
 TRAFO_API TRAFO_MUST_USE trafo_error *trafo_tokenizer_decode(const trafo_tokenizer *tokenizer, const int32_t *ids,
                                                              size_t count, char **out_text, size_t *out_length);

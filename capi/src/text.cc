@@ -303,8 +303,8 @@ trafo_error* trafo_corpus_open(const trafo_string_view* paths, size_t count,
       call.refuse_argument("preferences", " and monolingual are both set: text is one of them");
     if (o.memory_bytes < 0)
       call.refuse_argument("memory_bytes", " must be at least 0, got ", o.memory_bytes);
-    if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_JSON_LINES)
-      call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_JSON_LINES, ", got ", o.format);
+    if (o.format < TRAFO_CORPUS_AUTO || o.format > TRAFO_CORPUS_CHATS)
+      call.refuse_argument("format", " must be 0 to ", TRAFO_CORPUS_CHATS, ", got ", o.format);
     call.reserved(o.reserved);
     if (!preferences && (count < 1 || count > (monolingual ? 1u : 2u)))
       call.refuse(count, " paths: ",

@@ -63,7 +63,7 @@ BatchPacker::BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t star
 }
 
 void BatchPacker::add(std::span<const int32_t> source, std::span<const int32_t> target,
-                      int64_t sentence) {
+                      int64_t sentence, std::span<const uint8_t> learned) {
   batch_.sentence_ids.push_back(sentence);
   size_t length = target.size();
   if (decoder_only_) {
@@ -75,7 +75,10 @@ void BatchPacker::add(std::span<const int32_t> source, std::span<const int32_t> 
     append(source.subspan(1), batch_.target_out);
     append(target, batch_.target_out);
     batch_.target_weights.insert(batch_.target_weights.end(), source.size() - 1, 0.0f);
-    batch_.target_weights.insert(batch_.target_weights.end(), target.size(), 1.0f);
+    if (learned.empty())
+      batch_.target_weights.insert(batch_.target_weights.end(), target.size(), 1.0f);
+    else
+      batch_.target_weights.insert(batch_.target_weights.end(), learned.begin(), learned.end());
   } else {
     append_source(source);
     batch_.target_in.push_back(start_id_);
@@ -83,7 +86,7 @@ void BatchPacker::add(std::span<const int32_t> source, std::span<const int32_t> 
     append(target, batch_.target_out);
   }
   end_sequence(length, batch_.target_positions, batch_.target_cu_seqlens, batch_.max_target_len);
-  batch_.label_count += static_cast<int64_t>(target.size());
+  batch_.label_count += PairTokens{.source = {}, .target = target, .learned = learned}.labels();
 }
 
 void BatchPacker::add_answers(std::span<const int32_t> source, std::span<const int32_t> chosen,

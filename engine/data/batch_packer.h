@@ -1,6 +1,7 @@
 // Packs sentences into a batch.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "engine/data/packed_batch.h"
@@ -13,7 +14,9 @@ namespace trafo {
 class BatchPacker {
  public:
   BatchPacker(PackedBatchHost& batch, SequenceForm form, int32_t start_id);
-  void add(std::span<const int32_t> source, std::span<const int32_t> target, int64_t sentence);
+  // `learned`: see PairTokens.
+  void add(std::span<const int32_t> source, std::span<const int32_t> target, int64_t sentence,
+           std::span<const uint8_t> learned = {});
   // A preference pair: two sentences, of the source with each answer.
   void add_answers(std::span<const int32_t> source, std::span<const int32_t> chosen,
                    std::span<const int32_t> rejected, int64_t pair);

@@ -145,7 +145,8 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
       }
       count = std::min(count, most);
     }
-    const size_t before = window.pairs.tokens.size(), stored = window.pairs.storage.size();
+    const size_t before = window.pairs.tokens.size(), stored = window.pairs.storage.size(),
+                 marked = window.pairs.marks.size();
     const PairDrops drops = window.pairs.dropped;
     read(std::span(draws_).subspan(static_cast<size_t>(window.end), static_cast<size_t>(count)),
          window.pairs, stop);
@@ -165,6 +166,7 @@ Batcher::Window Batcher::make_window(int64_t begin, const std::atomic<bool>* sto
       window.pairs.tokens.resize(before);
       window.pairs.ids.resize(before);
       window.pairs.storage.resize(stored);
+      window.pairs.marks.resize(marked);
       window.pairs.dropped = drops;
       read(std::span(draws_).subspan(static_cast<size_t>(window.end), used - before), window.pairs,
            stop);
@@ -311,9 +313,9 @@ void Batcher::pack(const Window& window, std::span<const uint32_t> places,
                    PackedBatchHost& batch) const {
   BatchPacker packer(batch, corpus_->options().form, options_.start_id);
   for (const uint32_t place : places) {
-    const auto [source, target, rejected] = window.pairs.tokens[place];
+    const auto [source, target, rejected, learned] = window.pairs.tokens[place];
     if (rejected.empty())
-      packer.add(source, target, window.pairs.ids[place]);
+      packer.add(source, target, window.pairs.ids[place], learned);
     else
       packer.add_answers(source, target, rejected, window.pairs.ids[place]);
   }
@@ -329,7 +331,7 @@ void Batcher::count(const Window& window, std::span<const uint32_t> places,
     counts.sentences += size.sentences;
     counts.source_tokens += size.source_tokens;
     counts.target_tokens += size.target_tokens;
-    batch.label_count += static_cast<int64_t>(pair.target.size() + pair.rejected.size());
+    batch.label_count += pair.labels();
   }
   batch.elsewhere = counts;
 }

@@ -407,6 +407,8 @@ ParallelCorpus read_columns(const std::string& path, CorpusForm form,
   ParallelCorpus corpus;
   corpus.form = lines.form().form;
   corpus.format = lines.form().format();
+  corpus.has_chats = lines.form().has_chats();
+  corpus.file = reader.name();
   PairList pairs(corpus, options);
   PairHash hash(corpus.form);
   for (PairView pair; lines.next(pair);) {

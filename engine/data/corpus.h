@@ -34,6 +34,7 @@ enum class CorpusFormat {
   automatic,  // by the name of the file or its first line that is not empty
   text,
   json_lines,
+  chats,  // JSON lines, each a conversation
 };
 
 struct CorpusOptions {
@@ -106,6 +107,8 @@ struct ParallelCorpus {
   CorpusReport report;
   CorpusForm form = CorpusForm::parallel;
   CorpusFormat format = CorpusFormat::text;  // of its files
+  bool has_chats = false;                    // each target is a conversation (chat_record.h)
+  std::string file = {};                     // the one that all lines are from, for messages
   uint64_t fingerprint = 0;                  // of all lines, dropped pairs included
 };
 

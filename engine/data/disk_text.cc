@@ -239,6 +239,8 @@ class OneFile final : public PairText {
     lines_ = lines.form();
     form_ = lines_.form;
     format_ = lines_.format();
+    has_chats_ = lines_.has_chats();
+    file_ = reader->name();
     PairHash hash(form_);
     int64_t bytes = 0;
     for (PairView pair; lines.next(pair);) {

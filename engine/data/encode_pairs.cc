@@ -1,7 +1,9 @@
 #include "engine/data/encode_pairs.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "engine/core/json.h"
 #include "engine/core/parallel_chunks.h"
 #include "engine/core/shuffle.h"
 #include "engine/core/status.h"
@@ -21,6 +23,30 @@ void copy_ids(std::string_view bytes, int64_t vocabulary, int64_t pair, std::vec
             pair + 1, " has the id ", id, ", the vocabulary has 0 to ", vocabulary - 1);
 }
 
+// The ids of a conversation: the first one as the source, the others as the target. All are empty
+// if nothing of it is learned.
+void encode_chat(const PairEncoding& encoding, const std::string& place, std::string_view text,
+                 EncodedPair& pair) {
+  try {
+    const Json conversation =
+        parse_json(text, kEncodePairsOrigin, place, {.bytes = text.size(), .depth = 64});
+    const bool all = encoding.chat_loss == ChatLoss::all;
+    const ChatTemplate& chat_template = encoding.chat_template();
+    RenderedChat chat =
+        all ? chat_template.render(conversation) : chat_template.render_answers(conversation);
+    if (all) chat.answers = {{0, chat.text.size()}};
+    std::vector<int32_t> ids;
+    std::vector<uint8_t> learned;
+    encoding.tokenizer->encode_marked(chat.text, chat.answers, ids, learned);
+    if (ids.size() < 2 || std::find(learned.begin() + 1, learned.end(), 1) == learned.end()) return;
+    pair.source.assign(ids.begin(), ids.begin() + 1);
+    pair.target.assign(ids.begin() + 1, ids.end());
+    pair.learned.assign(learned.begin() + 1, learned.end());
+  } catch (const Error& error) {
+    fail(error.code(), error.origin(), place, ": ", error.message());
+  }
+}
+
 }  // namespace
 
 uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& encoding,
@@ -28,11 +54,30 @@ uint64_t tokenized_fingerprint(const TextCorpus& corpus, const PairEncoding& enc
   const uint64_t reading = encoding.tokenizer ? encoding.tokenizer->reading() : 0;
   const TextFrame& frame = encoding.tokens.frame;
   const uint64_t framed = (frame.begin ? 8 : 0) + (frame.end ? 0 : 16);
-  return mix_bits(corpus.fingerprint() + static_cast<uint64_t>(form) + 1 + 2 * reading + framed);
+  uint64_t hash =
+      mix_bits(corpus.fingerprint() + static_cast<uint64_t>(form) + 1 + 2 * reading + framed);
+  if (corpus.has_chats()) {
+    LineHash source;
+    source.add(encoding.chat_template().source());
+    hash = mix_bits(hash ^ source.value()) + static_cast<uint64_t>(encoding.chat_loss);
+  }
+  return hash;
+}
+
+const ChatTemplate& PairEncoding::chat_template() const {
+  if (chat_template_ == nullptr) {
+    std::optional<ChatTemplate> found;
+    if (tokenizer) found = ChatTemplate::of(*tokenizer);
+    require(found.has_value(), ErrorCode::invalid_argument, kEncodePairsOrigin,
+            "the corpus has conversations, and the vocabulary came without a chat template: give "
+            "it one, which the model was trained with (--chat-template FILE), or chatml");
+    chat_template_ = std::make_shared<const ChatTemplate>(*std::move(found));
+  }
+  return *chat_template_;
 }
 
 PairFrame frame_of(const TextCorpus& corpus, const PairEncoding& encoding) {
-  if (corpus.has_ids()) return {};
+  if (corpus.has_ids() || corpus.has_chats()) return {};
   const SpecialTokens& special = encoding.tokens.special;
   const TextFrame& frame = encoding.tokens.frame;
   PairFrame around;
@@ -55,6 +100,7 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
   constexpr int64_t kChunk = 128;
   require(encoding.tokenizer || corpus.has_ids(), ErrorCode::invalid_argument, kEncodePairsOrigin,
           "a corpus of text needs a tokenizer");
+  if (corpus.has_chats()) encoding.chat_template();  // before several threads ask for it
   std::optional<Tokenizer> targets;
   if (encoding.tokenizer) targets = encoding.tokenizer->for_targets();
   const auto encode_side = [&](std::string_view text, int side, int64_t i,
@@ -69,6 +115,10 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
     for (int64_t i = begin; i < end; ++i) {
       EncodedPair& pair = pairs[static_cast<size_t>(i)];
       const PairView text = corpus.view(pair_of(i), buffers);
+      if (corpus.has_chats()) {
+        encode_chat(encoding, corpus.place(pair_of(i)), text.target, pair);
+        continue;
+      }
       const bool preferences = corpus.form() == CorpusForm::preferences;
       pair.identical = text.target == (preferences ? text.rejected : text.source);
       if (corpus.has_ids()) {

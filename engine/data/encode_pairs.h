@@ -4,12 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "engine/core/generated/option_enums.h"
 #include "engine/data/pair_source.h"
 #include "engine/data/text_corpus.h"
+#include "engine/text/chat_template/chat_template.h"
 #include "engine/text/tokenizer/tokenizer.h"
 
 namespace trafo {
@@ -25,9 +28,16 @@ struct PairEncoding {
   PairEncoding(VocabularyTokens special_tokens, int64_t ids)
       : tokens(std::move(special_tokens)), vocabulary(ids) {}
 
+  // The template of conversations, read once. INVALID_ARGUMENT: the tokenizer has none.
+  const ChatTemplate& chat_template() const;
+
   std::optional<Tokenizer> tokenizer;
   VocabularyTokens tokens;
   int64_t vocabulary;
+  ChatLoss chat_loss = ChatLoss::answers;
+
+ private:
+  mutable std::shared_ptr<const ChatTemplate> chat_template_;
 };
 
 // What comes around the texts of a corpus; nothing around ids.
@@ -42,8 +52,9 @@ struct EncodedPair {
   std::vector<int32_t> source, target, rejected;
   // Source and target are the same text; of a preference pair, both answers.
   bool identical = false;
+  std::vector<uint8_t> learned = {};  // of conversations, see PairTokens
 
-  PairTokens subwords() const { return {source, target, rejected}; }
+  PairTokens subwords() const { return {source, target, rejected, learned}; }
 };
 
 // Encodes a text of pair `i`, side 0 (source), 1 (target) or 2 (rejected); used instead of

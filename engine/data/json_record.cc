@@ -1,11 +1,13 @@
 #include "engine/data/json_record.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "engine/core/json.h"
 #include "engine/core/quote.h"
 #include "engine/core/status.h"
+#include "engine/data/chat_record.h"
 
 namespace trafo {
 
@@ -13,6 +15,8 @@ struct RecordKind {
   CorpusForm form;
   std::string_view members[3];  // as many as the form has texts
   bool alpaca = false;          // the source is made of them by Alpaca's template
+  bool chats = false;           // a conversation is made of them
+  int members_of_chat = 0;      // how many they are
 };
 
 namespace {
@@ -26,16 +30,25 @@ constexpr RecordKind kRecordKinds[] = {
     {CorpusForm::parallel, {"prompt", "completion"}},
     {CorpusForm::parallel, {"source", "target"}},
     {CorpusForm::parallel, {"instruction", "output"}, true},
+    {CorpusForm::monolingual, {"messages"}, false, true, 1},
+    {CorpusForm::monolingual, {"conversations"}, false, true, 1},
     {CorpusForm::monolingual, {"text"}},
 };
-constexpr std::string_view kChatMembers[] = {"messages", "conversations"};
+// The same where the caller says that the records are conversations.
+constexpr RecordKind kChatKinds[] = {
+    {CorpusForm::monolingual, {"messages"}, false, true, 1},
+    {CorpusForm::monolingual, {"conversations"}, false, true, 1},
+    {CorpusForm::monolingual, {"prompt", "completion"}, false, true, 2},
+    {CorpusForm::monolingual, {"instruction", "output"}, false, true, 2},
+};
 
 Json parse_record(std::string_view line, std::string_view label) {
   return parse_json(line, kRecordOrigin, label, {.bytes = line.size()});
 }
 
 std::vector<std::string> names_of(const RecordKind& kind) {
-  return {std::begin(kind.members), std::begin(kind.members) + static_cast<int>(kind.form)};
+  const int count = kind.chats ? kind.members_of_chat : static_cast<int>(kind.form);
+  return {std::begin(kind.members), std::begin(kind.members) + count};
 }
 
 // Whether a line begins as an object with a member does.
@@ -70,21 +83,14 @@ bool names_member(std::string_view line, const std::string& name) {
 
 // The first kind whose members all satisfy has(name), null if there is none.
 template <class Has>
-const RecordKind* kind_where(Has has) {
-  for (const RecordKind& kind : kRecordKinds)
+const RecordKind* kind_where(Has has, std::span<const RecordKind> kinds = kRecordKinds) {
+  for (const RecordKind& kind : kinds)
     if (std::ranges::all_of(names_of(kind), has)) return &kind;
   return nullptr;
 }
-const RecordKind* find_kind(const Json& record) {
-  return kind_where([&](const std::string& name) { return record.find(name) != nullptr; });
+const RecordKind* find_kind(const Json& record, std::span<const RecordKind> kinds = kRecordKinds) {
+  return kind_where([&](const std::string& name) { return record.find(name) != nullptr; }, kinds);
 }
-// The name of the member that a chat is in, empty if the record is none.
-std::string_view find_chat(const Json& record) {
-  for (const std::string_view chat : kChatMembers)
-    if (record.find(chat) != nullptr) return chat;
-  return {};
-}
-
 // Members of a record, for messages. The file chooses their names and their number.
 std::string found_members(const Json& record) {
   constexpr size_t kMost = 8;
@@ -124,7 +130,7 @@ std::string record_members(std::string_view line) {
   try {
     const Json record = parse_record(line, {});
     const RecordKind* kind = find_kind(record);
-    return kind != nullptr ? members_of(*kind) : std::string(find_chat(record));
+    return kind != nullptr ? members_of(*kind) : std::string();
   } catch (const Error&) {
     return {};
   }
@@ -135,7 +141,10 @@ bool is_json_name(std::string_view path) noexcept {
   return path.ends_with(".jsonl") || path.ends_with(".ndjson") || path.ends_with(".json");
 }
 
-const RecordKind& kind_of_record(std::string_view line, std::string_view file, int64_t number) {
+const RecordKind& kind_of_record(std::string_view line, std::string_view file, int64_t number,
+                                 bool chats) {
+  const std::span<const RecordKind> kinds =
+      chats ? std::span<const RecordKind>(kChatKinds) : kRecordKinds;
   const std::string label = concat(file, ":", number);
   const auto check = [&](bool condition, const auto&... why) {
     require(condition, ErrorCode::corrupt_file, kRecordOrigin, label, ": ", why...);
@@ -145,16 +154,16 @@ const RecordKind& kind_of_record(std::string_view line, std::string_view file, i
         "it is a JSON array, not an object a line: jq -c '.[]' writes JSON lines");
   const Json record = parse_record(line, label);
   check(record.as<Json::Object>() != nullptr, "no JSON object");
-  if (const RecordKind* kind = find_kind(record)) return *kind;
-  const std::string_view chat = find_chat(record);
-  check(chat.empty(), "the records are chats (", chat,
-        "), and chat templates are not supported yet; write a prompt and a completion");
+  if (const RecordKind* kind = find_kind(record, kinds)) return *kind;
   std::string wanted;
-  for (const RecordKind& kind : kRecordKinds)
-    wanted += (wanted.empty() ? ": " : "; ") + members_of(kind);
+  for (const RecordKind& kind : kinds) wanted += (wanted.empty() ? ": " : "; ") + members_of(kind);
   fail(ErrorCode::corrupt_file, kRecordOrigin, label, ": a JSON object with ",
-       found_members(record), "; training reads these", wanted,
-       "; if it is text, choose the format text");
+       found_members(record), chats ? "; conversations are these" : "; training reads these",
+       wanted, chats ? "" : "; if it is text, choose the format text");
+}
+
+bool are_chats(const RecordKind& kind) noexcept {
+  return kind.chats;
 }
 
 CorpusForm form_of(const RecordKind& kind) noexcept {
@@ -175,6 +184,10 @@ PairView read_record(const RecordKind& kind, std::string_view line, std::string_
     require(text.find('\0') == std::string::npos, ErrorCode::corrupt_file, kRecordOrigin, label,
             ": ", name, " has a NUL character");
   };
+  if (kind.chats) {
+    buffers.target = conversation_of(record, kind.members[0], label);
+    return {{}, buffers.target};
+  }
   if (kind.form == CorpusForm::monolingual) {
     take(kind.members[0], buffers.target);
     return {{}, buffers.target};

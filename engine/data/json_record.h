@@ -19,9 +19,12 @@ bool is_record(std::string_view line);
 std::string record_members(std::string_view line);
 // Whether the name of a file says that it has JSON lines: .jsonl, .ndjson or .json, also with .gz.
 bool is_json_name(std::string_view path) noexcept;
-// The kind of the records of a file that has this line. CORRUPT_FILE, naming file and line: the
-// line is no record of a kind that can be trained on.
-const RecordKind& kind_of_record(std::string_view line, std::string_view file, int64_t number);
+// The kind of the records of a file that has this line; with `chats`, as conversations.
+// CORRUPT_FILE, naming file and line: the line is no record of a kind that can be trained on.
+const RecordKind& kind_of_record(std::string_view line, std::string_view file, int64_t number,
+                                 bool chats = false);
+// Whether the text of a record is a conversation (chat_record.h).
+bool are_chats(const RecordKind& kind) noexcept;
 CorpusForm form_of(const RecordKind& kind) noexcept;
 // Its members, for messages: "prompt and completion".
 std::string members_of(const RecordKind& kind);

@@ -12,6 +12,10 @@ constexpr std::string_view kPairReaderOrigin = "corpus";
 
 }  // namespace
 
+bool LineForm::has_chats() const noexcept {
+  return records != nullptr && are_chats(*records);
+}
+
 PairView LineForm::split(std::string_view line, std::string_view file, int64_t number,
                          PairBuffers& buffers) const {
   if (records == nullptr) return split_columns(line, form, file, number);
@@ -22,14 +26,15 @@ PairView LineForm::split(std::string_view line, std::string_view file, int64_t n
 PairReader::PairReader(LineReader& lines, CorpusForm form, CorpusFormat format)
     : lines_(lines),
       form_{form},
-      named_(format == CorpusFormat::json_lines ||
+      named_(format == CorpusFormat::json_lines || format == CorpusFormat::chats ||
              (format == CorpusFormat::automatic && is_json_name(lines.name()))) {
   const bool automatic = format == CorpusFormat::automatic;
   // A line of white space is a text of a corpus, but no record.
   while ((named_ ? is_blank(first_) : first_.empty()) && lines_.next(first_))
     first_number_ = lines_.line_number();
   if (first_.empty() || (!named_ && !(automatic && is_record(first_)))) return;
-  form_.records = &kind_of_record(first_, lines_.name(), first_number_);
+  form_.records =
+      &kind_of_record(first_, lines_.name(), first_number_, format == CorpusFormat::chats);
   form_.form = form_of(*form_.records);
   require(form != CorpusForm::preferences || form_.form == form, ErrorCode::invalid_argument,
           kPairReaderOrigin, lines_.name(), ":", first_number_, ": the records have ",

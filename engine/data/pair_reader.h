@@ -16,6 +16,7 @@ struct LineForm {
   CorpusForm form = CorpusForm::parallel;
   const RecordKind* records = nullptr;  // null: the texts are columns
 
+  bool has_chats() const noexcept;  // each text is a conversation
   CorpusFormat format() const noexcept {
     return records == nullptr ? CorpusFormat::text : CorpusFormat::json_lines;
   }

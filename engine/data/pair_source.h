@@ -51,6 +51,11 @@ struct PairTokens {
   std::span<const int32_t> source, target;
   std::span<const int32_t> rejected =
       {};  // of a preference pair, whose target is the chosen answer
+  // For each token of the target, 1 if the loss counts it. Empty: it counts all. Of conversations,
+  // whose first token is the source and all others the target.
+  std::span<const uint8_t> learned = {};
+
+  int64_t labels() const noexcept;  // tokens that the loss counts
 };
 
 // The special tokens around the sides of a pair.
@@ -68,7 +73,9 @@ bool keep_pair(const TokenizedCorpusOptions& options, CorpusForm form, const Pai
 struct PairBlock {
   std::vector<int64_t> ids;  // numbers of the pairs, counted before any is dropped
   std::vector<PairTokens> tokens;
-  std::vector<std::vector<int32_t>> storage;  // memory of `tokens`, unless the source owns it
+  // Memory of `tokens`, unless the source owns it.
+  std::vector<std::vector<int32_t>> storage;
+  std::vector<std::vector<uint8_t>> marks;
   // Pairs of this block. Those that are known from the start are in report() instead.
   PairDrops dropped;
 };

@@ -25,6 +25,8 @@ class MemoryText final : public PairText {
     fingerprint_ = corpus_.fingerprint;
     form_ = corpus_.form;
     format_ = corpus_.format;
+    has_chats_ = corpus_.has_chats;
+    file_ = corpus_.file;
     for (size_t i = 0; i < corpus_.line.size(); ++i)
       add_line(static_cast<int64_t>(i), corpus_.line[i] - 1);
   }
@@ -225,12 +227,15 @@ TextCorpus TextCorpus::mix(std::vector<std::pair<TextCorpus, double>> corpora) {
   require(!corpora.empty(), ErrorCode::invalid_argument, kTextCorpusOrigin, "a mix of no corpora");
   const CorpusForm form = corpora.front().first.form();
   const bool of_ids = corpora.front().first.has_ids();
+  const bool of_chats = corpora.front().first.has_chats();
   std::vector<Part> parts;
   for (auto& [corpus, weight] : corpora) {
     require(corpus.form() == form, ErrorCode::invalid_argument, kTextCorpusOrigin,
             "corpora of different forms (monolingual, parallel, preferences) cannot be mixed");
     require(corpus.has_ids() == of_ids, ErrorCode::invalid_argument, kTextCorpusOrigin,
             "corpora of text and of token ids cannot be mixed");
+    require(corpus.has_chats() == of_chats, ErrorCode::invalid_argument, kTextCorpusOrigin,
+            "corpora of conversations and of other text cannot be mixed");
     for (Part& part : corpus.parts_) {
       part.weight *= weight;
       parts.push_back(std::move(part));
@@ -264,6 +269,19 @@ int64_t TextCorpus::line(int64_t pair) const {
     if (pair < part.size()) return before + (part.selection ? pair : part.text->line(pair));
     pair -= part.size();
     before += part.lines();
+  }
+  fail(ErrorCode::internal, kTextCorpusOrigin, "pair out of range");
+}
+
+std::string TextCorpus::place(int64_t pair) const {
+  for (const Part& part : parts_) {
+    if (pair < part.size()) {
+      const int64_t place =
+          part.selection ? int64_t{(*part.selection)[static_cast<size_t>(pair)]} : pair;
+      const std::string& file = part.text->file();
+      return concat(file.empty() ? "line " : file + ":", part.text->line(place) + 1);
+    }
+    pair -= part.size();
   }
   fail(ErrorCode::internal, kTextCorpusOrigin, "pair out of range");
 }
@@ -351,8 +369,10 @@ namespace {
 // file has a column for each text of the form.
 TextCorpus load(std::span<const std::string> paths, CorpusForm form, const LoadOptions& options) {
   const bool columns = paths.size() == 1;
-  require(columns || options.format != CorpusFormat::json_lines, ErrorCode::invalid_argument,
-          kTextCorpusOrigin, paths.size(), " paths: JSON lines are one file");
+  require(columns ||
+              (options.format != CorpusFormat::json_lines && options.format != CorpusFormat::chats),
+          ErrorCode::invalid_argument, kTextCorpusOrigin, paths.size(),
+          " paths: JSON lines are one file");
   if (!stays_on_disk(paths, options)) {
     CorpusOptions reading;
     reading.memory_bytes = options.memory_bytes;

@@ -30,6 +30,10 @@ class PairText {
   CorpusFormat format() const noexcept { return format_; }
   // The views are token ids, each as the four bytes of an int32_t.
   bool has_ids() const noexcept { return has_ids_; }
+  // The texts are conversations: JSON, see chat_record.h.
+  bool has_chats() const noexcept { return has_chats_; }
+  // The file that all pairs are from, for messages; empty: several, or none.
+  const std::string& file() const noexcept { return file_; }
   // The text is too large to keep in memory, so its token ids are not kept either.
   bool is_large() const noexcept { return large_; }
 
@@ -41,7 +45,8 @@ class PairText {
   uint64_t fingerprint_ = 0;
   CorpusForm form_ = CorpusForm::parallel;
   CorpusFormat format_ = CorpusFormat::text;
-  bool has_ids_ = false;
+  bool has_ids_ = false, has_chats_ = false;
+  std::string file_;
   bool large_ = false;
 
  private:
@@ -108,6 +113,9 @@ class TextCorpus {
   CorpusFormat format() const noexcept { return parts_.front().text->format(); }  // of the first
   bool monolingual() const noexcept { return form() == CorpusForm::monolingual; }
   bool has_ids() const noexcept { return parts_.front().text->has_ids(); }
+  bool has_chats() const noexcept { return parts_.front().text->has_chats(); }
+  // "FILE:LINE" of a pair, for messages.
+  std::string place(int64_t pair) const;
   EpochMix epochs() const;
 
   // Splits off the `count` pairs with the smallest hashes. .second has them, each once, with

@@ -14,6 +14,8 @@ TextPairs::TextPairs(TextCorpus corpus, PairEncoding encoding,
       sampling_(sampling),
       num_threads_(num_threads) {
   check_options(options);
+  require(!corpus_.has_chats() || (sampling.source_alpha == 0 && sampling.target_alpha == 0),
+          ErrorCode::unsupported, "corpus", "subwords are not sampled in conversations");
   options_ = options;
   report_ = corpus_.report();
   form_ = corpus_.form();
@@ -54,6 +56,11 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     tokens += pair.source.size() + pair.target.size() + pair.rejected.size() + 4;
   std::vector<int32_t>& ids = block.storage.emplace_back();
   ids.reserve(tokens);  // spans point into it, so it must not reallocate
+  std::vector<uint8_t>* marks = nullptr;
+  if (corpus_.has_chats()) {
+    marks = &block.marks.emplace_back();
+    marks->reserve(tokens);
+  }
   const PairFrame frame = frame_of(corpus_, encoding_);
   const auto append = [&](const std::vector<int32_t>& from, std::optional<int32_t> end,
                           std::optional<int32_t> front = {}) {
@@ -72,6 +79,10 @@ void TextPairs::read(std::span<const uint32_t> draws, int64_t epoch, PairBlock& 
     out.source = append(pair.source, frame.source_end, frame.source_begin);
     out.target = append(pair.target, frame.target_end);
     if (preferences()) out.rejected = append(pair.rejected, frame.target_end);
+    if (marks == nullptr) continue;
+    const size_t begin = marks->size();
+    marks->insert(marks->end(), pair.learned.begin(), pair.learned.end());
+    out.learned = std::span<const uint8_t>(*marks).subspan(begin);
   }
 }
 

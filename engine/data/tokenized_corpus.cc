@@ -196,6 +196,18 @@ std::span<const int32_t> TokenizedCorpus::Side::of(int64_t index) const {
                                 static_cast<size_t>(offsets[i + 1] - offsets[i]));
 }
 
+std::span<const uint8_t> TokenizedCorpus::learned(int64_t index) const {
+  if (learned_.empty()) return {};
+  const auto i = static_cast<size_t>(index);
+  return std::span(learned_).subspan(static_cast<size_t>(target_.offsets[i]),
+                                     target_.of(index).size());
+}
+
+int64_t PairTokens::labels() const noexcept {
+  const auto all = std::ssize(target) + std::ssize(rejected);
+  return learned.empty() ? all : std::count(learned.begin(), learned.end(), 1);
+}
+
 void TokenizedCorpus::add(const PairTokens& subwords, const PairFrame& frame, bool identical) {
   // Indices have 32 bits.
   require(index_.size() < INT32_MAX, ErrorCode::unsupported, kTokenizedCorpusOrigin,
@@ -213,6 +225,7 @@ void TokenizedCorpus::add(const PairTokens& subwords, const PairFrame& frame, bo
   if (!kept) return;
   source_.add(subwords.source, frame.source_end, frame.source_begin);
   target_.add(subwords.target, frame.target_end);
+  learned_.insert(learned_.end(), subwords.learned.begin(), subwords.learned.end());
   if (preferences()) rejected_.add(subwords.rejected, frame.target_end);
   index_.back() = static_cast<int32_t>(pair_.size());
   pair_.push_back(pair);
@@ -255,8 +268,9 @@ void TokenizedCorpus::read(std::span<const uint32_t> draws, int64_t epoch, PairB
     const int64_t pair = epochs_.pair(epoch, draw);
     const int32_t index = index_[static_cast<size_t>(pair)];
     block.ids.push_back(pair);
-    block.tokens.push_back(index < 0 ? PairTokens{}
-                                     : PairTokens{source(index), target(index), rejected(index)});
+    block.tokens.push_back(
+        index < 0 ? PairTokens{}
+                  : PairTokens{source(index), target(index), rejected(index), learned(index)});
   }
 }
 

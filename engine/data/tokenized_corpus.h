@@ -39,6 +39,8 @@ class TokenizedCorpus final : public PairSource {
   std::span<const int32_t> rejected(int64_t index) const {  // empty without preferences
     return preferences() ? rejected_.of(index) : std::span<const int32_t>();
   }
+  // See PairTokens::learned.
+  std::span<const uint8_t> learned(int64_t index) const;
   // The number of the pair before dropping.
   int64_t pair(int64_t index) const { return pair_[static_cast<size_t>(index)]; }
   int64_t target_tokens() const noexcept { return static_cast<int64_t>(target_.ids.size()); }
@@ -62,6 +64,7 @@ class TokenizedCorpus final : public PairSource {
     std::span<const int32_t> of(int64_t index) const;
   };
   Side source_, target_, rejected_;  // rejected_: of preference pairs
+  std::vector<uint8_t> learned_;     // of conversations: as target_.ids
   std::vector<int64_t> pair_;
   std::vector<int32_t> index_;  // by number before dropping; -1: dropped
 };

@@ -17,6 +17,8 @@ Tokenizer train_tokenizer(const TextCorpus& corpus, const TokenizerTrainOptions&
   validate(options);
   require(!corpus.has_ids(), ErrorCode::invalid_argument, "tokenizer",
           "a tokenizer is trained on text, and the corpus has token ids");
+  require(!corpus.has_chats() || !tokenizer_kind(options.kind).learns, ErrorCode::invalid_argument,
+          "tokenizer", "a tokenizer is trained on text, and the corpus has conversations");
   if (!tokenizer_kind(options.kind).learns)
     return Tokenizer::train(std::span<const std::string_view>(), options);
   const auto pairs = static_cast<size_t>(corpus.size());

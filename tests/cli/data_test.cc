@@ -370,7 +370,7 @@ TEST_F(DataTest, FilesThatAreNoJsonLinesOfTextAreRefused) {
   refused("a.jsonl", good + "\n{\"prompt\": \"a\", \"completion\": 1}\n",
           "a.jsonl:3: completion is not a text");
   refused("a.jsonl", good + "{\"prompt\": \"a\", ", "a.jsonl:2: not valid JSON at byte ");
-  refused("a.txt", "{\"messages\": []}\n", "a.txt:1: the records are chats (messages)");
+  refused("a.txt", "{\"messages\": 1}\n", "a.txt:1: messages is no list");
   refused("a.txt", "{\"question\": \"a\"}\n",
           "a.txt:1: a JSON object with the members 'question'; training reads these: prompt,");
   refused("a.json", "[{\"prompt\": \"a\"}]\n", "a.json:1: it is a JSON array");

@@ -174,9 +174,6 @@ TEST_F(JsonLines, StandardInputIsKnownByItsFirstLine) {
 }
 
 TEST_F(JsonLines, OtherObjectsAreRefusedWithWhatTheyHave) {
-  corrupt("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}\n",
-          "c.jsonl:1: the records are chats (messages), and chat templates are not supported yet");
-  corrupt("{\"id\": 1, \"conversations\": []}\n", "chats (conversations)");
   corrupt("{\"a\": 1, \"b\\n\": 2}\n",
           "c.jsonl:1: a JSON object with the members 'a' and 'b?'; training reads these: prompt, "
           "chosen and rejected; prompt and completion; ");

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <span>
 
 #include "commands/adapters.h"
@@ -262,6 +264,25 @@ int64_t all_pairs(const Settings& settings, const Corpora& corpora) {
 
 Tokenizer load_vocabulary(const std::string& path) {
   return make<Tokenizer>(trafo_tokenizer_load, path.data(), path.size());
+}
+
+// The tokenizer with the template that --chat-template names, or with its own.
+Tokenizer with_chat_template(Tokenizer tokenizer, const Settings& settings) {
+  if (!settings.has(Setting::chat_template)) return tokenizer;
+  const std::string& given = settings.program.chat_template;
+  std::string source = given;
+  if (given != "chatml") {
+    std::ifstream in(given, std::ios::binary);
+    source.assign(std::istreambuf_iterator<char>(in), {});
+    if (!in.good() && !in.eof())
+      settings.refuse(Setting::chat_template, given + " cannot be read (chatml is built in)");
+  }
+  try {
+    return make<Tokenizer>(trafo_tokenizer_with_chat_template, tokenizer.get(), source.data(),
+                           source.size());
+  } catch (const CliError& error) {
+    throw error.within("", " (--chat-template " + given + ")");
+  }
 }
 
 Reporter make_reporter(const Settings& settings, const Job& job) {
@@ -578,6 +599,7 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
   if (adopted) reporter.info("vocabulary: " + own_vocabulary + ", which was there before the run");
   tokenizer = reading_texts(std::move(tokenizer), settings.program.parse_special,
                             settings.program.source_language, settings.program.target_language);
+  tokenizer = with_chat_template(std::move(tokenizer), settings);
   check(trafo_tokenizer_get_vocabulary(tokenizer.get(), &config.model.vocabulary));
   settings.program.dim_vocabs = config.model.vocabulary;
 
@@ -602,7 +624,8 @@ int train_run(const Settings& given, Resolved resolved, const std::string& run, 
     if (!ranks.exchange().empty()) reporter.info(ranks.exchange());
     report_memory(trainer.get(), group ? " of rank 0" : "", settings, reporter);
     make_absolute(settings);
-    if (!continuing && !adopted) write_own_vocabulary(run, tokenizer.get());
+    if (!continuing && (!adopted || settings.has(Setting::chat_template)))
+      write_own_vocabulary(run, tokenizer.get());
     write_config(settings, run, continuing, owned);
     int64_t tensors = 0, parameters = 0;
     check(trafo_model_get_parameter_count(model.get(), &tensors, &parameters));

@@ -385,6 +385,36 @@ func (value *LongLines) UnmarshalText(text []byte) error {
 	return wordsOfLongLines.unmarshal(value, text)
 }
 
+// ChatLoss: tokens of conversations that the loss counts.
+type ChatLoss int32
+
+const (
+	// Those that the assistant writes, the end of each answer included.
+	ChatLossAnswers ChatLoss = C.TRAFO_CHAT_LOSS_ANSWERS
+	// All but the first one.
+	ChatLossAll ChatLoss = C.TRAFO_CHAT_LOSS_ALL
+)
+
+var wordsOfChatLoss = words[ChatLoss]{
+	{ChatLossAnswers, []string{"answers"}},
+	{ChatLossAll, []string{"all"}},
+}
+
+// String gives the name; "unknown" of other numbers.
+func (value ChatLoss) String() string {
+	return wordsOfChatLoss.name(value)
+}
+
+// MarshalText gives the name.
+func (value ChatLoss) MarshalText() ([]byte, error) {
+	return wordsOfChatLoss.marshal(value)
+}
+
+// UnmarshalText reads a name, also one that only the command line has.
+func (value *ChatLoss) UnmarshalText(text []byte) error {
+	return wordsOfChatLoss.unmarshal(value, text)
+}
+
 // OptimizerStates: storage type of the optimizer's two moments of every parameter.
 type OptimizerStates int32
 
@@ -708,14 +738,17 @@ const (
 	CorpusFormatAuto CorpusFormat = C.TRAFO_CORPUS_AUTO
 	// A text, or the texts of a pair with tabs between them.
 	CorpusFormatText CorpusFormat = C.TRAFO_CORPUS_TEXT
-	// A JSON object, whose members are a text or the texts of a pair.
+	// A JSON object, whose members are a text, the texts of a pair or a conversation.
 	CorpusFormatJSONLines CorpusFormat = C.TRAFO_CORPUS_JSON_LINES
+	// A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members.
+	CorpusFormatChats CorpusFormat = C.TRAFO_CORPUS_CHATS
 )
 
 var wordsOfCorpusFormat = words[CorpusFormat]{
 	{CorpusFormatAuto, []string{"auto"}},
 	{CorpusFormatText, []string{"text"}},
 	{CorpusFormatJSONLines, []string{"jsonl", "json_lines"}},
+	{CorpusFormatChats, []string{"chat", "chats"}},
 }
 
 // String gives the name; "unknown" of other numbers.

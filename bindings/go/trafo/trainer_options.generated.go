@@ -125,6 +125,8 @@ type TrainerOptions struct {
 	// without a begin token and ends without an end token, except where the document begins and ends. No token
 	// is learned twice. Default LongLinesDrop.
 	LongLines LongLines `json:"long_lines,omitzero"`
+	// Tokens of conversations that are learned. Default ChatLossAnswers.
+	ChatLoss ChatLoss `json:"chat_loss,omitzero"`
 	// Tokens from the start of a window to the start of the next one, at most MaxLength; with windows only. A
 	// smaller stride gives tokens at the start of a window more context: those that the window before has
 	// learned are read without a loss. Default 0: max_length.
@@ -255,6 +257,7 @@ func (o *TrainerOptions) fromC(c *C.trafo_trainer_options) {
 	o.BatchTokens = int(c.batch_tokens)
 	o.MaxLength = int(c.max_length)
 	o.LongLines = LongLines(c.long_lines)
+	o.ChatLoss = ChatLoss(c.chat_loss)
 	o.WindowStride = int(c.window_stride)
 	o.MaxiBatch = int(c.maxi_batch)
 	o.MaxLengthRatio = float64(c.max_length_ratio)
@@ -401,6 +404,9 @@ func (o *TrainerOptions) toC(c *C.trafo_trainer_options) {
 	}
 	if o.LongLines != 0 {
 		c.long_lines = C.int32_t(o.LongLines)
+	}
+	if o.ChatLoss != 0 {
+		c.chat_loss = C.int32_t(o.ChatLoss)
 	}
 	if o.WindowStride != 0 {
 		c.window_stride = C.int64_t(o.WindowStride)

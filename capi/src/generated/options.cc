@@ -66,6 +66,8 @@ static_assert(static_cast<int32_t>(FrameToken::on) == TRAFO_FRAME_ON);
 static_assert(static_cast<int32_t>(FrameToken::by_model) == TRAFO_FRAME_BY_MODEL);
 static_assert(static_cast<int32_t>(LongLines::drop) == TRAFO_LONG_LINES_DROP);
 static_assert(static_cast<int32_t>(LongLines::window) == TRAFO_LONG_LINES_WINDOW);
+static_assert(static_cast<int32_t>(ChatLoss::answers) == TRAFO_CHAT_LOSS_ANSWERS);
+static_assert(static_cast<int32_t>(ChatLoss::all) == TRAFO_CHAT_LOSS_ALL);
 static_assert(static_cast<int32_t>(OptimizerStates::float32) == TRAFO_OPTIMIZER_STATES_FLOAT32);
 static_assert(static_cast<int32_t>(OptimizerStates::eight_bit) == TRAFO_OPTIMIZER_STATES_8BIT);
 static_assert(static_cast<int32_t>(CommunicationDType::float32) == TRAFO_COMMUNICATION_FLOAT32);
@@ -111,6 +113,7 @@ static_assert(static_cast<int32_t>(QuantizeMethod::gptq) == TRAFO_QUANTIZE_GPTQ)
 static_assert(static_cast<int32_t>(CorpusFormat::automatic) == TRAFO_CORPUS_AUTO);
 static_assert(static_cast<int32_t>(CorpusFormat::text) == TRAFO_CORPUS_TEXT);
 static_assert(static_cast<int32_t>(CorpusFormat::json_lines) == TRAFO_CORPUS_JSON_LINES);
+static_assert(static_cast<int32_t>(CorpusFormat::chats) == TRAFO_CORPUS_CHATS);
 static_assert(static_cast<int32_t>(PruneScore::magnitude) == TRAFO_PRUNE_MAGNITUDE);
 static_assert(static_cast<int32_t>(PruneScore::wanda) == TRAFO_PRUNE_WANDA);
 static_assert(static_cast<int32_t>(SparsityPattern::unstructured) == TRAFO_SPARSITY_UNSTRUCTURED);
@@ -327,6 +330,7 @@ trafo_trainer_options trafo::capi::to_c(const TrainOptions& o) {
   c.batch_tokens = o.batch_tokens;
   c.max_length = o.max_length;
   c.long_lines = static_cast<int32_t>(o.long_lines);
+  c.chat_loss = static_cast<int32_t>(o.chat_loss);
   c.window_stride = o.window_stride;
   c.maxi_batch = o.maxi_batch;
   c.max_length_ratio = o.max_length_ratio;
@@ -365,7 +369,6 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   call.reserved(c.reserved, "reserved");
   call.reserved(c.reserved2, "reserved2");
   call.reserved(c.reserved3, "reserved3");
-  call.reserved(c.reserved4, "reserved4");
   TrainOptions o;
   o.learning_rate = c.learning_rate;
   o.schedule = static_cast<ScheduleKind>(c.schedule);
@@ -404,6 +407,7 @@ TrainOptions trafo::capi::from_c(const Call& call, const trafo_trainer_options& 
   o.batch_tokens = c.batch_tokens;
   o.max_length = c.max_length;
   o.long_lines = static_cast<LongLines>(c.long_lines);
+  o.chat_loss = static_cast<ChatLoss>(c.chat_loss);
   o.window_stride = c.window_stride;
   o.maxi_batch = c.maxi_batch;
   o.max_length_ratio = c.max_length_ratio;

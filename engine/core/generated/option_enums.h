@@ -158,6 +158,18 @@ struct EnumNames<LongLines> {
   static constexpr std::array<const char*, 2> names{"drop", "window"};
 };
 
+// Tokens of conversations that the loss counts. Values are part of the C ABI.
+enum class ChatLoss : int32_t {
+  // Those that the assistant writes, the end of each answer included.
+  answers = 0,
+  // All but the first one.
+  all = 1,
+};
+template <>
+struct EnumNames<ChatLoss> {
+  static constexpr std::array<const char*, 2> names{"answers", "all"};
+};
+
 // Storage type of the optimizer's two moments of every parameter. Values are part of the C ABI.
 enum class OptimizerStates : int32_t {
   // float32: 8 bytes a parameter.

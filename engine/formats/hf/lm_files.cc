@@ -6,6 +6,7 @@
 #include "engine/formats/tokenizers/fast_tokenizer.h"
 #include "engine/formats/tokenizers/tokenizer_json.h"
 #include "engine/io/atomic_file.h"
+#include "engine/text/chat_template/chat_template.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 #include "engine/text/tokenizer/tokenizer_json_text.h"
 
@@ -194,6 +195,8 @@ void write_lm_tokenizer(const ExportVocabulary& vocabulary, const ModelSpec& spe
     return;
   }
   write_file_atomically(directory / "tokenizer.model", tokenizer.serialized());
+  for (const CompanionFile& file : tokenizer.companions())
+    write_file_atomically(directory / file.name, file.content);
   const std::optional<Json> fast = fast_tokenizer(tokenizer, frame);
   if (!fast) return;
   write_json(config, tokenizer_config(tokenizer, frame, spec));
@@ -290,6 +293,20 @@ Tokenizer with_ends(const Tokenizer& tokenizer, const SpecialIds& ids, const std
   return load_sentencepiece(serialize_spm(spm, spm.subwords, {-1, -1, ids.eos}, label), label);
 }
 
+// With the chat template of the directory, if there is one.
+Tokenizer with_chat_of(const fs::path& directory, const Tokenizer& tokenizer) {
+  std::error_code ignored;
+  for (const std::string_view name : {kChatTemplateFile, kTokenizerConfigFile}) {
+    const fs::path file = directory / name;
+    if (!fs::exists(file, ignored)) continue;
+    std::string content = read_text_file(file, kCompanionBytes);
+    if (name == kTokenizerConfigFile) content = chat_template_in(content, file.string());
+    if (!content.empty())
+      return tokenizer.with_companion({std::string(kChatTemplateFile), std::move(content)});
+  }
+  return tokenizer;
+}
+
 }  // namespace
 
 ReadTokenizer read_lm_tokenizer(const fs::path& directory, const ConfigReader& config,
@@ -308,7 +325,7 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
         load_sentencepiece(read_text_file(spm, limits::kTokenizerBytes), spm.string());
     // Tokens that were added to a model are in tokenizer.json alone.
     if (last < tokenizer.vocab_size() || !fs::exists(json, ignored))
-      read.tokenizer = with_ends(tokenizer, ids, spm.string());
+      read.tokenizer = with_chat_of(directory, with_ends(tokenizer, ids, spm.string()));
   }
   if (!read.tokenizer && fs::exists(json, ignored)) {
     try {

@@ -17,6 +17,7 @@
 #include "engine/core/system_file.h"
 #include "engine/core/utf8.h"
 #include "engine/text/tokenizer/check_text.h"
+#include "engine/text/tokenizer/marked_tokens.h"
 #include "engine/text/tokenizer/subword_sampling.h"
 #include "engine/text/tokenizer/tokenizer_kinds.h"
 
@@ -110,7 +111,16 @@ const std::string& Tokenizer::serialized() const noexcept {
 }
 
 const std::vector<CompanionFile>& Tokenizer::companions() const noexcept {
-  return model_->companions();
+  return companions_ ? *companions_ : model_->companions();
+}
+
+Tokenizer Tokenizer::with_companion(CompanionFile file) const {
+  std::vector<CompanionFile> files = companions();
+  std::erase_if(files, [&](const CompanionFile& old) { return old.name == file.name; });
+  files.push_back(std::move(file));
+  Tokenizer changed = *this;
+  changed.companions_ = std::make_shared<const std::vector<CompanionFile>>(std::move(files));
+  return changed;
 }
 
 // The special tokens that texts may name.
@@ -257,6 +267,27 @@ const std::vector<int32_t>& Tokenizer::further_end_ids() const noexcept {
 
 bool Tokenizer::bos_is_subword() const noexcept {
   return model_->bos_is_subword();
+}
+
+void Tokenizer::encode_marked(std::string_view text, std::span<const TextSpan> parts,
+                              std::vector<int32_t>& ids, std::vector<uint8_t>& marked) const {
+  check_text(text, "text to encode");
+  if (!special_) return parsing_special().encode_marked(text, parts, ids, marked);
+  marked.clear();
+  ids.clear();
+  bool follows = false;
+  std::vector<int32_t> part_ids;
+  for (const NamedTokens::Part& part : special_->names.split(text)) {
+    const bool rest = follows && special_->rest != nullptr && !model_->begins_anew(part.text);
+    const Model& model = rest ? *special_->rest : *model_;
+    if (part.id >= 0)
+      part_ids.assign(1, part.id), follows = true;
+    else
+      model.encode(part.text, part_ids);
+    mark_tokens(model, part.text, static_cast<size_t>(part.text.data() - text.data()), parts,
+                part_ids, marked);
+    ids.insert(ids.end(), part_ids.begin(), part_ids.end());
+  }
 }
 
 // Samples the parts of a text between special tokens.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/text_span.h"
 #include "engine/text/tokenizer/companion_file.h"
 #include "engine/text/tokenizer/named_tokens.h"
 #include "engine/text/tokenizer/special_tokens.h"
@@ -56,6 +57,9 @@ class Tokenizer {
   // Files that came with it, such as tokenizer_config.json, and that lie beside its own. They may
   // say which tokens are special.
   const std::vector<CompanionFile>& companions() const noexcept;
+  // The same vocabulary with this file among its companions, in place of one with its name. The
+  // special tokens stay as they are.
+  Tokenizer with_companion(CompanionFile file) const;
 
   // The same vocabulary, whose encode() and sampler() are of targets. Most kinds cut sources and
   // targets alike: then it is this tokenizer.
@@ -78,6 +82,10 @@ class Tokenizer {
   // The tokens of a text, without bos and eos. INVALID_ARGUMENT: invalid UTF-8 or a NUL byte.
   std::vector<int32_t> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<int32_t>& ids) const;  // replaces ids
+  // As encode(), with the names of special tokens read as those tokens. marked[i] is 1 if token i
+  // has a byte of one of the parts, which are in their order and apart from each other.
+  void encode_marked(std::string_view text, std::span<const TextSpan> parts,
+                     std::vector<int32_t>& ids, std::vector<uint8_t>& marked) const;
   // Special tokens give no text. INVALID_ARGUMENT: an id is not 0 to vocab_size() - 1.
   std::string decode(std::span<const int32_t> ids) const;
   // The text that `ids` add to the text of `before`. Alone they would lose a space in front.
@@ -116,6 +124,7 @@ class Tokenizer {
   int32_t source_language_ = -1, target_language_ = -1;
   bool of_targets_ = false;
   std::shared_ptr<const SpecialNames> special_;  // null: texts are never special tokens
+  std::shared_ptr<const std::vector<CompanionFile>> companions_;  // null: those of the model
 };
 
 // Immutable once it is made. Tokenizer checks the arguments: texts are UTF-8 without NUL bytes, ids

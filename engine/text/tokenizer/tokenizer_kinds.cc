@@ -16,30 +16,23 @@
 namespace trafo {
 namespace {
 
-// The loader of a kind that has no companions.
+// A chat template says nothing about the vocabulary.
+constexpr std::string_view kChatCompanions[] = {kChatTemplateFile};
+
+// The loader of a kind that does not read its companions.
 template <Tokenizer (*load)(std::string_view file_bytes, std::string_view label)>
 Tokenizer load_alone(std::string_view file_bytes, std::string_view label,
-                     std::vector<CompanionFile>) {
-  return load(file_bytes, label);
+                     std::vector<CompanionFile> companions) {
+  Tokenizer tokenizer = load(file_bytes, label);
+  for (CompanionFile& file : companions) tokenizer = tokenizer.with_companion(std::move(file));
+  return tokenizer;
 }
 
 constexpr TokenizerKind kTokenizerKinds[] = {
-    {SentencePieceModel::kKind,
-     "vocab.spm",
-     is_sentencepiece_file,
-     load_alone<load_sentencepiece>,
-     {},
-     validate_sentencepiece,
-     true,
-     train_sentencepiece},
-    {ByteTokenizer::kKind,
-     "vocab.byte",
-     is_byte_vocabulary,
-     load_alone<load_byte_vocabulary>,
-     {},
-     validate_byte_vocabulary,
-     false,
-     make_byte_vocabulary},
+    {SentencePieceModel::kKind, "vocab.spm", is_sentencepiece_file, load_alone<load_sentencepiece>,
+     kChatCompanions, validate_sentencepiece, true, train_sentencepiece},
+    {ByteTokenizer::kKind, "vocab.byte", is_byte_vocabulary, load_alone<load_byte_vocabulary>,
+     kChatCompanions, validate_byte_vocabulary, false, make_byte_vocabulary},
     // Before byte-level BPE, which is recognised by a key that may be a subword here.
     {MarianTokenizer::kKind,
      "vocab.marian",

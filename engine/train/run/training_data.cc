@@ -69,6 +69,7 @@ PairEncoding training_encoding(Model& model, const std::optional<Tokenizer>& tok
                                const TrainOptions& options) {
   validate(options);
   PairEncoding encoding(tokens_of(model, tokenizer), model.spec().vocabulary);
+  encoding.chat_loss = options.chat_loss;
   if (tokenizer) {
     encoding.tokenizer = tokenizer;
     encoding.vocabulary = tokenizer->vocab_size();
@@ -101,13 +102,19 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   for (const TextCorpus* corpus : {train, valid})
     require(corpus == nullptr || !corpus->monolingual() || !spec.has_encoder(),
             ErrorCode::invalid_argument, kTrainingDataOrigin,
-            "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
+            corpus->has_chats()
+                ? "conversations train a decoder-lm; an encoder-decoder needs pairs"
+                : "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
   const bool cuts = options.long_lines == LongLines::window;
   require_argument(!cuts || !spec.has_encoder(), kTrainingDataOrigin, "long_lines",
                    " is window, which is for a decoder-lm; an encoder-decoder needs whole pairs");
   require_argument(!cuts || train == nullptr || train->monolingual(), kTrainingDataOrigin,
                    "long_lines",
                    " is window, which is for text without a source; the training corpus has pairs");
+  require_argument(!cuts || train == nullptr || !train->has_chats(), kTrainingDataOrigin,
+                   "long_lines",
+                   " is window, which is for text; the training corpus has "
+                   "conversations, which are read whole");
   for (const std::string& metric : options.valid_metrics)
     require(valid == nullptr || !valid->monolingual() ||
                 !metric_named(metric, kTrainingDataOrigin).needs_translations(),
@@ -138,7 +145,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   data.tokens = encoding.tokens.special;
   data.tokenizer = encoding.tokenizer;
   if (valid != nullptr) {
-    if (valid->monolingual()) lengths.window_stride = filters.window_stride;
+    if (valid->monolingual() && !valid->has_chats()) lengths.window_stride = filters.window_stride;
     data.valid = std::make_shared<TokenizedCorpus>(*valid, encoding, lengths, num_threads, cancel);
     PairBuffers buffers;
     for (int64_t i = 0; i < valid->size() && !valid->has_ids(); ++i) {

@@ -116,6 +116,7 @@
   wrong("batch_tokens", batch_tokens, -1) \
   wrong("max_length", max_length, -1) \
   wrong("long_lines", long_lines, 99) \
+  wrong("chat_loss", chat_loss, 99) \
   wrong("window_stride", window_stride, -1) \
   wrong("maxi_batch", maxi_batch, -1) \
   wrong("max_length_ratio", max_length_ratio, -1) \

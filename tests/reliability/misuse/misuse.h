@@ -46,6 +46,7 @@ typedef struct world {
   trafo_cancel* cancel;
   trafo_adamw* adamw; /* of the leaf */
   trafo_tokenizer* tokenizer;
+  trafo_tokenizer* chatting;  /* the same with a chat template */
   trafo_tokenizer* bilingual; /* the same with the languages en_XX and de_DE */
   trafo_corpus* corpus;
   trafo_model *model, *free_model; /* with a trainer, without one */

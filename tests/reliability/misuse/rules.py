@@ -35,6 +35,8 @@ HANDLE_VALUES = {
     "trafo_tensor_zero_grad.tensor": "w.leaf", "trafo_op_linear.bias": "w.row", "trafo_tensor_get_shape.tensor": "w.cube",
     "trafo_op_softmax.padding_mask": "NULL", "trafo_backward.upstream": "NULL", "trafo_tensor_read.tensor": "w.row",
     "trafo_tensor_write.tensor": "w.row", "mask": "w.ids", "trafo_tokenizer_with_languages.tokenizer": "w.bilingual",
+    "trafo_chat_render.tokenizer": "w.chatting", "trafo_chat_encode.tokenizer": "w.chatting",
+    "trafo_tokenizer_get_chat_template.tokenizer": "w.chatting",
     "trafo_op_gather.x": "w.row", "trafo_op_scatter.x": "w.row", "trafo_op_scatter_add.x": "w.row", "src": "w.row",
     "trafo_op_gather.index": "w.ids", "trafo_op_scatter.index": "w.ids", "trafo_op_scatter_add.index": "w.ids",
     "ids": "w.ids", "labels": "w.ids", "positions": "w.ids", "cu_seqlens": "w.offsets", "cu_seqlens_q": "w.offsets",
@@ -240,6 +242,12 @@ ARRAYS = {
     **{f"trafo_tokenizer_with_languages.{side}": {"good": f"@ = \"{code}\";", "bends": [
         ("NUL or not UTF-8", "refused", f"@ = \"a\\0\\xff\\xfe\"; a->{side}_length = 4;"),
         ("zero", "refused", f"@ = \"\"; a->{side}_length = 0;")]} for side, code in (("source", "en_XX"), ("target", "de_DE"))},
+    "trafo_tokenizer_with_chat_template.source": {"good": "@ = \"{{ messages }}\";", "bends": [
+        ("NUL or not UTF-8", "refused", "@ = \"a\\0\\xff\\xfe\"; a->source_length = 4;"),
+        ("bad memory", "refused", "@ = \"{% for\"; a->source_length = 6;"), ("zero", "either", "@ = \"\"; a->source_length = 0;")]},
+    "conversation": {"good": "@ = \"{\\\"messages\\\": [{\\\"role\\\": \\\"user\\\", \\\"content\\\": \\\"alpha\\\"}]}\";", "bends": [
+        ("NUL or not UTF-8", "refused", "@ = \"a\\0\\xff\\xfe\"; a->conversation_length = 4;"),
+        ("bad memory", "refused", "@ = \"{}\"; a->conversation_length = 2;"), ("zero", "refused", "@ = \"\"; a->conversation_length = 0;")]},
     "trafo_tokenizer_load.path": path("w.files.tokenizer", "path_length"),
     "trafo_shortlist_load.path": path("w.files.shortlist", "path_length"),
     "trafo_corpus_load_tsv.path": path("w.files.tsv", "path_length"),
@@ -333,17 +341,17 @@ def value(function, name, ctype):
     if f"{function}.{name}" in VALUES:
         return VALUES[f"{function}.{name}"]
     if name.endswith("_length") and name in ("path_length", "directory_length", "output_length", "text_length", "name_length", "pattern_length",
-                                           "targets_length"):
+                                           "targets_length", "conversation_length"):
         return f"strlen(a->{name.removesuffix('_length')})"
     if name in ("source_length", "target_length"):
         side = name.removesuffix("_length")
-        return f"strlen(a->{side})" if function == "trafo_tokenizer_with_languages" else f"strlen(a->{side}_path)"
+        return f"strlen(a->{side})" if function in ("trafo_tokenizer_with_languages", "trafo_tokenizer_with_chat_template") else f"strlen(a->{side}_path)"
     return VALUES.get(name)
 
 
 # Options, ops and structs of schema/ are sorted by their types; these are the others, and exceptions.
 ENUMS = {"bits", "copy", "device", "distribution", "format", "metric", "precision", "unit", "weights", "which"}
-FLAGS = {"keep_graphs", "lowercase", "recorded", "recording", "requires_grad"}
+FLAGS = {"add_generation_prompt", "keep_graphs", "lowercase", "recorded", "recording", "requires_grad"}
 ANY = {"code", "dropout_id", "first_line", "identity", "ignore_label", "step"}
 INDEXES = {"index", "id", "eos"}
 COUNTS = {"id_bytes", "count", "user_symbol_count", "frozen_count", "keep_float_count", "layers_count", "reference_sets", "input_count", "output_count", "bytes"}

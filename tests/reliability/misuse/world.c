@@ -231,6 +231,13 @@ static trafo_tokenizer* with_languages(void) {
   return out;
 }
 
+static trafo_tokenizer* with_template(void) {
+  static const char source[] = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  trafo_tokenizer* out = NULL;
+  must(trafo_tokenizer_with_chat_template(w.tokenizer, source, sizeof source - 1, &out));
+  return out;
+}
+
 /* ---- Handles ---- */
 
 static trafo_tensor* tensor(int32_t dtype, int32_t rank, const void* values, size_t bytes,
@@ -528,6 +535,7 @@ void world_begin(void) {
   w.trainer = fresh(KIND_trafo_trainer);
   read_whole(w.files.tokenizer, &tokenizer_copy, &tokenizer_byte_count);
   tokenizer_bytes = tokenizer_copy;
+  w.chatting = with_template();
   if (tokenizer_bytes)
     w.bilingual = with_languages(); /* the files are there after the first world */
   read_whole(w.files.model, &model_bytes.data, &model_bytes.count);
@@ -572,6 +580,7 @@ void world_end(void) {
   trafo_tensor* const tensors[] = {w.matrix, w.cube, w.row, w.ids, w.offsets, w.leaf, w.doubles};
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; ++i) trafo_tensor_free(tensors[i]);
   trafo_tokenizer_free(w.bilingual);
+  trafo_tokenizer_free(w.chatting);
   trafo_model_free(w.free_model);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, successors[kind]);
   for (int kind = 0; kind < KIND_COUNT; ++kind) free_handle(kind, live(kind));

@@ -9,9 +9,10 @@ namespace translate_train {
 namespace {
 
 constexpr const char* kLongLinesWords[] = {"drop", "window"};
+constexpr const char* kChatLossWords[] = {"answers", "all"};
 constexpr const char* kBeginSourceWords[] = {"off", "on", "model"};
 constexpr const char* kEndSourceWords[] = {"off", "on", "model"};
-constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl"};
+constexpr const char* kDataFormatWords[] = {"auto", "text", "jsonl", "chat"};
 constexpr const char* kTaskWords[] = {"tiny", "student-tiny", "small", "iwslt", "base", "big", "lm", "gpt2", "llama", "qwen3"};
 constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
@@ -82,6 +83,14 @@ constexpr SettingSpec kSpecs[] = {
      "drop, or window: a decoder-lm learns text of more than --max-length tokens in windows of that length, each token once (default drop)",
      "drop window", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.long_lines; }, {}, kLongLinesWords},
+    {"chat-template", "", "Data", "FILE",
+     "the Jinja template of conversations, in place of the model's own; or chatml (default )",
+     "", 1, 1, false, false, "", SettingSource::program, SettingKind::plain,
+     [](Values& v) -> Slot { return &v.program.chat_template; }, {}, {}},
+    {"chat-loss", "", "Data", "NAME",
+     "Of conversations: answers, or all tokens (default answers)",
+     "answers all", 1, 1, true, false, nullptr, SettingSource::trainer, SettingKind::choice,
+     [](Values& v) -> Slot { return &v.trainer.chat_loss; }, {}, kChatLossWords},
     {"window-stride", "", "Data", "N",
      "tokens from the start of a window of --long-lines window to the start of the next one, at most --max-length; there is no loss on tokens that an earlier window has learned, 0: --max-length (default 0)",
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
@@ -115,8 +124,8 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.batch_fit; }, {}, {}},
     {"data-format", "", "Data", "NAME",
-     "auto, text (also TSV) or jsonl (JSON lines, one file for a corpus); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line is a JSON object (default auto)",
-     "auto text jsonl", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
+     "auto, text (also TSV), jsonl (JSON lines, one file for a corpus) or chat (jsonl whose objects become conversations, also of Alpaca's members); auto: jsonl if a file is named .jsonl, .ndjson or .json, or its first line is a JSON object (default auto)",
+     "auto text jsonl chat", 1, 1, true, false, "auto", SettingSource::program, SettingKind::choice,
      [](Values& v) -> Slot { return &v.program.data_format; }, {}, kDataFormatWords},
     {"data-in-memory", "", "Data", "SIZE",
      "corpora with more text stay on disk, and the results are the same (default 256MiB)",
@@ -553,9 +562,9 @@ std::string text_of_value(std::span<const char* const> texts, int32_t value) {
 }  // namespace
 
 std::span<const SettingSpec> all_specs() { return kSpecs; }
-std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 108); }
-std::span<const SettingSpec> translate_specs() { return all_specs().subspan(108, 14); }
-std::span<const SettingSpec> eval_specs() { return all_specs().subspan(122, 6); }
+std::span<const SettingSpec> setting_specs() { return all_specs().subspan(0, 110); }
+std::span<const SettingSpec> translate_specs() { return all_specs().subspan(110, 14); }
+std::span<const SettingSpec> eval_specs() { return all_specs().subspan(124, 6); }
 
 std::span<const MemberFlag> member_flags() {
   static constexpr MemberFlag kMembers[] = {
@@ -567,6 +576,7 @@ std::span<const MemberFlag> member_flags() {
       {"batch_fit", "--mini-batch-fit"},
       {"batch_tokens", "--mini-batch-words"},
       {"begin_source", "--begin-source"},
+      {"chat_loss", "--chat-loss"},
       {"clip_norm", "--clip-norm"},
       {"communication_dtype", "--communication-dtype"},
       {"decay_norms_and_biases", "--decay-norms-and-biases"},

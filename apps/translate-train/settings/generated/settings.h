@@ -31,6 +31,8 @@ enum class Setting : size_t {
   mini_batch_words,
   max_length,
   long_lines,
+  chat_template,
+  chat_loss,
   window_stride,
   maxi_batch,
   max_length_ratio,
@@ -147,7 +149,7 @@ enum class Setting : size_t {
   eval_resamples,
   eval_seed,
 };
-inline constexpr size_t kSettingCount = 128;
+inline constexpr size_t kSettingCount = 130;
 
 // Values of flags that set no option of the library.
 struct ProgramSettings {
@@ -161,6 +163,7 @@ struct ProgramSettings {
   std::string source_language{};
   std::string target_language{};
   std::string vocab_kind{};
+  std::string chat_template{};
   std::vector<double> sentencepiece_alphas{};
   int32_t data_format{};
   int64_t data_in_memory{};

@@ -39,6 +39,7 @@ pub const TRAFO_QUANTIZE_GPTQ: i32 = 1;
 pub const TRAFO_CORPUS_AUTO: i32 = 0;
 pub const TRAFO_CORPUS_TEXT: i32 = 1;
 pub const TRAFO_CORPUS_JSON_LINES: i32 = 2;
+pub const TRAFO_CORPUS_CHATS: i32 = 3;
 pub const TRAFO_PRUNE_MAGNITUDE: i32 = 0;
 pub const TRAFO_PRUNE_WANDA: i32 = 1;
 pub const TRAFO_SPARSITY_UNSTRUCTURED: i32 = 0;
@@ -152,6 +153,8 @@ pub const TRAFO_COMMUNICATION_FLOAT32: i32 = 0;
 pub const TRAFO_COMMUNICATION_BFLOAT16: i32 = 1;
 pub const TRAFO_LONG_LINES_DROP: i32 = 0;
 pub const TRAFO_LONG_LINES_WINDOW: i32 = 1;
+pub const TRAFO_CHAT_LOSS_ANSWERS: i32 = 0;
+pub const TRAFO_CHAT_LOSS_ALL: i32 = 1;
 pub const TRAFO_FRAME_OFF: i32 = 0;
 pub const TRAFO_FRAME_ON: i32 = 1;
 pub const TRAFO_FRAME_BY_MODEL: i32 = 2;
@@ -1998,6 +2001,50 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     #[must_use]
+    #[doc = " The same vocabulary as another tokenizer, with this chat template in place of the one that it came with. source: the text of a\n Jinja template, or \"chatml\", which needs the tokens <|im_start|> and <|im_end|>. trafo_tokenizer_save writes it beside the vocabulary as\n chat_template.jinja. CORRUPT_FILE, UNSUPPORTED: the template has a fault, or a construct that is not supported; the message names\n the line. since 0.1"]
+    pub fn trafo_tokenizer_with_chat_template(
+        tokenizer: *const trafo_tokenizer,
+        source: *const ::core::ffi::c_char,
+        source_length: usize,
+        out: *mut *mut trafo_tokenizer,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The text of the chat template. NOT_FOUND: the vocabulary came without one. since 0.1"]
+    pub fn trafo_tokenizer_get_chat_template(
+        tokenizer: *const trafo_tokenizer,
+        out_text: *mut *mut ::core::ffi::c_char,
+        out_length: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " A conversation as the text that the model reads, by the chat template of the tokenizer. conversation: a JSON object; \"messages\" is a\n list of objects with \"role\" and \"content\", other members, such as \"tools\", are variables of the template. \"strftime_now\" is the day\n of that function, as \"2026-11-29\". add_generation_prompt 1: the text ends with the beginning of an answer. NOT_FOUND: the tokenizer has\n no chat template. INVALID_ARGUMENT: the template refuses the conversation. since 0.1"]
+    pub fn trafo_chat_render(
+        tokenizer: *const trafo_tokenizer,
+        conversation: *const ::core::ffi::c_char,
+        conversation_length: usize,
+        add_generation_prompt: i32,
+        out_text: *mut *mut ::core::ffi::c_char,
+        out_length: *mut usize,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
+    #[doc = " The token ids of that text, in which names of special tokens are those tokens. out_answers may be NULL; otherwise it has out_count\n numbers, 1 for each token of an answer of the assistant, which training learns, and 0 for others. Free both with trafo_ids_free.\n INVALID_ARGUMENT: answers cannot be found in the text, see docs/guide/chat.md. since 0.1"]
+    pub fn trafo_chat_encode(
+        tokenizer: *const trafo_tokenizer,
+        conversation: *const ::core::ffi::c_char,
+        conversation_length: usize,
+        add_generation_prompt: i32,
+        out_ids: *mut *mut i32,
+        out_count: *mut usize,
+        out_answers: *mut *mut i32,
+    ) -> *mut trafo_error;
+}
+unsafe extern "C" {
+    #[must_use]
     #[doc = " The text of token ids. Special tokens give no text. since 0.1"]
     pub fn trafo_tokenizer_decode(
         tokenizer: *const trafo_tokenizer,
@@ -3119,6 +3166,8 @@ pub struct trafo_trainer_options {
     pub memory_limit: i64,
     #[doc = " TRAFO_LONG_LINES_*. Treatment of text without a source, as a document, that has more than max_length tokens. A window\n begins without a begin token and ends without an end token, except where the document begins and ends. No token is learned\n twice. Default TRAFO_LONG_LINES_DROP."]
     pub long_lines: i32,
+    #[doc = " TRAFO_CHAT_LOSS_*. Tokens of conversations that are learned. Default TRAFO_CHAT_LOSS_ANSWERS."]
+    pub chat_loss: i32,
     #[doc = " 1: pairs with the same text on both sides are dropped and counted. Default 0."]
     pub drop_identical: i32,
     #[doc = " TRAFO_FRAME_*. Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all that\n the model does. Of a decoder-lm. Default TRAFO_FRAME_BY_MODEL."]
@@ -3131,14 +3180,12 @@ pub struct trafo_trainer_options {
     pub recompute: i32,
     #[doc = " 1: CUDA times the kernels of small GEMMs at the start of a run, at most 5 seconds in all, and keeps those that are at least\n 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A\n cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1."]
     pub autotune_gemm: i32,
-    #[doc = " 0"]
-    pub reserved: i32,
     #[doc = " ---- Phases. ---- */\n/* Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and moments stay;\n data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and patience start anew.\n Limits count from there. A checkpoint of the same phase resumes it. Default 1."]
     pub phase: i64,
     #[doc = " 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.\n Otherwise it is refused. Default 0."]
     pub restart_validation: i32,
     #[doc = " 0"]
-    pub reserved2: i32,
+    pub reserved: i32,
     #[doc = " Training is done after this many updates. Default 0: never."]
     pub after_updates: i64,
     #[doc = " Training is done after this many epochs. Default 0: never."]
@@ -3152,7 +3199,7 @@ pub struct trafo_trainer_options {
     #[doc = " TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST."]
     pub early_stopping_on: i32,
     #[doc = " 0"]
-    pub reserved3: i32,
+    pub reserved2: i32,
     #[doc = " ---- On the way. ---- */\n/* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates."]
     pub valid_freq: trafo_period,
     #[doc = " How often it saves, besides at the end. Nothing is saved without a run directory. Default 1000 updates."]
@@ -3176,7 +3223,7 @@ pub struct trafo_trainer_options {
     #[doc = " 1: the best checkpoint of every metric is kept as well. Default 1."]
     pub keep_best: i32,
     #[doc = " 0"]
-    pub reserved4: i32,
+    pub reserved3: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -3271,26 +3318,26 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, memory_limit) - 296usize];
     ["Offset of field: trafo_trainer_options::long_lines"]
         [::core::mem::offset_of!(trafo_trainer_options, long_lines) - 304usize];
+    ["Offset of field: trafo_trainer_options::chat_loss"]
+        [::core::mem::offset_of!(trafo_trainer_options, chat_loss) - 308usize];
     ["Offset of field: trafo_trainer_options::drop_identical"]
-        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 308usize];
+        [::core::mem::offset_of!(trafo_trainer_options, drop_identical) - 312usize];
     ["Offset of field: trafo_trainer_options::begin_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 312usize];
+        [::core::mem::offset_of!(trafo_trainer_options, begin_source) - 316usize];
     ["Offset of field: trafo_trainer_options::end_source"]
-        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 316usize];
+        [::core::mem::offset_of!(trafo_trainer_options, end_source) - 320usize];
     ["Offset of field: trafo_trainer_options::batch_fit"]
-        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 320usize];
+        [::core::mem::offset_of!(trafo_trainer_options, batch_fit) - 324usize];
     ["Offset of field: trafo_trainer_options::recompute"]
-        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 324usize];
+        [::core::mem::offset_of!(trafo_trainer_options, recompute) - 328usize];
     ["Offset of field: trafo_trainer_options::autotune_gemm"]
-        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 328usize];
-    ["Offset of field: trafo_trainer_options::reserved"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 332usize];
+        [::core::mem::offset_of!(trafo_trainer_options, autotune_gemm) - 332usize];
     ["Offset of field: trafo_trainer_options::phase"]
         [::core::mem::offset_of!(trafo_trainer_options, phase) - 336usize];
     ["Offset of field: trafo_trainer_options::restart_validation"]
         [::core::mem::offset_of!(trafo_trainer_options, restart_validation) - 344usize];
-    ["Offset of field: trafo_trainer_options::reserved2"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 348usize];
+    ["Offset of field: trafo_trainer_options::reserved"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved) - 348usize];
     ["Offset of field: trafo_trainer_options::after_updates"]
         [::core::mem::offset_of!(trafo_trainer_options, after_updates) - 352usize];
     ["Offset of field: trafo_trainer_options::after_epochs"]
@@ -3303,8 +3350,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, max_non_finite_steps) - 384usize];
     ["Offset of field: trafo_trainer_options::early_stopping_on"]
         [::core::mem::offset_of!(trafo_trainer_options, early_stopping_on) - 392usize];
-    ["Offset of field: trafo_trainer_options::reserved3"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 396usize];
+    ["Offset of field: trafo_trainer_options::reserved2"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved2) - 396usize];
     ["Offset of field: trafo_trainer_options::valid_freq"]
         [::core::mem::offset_of!(trafo_trainer_options, valid_freq) - 400usize];
     ["Offset of field: trafo_trainer_options::save_freq"]
@@ -3327,8 +3374,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_trainer_options, first_metric) - 492usize];
     ["Offset of field: trafo_trainer_options::keep_best"]
         [::core::mem::offset_of!(trafo_trainer_options, keep_best) - 496usize];
-    ["Offset of field: trafo_trainer_options::reserved4"]
-        [::core::mem::offset_of!(trafo_trainer_options, reserved4) - 500usize];
+    ["Offset of field: trafo_trainer_options::reserved3"]
+        [::core::mem::offset_of!(trafo_trainer_options, reserved3) - 500usize];
 };
 unsafe extern "C" {
     #[must_use]

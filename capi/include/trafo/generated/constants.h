@@ -60,7 +60,9 @@
  * a JSON object; text otherwise. */
 #define TRAFO_CORPUS_AUTO       0
 #define TRAFO_CORPUS_TEXT       1 /* A text, or the texts of a pair with tabs between them. */
-#define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text or the texts of a pair. */
+#define TRAFO_CORPUS_JSON_LINES 2 /* A JSON object, whose members are a text, the texts of a pair or a conversation. */
+/* A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members. */
+#define TRAFO_CORPUS_CHATS      3
 
 /* The score by which trafo_model_sparsify chooses weights: the lowest become zero. */
 #define TRAFO_PRUNE_MAGNITUDE 0 /* |weight|, among all weights of the matrix. */

@@ -33,6 +33,10 @@
 #define TRAFO_LONG_LINES_DROP   0 /* They are dropped and counted. */
 #define TRAFO_LONG_LINES_WINDOW 1 /* Windows of max_length tokens, for a decoder-lm. */
 
+/* Tokens of conversations that the loss counts. */
+#define TRAFO_CHAT_LOSS_ANSWERS 0 /* Those that the assistant writes, the end of each answer included. */
+#define TRAFO_CHAT_LOSS_ALL     1 /* All but the first one. */
+
 /* Whether a special token is beside a source or a prompt. */
 #define TRAFO_FRAME_OFF      0 /* It is not there. */
 #define TRAFO_FRAME_ON       1 /* It is there. */
@@ -160,6 +164,7 @@ typedef struct trafo_trainer_options {
    * begins without a begin token and ends without an end token, except where the document begins and ends. No token is learned
    * twice. Default TRAFO_LONG_LINES_DROP. */
   int32_t long_lines;
+  int32_t chat_loss; /* TRAFO_CHAT_LOSS_*. Tokens of conversations that are learned. Default TRAFO_CHAT_LOSS_ANSWERS. */
   int32_t drop_identical; /* 1: pairs with the same text on both sides are dropped and counted. Default 0. */
   /* TRAFO_FRAME_*. Whether bos precedes the source of a pair, and plain text in place of eos, in training and then in all that
    * the model does. Of a decoder-lm. Default TRAFO_FRAME_BY_MODEL. */
@@ -175,7 +180,6 @@ typedef struct trafo_trainer_options {
    * 5 % faster than the library's first proposal. Checkpoints hold the choices, so that a resumed run computes the same bits. A
    * cache file of the user holds them for later runs. Nothing on the CPU and with several lanes. Default 1. */
   int32_t autotune_gemm;
-  int32_t reserved; /* 0 */
   /* ---- Phases. ---- */
   /* Number of the phase. A run directory whose checkpoint is of the phase before begins this one: weights and moments stay;
    * data, learning rate, batches and teacher may be others; schedule, warm-up, epochs, best scores and patience start anew.
@@ -184,7 +188,7 @@ typedef struct trafo_trainer_options {
   /* 1: a resumed run may validate on other text, or with another beam, than before: best scores and patience start anew then.
    * Otherwise it is refused. Default 0. */
   int32_t restart_validation;
-  int32_t reserved2; /* 0 */
+  int32_t reserved; /* 0 */
   /* ---- The end of a run: the first limit that is reached, counted from the start of the phase. All 0: until it is stopped.
    * ---- */
   int64_t after_updates; /* Training is done after this many updates. Default 0: never. */
@@ -196,7 +200,7 @@ typedef struct trafo_trainer_options {
    * NON_FINITE. Default 10. */
   int64_t max_non_finite_steps;
   int32_t early_stopping_on; /* TRAFO_STOPPING_*. The metrics that early_stopping looks at. Default TRAFO_STOPPING_FIRST. */
-  int32_t reserved3; /* 0 */
+  int32_t reserved2; /* 0 */
   /* ---- On the way. ---- */
   /* How often it validates, besides at the end. Nothing is validated without validation data. Default 1000 updates. */
   trafo_period valid_freq;
@@ -215,7 +219,7 @@ typedef struct trafo_trainer_options {
   /* One bit TRAFO_METRIC_*. The one of valid_metrics that decides which checkpoint is best. Default TRAFO_METRIC_BLEU. */
   int32_t first_metric;
   int32_t keep_best; /* 1: the best checkpoint of every metric is kept as well. Default 1. */
-  int32_t reserved4; /* 0 */
+  int32_t reserved3; /* 0 */
 } trafo_trainer_options;
 
 /* Fills in the defaults. struct_size is the size of the caller's struct. since 0.1 */

@@ -48,6 +48,7 @@ void for_each_field_of_training(Options& o, Visit visit) {
   visit(OptionField{.name = "batch_tokens", .fixed = true, .phase = true, .low = 2, .high = 268435456}, o.batch_tokens);
   visit(OptionField{.name = "max_length", .fixed = true, .phase = true, .low = 2, .high = 16777216}, o.max_length);
   visit(OptionField{.name = "long_lines", .fixed = true, .phase = true}, o.long_lines);
+  visit(OptionField{.name = "chat_loss", .fixed = true, .phase = true}, o.chat_loss);
   visit(OptionField{.name = "window_stride", .fixed = true, .phase = true, .low = 0, .high = 16777216, .zero = "max_length"}, o.window_stride);
   visit(OptionField{.name = "sort_window", .fixed = true, .phase = true, .low = 0, .high = kNoLimit, .high_inside = false, .zero = "kSortWindow"}, o.sort_window);
   visit(OptionField{.name = "maxi_batch", .fixed = true, .phase = true, .low = 0, .high = 1048576, .zero = "262144 sentences"}, o.maxi_batch);

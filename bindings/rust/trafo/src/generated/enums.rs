@@ -115,8 +115,10 @@ pub enum CorpusFormat {
     Auto,
     /// A text, or the texts of a pair with tabs between them.
     Text,
-    /// A JSON object, whose members are a text or the texts of a pair.
+    /// A JSON object, whose members are a text, the texts of a pair or a conversation.
     JsonLines,
+    /// A JSON object that becomes a conversation, also with a prompt and a completion or Alpaca's members.
+    Chats,
 }
 impl CorpusFormat {
     pub(crate) fn as_raw(self) -> i32 {
@@ -124,6 +126,7 @@ impl CorpusFormat {
             CorpusFormat::Auto => sys::TRAFO_CORPUS_AUTO,
             CorpusFormat::Text => sys::TRAFO_CORPUS_TEXT,
             CorpusFormat::JsonLines => sys::TRAFO_CORPUS_JSON_LINES,
+            CorpusFormat::Chats => sys::TRAFO_CORPUS_CHATS,
         }
     }
 }
@@ -131,6 +134,7 @@ named! { CorpusFormat:
     Auto = "auto",
     Text = "text",
     JsonLines = "jsonl" | "json_lines",
+    Chats = "chat" | "chats",
 }
 /// The normal form of text, by the names of SentencePiece. NMT: white space of all kinds becomes a space, control
 /// characters vanish, and U+200C becomes a space unless the text writes words with it, as Persian and Telugu do. CF:

@@ -219,6 +219,33 @@ named! { LongLines:
     Drop = "drop",
     Window = "window",
 }
+/// Tokens of conversations that the loss counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ChatLoss {
+    /// Those that the assistant writes, the end of each answer included.
+    Answers,
+    /// All but the first one.
+    All,
+}
+impl ChatLoss {
+    pub(crate) fn as_raw(self) -> i32 {
+        match self {
+            ChatLoss::Answers => sys::TRAFO_CHAT_LOSS_ANSWERS,
+            ChatLoss::All => sys::TRAFO_CHAT_LOSS_ALL,
+        }
+    }
+    pub(crate) fn from_raw(raw: i32) -> Self {
+        match raw {
+            sys::TRAFO_CHAT_LOSS_ALL => ChatLoss::All,
+            _ => ChatLoss::Answers,
+        }
+    }
+}
+named! { ChatLoss:
+    Answers = "answers",
+    All = "all",
+}
 /// Whether a special token is beside a source or a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -444,6 +471,8 @@ trainer_options! {
     /// without a begin token and ends without an end token, except where the document begins and ends. No token is
     /// learned twice. Default [`LongLines::Drop`].
     long_lines: LongLines = LongLines::as_raw, LongLines::from_raw;
+    /// Tokens of conversations that are learned. Default [`ChatLoss::Answers`].
+    chat_loss: ChatLoss = ChatLoss::as_raw, ChatLoss::from_raw;
     /// Tokens from the start of a window to the start of the next one, at most `max_length`; with windows only. A
     /// smaller stride gives tokens at the start of a window more context: those that the window before has learned are
     /// read without a loss. Default 0: max_length.

@@ -1,0 +1,46 @@
+// Functions of Python's str on UTF-8. Positions and lengths count code points where a comment says
+// so, and bytes elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trafo::jinja {
+
+// Without the characters of a set, or Unicode's white space if that is null, at its sides.
+std::string_view strip_text(std::string_view text, const std::string_view* characters, bool left,
+                            bool right);
+int64_t code_points(std::string_view text);
+// The characters [start, stop) with a step, counted in code points. start and stop are in range.
+std::string slice_text(std::string_view text, int64_t start, int64_t stop, int64_t step);
+
+// As str.split and str.rsplit; without a separator, at white space. `most`: splits; -1: any.
+std::vector<std::string_view> split_text(std::string_view text,
+                                         std::optional<std::string_view> separator, int64_t most);
+std::vector<std::string_view> split_text_from_right(std::string_view text,
+                                                    std::optional<std::string_view> separator,
+                                                    int64_t most);
+std::vector<std::string_view> split_lines(std::string_view text);
+std::string replace_text(std::string_view text, std::string_view old, std::string_view by,
+                         int64_t most);
+
+// None: the text has letters whose other case is not known here. Lower case has all letters but
+// the Greek capital sigma, upper case ASCII's.
+std::optional<std::string> lower_text(std::string_view text);
+std::optional<std::string> upper_text(std::string_view text);
+// The first letter in upper case, the others in lower case; with `words`, of each run of letters.
+std::optional<std::string> capitalize_text(std::string_view text, bool words);
+// Jinja's filter `title`: words end at white space, '-' and opening brackets.
+std::optional<std::string> title_text(std::string_view text);
+
+// As repr(): in quotes, with escapes.
+std::string python_quoted(std::string_view text);
+// As repr(float).
+std::string python_real(double value);
+// A string of JSON, in quotes.
+void append_json_text(std::string_view text, bool ascii, std::string& out);
+
+}  // namespace trafo::jinja
