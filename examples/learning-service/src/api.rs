@@ -232,12 +232,26 @@ struct Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         self.app.metrics.answered(self.status, self.began.elapsed());
-        self.app.core.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The learner waits while there is one.
+struct Busy<'a>(&'a Core);
+
+impl<'a> Busy<'a> {
+    fn new(core: &'a Core) -> Self {
+        core.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(core)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 async fn translate(State(app): State<Arc<App>>, request: Request) -> Response {
-    app.core.busy.fetch_add(1, Ordering::AcqRel);
     let mut asked = Asked { app: app.clone(), began: Instant::now(), status: CLIENT_GONE };
     let response = match translated(&app, request).await {
         Ok(value) => answer(200, Ok(value)),
@@ -264,6 +278,7 @@ async fn translated(app: &App, request: Request) -> Result<Value, Refusal> {
     let domain = asked.domain.as_deref().unwrap_or("default");
     domain_name(domain).map_err(|fault| (400, fault.to_string()))?;
     let search = Search { domain: app.core.models.id(domain), beam };
+    let _busy = Busy::new(&app.core);
     let mut ticket = app.batcher.submit(lines, search).map_err(|why| match why {
         Refused::Closing => (503, "the server is shutting down".to_string()),
         Refused::QueueFull => (503, "the queue is full, try again later".to_string()),

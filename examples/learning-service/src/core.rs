@@ -9,7 +9,7 @@ use trafo::CancelToken;
 
 use crate::base::Base;
 use crate::fault::Result;
-use crate::serve::{Models, adapter_folder, clean, load_all, remove, work_folder};
+use crate::serve::{Models, adapter_folder, clean, load_all, remove};
 use crate::settings::Settings;
 use crate::store::{Room, Store};
 use crate::versions::Forgotten;
@@ -156,7 +156,8 @@ impl Core {
         self.switching(|| load_all(&self.models, &self.base, &self.store, &self.settings.data))
     }
 
-    /// Deletes a person's corrections and the adapters that have learned from them.
+    /// Deletes a person's corrections and the adapters that have learned from them. The learner removes the files of its
+    /// round, if that has learned from them as well.
     pub fn forget(&self, who: &str) -> Result<Forgotten> {
         let forgotten = self.switching(|| {
             let forgotten = self.store.forget(who)?;
@@ -171,16 +172,8 @@ impl Core {
         })?;
         for (name, version) in &forgotten.versions {
             remove(&adapter_folder(&self.settings.data, name, *version))?;
-            if !self.is_training(name, *version) {
-                remove(&work_folder(&self.settings.data, name, *version))?;
-            }
         }
         self.wake();
         Ok(forgotten)
-    }
-
-    /// Whether the learner still uses the files of a version, which it removes itself then.
-    fn is_training(&self, name: &str, version: i64) -> bool {
-        self.progress().is_some_and(|now| now.domain == name && now.version == version)
     }
 }

@@ -13,7 +13,7 @@ use crate::core::{Core, Progress};
 use crate::fault::{Fault, Result};
 use crate::hash;
 use crate::measure::{Measured, Sets, measure, refusal};
-use crate::serve::{Served, adapter_folder, check_adapter, remove, work_folder};
+use crate::serve::{Served, adapter_folder, check_adapter, clean, work_folder};
 use crate::train::{Observer, train};
 use crate::versions::{Chosen, Outcome, Point, Round};
 
@@ -31,7 +31,10 @@ pub fn start(core: Arc<Core>) -> JoinHandle<()> {
         let mut retry = FIRST_RETRY;
         while !core.is_closing() {
             core.begin_round();
-            match one_round(&core) {
+            let done = one_round(&core);
+            // Also of versions whose corrections were deleted meanwhile.
+            let done = done.and_then(|more| clean(&core.store, &core.settings.data).map(|()| more));
+            match done {
                 Ok(true) => retry = FIRST_RETRY,
                 Ok(false) => core.sleep(Duration::from_secs(3600)),
                 Err(fault) => {
@@ -51,52 +54,37 @@ fn one_round(core: &Core) -> Result<bool> {
     let Some(round) = core.store.next_round(settings.batch, &settings.learning)? else {
         return Ok(false);
     };
-    let data = &settings.data;
-    let adapter = adapter_folder(data, &round.domain, round.version);
-    let work = work_folder(data, &round.domain, round.version);
-    let ended = match learn(core, &round) {
+    match learn(core, &round) {
         Err(Fault::Invalid(reason)) => {
-            let figures = Value::Null;
-            let outcome = Outcome { serve: false, hash: None, figures, reason };
-            core.store.finish(&round, &outcome)?
+            let outcome = Outcome { serve: false, hash: None, figures: Value::Null, reason };
+            core.store.finish(&round, &outcome)?;
         }
-        Err(fault) if core.must_end_round() => {
-            core.set_fault(Some(fault.to_string()));
-            false
-        }
+        Err(_) if core.must_end_round() => {}
         other => other?,
-    };
+    }
     core.set_fault(None);
-    if ended || !core.store.is_learning(&round)? {
-        remove(&work)?;
-    }
-    if !ended && !core.store.is_learning(&round)? {
-        remove(&adapter)?; // of corrections that were deleted meanwhile
-    }
     Ok(true)
 }
 
-/// Trains, measures and decides. False: the round must end before its time.
-fn learn(core: &Core, round: &Round) -> Result<bool> {
+/// Trains, measures and decides, unless the round must end before its time.
+fn learn(core: &Core, round: &Round) -> Result<()> {
     let settings = &core.settings;
     let adapter = adapter_folder(&settings.data, &round.domain, round.version);
     let work = work_folder(&settings.data, &round.domain, round.version);
     let mut observer = Watch { core, round };
     if !train(&core.base, round, settings.train_threads, &work, &adapter, &mut observer)? {
-        return Ok(false);
+        return Ok(());
     }
     let hash = hash::of_directory(&adapter)?;
     let Some((outcome, model)) = judge(core, round, hash)? else {
-        return Ok(false);
+        return Ok(());
     };
-    let serve = outcome.serve;
     core.switching(|| {
-        let ended = core.store.finish(round, &outcome)?;
-        if ended && serve {
+        if core.store.finish(round, &outcome)? && outcome.serve {
             let served = Served { version: round.version, model };
             core.models.put(round.domain_id, &round.domain, served);
         }
-        Ok(ended)
+        Ok(())
     })
 }
 

@@ -145,7 +145,7 @@ pub fn load_all(models: &Models, base: &Base, store: &Store, data: &Path) -> Res
     Ok(refused)
 }
 
-/// Removes files of versions that no longer have any, after a deletion that was interrupted.
+/// Removes files that versions no longer need: checkpoints of rounds that have ended, adapters that may not be served.
 pub fn clean(store: &Store, data: &Path) -> Result<()> {
     for domain in store.domains()? {
         for version in store.versions(&domain)? {

@@ -274,19 +274,25 @@ impl Store {
             .ok_or_else(|| Fault::NotFound(format!("there is no domain {name:?}")))
     }
 
-    /// Notes that a round was asked for. `Conflict`: no correction came after the last round.
-    pub fn ask(&self, domain: &str) -> Result<()> {
-        let Domain { id, .. } = self.domain(domain)?;
+    /// Notes that a round was asked for. `Conflict`: no correction came after the last round, or there are too few.
+    pub fn ask(&self, name: &str) -> Result<()> {
+        let domain = self.domain(name)?;
         self.write(|rows| {
-            let asked = rows.execute(
-                "UPDATE domains SET asked = 1 WHERE id = ?1 AND EXISTS
-                    (SELECT 1 FROM corrections c WHERE c.domain = ?1 AND c.id >
-                        (SELECT coalesce(max(up_to), 0) FROM versions v WHERE v.domain = ?1))",
-                [id],
+            let (pending, kinds): (i64, i64) = rows.query_row(
+                "SELECT count(*) FILTER (WHERE id >
+                    (SELECT coalesce(max(up_to), 0) FROM versions WHERE domain = ?1)), count(DISTINCT held)
+                 FROM corrections WHERE domain = ?1",
+                [domain.id],
+                |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
-            if asked == 0 {
-                return Err(Fault::Conflict(format!("{domain} has no new corrections")));
+            if pending == 0 {
+                return Err(Fault::Conflict(format!("{name} has no new corrections")));
             }
+            if kinds < 2 {
+                let text = "a round needs corrections of three sentences: the third is held out";
+                return Err(Fault::Conflict(text.into()));
+            }
+            rows.execute("UPDATE domains SET asked = 1 WHERE id = ?1", [domain.id])?;
             Ok(())
         })
     }

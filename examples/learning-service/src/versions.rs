@@ -187,16 +187,6 @@ impl Store {
         })
     }
 
-    /// Whether the round has not ended: its corrections may have been deleted meanwhile.
-    pub fn is_learning(&self, round: &Round) -> Result<bool> {
-        let state: String = self.lock().query_row(
-            "SELECT state FROM versions WHERE domain = ?1 AND version = ?2",
-            [round.domain_id, round.version],
-            |row| row.get(0),
-        )?;
-        Ok(state == "learning")
-    }
-
     /// Ends a round, and with `serve` makes its version the current one. False: its corrections were deleted meanwhile, and
     /// nothing has changed.
     pub fn finish(&self, round: &Round, outcome: &Outcome) -> Result<bool> {

@@ -307,6 +307,13 @@ fn requests_that_are_wrong_are_refused_with_a_reason() {
         let (status, answer) = send(method, path, body);
         assert_eq!(status, expected, "{method} {path}: {answer}");
     }
+    let description: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in ["get", "post", "delete"].iter().filter(|name| !methods[**name].is_null()) {
+            let (status, answer) = send(&method.to_uppercase(), &path.replace("{who}", "x"), "");
+            assert!(![404, 405].contains(&status), "{path}: {answer}");
+        }
+    }
     let metrics = send("GET", "/metrics", "").1;
     let metrics = metrics.as_str().unwrap();
     for line in [

@@ -113,10 +113,11 @@ fn a_round_needs_new_corrections_and_can_be_asked_for() {
         store.add_correction(&new("Anna", &format!("s{n}"), "x"), ROOM).unwrap();
     }
     assert!(store.next_round(3, &learning).unwrap().is_none());
-    store.ask("d").unwrap();
-    assert!(store.next_round(3, &learning).unwrap().is_none(), "nothing is held out yet");
+    assert!(matches!(store.ask("d"), Err(Fault::Conflict(_))), "nothing is held out yet");
     store.add_correction(&new("Anna", "s2", "x"), ROOM).unwrap();
-    let round = store.next_round(3, &learning).unwrap().unwrap();
+    assert!(store.next_round(4, &learning).unwrap().is_none());
+    store.ask("d").unwrap();
+    let round = store.next_round(4, &learning).unwrap().unwrap();
     assert_eq!((round.train.len(), round.held.len()), (2, 1));
     assert!(matches!(store.ask("d"), Err(Fault::Conflict(_))));
     assert!(matches!(store.ask("e"), Err(Fault::NotFound(_))));
