@@ -82,7 +82,7 @@ start() {
 trap 'kill "${jobs[@]}" 2>/dev/null || true; rm -rf "$logs"' EXIT
 if command -v python3 >/dev/null; then
   start export_parity beam_parity weights_parity compressed_parity marian_parity multilingual_parity opinfo
-  start onnx_parity
+  start onnx_parity chat_parity
   start eval_parity
 else
   echo "SKIPPED: there is no python3 for transformers, CTranslate2, GGUF, ONNX Runtime, sacreBLEU"

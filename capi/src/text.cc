@@ -356,8 +356,12 @@ trafo_error* trafo_corpus_get_info(const trafo_corpus* corpus, trafo_corpus_info
     call.out(out);
     const TextCorpus& pairs = call.handle(corpus, "corpus").corpus;
     const CorpusReport report = pairs.report();
-    *out = {report.lines, report.pairs, report.dropped_empty, static_cast<int32_t>(pairs.form()),
-            pairs.format() == CorpusFormat::json_lines};
+    *out = {report.lines,
+            report.pairs,
+            report.dropped_empty,
+            static_cast<int32_t>(pairs.form()),
+            pairs.format() == CorpusFormat::json_lines,
+            pairs.has_chats()};
   });
 }
 

@@ -323,6 +323,47 @@ TEST_F(DataTest, JsonLinesTrainAsTheirTextsInTwoFilesDo) {
   EXPECT_TRUE(contains(changed.err, "the training corpus has changed since")) << changed.err;
 }
 
+TEST_F(DataTest, ConversationsAreTrainedOnByATemplate) {
+  std::string chats;
+  for (const std::string& line : lines_of(read_file(folder_.file("train.de"))))
+    chats += R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": )" +
+             nlohmann::json(line).dump() + "}]}\n";
+  write_file(folder_.file("chats.jsonl"), chats);
+  const std::string source =
+      "{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content + eos_token }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}"
+      "{% endfor %}\r\n";
+  write_file(folder_.file("t.jinja"), source);
+  write_file(folder_.file("bad.jinja"), "\n{% include 'x' %}");
+  const auto trained = [&](const std::string& rest) {
+    return train(
+        with_tiny_model(words_of("train --train-sets chats.jsonl --vocabs v.spm --device cpu "
+                                 "--save-freq 3u --cpu-threads 1 --model chat " +
+                                 rest),
+                        {.width = 32, .vocabulary = 0, .batch_tokens = 400, .decoder_only = true}),
+        {});
+  };
+  const auto refused = [&](const std::string& rest, const std::string& part) {
+    const Outcome outcome = trained(rest);
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_TRUE(contains(outcome.err, part)) << outcome.err;
+  };
+  refused("--after 3u", "the vocabulary came without a chat template");
+  refused("--after 3u --chat-template missing.jinja", "missing.jinja cannot be read");
+  refused("--after 3u --chat-template bad.jinja", "2: the tag 'include' is not supported");
+  refused("--after 3u --chat-template chatml", "no token <|im_start|>");
+  const Outcome first = trained("--after 3u --chat-template t.jinja");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_TRUE(contains(first.err, "chats.jsonl: JSON lines of conversations")) << first.err;
+  EXPECT_EQ(read_file(folder_.file("chat/chat_template.jinja")), source);
+  const Outcome rest = train({"train", "--model", "chat", "--after", "6u"}, {});
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  const Outcome other =
+      train({"train", "--model", "chat", "--after", "9u", "--chat-loss", "all"}, {});
+  EXPECT_NE(other.exit_code, 0);
+  EXPECT_TRUE(contains(other.err, "chat-loss")) << other.err;
+}
+
 TEST_F(DataTest, JsonLinesOfTextAreTrainedOnAsLinesAreAndMakeAVocabulary) {
   std::string records, valid;
   for (const std::string& line : lines_of(read_file(folder_.file("train.de"))))

@@ -23,6 +23,27 @@ TEST_F(ImportTest, WeightsInSeveralFiles) {
             weight_bytes(*context_, *whole.model));
 }
 
+// A SentencePiece model has no place for a chat template, so it lies beside it.
+TEST_F(ImportTest, TheChatTemplateOfASentencePieceModelGoesOutAgain) {
+  const fs::path directory = llama("chat");
+  EXPECT_TRUE(imported(directory).tokenizer->companions().empty());
+  const std::string source = "{{ bos_token }}{{ messages[0].content }}\r\n\n";
+  edit_json(directory / "tokenizer_config.json",
+            [](FileJson& json) { json["chat_template"] = "{{ 1 }}"; });
+  EXPECT_EQ(imported(directory).tokenizer->companions().front().content, "{{ 1 }}");
+  write_file_atomically(directory / "chat_template.jinja", source);
+  for (const bool spm : {true, false}) {
+    if (!spm) fs::remove(directory / "tokenizer.model");
+    const ImportedModel model = imported(directory);
+    ASSERT_NE(model.tokenizer->as_sentencepiece(), nullptr);
+    ASSERT_EQ(model.tokenizer->companions().size(), 1u);
+    EXPECT_EQ(model.tokenizer->companions()[0].name, "chat_template.jinja");
+    const fs::path again = path(spm ? "again-spm" : "again-json");
+    export_model(*context_, *model.model, *model.tokenizer, ExportFormat::hf_llama, again);
+    EXPECT_EQ(read_text_file(again / "chat_template.jinja", 1 << 20), source);
+  }
+}
+
 // The model knows the special tokens of its directory, so that its ids say all and it can be
 // exported again.
 TEST_F(ImportTest, ADirectoryWithoutATokenizerGoesOutAgain) {

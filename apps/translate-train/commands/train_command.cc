@@ -189,7 +189,8 @@ Corpus open_corpus(std::span<const std::string> paths, const trafo_corpus_option
   auto corpus = make<Corpus>(trafo_corpus_open, names.data(), names.size(), &options, nullptr);
   if (const trafo_corpus_info info = info_of(corpus); info.json_lines)
     reporter.info(fmt::format("{}: JSON lines of {}", paths[0],
-                              info.texts == 1   ? "text"
+                              info.chats        ? "conversations"
+                              : info.texts == 1 ? "text"
                               : info.texts == 2 ? "pairs"
                                                 : "preference pairs"));
   return corpus;

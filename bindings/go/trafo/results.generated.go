@@ -83,6 +83,8 @@ type CorpusInfo struct {
 	Texts int `json:"texts"`
 	// Whether the files are JSON lines; in a mixture, the files of the first corpus.
 	JSONLines bool `json:"json_lines"`
+	// Whether the texts are conversations, as JSON: {"messages": ...}.
+	Chats bool `json:"chats"`
 }
 
 func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
@@ -91,6 +93,7 @@ func newCorpusInfo(c *C.trafo_corpus_info) (r CorpusInfo) {
 	r.DroppedEmpty = int64(c.dropped_empty)
 	r.Texts = int(c.texts)
 	r.JSONLines = c.json_lines != 0
+	r.Chats = c.chats != 0
 	return r
 }
 

@@ -325,7 +325,7 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
         load_sentencepiece(read_text_file(spm, limits::kTokenizerBytes), spm.string());
     // Tokens that were added to a model are in tokenizer.json alone.
     if (last < tokenizer.vocab_size() || !fs::exists(json, ignored))
-      read.tokenizer = with_chat_of(directory, with_ends(tokenizer, ids, spm.string()));
+      read.tokenizer = with_ends(tokenizer, ids, spm.string());
   }
   if (!read.tokenizer && fs::exists(json, ignored)) {
     try {
@@ -343,6 +343,8 @@ ReadTokenizer read_tokenizer_of(const fs::path& directory, const ConfigReader& c
         "tokenizer";
     return read;
   }
+  if (read.tokenizer->as_sentencepiece() != nullptr)
+    read.tokenizer = with_chat_of(directory, *read.tokenizer);
   const int64_t tokens = read.tokenizer->vocab_size();
   // bart-large-cnn has no row for <mask>, the last token of its tokenizer.json.
   if (ids.bos_starts_decoder && tokens == stored + 1 &&

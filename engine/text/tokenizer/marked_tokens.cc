@@ -14,7 +14,8 @@ class TokenEnds {
       : model_(model), text_(text), tokens_(tokens) {
     const std::string whole = model.decode(tokens);
     // A decoder may leave spaces in front out.
-    if (text.ends_with(whole)) lost_ = text.size() - whole.size();
+    is_decoded_ = text.ends_with(whole);
+    if (is_decoded_) lost_ = text.size() - whole.size();
   }
 
   // The least number of tokens whose text has `bytes` bytes or more, and whether it has just them.
@@ -22,12 +23,14 @@ class TokenEnds {
     size_t tokens;
     bool exact;
   };
-  Count first_with(size_t bytes) const { return lost_ ? by_decoding(bytes) : by_encoding(bytes); }
+  Count first_with(size_t bytes) const {
+    return is_decoded_ ? by_decoding(bytes) : by_encoding(bytes);
+  }
 
  private:
   Count by_decoding(size_t bytes) const {
     const auto size_of = [&](size_t count) {
-      return count == 0 ? 0 : *lost_ + model_.decode(tokens_.first(count)).size();
+      return count == 0 ? 0 : lost_ + model_.decode(tokens_.first(count)).size();
     };
     size_t low = 0, high = tokens_.size();
     while (low < high) {
@@ -53,7 +56,8 @@ class TokenEnds {
   const Tokenizer::Model& model_;
   std::string_view text_;
   std::span<const int32_t> tokens_;
-  std::optional<size_t> lost_;  // bytes in front; none: decoding does not give the text
+  bool is_decoded_ = false;  // whether decoding gives the text
+  size_t lost_ = 0;          // bytes in front that decoding leaves out
 };
 
 }  // namespace

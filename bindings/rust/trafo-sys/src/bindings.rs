@@ -2130,10 +2130,12 @@ pub struct trafo_corpus_info {
     pub texts: i32,
     #[doc = " 1: the files are JSON lines; in a mixture, the files of the first corpus."]
     pub json_lines: i32,
+    #[doc = " 1: the texts are conversations, as JSON: {\"messages\": ...}."]
+    pub chats: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of trafo_corpus_info"][::core::mem::size_of::<trafo_corpus_info>() - 32usize];
+    ["Size of trafo_corpus_info"][::core::mem::size_of::<trafo_corpus_info>() - 40usize];
     ["Alignment of trafo_corpus_info"][::core::mem::align_of::<trafo_corpus_info>() - 8usize];
     ["Offset of field: trafo_corpus_info::lines"]
         [::core::mem::offset_of!(trafo_corpus_info, lines) - 0usize];
@@ -2145,6 +2147,8 @@ const _: () = {
         [::core::mem::offset_of!(trafo_corpus_info, texts) - 24usize];
     ["Offset of field: trafo_corpus_info::json_lines"]
         [::core::mem::offset_of!(trafo_corpus_info, json_lines) - 28usize];
+    ["Offset of field: trafo_corpus_info::chats"]
+        [::core::mem::offset_of!(trafo_corpus_info, chats) - 32usize];
 };
 unsafe extern "C" {
     #[must_use]

@@ -151,6 +151,7 @@ impl Tokenizer {
 #[cfg(test)]
 mod tests {
     use super::conversation;
+    use crate::{ErrorCode, Result, Tokenizer, TokenizerOptions};
 
     #[test]
     fn messages_become_json() {
@@ -159,5 +160,34 @@ mod tests {
             "{\"messages\":[{\"role\":\"user\",\"content\":\"a\\\"\\\\\\u000a\\u0001ü\"},\
              {\"role\":\"assistant\",\"content\":\"\"}]}"
         );
+    }
+
+    #[test]
+    fn conversations_become_text_and_tokens() -> Result<()> {
+        let options = TokenizerOptions::new(60).soft_limit(true);
+        let plain = Tokenizer::train(&["eins zwei drei", "vier fünf sechs"], &options)?;
+        let messages = [("user", "eins"), ("assistant", "vier")];
+        let missing = plain.render_chat(&messages, false).unwrap_err();
+        assert_eq!(missing.code(), ErrorCode::NotFound);
+        let source =
+            "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ eos_token }}{% endfor %}";
+        let tokenizer = plain.with_chat_template(source)?;
+        assert_eq!(tokenizer.chat_template()?, source);
+        assert_eq!(tokenizer.render_chat(&messages, false)?, "user:eins</s>assistant:vier</s>");
+        let marked = plain.with_chat_template(
+            "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}\
+             {% endgeneration %}{% else %}{{ m.content }}{% endif %}{{ eos_token }}{% endfor %}",
+        )?;
+        let tokens = marked.encode_chat(&messages, false)?;
+        assert_eq!(tokens.ids.len(), tokens.answers.len());
+        let answer: Vec<i32> = tokens
+            .ids
+            .iter()
+            .zip(&tokens.answers)
+            .filter(|(_, a)| **a)
+            .map(|(id, _)| *id)
+            .collect();
+        assert_eq!(marked.decode(&answer)?, "vier");
+        Ok(())
     }
 }

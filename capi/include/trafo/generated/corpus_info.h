@@ -9,6 +9,7 @@ typedef struct trafo_corpus_info {
   int64_t dropped_empty; /* Pairs left out because a side is empty or white space. */
   int32_t texts; /* Texts of a pair: 1: text without a source; 2: source and target; 3: a preference pair. */
   int32_t json_lines; /* 1: the files are JSON lines; in a mixture, the files of the first corpus. */
+  int32_t chats; /* 1: the texts are conversations, as JSON: {"messages": ...}. */
 } trafo_corpus_info;
 
 #endif /* TRAFO_GENERATED_CORPUS_INFO_H */

@@ -168,6 +168,8 @@ pub struct CorpusInfo {
     pub texts: i32,
     /// Whether the files are JSON lines; in a mixture, the files of the first corpus.
     pub json_lines: bool,
+    /// Whether the texts are conversations, as JSON: {"messages": ...}.
+    pub chats: bool,
 }
 impl CorpusInfo {
     pub(crate) fn from_raw(raw: &sys::trafo_corpus_info) -> Self {
@@ -177,6 +179,7 @@ impl CorpusInfo {
             dropped_empty: from_i64(raw.dropped_empty),
             texts: raw.texts,
             json_lines: raw.json_lines != 0,
+            chats: raw.chats != 0,
         }
     }
 }
