@@ -19,7 +19,7 @@ use crate::hash;
 use crate::versions::Pair;
 
 /// Most pairs of the regression set that are measured.
-const MOST_REGRESSION: usize = 200;
+const MOST_REGRESSION: usize = 400;
 
 pub struct Base {
     model: PathBuf,

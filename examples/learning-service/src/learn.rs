@@ -123,11 +123,7 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<(Outcome, Mo
         "before_version": current.as_ref().map_or(0, |chosen| chosen.version),
         "examples": examples(round, before, &candidate),
     });
-    if settings.serve_threads > 0 {
-        model.set_threads(settings.serve_threads)?;
-    } else {
-        model.set_threads(std::thread::available_parallelism().map_or(1, |cores| cores.get()))?;
-    }
+    model.set_threads(settings.serving_threads())?;
     let serve = why.is_none();
     let reason = why.unwrap_or_else(|| "it is better".to_string());
     Ok(Some((Outcome { serve, hash: Some(hash), figures, reason }, model)))
