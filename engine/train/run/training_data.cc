@@ -102,7 +102,7 @@ TrainingData prepare_data(const TextCorpus* train, const TextCorpus* valid,
   for (const TextCorpus* corpus : {train, valid})
     require(corpus == nullptr || !corpus->monolingual() || !spec.has_encoder(),
             ErrorCode::invalid_argument, kTrainingDataOrigin,
-            corpus->has_chats()
+            corpus != nullptr && corpus->has_chats()
                 ? "conversations train a decoder-lm; an encoder-decoder needs pairs"
                 : "monolingual text trains a decoder-lm; an encoder-decoder needs pairs");
   const bool cuts = options.long_lines == LongLines::window;
