@@ -60,7 +60,7 @@ impl Core {
         let base = Base::open(&settings.base_folder())?;
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
-        let models = Arc::new(Models::new(&base, settings.serving_threads())?);
+        let models = Arc::new(Models::new(&base, settings.serve_threads)?);
         let refused = load_all(&models, &base, &store, data)?;
         let core = Core {
             settings,

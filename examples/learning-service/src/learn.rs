@@ -123,7 +123,9 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<(Outcome, Mo
         "before_version": current.as_ref().map_or(0, |chosen| chosen.version),
         "examples": examples(round, before, &candidate),
     });
-    model.set_threads(settings.serving_threads())?;
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let threads = settings.serve_threads;
+    model.set_threads(if threads > 0 { threads } else { cores() })?;
     let serve = why.is_none();
     let reason = why.unwrap_or_else(|| "it is better".to_string());
     Ok(Some((Outcome { serve, hash: Some(hash), figures, reason }, model)))

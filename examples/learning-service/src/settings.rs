@@ -74,7 +74,7 @@ pub struct Settings {
     /// New corrections of a domain that start a round.
     pub batch: usize,
     pub beam: usize,
-    /// Threads that translate; 0: the cores that training leaves, at least one.
+    /// Threads that translate; 0 is one for each core.
     pub serve_threads: usize,
     /// Threads that train.
     pub train_threads: usize,
@@ -123,7 +123,7 @@ pub const USAGE: &str = "usage: learning-service [--NAME VALUE]...
   --address HOST:PORT    (127.0.0.1:8080); port 0 is a free one
   --batch N              new corrections of a domain that start a round (10)
   --beam N               (4)
-  --serve-threads N      threads that translate, 0: the cores that training leaves (0)
+  --serve-threads N      threads that translate, 0: one for each core (0)
   --train-threads N      threads that train (1)
   --train-share X        share of the time in which training computes (0.5)
   --queue N              sentences that may wait (1024)
@@ -215,15 +215,6 @@ impl Settings {
             return Err(Fault::Invalid("--time-limit must be above 0 and at most 86400".into()));
         }
         Ok(())
-    }
-
-    /// Threads that translate.
-    pub fn serving_threads(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        match self.serve_threads {
-            0 => cores.saturating_sub(self.train_threads).max(1),
-            threads => threads,
-        }
     }
 
     pub fn base_folder(&self) -> PathBuf {

@@ -402,3 +402,35 @@ fn is_held_out(rows: &Transaction<'_>, domain: i64, source: &str) -> Result<bool
     )?;
     Ok(sentences % 5 == 2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_loses_nothing_and_acknowledges_nothing() {
+        let folder = std::env::temp_dir().join(format!("learning-full-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let store = Store::open(&folder.join("service.db")).unwrap();
+        let room = Room { domains: 1, per_person: 1000 };
+        let new = |n: usize| NewCorrection {
+            domain: "d".into(),
+            who: "Anna".into(),
+            key: None,
+            source: format!("{n} {}", "x".repeat(1000)),
+            said: String::new(),
+            right: "y".into(),
+            when: 0,
+        };
+        store.lock().pragma_update(None, "max_page_count", 40).unwrap();
+        let first = (0..100).find_map(|n| Some((n, store.add_correction(&new(n), room).err()?)));
+        let (stored, fault) = first.expect("40 pages are soon full");
+        assert!(stored > 0 && matches!(fault, Fault::Unavailable(_)), "{stored}: {fault:?}");
+        assert_eq!(store.export("Anna").unwrap().len(), stored);
+        store.lock().pragma_update(None, "max_page_count", 4000).unwrap();
+        assert!(store.add_correction(&new(stored), room).unwrap().1);
+        assert_eq!(store.export("Anna").unwrap().len(), stored + 1);
+        drop(store);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use trafo::{AdapterOptions, Corpus, EventKind, Metric, Model, Period, Trainer, TrainerOptions};
+use trafo::{AdapterOptions, Corpus, EventKind, Metric, Model, Period, Schedule, Trainer, TrainerOptions};
 
 use crate::base::Base;
 use crate::fault::{Result, io};
@@ -103,6 +103,8 @@ fn options_of(round: &Round) -> TrainerOptions {
     let every = Period::Updates(learning.every);
     TrainerOptions::new()
         .learning_rate(learning.learning_rate)
+        .schedule(Schedule::Linear)
+        .schedule_updates(learning.updates)
         .warmup(learning.warmup)
         .after_updates(learning.updates)
         .batch_tokens(learning.batch_tokens)
