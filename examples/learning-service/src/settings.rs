@@ -43,9 +43,9 @@ impl Default for Learning {
             updates: 400,
             every: 20,
             patience: 5,
-            batch_tokens: 512,
+            batch_tokens: 1024,
             replay: 2000,
-            share: 0.5,
+            share: 0.25,
             per_person: 200,
             most: 5000,
         }
@@ -204,6 +204,9 @@ impl Settings {
         ];
         if let Some((name, _)) = at_least_one.iter().find(|(_, value)| *value < 1) {
             return Err(Fault::Invalid(format!("{name} must be at least 1")));
+        }
+        if learning.updates <= learning.warmup {
+            return Err(Fault::Invalid("--updates must be above --warmup".into()));
         }
         if !(self.train_share > 0.0 && self.train_share <= 1.0) {
             return Err(Fault::Invalid("--train-share must be above 0 and at most 1".into()));

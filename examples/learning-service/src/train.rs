@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use trafo::{AdapterOptions, Corpus, EventKind, Metric, Model, Period, Schedule, Trainer, TrainerOptions};
+use trafo::{
+    AdapterOptions, Corpus, EventKind, Metric, Model, Period, Schedule, Trainer, TrainerOptions,
+};
 
 use crate::base::Base;
 use crate::fault::{Result, io};

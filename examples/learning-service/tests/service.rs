@@ -250,7 +250,7 @@ fn a_worse_version_is_not_served() {
     let folder = TestFolder::new();
     let service = Instance::start(
         folder.path(),
-        &["--batch", "30", "--updates", "1", "--regression-loss", "0"],
+        &["--batch", "30", "--updates", "2", "--warmup", "1", "--regression-loss", "0"],
     );
     let pairs = sentences(&TOOLS);
     service.correct("tools", "Anna", &pairs[..30]);

@@ -116,7 +116,18 @@ fn command_on(base: &Path, data: &Path, options: &[&str]) -> Command {
 fn command(data: &Path, options: &[&str]) -> Command {
     let mut command = command_on(base(), data, &["--beam", "1", "--serve-threads", "1"]);
     command.args(["--train-share", "1", "--updates", "300", "--every", "20", "--patience", "4"]);
-    command.args(["--replay", "100", "--learning-rate", "0.01"]).args(options);
+    command
+        .args([
+            "--replay",
+            "100",
+            "--learning-rate",
+            "0.01",
+            "--share",
+            "0.5",
+            "--batch-tokens",
+            "512",
+        ])
+        .args(options);
     command
 }
 
