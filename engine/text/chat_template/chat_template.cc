@@ -4,6 +4,7 @@
 
 #include "engine/core/quote.h"
 #include "engine/core/status.h"
+#include "engine/core/utf8.h"
 #include "engine/text/tokenizer/byte_bpe/special_choice.h"
 
 namespace trafo {
@@ -176,6 +177,8 @@ Tokenizer with_chat_template(const Tokenizer& tokenizer, std::string_view source
               kChatOrigin, "the vocabulary has no token ", name, ", which the template ", source,
               " needs: give the template of the model");
   const std::string_view text = built_in.empty() ? source : built_in;
+  require(is_valid_utf8(text), ErrorCode::corrupt_file, kChatOrigin, label,
+          ": the template is not UTF-8");
   const ChatTemplate checked(text, label, tokenizer);
   return tokenizer.with_companion({std::string(kChatTemplateFile), std::string(text)});
 }

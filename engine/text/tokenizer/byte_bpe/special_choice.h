@@ -25,7 +25,7 @@ inline constexpr std::string_view kTokenizerConfigFile = "tokenizer_config.json"
 inline constexpr std::string_view kSpecialTokensFile = "special_tokens_map.json";
 inline constexpr std::string_view kGenerationFile = "generation_config.json";
 inline constexpr std::string_view kChatTemplateFile = "chat_template.jinja";
-inline constexpr uint64_t kCompanionBytes = 4u << 20;  // of each
+inline constexpr uint64_t kCompanionBytes = 2u << 20;  // of each
 inline constexpr std::string_view kTokenizerCompanions[] = {
     kTokenizerConfigFile, kSpecialTokensFile, kGenerationFile, kChatTemplateFile};
 
