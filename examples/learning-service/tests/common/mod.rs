@@ -207,7 +207,7 @@ impl Instance {
                 return versions.clone();
             }
             let fault = self.get("/domains")["fault"].clone();
-            assert!(began.elapsed() < Duration::from_secs(300), "no version {count}: {fault}");
+            assert!(began.elapsed() < Duration::from_secs(900), "no version {count}: {fault}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
