@@ -26,19 +26,13 @@ class ChatReader {
 
   Json::List messages() const {
     return each_of("messages", [&](const Json& given, size_t number) {
-      check(given.as<Json::Object>() != nullptr, "message ", number, " is no object");
-      text_of(given, "role", number);
-      if (const Json* content = given.find("content"))
-        check(content->as<std::string>() || content->as<Json::List>() ||
-                  content->as<std::nullptr_t>(),
-              "message ", number, ": content is no text");
-      return given;
+      return checked_message(given, number);
     });
   }
 
   Json::List conversations() const {
     return each_of("conversations", [&](const Json& given, size_t number) {
-      if (given.find("role") != nullptr) return given;
+      if (given.find("role") != nullptr) return checked_message(given, number);
       const std::string& from = text_of(given, "from", number);
       for (const auto& [name, role] : kShareGptRoles)
         if (name == from) return message(role, text_of(given, "value", number));
@@ -66,6 +60,17 @@ class ChatReader {
   }
 
  private:
+  // A message that has a role; its content, if it has one, is a text, a list or null.
+  Json checked_message(const Json& given, size_t number) const {
+    check(given.as<Json::Object>() != nullptr, "message ", number, " is no object");
+    text_of(given, "role", number);
+    if (const Json* content = given.find("content"))
+      check(
+          content->as<std::string>() || content->as<Json::List>() || content->as<std::nullptr_t>(),
+          "message ", number, ": content is no text");
+    return given;
+  }
+
   static Json message(std::string_view role, const std::string& content) {
     Json made;
     made["role"] = std::string(role);

@@ -11,6 +11,7 @@ use crate::text::Tokenizer;
 /// The tokens of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatTokens {
+    /// The ids, with special tokens where the text has their names.
     pub ids: Vec<i32>,
     /// For each token, whether it belongs to an answer of the assistant, which training learns.
     pub answers: Vec<bool>,
