@@ -280,6 +280,100 @@ TEST(JinjaTemplate, HostileTemplatesEndInErrors) {
   EXPECT_EQ(rendered("{{ s[-9223372036854775807:9223372036854775807:9223372036854775807] }}"), "a");
 }
 
+// Methods and loops hold values, which are freed inside of each other as well.
+TEST(JinjaTemplate, HeldValuesAreNestedWithinTheBound) {
+  for (const char* const source :
+       {"{% set n = namespace(x=[]) %}{% for i in range(90000) %}{% set n.x = [n.x.count] %}"
+        "{% endfor %}",
+        "{% set n = namespace(x={}) %}{% for i in range(90000) %}{% set n.x = {'a': n.x.get} %}"
+        "{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(90000) %}{% for j in [n.x] %}"
+        "{% set n.x = loop %}{% endfor %}{% endfor %}"})
+    EXPECT_EQ(refusal(source), "test.jinja:1: values are nested too deeply") << source;
+  EXPECT_EQ(rendered("{% set n = namespace(x=[1]) %}{% for i in range(50) %}"
+                     "{% set n.x = [n.x.count] %}{% endfor %}{{ n.x[0](2) }}"),
+            "0");
+}
+
+TEST(JinjaTemplate, RangesReachTheEndsOfTheIntegers) {
+  EXPECT_EQ(rendered("{{ range(-9223372036854775807, 9223372036854775807, 9000000000000000000)|list"
+                     " }}{{ range(9223372036854775807, -9223372036854775807, "
+                     "-9000000000000000000)|list }}"),
+            "[-9223372036854775807, -223372036854775807, 8776627963145224193]"
+            "[9223372036854775807, 223372036854775807, -8776627963145224193]");
+}
+
+std::string numbered(const std::string& before, const std::string& after, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += before + std::to_string(i) + after;
+  return all;
+}
+
+// What is written, copied or compared is charged for, also if it is not in the output. Without
+// charges, each would run for minutes or need gigabytes.
+TEST(JinjaTemplate, CopiesAndComparisonsAreCharged) {
+  const std::string long_one = "{% set s = 'a' * 1000000 %}", upper = "{% set s = 'A' * 1000000 %}";
+  const std::string text_and_part = long_one + "{% set p = 'a' * 500000 ~ 'b' %}";
+  const std::string cases[] = {
+      long_one + "{{ range(20000)|list|tojson(separators=[s, ':'])|length }}",
+      long_one + "{{ ([{'a': 1}] * 20000)|tojson(separators=[',', s])|length }}",
+      long_one + "{{ [{s: 1}] * 20000 }}",
+      upper + "{{ ([s] * 10000)|sort|length }}",
+      upper + "{{ ([s] * 10000)|unique|list|length }}",
+      upper + "{{ ([s] * 10000)|max|length }}",
+      upper +
+          "{% for i in range(9999) %}{% set x = {'a': s, 'b': s}|dictsort(by='value') %}"
+          "{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = p in s %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s|replace(p, '') %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.split(p) %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.rsplit(p) %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.find(p) + s.rfind(p) %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.count(p) %}{% endfor %}",
+      long_one +
+          "{% set p = 'b' * 1000000 ~ 'a' %}{% for i in range(99) %}"
+          "{% set x = s.strip(p) ~ s|trim(p) %}{% endfor %}",
+      long_one + "{% set l = ['a' * 999999 ~ 'b'] * 100000 %}{{ s.startswith(l) }}",
+      "{% for i in range(20) %}" + numbered("{%set a", "=1%}", 50000) + "{% endfor %}",
+      "{% set n = namespace() %}" + numbered("{%set n.a", "=1%}", 50000),
+      long_one +
+          "{% set d = {s ~ 1: 1, s ~ 2: 1, s ~ 3: 1, s ~ 4: 1} %}{% set k = s ~ 5 %}"
+          "{% for i in range(99999) %}{% set x = k in d %}{% endfor %}",
+  };
+  for (const std::string& source : cases)
+    EXPECT_EQ(refusal(source), "test.jinja:1: the template takes more than 2000000 steps")
+        << source.substr(0, 200);
+}
+
+TEST(JinjaTemplate, ArgumentsAreFewAndDifferent) {
+  const std::string many = "test.jinja:1: a call has more than 255 arguments";
+  EXPECT_EQ(refusal("{{ dict(a=1, a=1) }}"), "test.jinja:1: the argument 'a' is given twice");
+  EXPECT_EQ(refusal("{{ dict(" + numbered("a", "=1,", 300) + ") }}"), many);
+  EXPECT_EQ(refusal("{{ l|map('default', " + repeated("1, ", 300) + ") }}"), many);
+  EXPECT_EQ(refusal("{% macro m(" + numbered("a", ",", 300) + ") %}{% endmacro %}"),
+            "test.jinja:1: a macro has more than 255 parameters");
+  EXPECT_EQ(rendered("{{ dict(" + numbered("a", "=1,", 255) + ")|length }}"), "255");
+}
+
+TEST(JinjaTemplate, LongPartsAreFound) {
+  // The part overlaps itself, and so do its places.
+  const std::string part = "aabaabaabaabaabaab";
+  const std::string text = "x" + part + "aab" + part + "y";
+  const auto check = [&](const std::string& expression, const std::string& expected) {
+    EXPECT_EQ(rendered("{% set p = '" + part + "' %}{% set x = '" + text + "' %}{{ " + expression +
+                       " }}"),
+              expected)
+        << expression;
+  };
+  check("p in x, (p ~ 'z') in x, p in p[1:], x[1:18] ~ 'b' == p", "(True, False, False, True)");
+  check("x.find(p), x.rfind(p), x.count(p), p.find(x)", "(1, 22, 2, -1)");
+  check("x.split(p)", "['x', '', 'aaby']");
+  check("x.rsplit(p, 1)", "['x" + part + "aab', 'y']");
+  check("x|replace(p, '-')", "x--aaby");
+  check("x.replace(p, 'ß', 1)|length", "24");
+  check("'éaüxüaé'.strip('aéü') ~ 'éaüxüaé'.lstrip('éa') ~ 'éaüxüaé'.rstrip('éa')", "xüxüaééaüxü");
+}
+
 TEST(JinjaTemplate, EveryCutTemplateIsRefusedOrRenders) {
   const std::string source =
       "{%- macro m(a, b='x') -%}{{ a ~ b|trim }}{%- endmacro %}{% for k, v in d.items() if v is "

@@ -15,12 +15,25 @@ const Value* Arguments::find(size_t place, std::string_view name) {
   return nullptr;
 }
 
+void Arguments::pass_on() {
+  asked_ = values.size();
+  for (const auto& [key, value] : named) asked_names_.push_back(key);
+}
+
 void Arguments::finish(std::string_view what, Budget& budget) const {
   if (values.size() > asked_)
     budget.refuse(what, " takes at most ", asked_, " arguments, it has ", values.size());
-  for (const auto& [key, value] : named)
-    if (std::ranges::find(asked_names_, key) == asked_names_.end())
+  for (const auto& [key, value] : named) {
+    // Twice: find() has compared the same names.
+    budget.spend(std::ssize(asked_names_) / 8);
+    const auto matches = [&](std::string_view asked) {
+      if (asked.size() != key.size()) return false;
+      budget.spend(static_cast<int64_t>(key.size() / 8));
+      return asked == key;
+    };
+    if (std::ranges::none_of(asked_names_, matches))
       budget.refuse(what, " has no argument ", quote(key));
+  }
 }
 
 const Value& Arguments::need(size_t place, std::string_view name, std::string_view what,

@@ -19,7 +19,9 @@ std::string filter_case(std::optional<std::string> text, std::string_view what, 
 // A member of an element: "a.b.0", or a place in a list.
 Value member_of(Value value, const Value& path, Budget& budget) {
   if (path.text() == nullptr) return item_of(value, path, budget);
-  for (const std::string_view name : split_text(*path.text(), ".", -1)) {
+  budget.spend_bytes(path.text()->size());
+  for (const std::string_view name : split_text(*path.text(), ".", -1, budget)) {
+    budget.spend(1);
     int64_t index = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
     const bool whole = error == std::errc() && end == name.data() + name.size();
@@ -53,7 +55,8 @@ Value trim_filter(const Value& input, Arguments& arguments, Budget& budget) {
   if (set != nullptr && !set->is_none())
     characters = arguments.need_text(0, "chars", "trim", budget);
   const std::string text = to_text(input, budget);
-  return strip_text(text, set != nullptr && !set->is_none() ? &characters : nullptr, true, true);
+  if (set == nullptr || set->is_none()) return strip_space(text, true, true);
+  return strip_text(text, characters, true, true, budget);
 }
 
 Value replace_filter(const Value& input, Arguments& arguments, Budget& budget) {
@@ -62,7 +65,7 @@ Value replace_filter(const Value& input, Arguments& arguments, Budget& budget) {
   const std::string by = to_text(arguments.need(1, "new", "replace", budget), budget);
   const int64_t most = arguments.integer(2, "count", -1, "replace", budget);
   budget.spend_bytes(text.size() / std::max<size_t>(old.size(), 1) * by.size());
-  return replace_text(text, old, by, most);
+  return replace_text(text, old, by, most, budget);
 }
 
 Value indent_filter(const Value& input, Arguments& arguments, Budget& budget) {
@@ -167,7 +170,7 @@ Value int_filter(const Value& input, Arguments& arguments, Budget& budget) {
   } else {
     const std::string* text = input.text();
     if (text == nullptr) return otherwise;
-    const std::string_view digits = strip_text(*text, nullptr, true, true);
+    const std::string_view digits = strip_space(*text, true, true);
     int64_t whole = 0;
     const char* end = digits.data() + digits.size();
     if (const auto read = std::from_chars(digits.data(), end, whole);
@@ -186,7 +189,7 @@ Value float_filter(const Value& input, Arguments& arguments, Budget&) {
   if (const int64_t* whole = input.as<int64_t>()) return static_cast<double>(*whole);
   if (input.as<double>()) return input;
   if (const std::string* text = input.text()) {
-    const std::string_view digits = strip_text(*text, nullptr, true, true);
+    const std::string_view digits = strip_space(*text, true, true);
     double number = 0;
     const char* end = digits.data() + digits.size();
     const auto read = std::from_chars(digits.data(), end, number);
@@ -209,6 +212,7 @@ Value choose(const Value& input, Arguments& arguments, bool attribute, bool want
   if (const Value* name = arguments.find(place)) {
     test = find_test(arguments.need_text(place, {}, "select", budget));
     if (test == nullptr) budget.unsupported("the test ", quote(*name->text()), " is not supported");
+    if (arguments.named.empty()) arguments.pass_on();
   }
   std::vector<Value> items;
   for (const Value& item : elements_of(input, budget)) {
@@ -216,8 +220,10 @@ Value choose(const Value& input, Arguments& arguments, bool attribute, bool want
     bool holds = false;
     if (test != nullptr) {
       Arguments rest;
-      for (size_t i = place + 1; i < arguments.values.size(); ++i)
-        rest.values.push_back(*arguments.find(i));
+      if (arguments.values.size() > place)
+        rest.values.assign(arguments.values.begin() + static_cast<std::ptrdiff_t>(place) + 1,
+                           arguments.values.end());
+      budget.spend_elements(rest.values.size());
       holds = test->apply(tested, rest, budget);
       rest.finish(test->name, budget);
     } else {
@@ -255,14 +261,13 @@ Value map_filter(const Value& input, Arguments& arguments, Budget& budget) {
   const std::string& name = arguments.need_text(0, {}, "map", budget);
   const Filter* filter = find_filter(name);
   if (filter == nullptr) budget.unsupported("the filter ", quote(name), " is not supported");
+  arguments.pass_on();
   for (const Value& item : elements_of(input, budget)) {
     Arguments rest;
-    for (size_t i = 1; i < arguments.values.size(); ++i) rest.values.push_back(*arguments.find(i));
-    for (const auto& [key, value] : arguments.named) {
-      rest.named.emplace_back(key, value);
-      arguments.find(0, key);
-    }
+    rest.values.assign(arguments.values.begin() + 1, arguments.values.end());
+    rest.named = arguments.named;
     budget.spend(1);
+    budget.spend_elements(rest.values.size() + rest.named.size());
     items.push_back(filter->apply(item, rest, budget));
     rest.finish(name, budget);
   }
@@ -272,6 +277,7 @@ Value map_filter(const Value& input, Arguments& arguments, Budget& budget) {
 // As Jinja compares where case_sensitive is off.
 Value sorting_key(const Value& value, bool sensitive, Budget& budget) {
   if (sensitive || !value.text()) return value;
+  budget.spend_bytes(4 * value.text()->size());
   return filter_case(lower_text(*value.text()), "sort", budget);
 }
 

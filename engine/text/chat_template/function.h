@@ -14,9 +14,10 @@ struct Statement;
 
 struct FunctionData {
   std::string name;
-  Value self;                        // of a method
+  Value self{};                      // of a method
   const Statement* macro = nullptr;  // null: a method or a function of Jinja
   bool method = false;
+  int depth = 1;
 };
 
 class Arguments {
@@ -26,6 +27,8 @@ class Arguments {
 
   // The argument at a place or of a name; null if it is missing.
   const Value* find(size_t place, std::string_view name = {});
+  // All are asked for by another function.
+  void pass_on();
   // INVALID_ARGUMENT: there are arguments that find() was not asked for. `what` is called.
   void finish(std::string_view what, Budget& budget) const;
 

@@ -42,6 +42,7 @@ bool matches_any(const std::string& text, const Value& affixes, bool begin, std:
                  Budget& budget) {
   const auto matches = [&](const Value& affix) {
     if (!affix.text()) budget.refuse(name, " needs texts, not a value of type ", type_name(affix));
+    budget.spend_bytes(std::min(text.size(), affix.text()->size()));
     return begin ? text.starts_with(*affix.text()) : text.ends_with(*affix.text());
   };
   if (affixes.list() == nullptr) return matches(affixes);
@@ -52,22 +53,23 @@ Value find_in_text(const std::string& text, std::string_view name, Arguments& ar
                    Budget& budget) {
   const std::string& part = arguments.need_text(0, {}, name, budget);
   budget.spend_bytes(text.size());
+  if (name == "count" && part.empty()) return code_points(text) + 1;
+  const TextSearch search(part, budget, name == "rfind");
   if (name == "count") {
-    if (part.empty()) return code_points(text) + 1;
     int64_t count = 0;
-    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at)) {
+    for (size_t at = search.find(text); at != std::string::npos; at = search.find(text, at)) {
       ++count;
       at += part.size();
     }
     return count;
   }
-  const size_t found = name == "find" ? text.find(part) : text.rfind(part);
+  const size_t found = search.find(text);
   if (found == std::string::npos) return int64_t{-1};
   return code_points(std::string_view(text).substr(0, found));
 }
 
 bool all_characters(const std::string& text, std::string_view name, Budget& budget) {
-  if (name == "isspace") return !text.empty() && strip_text(text, nullptr, true, false).empty();
+  if (name == "isspace") return !text.empty() && strip_space(text, true, false).empty();
   bool cased = false, fits = !text.empty();
   for (const char c : text) {
     if (static_cast<unsigned char>(c) >= 0x80)
@@ -91,8 +93,9 @@ Value split_method(const std::string& text, std::string_view name, Arguments& ar
     if (by->empty()) budget.refuse(name, " has an empty separator");
   }
   const int64_t most = arguments.integer(1, "maxsplit", -1, name, budget);
-  return list_of_texts(
-      name == "split" ? split_text(text, by, most) : split_text_from_right(text, by, most), budget);
+  return list_of_texts(name == "split" ? split_text(text, by, most, budget)
+                                       : split_text_from_right(text, by, most, budget),
+                       budget);
 }
 
 Value join_method(const std::string& text, Arguments& arguments, Budget& budget) {
@@ -115,8 +118,9 @@ Value call_text_method(const std::string& text, std::string_view name, Arguments
     const Value* given = arguments.find(0);
     std::string_view set;
     if (given != nullptr && !given->is_none()) set = arguments.need_text(0, {}, name, budget);
-    return strip_text(text, given != nullptr && !given->is_none() ? &set : nullptr,
-                      name != "rstrip", name != "lstrip");
+    if (given == nullptr || given->is_none())
+      return strip_space(text, name != "rstrip", name != "lstrip");
+    return strip_text(text, set, name != "rstrip", name != "lstrip", budget);
   }
   if (name == "split" || name == "rsplit") return split_method(text, name, arguments, budget);
   if (name == "splitlines") return list_of_texts(split_lines(text), budget);
@@ -128,7 +132,7 @@ Value call_text_method(const std::string& text, std::string_view name, Arguments
     const std::string& by = arguments.need_text(1, {}, name, budget);
     const int64_t most = arguments.integer(2, "count", -1, name, budget);
     budget.spend_bytes(text.size() / std::max<size_t>(old.size(), 1) * by.size());
-    return replace_text(text, old, by, most);
+    return replace_text(text, old, by, most, budget);
   }
   if (name == "upper") return known_case(upper_text(text), name, budget);
   if (name == "lower") return known_case(lower_text(text), name, budget);
@@ -153,8 +157,7 @@ Value call_dict_method(const DictData& dict, std::string_view name, Arguments& a
   if (name == "get") {
     const Value& key = arguments.need(0, {}, name, budget);
     const Value* otherwise = arguments.find(1);
-    budget.spend(1 + std::ssize(dict.items) / 16);
-    const Value* found = key.text() ? dict.find(*key.text()) : nullptr;
+    const Value* found = key.text() ? dict.find(*key.text(), budget) : nullptr;
     if (found != nullptr) return *found;
     return otherwise != nullptr ? *otherwise : Value(nullptr);
   }

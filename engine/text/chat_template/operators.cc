@@ -128,16 +128,14 @@ Value attribute_of(const Value& object, std::string_view name, Budget& budget) {
     budget.refuse(undefined->what ? *undefined->what : std::string("a value"),
                   " is undefined, it has no member ", quote(name));
   if (has_method(object, name)) {
-    FunctionData method{std::string(name), object, nullptr, true};
+    FunctionData method{std::string(name), object, nullptr, true, depth_around(object, budget)};
     return std::make_shared<const FunctionData>(std::move(method));
   }
   if (const DictData* dict = object.dict()) {
-    budget.spend(1 + std::ssize(dict->items) / 16);
-    if (const Value* found = dict->find(name)) return *found;
+    if (const Value* found = dict->find(name, budget)) return *found;
   }
   if (NamespaceData* const* space = object.as<NamespaceData*>()) {
-    budget.spend(1 + std::ssize((*space)->items) / 16);
-    if (const Value* found = (*space)->find(name)) return *found;
+    if (const Value* found = (*space)->find(name, budget)) return *found;
   }
   if (const LoopRef* loop = object.as<LoopRef>()) {
     const auto index = static_cast<int64_t>((*loop)->index);
@@ -177,8 +175,7 @@ Value item_of(const Value& object, const Value& key, Budget& budget) {
   }
   if (key.text()) {
     if (const DictData* dict = object.dict()) {
-      budget.spend(1 + std::ssize(dict->items) / 16);
-      if (const Value* found = dict->find(*key.text())) return *found;
+      if (const Value* found = dict->find(*key.text(), budget)) return *found;
     }
     return attribute_of(object, *key.text(), budget);
   }

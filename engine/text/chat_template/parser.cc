@@ -180,6 +180,8 @@ class StatementParser {
       if (!has_default && !macro.defaults.empty() && macro.defaults.back())
         tokens_.refuse("a parameter without a default follows one with a default");
       macro.defaults.push_back(has_default ? expressions_.parse() : nullptr);
+      if (macro.defaults.size() > kMostArguments)
+        tokens_.refuse(concat("a macro has more than ", kMostArguments, " parameters"));
       if (!tokens_.skip_symbol(",")) break;
     }
     tokens_.expect_symbol(")");

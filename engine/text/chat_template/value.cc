@@ -10,16 +10,11 @@
 namespace trafo::jinja {
 namespace {
 
-template <class Items>
-auto find_item(Items& items, std::string_view key) -> decltype(&items.front().second) {
-  for (auto& [name, value] : items)
-    if (name == key) return &value;
-  return nullptr;
-}
-
 int depth_of(const Value& value) {
   if (const ListData* list = value.list()) return list->depth;
   if (const DictData* dict = value.dict()) return dict->depth;
+  if (const LoopRef* loop = value.as<LoopRef>()) return (*loop)->depth;
+  if (const FunctionRef* function = value.as<FunctionRef>()) return (*function)->depth;
   return 0;
 }
 
@@ -64,6 +59,7 @@ class PythonWriter {
     } else if (const DictData* dict = value.dict()) {
       out_ += "{";
       write_items(dict->items, [&](const auto& item) {
+        budget_.spend_bytes(item.first.size());
         out_ += python_quoted(item.first) + ": ";
         write(item.second);
       });
@@ -112,20 +108,29 @@ class JsonWriter {
     } else if (const ListData* list = value.list()) {
       write_items('[', ']', list->items, depth, [&](const Value& item) { write(item, depth + 1); });
     } else if (const DictData* dict = value.dict()) {
-      auto items = dict->items;
-      if (style_.sorted)
-        std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first; });
-      write_items('{', '}', items, depth, [&](const auto& item) {
-        write_text(item.first);
-        out_ += style_.key;
-        write(item.second, depth + 1);
-      });
+      write_members(*dict, depth);
     } else {
       budget_.refuse("a value of type ", type_name(value), " cannot be written as JSON");
     }
   }
 
  private:
+  void write_members(const DictData& dict, int64_t depth) {
+    std::vector<const std::pair<std::string, Value>*> members;
+    for (const auto& item : dict.items) {
+      budget_.spend_bytes(item.first.size());
+      members.push_back(&item);
+    }
+    if (style_.sorted)
+      std::ranges::stable_sort(
+          members, {}, [](const auto* member) -> const std::string& { return member->first; });
+    write_items('{', '}', members, depth, [&](const auto* member) {
+      write_text(member->first);
+      budget_.spend_bytes(style_.key.size());
+      out_ += style_.key;
+      write(member->second, depth + 1);
+    });
+  }
   void write_text(const std::string& text) {
     budget_.spend_bytes(text.size());
     append_json_text(text, style_.ascii, out_);
@@ -141,7 +146,10 @@ class JsonWriter {
     out_ += open;
     bool first = true;
     for (const auto& item : items) {
-      if (!first) out_ += style_.item;
+      if (!first) {
+        budget_.spend_bytes(style_.item.size());
+        out_ += style_.item;
+      }
       first = false;
       line(depth + 1);
       write_item(item);
@@ -157,11 +165,20 @@ class JsonWriter {
 
 }  // namespace
 
-const Value* DictData::find(std::string_view key) const {
-  return find_item(items, key);
+const Value* DictData::find(std::string_view key, Budget& budget) const {
+  return find_item(items, key, budget);
 }
-Value* NamespaceData::find(std::string_view key) {
-  return find_item(items, key);
+Value* NamespaceData::find(std::string_view key, Budget& budget) {
+  return find_item(items, key, budget);
+}
+
+int depth_around(const Value& value, const Budget& budget) {
+  return checked_depth(depth_of(value), budget);
+}
+int depth_around(const std::vector<Value>& values, const Budget& budget) {
+  int depth = 0;
+  for (const Value& value : values) depth = std::max(depth, depth_of(value));
+  return checked_depth(depth, budget);
 }
 
 std::string type_name(const Value& value) {
@@ -173,10 +190,8 @@ std::string type_name(const Value& value) {
 
 Value make_list(std::vector<Value> items, Budget& budget, bool tuple) {
   budget.spend_elements(items.size());
-  int depth = 0;
-  for (const Value& item : items) depth = std::max(depth, depth_of(item));
-  return std::make_shared<const ListData>(
-      ListData{std::move(items), tuple, checked_depth(depth, budget)});
+  const int depth = depth_around(items, budget);
+  return std::make_shared<const ListData>(ListData{std::move(items), tuple, depth});
 }
 
 Value make_dict(std::vector<std::pair<std::string, Value>> items, Budget& budget) {
@@ -236,8 +251,8 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
   if (const DictData* dict = a.dict()) {
     if (dict->items.size() != b.dict()->items.size()) return false;
     return std::ranges::all_of(dict->items, [&](const auto& item) {
-      budget.spend(1 + std::ssize(b.dict()->items) / 16);
-      const Value* other = b.dict()->find(item.first);
+      budget.spend(1);
+      const Value* other = b.dict()->find(item.first, budget);
       return other != nullptr && equal(item.second, *other, budget);
     });
   }
@@ -326,7 +341,7 @@ bool contains(const Value& container, const Value& element, Budget& budget) {
     if (!element.text())
       budget.refuse("'in' of a text needs a text, not a value of type ", type_name(element));
     budget.spend_bytes(text->size());
-    return text->find(*element.text()) != std::string::npos;
+    return TextSearch(*element.text(), budget).find(*text) != std::string::npos;
   }
   if (const ListData* list = container.list())
     return std::ranges::any_of(list->items,
@@ -334,8 +349,8 @@ bool contains(const Value& container, const Value& element, Budget& budget) {
   const DictData* dict = container.dict();
   if (dict == nullptr)
     budget.refuse("a value of type ", type_name(container), " has no elements for 'in'");
-  budget.spend(1 + std::ssize(dict->items) / 16);
-  return element.text() && dict->find(*element.text()) != nullptr;
+  budget.spend(1);
+  return element.text() && dict->find(*element.text(), budget) != nullptr;
 }
 
 }  // namespace trafo::jinja

@@ -65,21 +65,39 @@ struct ListData {
 struct DictData {
   std::vector<std::pair<std::string, Value>> items;  // in their order, each key once
   int depth = 1;
-  const Value* find(std::string_view key) const;
+  const Value* find(std::string_view key, Budget& budget) const;
 };
 
 struct LoopData {
   std::vector<Value> items;
   size_t index = 0;
+  int depth = 1;
 };
 
 struct NamespaceData {
   std::vector<std::pair<std::string, Value>> items;
-  Value* find(std::string_view key);
+  Value* find(std::string_view key, Budget& budget);
 };
+
+// The value of a key; null if there is none. Charges for the keys and bytes that it compares.
+template <class Items>
+auto find_item(Items& items, std::string_view key, Budget& budget)
+    -> decltype(&items.front().second) {
+  budget.spend(std::ssize(items) / 16);
+  for (auto& [name, value] : items) {
+    if (name.size() != key.size()) continue;
+    budget.spend(static_cast<int64_t>(key.size() / 16));
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
 
 // For messages: Python's name of its type.
 std::string type_name(const Value& value);
+// The depth of a value that holds these. INVALID_ARGUMENT: values are nested too deeply, and to
+// free them would need too much of the stack.
+int depth_around(const Value& value, const Budget& budget);
+int depth_around(const std::vector<Value>& values, const Budget& budget);
 // Charge for the elements, and refuse values that are nested too deeply.
 Value make_list(std::vector<Value> items, Budget& budget, bool tuple = false);
 Value make_dict(std::vector<std::pair<std::string, Value>> items, Budget& budget);
