@@ -374,6 +374,127 @@ TEST(JinjaTemplate, LongPartsAreFound) {
   check("'éaüxüaé'.strip('aéü') ~ 'éaüxüaé'.lstrip('éa') ~ 'éaüxüaé'.rstrip('éa')", "xüxüaééaüxü");
 }
 
+// Filters return generators, which are true and are read once. The views of
+// mappings and range() are no lists either.
+TEST(JinjaTemplate, IteratorsAreNoLists) {
+  const JinjaCase cases[] = {
+      {"{{ 'T' if messages|selectattr('role', 'eq', 'x') else 'F' }}", "T"},
+      {"{{ 'T' if []|map('upper') else 'F' }}{{ not []|reverse }}{{ 1 if []|unique }}"
+       "{{ 1 if {}|items }}",
+       "TFalse11"},
+      {"{{ 'T' if {}.keys() or range(0) else 'F' }}", "F"},
+      {"{% set g = [1, 2]|map('string') %}{{ g|join }}{{ g|join }}", "12"},
+      {"{% set g = [1, 2, 3]|select %}{{ g|first }}{{ 2 in g }}{{ g|list }}", "1True[3]"},
+      {"{{ (l|reverse)[0] }}{{ (l|map('string'))[0] }}{{ d.keys()[0] }}{{ range(5)[1] }}", "1"},
+      {"{{ l|reverse is sequence }}{{ d.items() is sequence }}{{ range(1) is sequence }}"
+       "{{ l|select is iterable }}",
+       "FalseFalseTrueTrue"},
+      {"{{ l|map('abs') == l }}{{ range(3) == [0, 1, 2] }}{{ range(3) == range(0, 3) }}",
+       "FalseFalseTrue"},
+      {"{{ {'a': 1, 'b': 2}.keys() == {'b': 1, 'a': 1}.keys() }}{{ {}.values() == {}.values() }}",
+       "TrueFalse"},
+      {"{{ {'b': 1}.keys() }}{{ {'b': 1}.values() }}{{ [{'b': 1}.items()] }}",
+       "dict_keys(['b'])dict_values([1])[dict_items([('b', 1)])]"},
+      {"{{ d.keys()|length }}{{ d.items()|list|length }}{{ range(9)[2:4]|list }}", "33[2, 3]"},
+      {"{{ (l|select|reverse)[0] }}", "2"},
+  };
+  for (const JinjaCase& each : cases) EXPECT_EQ(rendered(each.source), each.text) << each.source;
+  struct {
+    const char *source, *message;
+  } const errors[] = {
+      {"{{ l|select|length }}", "a value of type generator has no length"},
+      {"{{ l|select|last }}", "a value of type generator has no last element; write |list"},
+      {"{{ l|select + [1] }}", "operator + does not take generator and list"},
+      {"{{ range(2) * 2 }}", "operator * does not take range and int"},
+      {"{{ d.keys()|tojson }}", "a value of type dict_keys cannot be written as JSON"},
+      {"{{ l|select }}", "a value of type generator has no text here; write |list"},
+      {"{{ [range(2)] }}", "a value of type range has no text here; write |list"},
+      {"{{ (l|select)[1:] }}", "a value of type generator has no slices"},
+  };
+  for (const auto& each : errors)
+    EXPECT_EQ(refusal(each.source), std::string("test.jinja:1: ") + each.message) << each.source;
+}
+
+TEST(JinjaTemplate, NumbersAreThoseOfPython) {
+  const JinjaCase cases[] = {
+      {"{{ 1 // 0.1 }}|{{ 1 % 0.1 }}|{{ 6 % 0.3 }}|{{ -7.5 // 2 }}|{{ -7.5 % 2 }}|{{ 7 % -2.5 }}",
+       "9.0|0.09999999999999995|2.220446049250313e-16|-4.0|0.5|-0.5"},
+      {"{{ -1 // 1e300 }}|{{ 0.0 // -3 }}|{{ 4.0 % -2 }}", "-1.0|-0.0|-0.0"},
+      {"{{ '+5'|int }}|{{ '1_000'|int }}|{{ '1__0'|int(7) }}|{{ '_1'|int }}|{{ '+-1'|int }}|"
+       "{{ 'inf'|int }}|{{ ' -12 '|int }}|{{ 'x'|int('d') }}",
+       "5|1000|7|0|0|0|-12|d"},
+      {"{{ '+1.5'|float }}|{{ '1_0.5'|float }}|{{ 'nan(1)'|float }}|{{ 'NaN'|float }}|"
+       "{{ '-inf'|float }}",
+       "1.5|10.5|0.0|nan|-inf"},
+      {"{% set q = 'nan'|float %}{{ q == q }}{{ q != q }}{{ q < 1 }}{{ q >= 1 }}",
+       "FalseTrueFalseFalse"},
+      {"{{ 9007199254740993 == 9007199254740992.0 }}{{ 9007199254740993 > 9007199254740992.0 }}"
+       "{{ 9223372036854775807 < 9223372036854775808.0 }}{{ 2 == 2.0 }}{{ 2 < 2.5 }}{{ -2 > -2.5 "
+       "}}",
+       "FalseTrueTrueTrueTrueTrue"},
+      {"{{ +true }}{{ true|abs }}{{ -0.0|abs }}{{ +1.5 }}", "110.01.5"},
+      {"{{ ['B', 'a']|min }}{{ ['A', 'a']|max }}{{ 'Hello World'|max }}"
+       "{{ ['B', 'a']|min(case_sensitive=true) }}{{ messages|max(attribute='role') }}",
+       "aAWB{'role': 'user', 'content': 'Hi'}"},
+      {"{{ [1, [2]]|tojson(indent=-1) }}{{ [1]|tojson(indent=none) }}", "[\n1,\n[\n2\n]\n][1]"},
+  };
+  for (const JinjaCase& each : cases) EXPECT_EQ(rendered(each.source), each.text) << each.source;
+  struct {
+    const char *source, *message;
+  } const errors[] = {
+      {"{{ 1e30|int }}", "an integer is too large"},
+      {"{{ '99999999999999999999'|int }}", "an integer is too large"},
+      {"{{ '1e30'|int }}", "an integer is too large"},
+      {"{{ '1e400'|float }}", "a real number is out of range: '1e400'"},
+      {"{{ '\u0663'|int }}", "int of other digits than ASCII's is not supported"},
+      {"{{ (-8) ** 0.5 }}", "a power is a complex number"},
+      {"{{ 0 ** -1 }}", "0 has no negative power"},
+      {"{{ 10.0 ** 400 }}", "a real number is too large"},
+      {"{{ +'a' }}", "operator - does not take str and int"},
+      {"{{ ['nan'|float, 1]|sort }}", "nan has no order to sort by"},
+      {"{{ nosuch|int }}", "int needs a value, nosuch is undefined"},
+      {"{{ nosuch|float }}", "float needs a value, nosuch is undefined"},
+      {"{{ nosuch|indent }}", "indent needs a value, nosuch is undefined"},
+      {"{{ nosuch|dictsort }}", "dictsort needs a value, nosuch is undefined"},
+      {"{{ [[1]]|unique|list }}", "unique does not take elements of type list"},
+  };
+  for (const auto& each : errors)
+    EXPECT_EQ(refusal(each.source), std::string("test.jinja:1: ") + each.message) << each.source;
+}
+
+TEST(JinjaTemplate, ScopesAreThoseOfJinja) {
+  const JinjaCase cases[] = {
+      {"{% for x in [1] %}{% break %}{% else %}E{% endfor %}", "E"},
+      {"{% for x in l %}{% continue %}{% else %}E{% endfor %}", "E"},
+      {"{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% else %}E{% endfor %}", "3"},
+      {"{% for x in [] %}{% else %}{% set q = 5 %}{{ q }}{% endfor %}{{ q }}", "5"},
+      {"{% macro m(t=t) %}[{{ t }}]{% endmacro %}{{ m() }}{{ m(1) }}", "[][1]"},
+      {"{% macro m(f, t=t) %}[{{ f }}{{ t }}]{% endmacro %}{{ m(7) }}", "[7]"},
+      {"{% macro m(a=b, b=1) %}[{{ a }}{{ b }}]{% endmacro %}{{ m() }}{{ m(b=3) }}", "[1][33]"},
+      {"{% set d = {'copy': 4, 'pop': 6, 'update': 7} %}{{ d.pop }}{{ d.update }}{{ d['pop'] }}"
+       "{{ d.clear is defined }}{{ d.copy is callable }}",
+       "6FalseTrue"},
+      {"{{ nosuch is callable }}{{ l is callable }}", "TrueFalse"},
+  };
+  for (const JinjaCase& each : cases) EXPECT_EQ(rendered(each.source), each.text) << each.source;
+  struct {
+    const char *source, *message;
+  } const errors[] = {
+      {"{% macro m(a) %}{{ varargs }}{% endmacro %}{{ m(1) }}",
+       "the name 'varargs' is not supported"},
+      {"{% macro m(a) %}{% endmacro %}{{ m.name }}",
+       "the member 'name' of a function is not supported"},
+      {"{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}", "m has the argument 'a' twice"},
+      {"{{ d.copy() }}", "the method 'copy' of mappings is not supported"},
+      {"{% for loop in l %}{% endfor %}", "loop cannot be set in a loop"},
+      {"{% for x in l %}{% set loop = 1 %}{% endfor %}", "loop cannot be set in a loop"},
+      {"{% set a, = l %}", "expected a name, found '='"},
+      {"{% if t if e else t %}{% endif %}", "expected %}, found 'if'"},
+  };
+  for (const auto& each : errors)
+    EXPECT_EQ(refusal(each.source), std::string("test.jinja:1: ") + each.message) << each.source;
+}
+
 TEST(JinjaTemplate, EveryCutTemplateIsRefusedOrRenders) {
   const std::string source =
       "{%- macro m(a, b='x') -%}{{ a ~ b|trim }}{%- endmacro %}{% for k, v in d.items() if v is "

@@ -134,17 +134,22 @@ Evaluator::Flow Evaluator::run_loop(const Statement& loop, Scope& scope, std::st
     }
     items = std::move(chosen);
   }
-  if (items.empty()) return run(loop.otherwise, scope, out);
   const int depth = depth_around(items, budget_);
+  bool completed = false;  // a turn
   const auto state = std::make_shared<LoopData>(LoopData{std::move(items), 0, depth});
   for (; state->index < state->items.size(); ++state->index) {
     budget_.spend(1);
     Scope inner(&scope);
     inner.set("loop", LoopRef(state), budget_);
     unpack(loop.target, state->items[state->index], inner);
-    if (run(loop.body, inner, out) == Flow::leaves_loop) break;
+    const Flow flow = run(loop.body, inner, out);
+    if (flow == Flow::leaves_loop) break;
+    completed = completed || flow == Flow::goes_on;
   }
-  return Flow::goes_on;
+  // As Jinja does: also after elements whose turns all ended early.
+  if (completed) return Flow::goes_on;
+  Scope inner(&scope);
+  return run(loop.otherwise, inner, out);
 }
 
 void Evaluator::run_block_set(const Statement& set, Scope& scope) {
@@ -197,7 +202,8 @@ Value Evaluator::evaluate(const Expression& node, Scope& scope) {
       return evaluate_name(node, scope);
     case Kind::list:
     case Kind::tuple:
-      return make_list(evaluate_parts(node, 0, scope), budget_, node.kind == Kind::tuple);
+      return make_list(evaluate_parts(node, 0, scope), budget_,
+                       node.kind == Kind::tuple ? ListKind::tuple : ListKind::list);
     case Kind::dict:
       return evaluate_dict(node, scope);
     case Kind::attribute:
@@ -250,6 +256,9 @@ Value Evaluator::evaluate(const Expression& node, Scope& scope) {
 
 Value Evaluator::evaluate_name(const Expression& node, Scope& scope) {
   if (const Value* found = scope.find(node.name, budget_)) return *found;
+  static constexpr auto kOthers = std::to_array<std::string_view>({"varargs", "kwargs", "self"});
+  if (std::ranges::find(kOthers, node.name) != kOthers.end())
+    budget_.unsupported("the name ", quote(node.name), " is not supported");
   budget_.spend_bytes(node.name.size());
   return Undefined{std::make_shared<const std::string>(node.name)};
 }
@@ -307,7 +316,7 @@ bool Evaluator::compares(std::string_view symbol, const Value& left, const Value
   if (symbol == "!=") return !equal(left, right, budget_);
   if (symbol == "in") return contains(right, left, budget_);
   if (symbol == "not in") return !contains(right, left, budget_);
-  const int order = compare(left, right, budget_);
+  const std::partial_ordering order = compare(left, right, budget_);
   if (symbol == "<") return order < 0;
   if (symbol == "<=") return order <= 0;
   return symbol == ">" ? order > 0 : order >= 0;
@@ -353,15 +362,17 @@ Value Evaluator::call_macro(const Statement& macro, Arguments& arguments) {
   const Nesting nesting(*this, budget_.line());
   const std::vector<std::string>& names = macro.target.names;
   Scope inner(&top_);
+  std::vector<size_t> missing;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (const Value* given = arguments.find(i, names[i]))
-      inner.set(names[i], *given, budget_);
-    else if (macro.defaults[i])
-      inner.set(names[i], evaluate(*macro.defaults[i], inner), budget_);
-    else
-      inner.set(names[i], Undefined{std::make_shared<const std::string>(names[i])}, budget_);
+    const Value* given = arguments.find(i, names[i]);
+    inner.set(names[i], given ? *given : Undefined{std::make_shared<const std::string>(names[i])},
+              budget_);
+    if (given == nullptr) missing.push_back(i);
   }
   arguments.finish(macro.text, budget_);
+  // A default may read parameters; its own and later missing ones are undefined.
+  for (const size_t i : missing)
+    if (macro.defaults[i]) inner.set(names[i], evaluate(*macro.defaults[i], inner), budget_);
   std::string text;
   run(macro.body, inner, text);
   return text;
@@ -401,7 +412,7 @@ Value Evaluator::make_range(Arguments& arguments) {
   for (uint64_t i = 0; i < count; ++i)
     items.emplace_back(
         static_cast<int64_t>(static_cast<uint64_t>(start) + i * static_cast<uint64_t>(step)));
-  return make_list(std::move(items), budget_);
+  return make_list(std::move(items), budget_, ListKind::range);
 }
 
 Value Evaluator::make_namespace(Arguments& arguments, bool mutable_one) {

@@ -221,8 +221,10 @@ ExpressionRef ExpressionParser::parse_unary(bool with_filters) {
       node = make(Kind::negative, sign.line);
       node->parts.push_back(std::move(operand));
       node = closed(std::move(node));
-    } else {
-      node = std::move(operand);
+    } else {  // operand - 0: makes integers of flags, and is refused of texts
+      ExpressionRef zero = make(Kind::literal, sign.line);
+      zero->value = int64_t{0};
+      node = binary("-", std::move(operand), std::move(zero), sign.line);
     }
   } else {
     node = parse_primary();

@@ -14,9 +14,13 @@ constexpr auto kTextMethods = std::to_array<std::string_view>(
      "endswith", "replace",      "upper",        "lower",   "title",   "capitalize", "find",
      "rfind",    "count",        "join",         "isdigit", "isalpha", "isspace",    "isupper",
      "islower",  "removeprefix", "removesuffix", "format"});
-constexpr auto kDictMethods = std::to_array<std::string_view>({"items", "keys", "values", "get"});
+constexpr auto kDictMethods =
+    std::to_array<std::string_view>({"items", "keys", "values", "get", "copy", "fromkeys"});
+constexpr auto kDictChanges =
+    std::to_array<std::string_view>({"clear", "pop", "popitem", "setdefault", "update"});
 constexpr auto kListMethods =
     std::to_array<std::string_view>({"count", "index", "append", "extend", "insert", "pop"});
+constexpr auto kSequenceMethods = std::to_array<std::string_view>({"count", "index"});
 
 template <class Names>
 bool has_name(const Names& names, std::string_view name) {
@@ -161,15 +165,20 @@ Value call_dict_method(const DictData& dict, std::string_view name, Arguments& a
     if (found != nullptr) return *found;
     return otherwise != nullptr ? *otherwise : Value(nullptr);
   }
+  if (name == "copy" || name == "fromkeys")
+    budget.unsupported("the method ", quote(name), " of mappings is not supported");
+  const ListKind kind = name == "items"  ? ListKind::items
+                        : name == "keys" ? ListKind::keys
+                                         : ListKind::values;
   std::vector<Value> items;
   budget.spend_elements(dict.items.size());
   for (const auto& [key, value] : dict.items) {
     if (name == "items")
-      items.push_back(make_list({key, value}, budget, true));
+      items.push_back(make_list({key, value}, budget, ListKind::tuple));
     else
       items.push_back(name == "keys" ? Value(key) : value);
   }
-  return make_list(std::move(items), budget);
+  return make_list(std::move(items), budget, kind);
 }
 
 Value call_list_method(const ListData& list, std::string_view name, Arguments& arguments,
@@ -190,9 +199,16 @@ Value call_list_method(const ListData& list, std::string_view name, Arguments& a
 }  // namespace
 
 bool has_method(const Value& self, std::string_view name) {
-  return (self.text() && has_name(kTextMethods, name)) ||
-         (self.dict() && has_name(kDictMethods, name)) ||
-         (self.list() && has_name(kListMethods, name));
+  if (self.text()) return has_name(kTextMethods, name);
+  if (self.dict()) return has_name(kDictMethods, name);
+  const ListData* list = self.list();
+  if (!list || !list->is_sequence()) return false;
+  return list->kind == ListKind::list ? has_name(kListMethods, name)
+                                      : has_name(kSequenceMethods, name);
+}
+
+bool is_refused_method(const Value& self, std::string_view name) {
+  return self.dict() && has_name(kDictChanges, name);
 }
 
 Value call_method(const Value& self, std::string_view name, Arguments& arguments, Budget& budget) {

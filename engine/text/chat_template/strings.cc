@@ -183,6 +183,14 @@ std::vector<std::string_view> split_text_from_right(std::string_view text,
   return parts;
 }
 
+bool has_other_digits(std::string_view text) {
+  static const CodePointTable digits(*category_set("Nd"));
+  if (is_ascii(text)) return false;
+  for (size_t at = 0; at < text.size();)
+    if (const char32_t c = next_code_point(text, at); c >= 0x80 && digits.has(c)) return true;
+  return false;
+}
+
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   size_t begin = 0;

@@ -47,6 +47,8 @@ std::vector<std::string_view> split_text(std::string_view text,
 std::vector<std::string_view> split_text_from_right(std::string_view text,
                                                     std::optional<std::string_view> separator,
                                                     int64_t most, Budget& budget);
+// Whether it has decimal digits that are not ASCII's.
+bool has_other_digits(std::string_view text);
 std::vector<std::string_view> split_lines(std::string_view text);
 std::string replace_text(std::string_view text, std::string_view old, std::string_view by,
                          int64_t most, Budget& budget);
