@@ -168,7 +168,7 @@ Value tojson_filter(const Value& input, Arguments& arguments, Budget& budget) {
   if (const Value* indent = arguments.find(1, "indent"); indent && !indent->is_none())
     style.indent = std::max<int64_t>(arguments.integer(1, "indent", 0, "tojson", budget), 0);
   style.sorted = arguments.flag(3, "sort_keys", false);
-  if (style.indent >= 0) style.item = ",";
+  if (style.indent >= 0) style.item = std::string(",");
   if (const Value* given = arguments.find(2, "separators"); given && !given->is_none()) {
     const ListData* both = given->list();
     if (!both || both->items.size() != 2 || !both->items[0].text() || !both->items[1].text())
@@ -220,7 +220,7 @@ std::optional<double> read_real(std::string_view spelled, Budget& budget) {
   return read.ec == std::errc() ? std::optional(number) : std::nullopt;
 }
 
-Value truncated(double number, const Value& otherwise, Budget& budget) {
+Value whole_part(double number, const Value& otherwise, Budget& budget) {
   constexpr double kLimit = 9223372036854775808.0;
   if (std::isnan(number)) return otherwise;
   if (number >= kLimit || number < -kLimit) budget.refuse("an integer is too large");
@@ -233,7 +233,7 @@ Value int_filter(const Value& input, Arguments& arguments, Budget& budget) {
   const Value otherwise = given != nullptr ? *given : Value(int64_t{0});
   if (const bool* flag = input.as<bool>()) return int64_t{*flag};
   if (input.as<int64_t>()) return input;
-  if (const double* real = input.as<double>()) return truncated(*real, otherwise, budget);
+  if (const double* real = input.as<double>()) return whole_part(*real, otherwise, budget);
   if (input.text() == nullptr) return otherwise;
   const std::optional<std::string> spelled = spelled_number(*input.text(), "int", budget);
   if (!spelled) return otherwise;
@@ -244,7 +244,7 @@ Value int_filter(const Value& input, Arguments& arguments, Budget& budget) {
   if (read.ptr == end && read.ec == std::errc::result_out_of_range)
     budget.refuse("an integer is too large");
   const std::optional<double> number = read_real(*spelled, budget);
-  return number && !std::isinf(*number) ? truncated(*number, otherwise, budget) : otherwise;
+  return number && !std::isinf(*number) ? whole_part(*number, otherwise, budget) : otherwise;
 }
 
 Value float_filter(const Value& input, Arguments& arguments, Budget& budget) {
