@@ -486,6 +486,7 @@ TEST(JinjaTemplate, ScopesAreThoseOfJinja) {
       {"{% macro m(a) %}{% endmacro %}{{ m.name }}",
        "the member 'name' of a function is not supported"},
       {"{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}", "m has the argument 'a' twice"},
+      {"{{ 1 .real }}", "the member 'real' of a number is not supported"},
       {"{{ d.copy() }}", "the method 'copy' of mappings is not supported"},
       {"{% for loop in l %}{% endfor %}", "loop cannot be set in a loop"},
       {"{% for x in l %}{% set loop = 1 %}{% endfor %}", "loop cannot be set in a loop"},

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -159,6 +160,11 @@ Value attribute_of(const Value& object, std::string_view name, Budget& budget) {
     FunctionData method{std::string(name), object, nullptr, true, depth_around(object, budget)};
     return std::make_shared<const FunctionData>(std::move(method));
   }
+  double number = 0;
+  static constexpr auto kOfNumbers =
+      std::to_array<std::string_view>({"real", "imag", "numerator", "denominator"});
+  if (as_real(object, number) && std::ranges::find(kOfNumbers, name) != kOfNumbers.end())
+    budget.unsupported("the member ", quote(name), " of a number is not supported");
   if (object.as<FunctionRef>())
     budget.unsupported("the member ", quote(name), " of a function is not supported");
   if (is_refused_method(object, name)) return Undefined{std::make_shared<const std::string>(name)};
