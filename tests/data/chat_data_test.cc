@@ -111,8 +111,9 @@ TEST_F(ChatData, FaultsNameFileAndLine) {
   expect_refused(R"({"conversations": [{"from": "martian", "value": "x"}]})",
                  "c.jsonl:1: message 1: from is 'martian', and no role is known for it");
   expect_refused(R"({"conversations": [{"from": "human"}]})", "message 1 has no text 'value'");
-  expect_refused(R"({"conversations": [{"role": 1, "content": "x"}, {"from": "gpt", "value": "y"}]})",
-                 "c.jsonl:1: message 1 has no text 'role'");
+  expect_refused(
+      R"({"conversations": [{"role": 1, "content": "x"}, {"from": "gpt", "value": "y"}]})",
+      "c.jsonl:1: message 1 has no text 'role'");
   expect_refused(R"({"conversations": [{"role": "user", "content": 5}]})",
                  "c.jsonl:1: message 1: content is no text");
   expect_refused(R"({"conversations": [7]})", "c.jsonl:1: message 1 has no text 'from'");

@@ -280,6 +280,223 @@ TEST(JinjaTemplate, HostileTemplatesEndInErrors) {
   EXPECT_EQ(rendered("{{ s[-9223372036854775807:9223372036854775807:9223372036854775807] }}"), "a");
 }
 
+// Methods and loops hold values, which are freed inside of each other as well.
+TEST(JinjaTemplate, HeldValuesAreNestedWithinTheBound) {
+  for (const char* const source :
+       {"{% set n = namespace(x=[]) %}{% for i in range(90000) %}{% set n.x = [n.x.count] %}"
+        "{% endfor %}",
+        "{% set n = namespace(x={}) %}{% for i in range(90000) %}{% set n.x = {'a': n.x.get} %}"
+        "{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(90000) %}{% for j in [n.x] %}"
+        "{% set n.x = loop %}{% endfor %}{% endfor %}"})
+    EXPECT_EQ(refusal(source), "test.jinja:1: values are nested too deeply") << source;
+  EXPECT_EQ(rendered("{% set n = namespace(x=[1]) %}{% for i in range(50) %}"
+                     "{% set n.x = [n.x.count] %}{% endfor %}{{ n.x[0](2) }}"),
+            "0");
+}
+
+TEST(JinjaTemplate, RangesReachTheEndsOfTheIntegers) {
+  EXPECT_EQ(rendered("{{ range(-9223372036854775807, 9223372036854775807, 9000000000000000000)|list"
+                     " }}{{ range(9223372036854775807, -9223372036854775807, "
+                     "-9000000000000000000)|list }}"),
+            "[-9223372036854775807, -223372036854775807, 8776627963145224193]"
+            "[9223372036854775807, 223372036854775807, -8776627963145224193]");
+}
+
+std::string numbered(const std::string& before, const std::string& after, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += before + std::to_string(i) + after;
+  return all;
+}
+
+// What is written, copied or compared is charged for, also if it is not in the output. Without
+// charges, each would run for minutes or need gigabytes.
+TEST(JinjaTemplate, CopiesAndComparisonsAreCharged) {
+  const std::string long_one = "{% set s = 'a' * 1000000 %}", upper = "{% set s = 'A' * 1000000 %}";
+  const std::string text_and_part = long_one + "{% set p = 'a' * 500000 ~ 'b' %}";
+  const std::string cases[] = {
+      long_one + "{{ range(20000)|list|tojson(separators=[s, ':'])|length }}",
+      long_one + "{{ ([{'a': 1}] * 20000)|tojson(separators=[',', s])|length }}",
+      long_one + "{{ [{s: 1}] * 20000 }}",
+      upper + "{{ ([s] * 10000)|sort|length }}",
+      upper + "{{ ([s] * 10000)|unique|list|length }}",
+      upper + "{{ ([s] * 10000)|max|length }}",
+      upper +
+          "{% for i in range(9999) %}{% set x = {'a': s, 'b': s}|dictsort(by='value') %}"
+          "{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = p in s %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s|replace(p, '') %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.split(p) %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.rsplit(p) %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.find(p) + s.rfind(p) %}{% endfor %}",
+      text_and_part + "{% for i in range(200) %}{% set x = s.count(p) %}{% endfor %}",
+      long_one +
+          "{% set p = 'b' * 1000000 ~ 'a' %}{% for i in range(99) %}"
+          "{% set x = s.strip(p) ~ s|trim(p) %}{% endfor %}",
+      long_one + "{% set l = ['a' * 999999 ~ 'b'] * 100000 %}{{ s.startswith(l) }}",
+      "{% for i in range(20) %}" + numbered("{%set a", "=1%}", 50000) + "{% endfor %}",
+      "{% set n = namespace() %}" + numbered("{%set n.a", "=1%}", 50000),
+      long_one +
+          "{% set d = {s ~ 1: 1, s ~ 2: 1, s ~ 3: 1, s ~ 4: 1} %}{% set k = s ~ 5 %}"
+          "{% for i in range(99999) %}{% set x = k in d %}{% endfor %}",
+  };
+  for (const std::string& source : cases)
+    EXPECT_EQ(refusal(source, {.steps = 200'000}),
+              "test.jinja:1: the template takes more than 200000 steps")
+        << source.substr(0, 200);
+}
+
+TEST(JinjaTemplate, ArgumentsAreFewAndDifferent) {
+  const std::string many = "test.jinja:1: a call has more than 255 arguments";
+  EXPECT_EQ(refusal("{{ dict(a=1, a=1) }}"), "test.jinja:1: the argument 'a' is given twice");
+  EXPECT_EQ(refusal("{{ dict(" + numbered("a", "=1,", 300) + ") }}"), many);
+  EXPECT_EQ(refusal("{{ l|map('default', " + repeated("1, ", 300) + ") }}"), many);
+  EXPECT_EQ(refusal("{% macro m(" + numbered("a", ",", 300) + ") %}{% endmacro %}"),
+            "test.jinja:1: a macro has more than 255 parameters");
+  EXPECT_EQ(rendered("{{ dict(" + numbered("a", "=1,", 255) + ")|length }}"), "255");
+}
+
+TEST(JinjaTemplate, LongPartsAreFound) {
+  // The part overlaps itself, and so do its places.
+  const std::string part = "aabaabaabaabaabaab";
+  const std::string text = "x" + part + "aab" + part + "y";
+  const auto check = [&](const std::string& expression, const std::string& expected) {
+    EXPECT_EQ(rendered("{% set p = '" + part + "' %}{% set x = '" + text + "' %}{{ " + expression +
+                       " }}"),
+              expected)
+        << expression;
+  };
+  check("p in x, (p ~ 'z') in x, p in p[1:], x[1:18] ~ 'b' == p", "(True, False, False, True)");
+  check("x.find(p), x.rfind(p), x.count(p), p.find(x)", "(1, 22, 2, -1)");
+  check("x.split(p)", "['x', '', 'aaby']");
+  check("x.rsplit(p, 1)", "['x" + part + "aab', 'y']");
+  check("x|replace(p, '-')", "x--aaby");
+  check("x.replace(p, 'ß', 1)|length", "24");
+  check("'éaüxüaé'.strip('aéü') ~ 'éaüxüaé'.lstrip('éa') ~ 'éaüxüaé'.rstrip('éa')", "xüxüaééaüxü");
+}
+
+// Filters return generators, which are true and are read once. The views of
+// mappings and range() are no lists either.
+TEST(JinjaTemplate, IteratorsAreNoLists) {
+  const JinjaCase cases[] = {
+      {"{{ 'T' if messages|selectattr('role', 'eq', 'x') else 'F' }}", "T"},
+      {"{{ 'T' if []|map('upper') else 'F' }}{{ not []|reverse }}{{ 1 if []|unique }}"
+       "{{ 1 if {}|items }}",
+       "TFalse11"},
+      {"{{ 'T' if {}.keys() or range(0) else 'F' }}", "F"},
+      {"{% set g = [1, 2]|map('string') %}{{ g|join }}{{ g|join }}", "12"},
+      {"{% set g = [1, 2, 3]|select %}{{ g|first }}{{ 2 in g }}{{ g|list }}", "1True[3]"},
+      {"{{ (l|reverse)[0] }}{{ (l|map('string'))[0] }}{{ d.keys()[0] }}{{ range(5)[1] }}", "1"},
+      {"{{ l|reverse is sequence }}{{ d.items() is sequence }}{{ range(1) is sequence }}"
+       "{{ l|select is iterable }}",
+       "FalseFalseTrueTrue"},
+      {"{{ l|map('abs') == l }}{{ range(3) == [0, 1, 2] }}{{ range(3) == range(0, 3) }}",
+       "FalseFalseTrue"},
+      {"{{ {'a': 1, 'b': 2}.keys() == {'b': 1, 'a': 1}.keys() }}{{ {}.values() == {}.values() }}",
+       "TrueFalse"},
+      {"{{ {'b': 1}.keys() }}{{ {'b': 1}.values() }}{{ [{'b': 1}.items()] }}",
+       "dict_keys(['b'])dict_values([1])[dict_items([('b', 1)])]"},
+      {"{{ d.keys()|length }}{{ d.items()|list|length }}{{ range(9)[2:4]|list }}", "33[2, 3]"},
+      {"{{ (l|select|reverse)[0] }}", "2"},
+  };
+  for (const JinjaCase& each : cases) EXPECT_EQ(rendered(each.source), each.text) << each.source;
+  struct {
+    const char *source, *message;
+  } const errors[] = {
+      {"{{ l|select|length }}", "a value of type generator has no length"},
+      {"{{ l|select|last }}", "a value of type generator has no last element; write |list"},
+      {"{{ l|select + [1] }}", "operator + does not take generator and list"},
+      {"{{ range(2) * 2 }}", "operator * does not take range and int"},
+      {"{{ d.keys()|tojson }}", "a value of type dict_keys cannot be written as JSON"},
+      {"{{ l|select }}", "a value of type generator has no text here; write |list"},
+      {"{{ [range(2)] }}", "a value of type range has no text here; write |list"},
+      {"{{ (l|select)[1:] }}", "a value of type generator has no slices"},
+  };
+  for (const auto& each : errors)
+    EXPECT_EQ(refusal(each.source), std::string("test.jinja:1: ") + each.message) << each.source;
+}
+
+TEST(JinjaTemplate, NumbersAreThoseOfPython) {
+  const JinjaCase cases[] = {
+      {"{{ 1 // 0.1 }}|{{ 1 % 0.1 }}|{{ 6 % 0.3 }}|{{ -7.5 // 2 }}|{{ -7.5 % 2 }}|{{ 7 % -2.5 }}",
+       "9.0|0.09999999999999995|2.220446049250313e-16|-4.0|0.5|-0.5"},
+      {"{{ -1 // 1e300 }}|{{ 0.0 // -3 }}|{{ 4.0 % -2 }}", "-1.0|-0.0|-0.0"},
+      {"{{ '+5'|int }}|{{ '1_000'|int }}|{{ '1__0'|int(7) }}|{{ '_1'|int }}|{{ '+-1'|int }}|"
+       "{{ 'inf'|int }}|{{ ' -12 '|int }}|{{ 'x'|int('d') }}",
+       "5|1000|7|0|0|0|-12|d"},
+      {"{{ '+1.5'|float }}|{{ '1_0.5'|float }}|{{ 'nan(1)'|float }}|{{ 'NaN'|float }}|"
+       "{{ '-inf'|float }}",
+       "1.5|10.5|0.0|nan|-inf"},
+      {"{% set q = 'nan'|float %}{{ q == q }}{{ q != q }}{{ q < 1 }}{{ q >= 1 }}",
+       "FalseTrueFalseFalse"},
+      {"{{ 9007199254740993 == 9007199254740992.0 }}{{ 9007199254740993 > 9007199254740992.0 }}"
+       "{{ 9223372036854775807 < 9223372036854775808.0 }}{{ 2 == 2.0 }}{{ 2 < 2.5 }}{{ -2 > -2.5 "
+       "}}",
+       "FalseTrueTrueTrueTrueTrue"},
+      {"{{ +true }}{{ true|abs }}{{ -0.0|abs }}{{ +1.5 }}", "110.01.5"},
+      {"{{ ['B', 'a']|min }}{{ ['A', 'a']|max }}{{ 'Hello World'|max }}"
+       "{{ ['B', 'a']|min(case_sensitive=true) }}{{ messages|max(attribute='role') }}",
+       "aAWB{'role': 'user', 'content': 'Hi'}"},
+      {"{{ [1, [2]]|tojson(indent=-1) }}{{ [1]|tojson(indent=none) }}", "[\n1,\n[\n2\n]\n][1]"},
+  };
+  for (const JinjaCase& each : cases) EXPECT_EQ(rendered(each.source), each.text) << each.source;
+  struct {
+    const char *source, *message;
+  } const errors[] = {
+      {"{{ 1e30|int }}", "an integer is too large"},
+      {"{{ '99999999999999999999'|int }}", "an integer is too large"},
+      {"{{ '1e30'|int }}", "an integer is too large"},
+      {"{{ '1e400'|float }}", "a real number is out of range: '1e400'"},
+      {"{{ '\u0663'|int }}", "int of other digits than ASCII's is not supported"},
+      {"{{ (-8) ** 0.5 }}", "a power is a complex number"},
+      {"{{ 0 ** -1 }}", "0 has no negative power"},
+      {"{{ 10.0 ** 400 }}", "a real number is too large"},
+      {"{{ +'a' }}", "operator - does not take str and int"},
+      {"{{ ['nan'|float, 1]|sort }}", "nan has no order to sort by"},
+      {"{{ nosuch|int }}", "int needs a value, nosuch is undefined"},
+      {"{{ nosuch|float }}", "float needs a value, nosuch is undefined"},
+      {"{{ nosuch|indent }}", "indent needs a value, nosuch is undefined"},
+      {"{{ nosuch|dictsort }}", "dictsort needs a value, nosuch is undefined"},
+      {"{{ [[1]]|unique|list }}", "unique does not take elements of type list"},
+  };
+  for (const auto& each : errors)
+    EXPECT_EQ(refusal(each.source), std::string("test.jinja:1: ") + each.message) << each.source;
+}
+
+TEST(JinjaTemplate, ScopesAreThoseOfJinja) {
+  const JinjaCase cases[] = {
+      {"{% for x in [1] %}{% break %}{% else %}E{% endfor %}", "E"},
+      {"{% for x in l %}{% continue %}{% else %}E{% endfor %}", "E"},
+      {"{% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% else %}E{% endfor %}", "3"},
+      {"{% for x in [] %}{% else %}{% set q = 5 %}{{ q }}{% endfor %}{{ q }}", "5"},
+      {"{% macro m(t=t) %}[{{ t }}]{% endmacro %}{{ m() }}{{ m(1) }}", "[][1]"},
+      {"{% macro m(f, t=t) %}[{{ f }}{{ t }}]{% endmacro %}{{ m(7) }}", "[7]"},
+      {"{% macro m(a=b, b=1) %}[{{ a }}{{ b }}]{% endmacro %}{{ m() }}{{ m(b=3) }}", "[1][33]"},
+      {"{% set d = {'copy': 4, 'pop': 6, 'update': 7} %}{{ d.pop }}{{ d.update }}{{ d['pop'] }}"
+       "{{ d.clear is defined }}{{ d.copy is callable }}",
+       "6FalseTrue"},
+      {"{{ nosuch is callable }}{{ l is callable }}", "TrueFalse"},
+  };
+  for (const JinjaCase& each : cases) EXPECT_EQ(rendered(each.source), each.text) << each.source;
+  struct {
+    const char *source, *message;
+  } const errors[] = {
+      {"{% macro m(a) %}{{ varargs }}{% endmacro %}{{ m(1) }}",
+       "the name 'varargs' is not supported"},
+      {"{% macro m(a) %}{% endmacro %}{{ m.name }}",
+       "the member 'name' of a function is not supported"},
+      {"{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}", "m has the argument 'a' twice"},
+      {"{{ 1 .real }}", "the member 'real' of a number is not supported"},
+      {"{{ d.copy() }}", "the method 'copy' of mappings is not supported"},
+      {"{% for loop in l %}{% endfor %}", "loop cannot be set in a loop"},
+      {"{% for x in l %}{% set loop = 1 %}{% endfor %}", "loop cannot be set in a loop"},
+      {"{% set a, = l %}", "expected a name, found '='"},
+      {"{% if t if e else t %}{% endif %}", "expected %}, found 'if'"},
+  };
+  for (const auto& each : errors)
+    EXPECT_EQ(refusal(each.source), std::string("test.jinja:1: ") + each.message) << each.source;
+}
+
 TEST(JinjaTemplate, EveryCutTemplateIsRefusedOrRenders) {
   const std::string source =
       "{%- macro m(a, b='x') -%}{{ a ~ b|trim }}{%- endmacro %}{% for k, v in d.items() if v is "

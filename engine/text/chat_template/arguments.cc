@@ -7,7 +7,7 @@ namespace trafo::jinja {
 
 const Value* Arguments::find(size_t place, std::string_view name) {
   asked_ = std::max(asked_, place + 1);
-  if (!name.empty()) asked_names_.push_back(name);
+  if (!name.empty()) asked_names_.emplace_back(name, place);
   if (place < values.size()) return &values[place];
   if (name.empty()) return nullptr;
   for (const auto& [key, value] : named)
@@ -15,12 +15,27 @@ const Value* Arguments::find(size_t place, std::string_view name) {
   return nullptr;
 }
 
+void Arguments::pass_on() {
+  asked_ = values.size();
+  for (const auto& [key, value] : named) asked_names_.emplace_back(key, SIZE_MAX);
+}
+
 void Arguments::finish(std::string_view what, Budget& budget) const {
   if (values.size() > asked_)
     budget.refuse(what, " takes at most ", asked_, " arguments, it has ", values.size());
-  for (const auto& [key, value] : named)
-    if (std::ranges::find(asked_names_, key) == asked_names_.end())
-      budget.refuse(what, " has no argument ", quote(key));
+  for (const auto& [key, value] : named) {
+    // Twice: find() has compared the same names.
+    budget.spend(std::ssize(asked_names_) / 8);
+    const auto matches = [&](const auto& asked) {
+      if (asked.first.size() != key.size()) return false;
+      budget.spend(static_cast<int64_t>(key.size() / 8));
+      return asked.first == key;
+    };
+    const auto asked = std::ranges::find_if(asked_names_, matches);
+    if (asked == asked_names_.end()) budget.refuse(what, " has no argument ", quote(key));
+    if (asked->second < values.size())
+      budget.refuse(what, " has the argument ", quote(key), " twice");
+  }
 }
 
 const Value& Arguments::need(size_t place, std::string_view name, std::string_view what,

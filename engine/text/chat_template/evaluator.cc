@@ -13,21 +13,18 @@ constexpr auto kFunctions =
 
 }  // namespace
 
-void Scope::set(std::string_view name, Value value) {
-  for (auto& [key, old] : values_)
-    if (key == name) {
-      old = std::move(value);
-      return;
-    }
+void Scope::set(std::string_view name, Value value, Budget& budget) {
+  if (Value* old = find_item(values_, name, budget)) {
+    *old = std::move(value);
+    return;
+  }
+  budget.spend_bytes(name.size());
   values_.emplace_back(name, std::move(value));
 }
 
 const Value* Scope::find(std::string_view name, Budget& budget) const {
-  for (const Scope* scope = this; scope != nullptr; scope = scope->around_) {
-    budget.spend(std::ssize(scope->values_) / 16);
-    for (const auto& [key, value] : scope->values_)
-      if (key == name) return &value;
-  }
+  for (const Scope* scope = this; scope != nullptr; scope = scope->around_)
+    if (const Value* found = find_item(scope->values_, name, budget)) return found;
   return nullptr;
 }
 
@@ -52,8 +49,9 @@ Evaluator::Evaluator(const TemplateBounds& bounds, std::string_view label,
                      const std::optional<Day>& today)
     : budget_(bounds, label), today_(today) {
   const auto add = [&](std::string_view name) {
-    globals_.set(name, std::make_shared<const FunctionData>(
-                           FunctionData{std::string(name), {}, nullptr, false}));
+    globals_.set(name,
+                 std::make_shared<const FunctionData>(FunctionData{.name = std::string(name)}),
+                 budget_);
   };
   for (const std::string_view name : kFunctions) add(name);
   if (today) add("strftime_now");
@@ -62,7 +60,7 @@ Evaluator::Evaluator(const TemplateBounds& bounds, std::string_view label,
 RenderedTemplate Evaluator::render(const Block& body, const Json& variables) {
   if (const Json::Object* members = variables.as<Json::Object>())
     for (const Json::Member& member : *members)
-      globals_.set(member.key, from_json(member.value, budget_));
+      globals_.set(member.key, from_json(member.value, budget_), budget_);
   RenderedTemplate result;
   run(body, top_, result.text);
   result.generated = std::move(generated_);
@@ -109,8 +107,10 @@ Evaluator::Flow Evaluator::run_statement(const Statement& statement, Scope& scop
       run_block_set(statement, scope);
       break;
     case Kind::macro:
-      scope.set(statement.text, std::make_shared<const FunctionData>(
-                                    FunctionData{statement.text, {}, &statement, false}));
+      scope.set(statement.text,
+                std::make_shared<const FunctionData>(
+                    FunctionData{.name = statement.text, .macro = &statement}),
+                budget_);
       break;
     case Kind::generation:
       generate(statement, scope, out);
@@ -134,16 +134,22 @@ Evaluator::Flow Evaluator::run_loop(const Statement& loop, Scope& scope, std::st
     }
     items = std::move(chosen);
   }
-  if (items.empty()) return run(loop.otherwise, scope, out);
-  const auto state = std::make_shared<LoopData>(LoopData{std::move(items), 0});
+  const int depth = depth_around(items, budget_);
+  bool completed = false;  // a turn
+  const auto state = std::make_shared<LoopData>(LoopData{std::move(items), 0, depth});
   for (; state->index < state->items.size(); ++state->index) {
     budget_.spend(1);
     Scope inner(&scope);
-    inner.set("loop", LoopRef(state));
+    inner.set("loop", LoopRef(state), budget_);
     unpack(loop.target, state->items[state->index], inner);
-    if (run(loop.body, inner, out) == Flow::leaves_loop) break;
+    const Flow flow = run(loop.body, inner, out);
+    if (flow == Flow::leaves_loop) break;
+    completed = completed || flow == Flow::goes_on;
   }
-  return Flow::goes_on;
+  // As Jinja does: also after elements whose turns all ended early.
+  if (completed) return Flow::goes_on;
+  Scope inner(&scope);
+  return run(loop.otherwise, inner, out);
 }
 
 void Evaluator::run_block_set(const Statement& set, Scope& scope) {
@@ -151,7 +157,7 @@ void Evaluator::run_block_set(const Statement& set, Scope& scope) {
   Scope inner(&scope);
   run(set.body, inner, text);
   Scope filtered(&scope);
-  filtered.set("", std::move(text));
+  filtered.set("", std::move(text), budget_);
   assign(set.target, evaluate(*set.expression, filtered), scope);
 }
 
@@ -167,7 +173,7 @@ void Evaluator::assign(const Target& target, Value value, Scope& scope) {
   const Value* space = scope.find(target.names[0], budget_);
   NamespaceData* const* found = space ? space->as<NamespaceData*>() : nullptr;
   if (found == nullptr) budget_.refuse(quote(target.names[0]), " is no namespace");
-  if (Value* old = (*found)->find(target.member)) {
+  if (Value* old = (*found)->find(target.member, budget_)) {
     *old = std::move(value);
     return;
   }
@@ -176,11 +182,11 @@ void Evaluator::assign(const Target& target, Value value, Scope& scope) {
 }
 
 void Evaluator::unpack(const Target& target, const Value& value, Scope& scope) {
-  if (!target.unpacks) return scope.set(target.names[0], value);
+  if (!target.unpacks) return scope.set(target.names[0], value, budget_);
   const std::vector<Value> parts = elements_of(value, budget_);
   if (parts.size() != target.names.size())
     budget_.refuse(target.names.size(), " names are set to ", parts.size(), " values");
-  for (size_t i = 0; i < parts.size(); ++i) scope.set(target.names[i], parts[i]);
+  for (size_t i = 0; i < parts.size(); ++i) scope.set(target.names[i], parts[i], budget_);
 }
 
 // --- expressions ---
@@ -196,7 +202,8 @@ Value Evaluator::evaluate(const Expression& node, Scope& scope) {
       return evaluate_name(node, scope);
     case Kind::list:
     case Kind::tuple:
-      return make_list(evaluate_parts(node, 0, scope), budget_, node.kind == Kind::tuple);
+      return make_list(evaluate_parts(node, 0, scope), budget_,
+                       node.kind == Kind::tuple ? ListKind::tuple : ListKind::list);
     case Kind::dict:
       return evaluate_dict(node, scope);
     case Kind::attribute:
@@ -249,6 +256,9 @@ Value Evaluator::evaluate(const Expression& node, Scope& scope) {
 
 Value Evaluator::evaluate_name(const Expression& node, Scope& scope) {
   if (const Value* found = scope.find(node.name, budget_)) return *found;
+  static constexpr auto kOthers = std::to_array<std::string_view>({"varargs", "kwargs", "self"});
+  if (std::ranges::find(kOthers, node.name) != kOthers.end())
+    budget_.unsupported("the name ", quote(node.name), " is not supported");
   budget_.spend_bytes(node.name.size());
   return Undefined{std::make_shared<const std::string>(node.name)};
 }
@@ -267,10 +277,8 @@ Value Evaluator::evaluate_dict(const Expression& node, Scope& scope) {
     if (!key.text())
       budget_.unsupported("keys of mappings are texts, not values of type ", type_name(key));
     Value value = evaluate(*node.parts[i + 1], scope);
-    budget_.spend(1 + std::ssize(items) / 16);
-    const auto old = std::ranges::find(items, *key.text(), [](auto& item) { return item.first; });
-    if (old != items.end())
-      old->second = std::move(value);
+    if (Value* old = find_item(items, *key.text(), budget_))
+      *old = std::move(value);
     else
       items.emplace_back(*key.text(), std::move(value));
   }
@@ -308,7 +316,7 @@ bool Evaluator::compares(std::string_view symbol, const Value& left, const Value
   if (symbol == "!=") return !equal(left, right, budget_);
   if (symbol == "in") return contains(right, left, budget_);
   if (symbol == "not in") return !contains(right, left, budget_);
-  const int order = compare(left, right, budget_);
+  const std::partial_ordering order = compare(left, right, budget_);
   if (symbol == "<") return order < 0;
   if (symbol == "<=") return order <= 0;
   return symbol == ">" ? order > 0 : order >= 0;
@@ -350,17 +358,21 @@ Value Evaluator::call(const Expression& node, Scope& scope) {
 }
 
 Value Evaluator::call_macro(const Statement& macro, Arguments& arguments) {
+  // A call takes the stack of several nodes.
+  const Nesting nesting(*this, budget_.line());
   const std::vector<std::string>& names = macro.target.names;
   Scope inner(&top_);
+  std::vector<size_t> missing;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (const Value* given = arguments.find(i, names[i]))
-      inner.set(names[i], *given);
-    else if (macro.defaults[i])
-      inner.set(names[i], evaluate(*macro.defaults[i], inner));
-    else
-      inner.set(names[i], Undefined{std::make_shared<const std::string>(names[i])});
+    const Value* given = arguments.find(i, names[i]);
+    inner.set(names[i], given ? *given : Undefined{std::make_shared<const std::string>(names[i])},
+              budget_);
+    if (given == nullptr) missing.push_back(i);
   }
   arguments.finish(macro.text, budget_);
+  // A default may read parameters; its own and later missing ones are undefined.
+  for (const size_t i : missing)
+    if (macro.defaults[i]) inner.set(names[i], evaluate(*macro.defaults[i], inner), budget_);
   std::string text;
   run(macro.body, inner, text);
   return text;
@@ -397,8 +409,10 @@ Value Evaluator::make_range(Arguments& arguments) {
     budget_.refuse("range has ", count, " elements, at most ", budget_.bounds().range,
                    " are allowed");
   std::vector<Value> items;
-  for (uint64_t i = 0; i < count; ++i) items.emplace_back(start + static_cast<int64_t>(i) * step);
-  return make_list(std::move(items), budget_);
+  for (uint64_t i = 0; i < count; ++i)
+    items.emplace_back(
+        static_cast<int64_t>(static_cast<uint64_t>(start) + i * static_cast<uint64_t>(step)));
+  return make_list(std::move(items), budget_, ListKind::range);
 }
 
 Value Evaluator::make_namespace(Arguments& arguments, bool mutable_one) {
@@ -410,9 +424,8 @@ Value Evaluator::make_namespace(Arguments& arguments, bool mutable_one) {
     items = first->items;
   }
   for (auto& [name, value] : arguments.named) {
-    const auto old = std::ranges::find(items, name, [](auto& item) { return item.first; });
-    if (old != items.end())
-      old->second = value;
+    if (Value* old = find_item(items, name, budget_))
+      *old = value;
     else
       items.emplace_back(name, value);
   }

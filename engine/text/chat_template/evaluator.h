@@ -17,7 +17,7 @@ namespace trafo::jinja {
 class Scope {
  public:
   explicit Scope(Scope* around) : around_(around) {}
-  void set(std::string_view name, Value value);
+  void set(std::string_view name, Value value, Budget& budget);
   // Null: neither this scope nor one around it has the name.
   const Value* find(std::string_view name, Budget& budget) const;
 

@@ -70,7 +70,8 @@ ExpressionRef ExpressionParser::binary(std::string symbol, ExpressionRef left, E
 }
 
 ExpressionRef ExpressionParser::parse() {
-  if (++depth_ > nesting_) tokens_.refuse("an expression is nested too deeply");
+  // An expression in brackets takes the stack of several operands.
+  if ((depth_ += 2) > nesting_) tokens_.refuse("an expression is nested too deeply");
   const int line = tokens_.line();
   ExpressionRef node = parse_either();
   while (tokens_.skip_name("if")) {
@@ -80,7 +81,7 @@ ExpressionRef ExpressionParser::parse() {
     whole->parts.push_back(tokens_.skip_name("else") ? parse() : nullptr);
     node = closed(std::move(whole));
   }
-  --depth_;
+  depth_ -= 2;
   return node;
 }
 
@@ -220,8 +221,10 @@ ExpressionRef ExpressionParser::parse_unary(bool with_filters) {
       node = make(Kind::negative, sign.line);
       node->parts.push_back(std::move(operand));
       node = closed(std::move(node));
-    } else {
-      node = std::move(operand);
+    } else {  // operand - 0: makes integers of flags, and is refused of texts
+      ExpressionRef zero = make(Kind::literal, sign.line);
+      zero->value = int64_t{0};
+      node = binary("-", std::move(operand), std::move(zero), sign.line);
     }
   } else {
     node = parse_primary();
@@ -363,11 +366,16 @@ void ExpressionParser::parse_arguments(Expression& call) {
     if (tokens_.current().kind == TokenKind::name && tokens_.following().is_symbol("=")) {
       std::string name = tokens_.take().text;
       tokens_.take();
+      if (std::ranges::find(call.named, name, &decltype(call.named)::value_type::first) !=
+          call.named.end())
+        tokens_.refuse(concat("the argument ", quote(name), " is given twice"));
       call.named.emplace_back(std::move(name), parse());
     } else {
       if (!call.named.empty()) tokens_.refuse("an argument without a name follows one with a name");
       call.parts.push_back(parse());
     }
+    if (call.parts.size() + call.named.size() > kMostArguments + 1)
+      tokens_.refuse(concat("a call has more than ", kMostArguments, " arguments"));
     if (!tokens_.skip_symbol(",")) break;
   }
   tokens_.expect_symbol(")");

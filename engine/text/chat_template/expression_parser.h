@@ -10,6 +10,9 @@
 
 namespace trafo::jinja {
 
+// Of a call, and parameters of a macro.
+inline constexpr size_t kMostArguments = 255;
+
 // The tokens that are left, with errors that name the line. Both parsers are made of it.
 class TokenReader {
  public:
@@ -45,7 +48,6 @@ class ExpressionParser {
   ExpressionRef parse_plain();
   // The filters after a '|', on the value named "".
   ExpressionRef parse_filters(ExpressionRef input);
-  void leave_depth(int depth) { depth_ = depth; }
 
  private:
   using Kind = Expression::Kind;

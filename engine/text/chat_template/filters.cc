@@ -19,13 +19,26 @@ std::string filter_case(std::optional<std::string> text, std::string_view what, 
 // A member of an element: "a.b.0", or a place in a list.
 Value member_of(Value value, const Value& path, Budget& budget) {
   if (path.text() == nullptr) return item_of(value, path, budget);
-  for (const std::string_view name : split_text(*path.text(), ".", -1)) {
+  budget.spend_bytes(path.text()->size());
+  for (const std::string_view name : split_text(*path.text(), ".", -1, budget)) {
+    budget.spend(1);
     int64_t index = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
     const bool whole = error == std::errc() && end == name.data() + name.size();
     value = item_of(value, whole ? Value(index) : Value(name), budget);
   }
   return value;
+}
+
+void refuse_undefined(const Value& input, std::string_view what, Budget& budget) {
+  const Undefined* undefined = input.as<Undefined>();
+  if (undefined == nullptr) return;
+  budget.refuse(what, " needs a value, ", undefined->what ? *undefined->what : "the value",
+                " is undefined");
+}
+
+Value make_generator(std::vector<Value> items, Budget& budget) {
+  return make_list(std::move(items), budget, ListKind::generator);
 }
 
 Value string_filter(const Value& input, Arguments&, Budget& budget) {
@@ -53,7 +66,8 @@ Value trim_filter(const Value& input, Arguments& arguments, Budget& budget) {
   if (set != nullptr && !set->is_none())
     characters = arguments.need_text(0, "chars", "trim", budget);
   const std::string text = to_text(input, budget);
-  return strip_text(text, set != nullptr && !set->is_none() ? &characters : nullptr, true, true);
+  if (set == nullptr || set->is_none()) return strip_space(text, true, true);
+  return strip_text(text, characters, true, true, budget);
 }
 
 Value replace_filter(const Value& input, Arguments& arguments, Budget& budget) {
@@ -62,7 +76,7 @@ Value replace_filter(const Value& input, Arguments& arguments, Budget& budget) {
   const std::string by = to_text(arguments.need(1, "new", "replace", budget), budget);
   const int64_t most = arguments.integer(2, "count", -1, "replace", budget);
   budget.spend_bytes(text.size() / std::max<size_t>(old.size(), 1) * by.size());
-  return replace_text(text, old, by, most);
+  return replace_text(text, old, by, most, budget);
 }
 
 Value indent_filter(const Value& input, Arguments& arguments, Budget& budget) {
@@ -74,6 +88,7 @@ Value indent_filter(const Value& input, Arguments& arguments, Budget& budget) {
   else if (const int64_t spaces = arguments.integer(0, "width", 4, "indent", budget); spaces > 0)
     budget.spend_bytes(static_cast<size_t>(spaces)),
         indent.assign(static_cast<size_t>(spaces), ' ');
+  refuse_undefined(input, "indent", budget);
   const std::string text = to_text(input, budget) + "\n";
   std::string out = first ? indent : "";
   bool begins = true;
@@ -99,10 +114,14 @@ Value default_filter(const Value& input, Arguments& arguments, Budget&) {
 }
 
 Value first_filter(const Value& input, Arguments&, Budget& budget) {
+  if (const ListData* list = input.list(); list && list->is_generator())
+    return list->taken < list->items.size() ? list->items[list->taken++] : Value();
   const std::vector<Value> items = elements_of(input, budget);
   return items.empty() ? Value() : items.front();
 }
 Value last_filter(const Value& input, Arguments&, Budget& budget) {
+  if (const ListData* list = input.list(); list && list->is_generator())
+    budget.refuse("a value of type generator has no last element; write |list");
   const std::vector<Value> items = elements_of(input, budget);
   return items.empty() ? Value() : items.back();
 }
@@ -113,16 +132,19 @@ Value list_filter(const Value& input, Arguments&, Budget& budget) {
 Value reverse_filter(const Value& input, Arguments&, Budget& budget) {
   std::vector<Value> items = elements_of(input, budget);
   std::ranges::reverse(items);
-  if (!input.text()) return make_list(std::move(items), budget);
+  if (const ListData* list = input.list(); list && list->is_generator())
+    return make_list(std::move(items), budget);
+  if (!input.text()) return make_generator(std::move(items), budget);
   std::string out;
   for (const Value& item : items) out += *item.text();
   return out;
 }
 
 Value items_filter(const Value& input, Arguments& arguments, Budget& budget) {
-  if (input.is_undefined()) return make_list({}, budget);
+  if (input.is_undefined()) return make_generator({}, budget);
   if (!input.dict()) budget.refuse("items needs a mapping, not a value of type ", type_name(input));
-  return call_method(input, "items", arguments, budget);
+  const Value view = call_method(input, "items", arguments, budget);
+  return make_generator(view.list()->items, budget);
 }
 
 Value join_filter(const Value& input, Arguments& arguments, Budget& budget) {
@@ -143,9 +165,10 @@ Value join_filter(const Value& input, Arguments& arguments, Budget& budget) {
 Value tojson_filter(const Value& input, Arguments& arguments, Budget& budget) {
   JsonStyle style;
   style.ascii = arguments.flag(0, "ensure_ascii", false);
-  style.indent = arguments.integer(1, "indent", -1, "tojson", budget);
+  if (const Value* indent = arguments.find(1, "indent"); indent && !indent->is_none())
+    style.indent = std::max<int64_t>(arguments.integer(1, "indent", 0, "tojson", budget), 0);
   style.sorted = arguments.flag(3, "sort_keys", false);
-  if (style.indent >= 0) style.item = ",";
+  if (style.indent >= 0) style.item = std::string(",");
   if (const Value* given = arguments.find(2, "separators"); given && !given->is_none()) {
     const ListData* both = given->list();
     if (!both || both->items.size() != 2 || !both->items[0].text() || !both->items[1].text())
@@ -156,46 +179,91 @@ Value tojson_filter(const Value& input, Arguments& arguments, Budget& budget) {
   return to_json(input, style, budget);
 }
 
-Value int_filter(const Value& input, Arguments& arguments, Budget& budget) {
-  const int64_t otherwise = arguments.integer(0, "default", 0, "int", budget);
-  if (const bool* flag = input.as<bool>()) return int64_t{*flag};
-  if (input.as<int64_t>()) return input;
-  const double* real = input.as<double>();
-  double number = 0;
-  if (real != nullptr) {
-    number = *real;
-  } else {
-    const std::string* text = input.text();
-    if (text == nullptr) return otherwise;
-    const std::string_view digits = strip_text(*text, nullptr, true, true);
-    int64_t whole = 0;
-    const char* end = digits.data() + digits.size();
-    if (const auto read = std::from_chars(digits.data(), end, whole);
-        read.ec == std::errc() && read.ptr == end)
-      return whole;
-    const auto read = std::from_chars(digits.data(), end, number);
-    if (read.ec != std::errc() || read.ptr != end) return otherwise;
+bool is_ascii_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// A text as std::from_chars reads the numbers that Python's int() and float() read. None: it has
+// underscores or signs where a number has none.
+std::optional<std::string> spelled_number(const std::string& text, std::string_view what,
+                                          Budget& budget) {
+  budget.spend_bytes(text.size());
+  std::string_view rest = strip_space(text, true, true);
+  if (has_other_digits(rest))
+    budget.unsupported(what, " of other digits than ASCII's is not supported");
+  if (rest.starts_with('+')) {
+    rest.remove_prefix(1);
+    if (rest.starts_with('-')) return std::nullopt;
   }
-  if (!(std::abs(number) < 9.2e18)) return otherwise;
+  std::string out;
+  for (size_t i = 0; i < rest.size(); ++i) {
+    if (rest[i] != '_') {
+      out += rest[i];
+      continue;
+    }
+    if (i == 0 || i + 1 == rest.size() || !is_ascii_digit(rest[i - 1]) ||
+        !is_ascii_digit(rest[i + 1]))
+      return std::nullopt;
+  }
+  return out;
+}
+
+// None: it is no number.
+std::optional<double> read_real(std::string_view spelled, Budget& budget) {
+  double number = 0;
+  const char* end = spelled.data() + spelled.size();
+  const auto read = std::from_chars(spelled.data(), end, number);
+  // from_chars also reads "nan(1)".
+  if (read.ptr != end || spelled.ends_with(')')) return std::nullopt;
+  if (read.ec == std::errc::result_out_of_range)
+    budget.refuse("a real number is out of range: ", quote(spelled));
+  return read.ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+Value whole_part(double number, const Value& otherwise, Budget& budget) {
+  constexpr double kLimit = 9223372036854775808.0;
+  if (std::isnan(number)) return otherwise;
+  if (number >= kLimit || number < -kLimit) budget.refuse("an integer is too large");
   return static_cast<int64_t>(number);
 }
 
-Value float_filter(const Value& input, Arguments& arguments, Budget&) {
+Value int_filter(const Value& input, Arguments& arguments, Budget& budget) {
+  refuse_undefined(input, "int", budget);
+  const Value* given = arguments.find(0, "default");
+  const Value otherwise = given != nullptr ? *given : Value(int64_t{0});
+  if (const bool* flag = input.as<bool>()) return int64_t{*flag};
+  if (input.as<int64_t>()) return input;
+  if (const double* real = input.as<double>()) return whole_part(*real, otherwise, budget);
+  if (input.text() == nullptr) return otherwise;
+  const std::optional<std::string> spelled = spelled_number(*input.text(), "int", budget);
+  if (!spelled) return otherwise;
+  int64_t whole = 0;
+  const char* end = spelled->data() + spelled->size();
+  const auto read = std::from_chars(spelled->data(), end, whole);
+  if (read.ptr == end && read.ec == std::errc()) return whole;
+  if (read.ptr == end && read.ec == std::errc::result_out_of_range)
+    budget.refuse("an integer is too large");
+  const std::optional<double> number = read_real(*spelled, budget);
+  return number && !std::isinf(*number) ? whole_part(*number, otherwise, budget) : otherwise;
+}
+
+Value float_filter(const Value& input, Arguments& arguments, Budget& budget) {
+  refuse_undefined(input, "float", budget);
   const Value* otherwise = arguments.find(0, "default");
   if (const bool* flag = input.as<bool>()) return double{*flag ? 1.0 : 0.0};
   if (const int64_t* whole = input.as<int64_t>()) return static_cast<double>(*whole);
   if (input.as<double>()) return input;
   if (const std::string* text = input.text()) {
-    const std::string_view digits = strip_text(*text, nullptr, true, true);
-    double number = 0;
-    const char* end = digits.data() + digits.size();
-    const auto read = std::from_chars(digits.data(), end, number);
-    if (read.ec == std::errc() && read.ptr == end) return number;
+    const std::optional<std::string> spelled = spelled_number(*text, "float", budget);
+    const std::optional<double> number = spelled ? read_real(*spelled, budget) : std::nullopt;
+    if (number) return *number;
   }
   return otherwise != nullptr ? *otherwise : Value(0.0);
 }
 
 Value abs_filter(const Value& input, Arguments&, Budget& budget) {
+  if (const double* real = input.as<double>()) return std::abs(*real);
+  if (const bool* flag = input.as<bool>()) return int64_t{*flag};
   const bool below = compare(input, int64_t{0}, budget) < 0;
   return below ? negative(input, budget) : input;
 }
@@ -209,6 +277,7 @@ Value choose(const Value& input, Arguments& arguments, bool attribute, bool want
   if (const Value* name = arguments.find(place)) {
     test = find_test(arguments.need_text(place, {}, "select", budget));
     if (test == nullptr) budget.unsupported("the test ", quote(*name->text()), " is not supported");
+    if (arguments.named.empty()) arguments.pass_on();
   }
   std::vector<Value> items;
   for (const Value& item : elements_of(input, budget)) {
@@ -216,8 +285,10 @@ Value choose(const Value& input, Arguments& arguments, bool attribute, bool want
     bool holds = false;
     if (test != nullptr) {
       Arguments rest;
-      for (size_t i = place + 1; i < arguments.values.size(); ++i)
-        rest.values.push_back(*arguments.find(i));
+      if (arguments.values.size() > place)
+        rest.values.assign(arguments.values.begin() + static_cast<std::ptrdiff_t>(place) + 1,
+                           arguments.values.end());
+      budget.spend_elements(rest.values.size());
       holds = test->apply(tested, rest, budget);
       rest.finish(test->name, budget);
     } else {
@@ -225,7 +296,7 @@ Value choose(const Value& input, Arguments& arguments, bool attribute, bool want
     }
     if (holds == wanted) items.push_back(item);
   }
-  return make_list(std::move(items), budget);
+  return make_generator(std::move(items), budget);
 }
 Value select_filter(const Value& input, Arguments& arguments, Budget& budget) {
   return choose(input, arguments, false, true, budget);
@@ -250,28 +321,28 @@ Value map_filter(const Value& input, Arguments& arguments, Budget& budget) {
       items.push_back(member.is_undefined() && otherwise != nullptr ? *otherwise
                                                                     : std::move(member));
     }
-    return make_list(std::move(items), budget);
+    return make_generator(std::move(items), budget);
   }
   const std::string& name = arguments.need_text(0, {}, "map", budget);
   const Filter* filter = find_filter(name);
   if (filter == nullptr) budget.unsupported("the filter ", quote(name), " is not supported");
+  arguments.pass_on();
   for (const Value& item : elements_of(input, budget)) {
     Arguments rest;
-    for (size_t i = 1; i < arguments.values.size(); ++i) rest.values.push_back(*arguments.find(i));
-    for (const auto& [key, value] : arguments.named) {
-      rest.named.emplace_back(key, value);
-      arguments.find(0, key);
-    }
+    rest.values.assign(arguments.values.begin() + 1, arguments.values.end());
+    rest.named = arguments.named;
     budget.spend(1);
+    budget.spend_elements(rest.values.size() + rest.named.size());
     items.push_back(filter->apply(item, rest, budget));
     rest.finish(name, budget);
   }
-  return make_list(std::move(items), budget);
+  return make_generator(std::move(items), budget);
 }
 
 // As Jinja compares where case_sensitive is off.
 Value sorting_key(const Value& value, bool sensitive, Budget& budget) {
   if (sensitive || !value.text()) return value;
+  budget.spend_bytes(4 * value.text()->size());
   return filter_case(lower_text(*value.text()), "sort", budget);
 }
 
@@ -285,7 +356,8 @@ Value sort_filter(const Value& input, Arguments& arguments, Budget& budget) {
     keyed.emplace_back(sorting_key(key, sensitive, budget), std::move(item));
   }
   std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
-    const int order = compare(a.first, b.first, budget);
+    const std::partial_ordering order = compare(a.first, b.first, budget);
+    if (order == std::partial_ordering::unordered) budget.refuse("nan has no order to sort by");
     return reverse ? order > 0 : order < 0;
   });
   std::vector<Value> items;
@@ -299,6 +371,7 @@ Value dictsort_filter(const Value& input, Arguments& arguments, Budget& budget) 
   const bool reverse = arguments.flag(2, "reverse", false);
   if (by != nullptr && (!by->text() || (*by->text() != "key" && *by->text() != "value")))
     budget.refuse("dictsort is by 'key' or 'value'");
+  refuse_undefined(input, "dictsort", budget);
   Arguments none;
   const Value pairs = items_filter(input, none, budget);
   Arguments sorting;
@@ -313,26 +386,39 @@ Value unique_filter(const Value& input, Arguments& arguments, Budget& budget) {
   for (Value& item : elements_of(input, budget)) {
     const Value member = attribute ? member_of(item, *attribute, budget) : item;
     Value key = sorting_key(member, sensitive, budget);
+    if (key.dict() || (key.list() && key.list()->kind == ListKind::list))
+      budget.refuse("unique does not take elements of type ", type_name(key));
     if (std::ranges::any_of(seen, [&](const Value& other) { return equal(other, key, budget); }))
       continue;
     seen.push_back(std::move(key));
     items.push_back(std::move(item));
   }
-  return make_list(std::move(items), budget);
+  return make_generator(std::move(items), budget);
 }
 
-// The least (order < 0) or the greatest element.
-Value extreme(const Value& input, int order, Budget& budget) {
+// The first one of the least or of the greatest elements.
+Value extreme(const Value& input, Arguments& arguments, bool greatest, Budget& budget) {
+  const bool sensitive = arguments.flag(0, "case_sensitive", false);
+  const Value* attribute = arguments.find(1, "attribute");
+  std::optional<Value> best_key;
   Value best;
-  for (Value& item : elements_of(input, budget))
-    if (best.is_undefined() || compare(item, best, budget) * order > 0) best = std::move(item);
+  for (Value& item : elements_of(input, budget)) {
+    const Value member = attribute ? member_of(item, *attribute, budget) : item;
+    Value key = sorting_key(member, sensitive, budget);
+    if (best_key) {
+      const std::partial_ordering order = compare(key, *best_key, budget);
+      if (!(greatest ? order > 0 : order < 0)) continue;
+    }
+    best_key = std::move(key);
+    best = std::move(item);
+  }
   return best;
 }
-Value min_filter(const Value& input, Arguments&, Budget& budget) {
-  return extreme(input, -1, budget);
+Value min_filter(const Value& input, Arguments& arguments, Budget& budget) {
+  return extreme(input, arguments, false, budget);
 }
-Value max_filter(const Value& input, Arguments&, Budget& budget) {
-  return extreme(input, 1, budget);
+Value max_filter(const Value& input, Arguments& arguments, Budget& budget) {
+  return extreme(input, arguments, true, budget);
 }
 
 constexpr auto kFilters = std::to_array<Filter>({

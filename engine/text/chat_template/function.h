@@ -14,9 +14,10 @@ struct Statement;
 
 struct FunctionData {
   std::string name;
-  Value self;                        // of a method
+  Value self{};                      // of a method
   const Statement* macro = nullptr;  // null: a method or a function of Jinja
   bool method = false;
+  int depth = 1;
 };
 
 class Arguments {
@@ -26,7 +27,10 @@ class Arguments {
 
   // The argument at a place or of a name; null if it is missing.
   const Value* find(size_t place, std::string_view name = {});
-  // INVALID_ARGUMENT: there are arguments that find() was not asked for. `what` is called.
+  // All are asked for by another function.
+  void pass_on();
+  // INVALID_ARGUMENT: there are arguments that find() was not asked for, or one has a place and a
+  // name. `what` is called.
   void finish(std::string_view what, Budget& budget) const;
 
   // Converted; INVALID_ARGUMENT names the function.
@@ -38,8 +42,8 @@ class Arguments {
   bool flag(size_t place, std::string_view name, bool otherwise);
 
  private:
-  size_t asked_ = 0;  // places
-  std::vector<std::string_view> asked_names_;
+  size_t asked_ = 0;                                              // places
+  std::vector<std::pair<std::string_view, size_t>> asked_names_;  // with their places
 };
 
 struct Filter {
@@ -57,6 +61,8 @@ const ValueTest* find_test(std::string_view name);
 
 // Methods of texts, lists and mappings.
 bool has_method(const Value& self, std::string_view name);
+// Whether it is a method that changes a mapping. Those are undefined, as Jinja's sandbox has them.
+bool is_refused_method(const Value& self, std::string_view name);
 Value call_method(const Value& self, std::string_view name, Arguments& arguments, Budget& budget);
 
 // object.name and object[key]; undefined if there is none. INVALID_ARGUMENT: the object is

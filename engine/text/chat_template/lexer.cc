@@ -83,11 +83,11 @@ class Lexer {
     std::string_view text = std::string_view(source_).substr(at_, open - at_);
     const char sign = open + 2 < source_.size() ? source_[open + 2] : ' ';
     if (open < source_.size() && sign == '-') {
-      text = strip_text(text, nullptr, false, true);
+      text = strip_space(text, false, true);
     } else if (open < source_.size() && sign != '+' && source_[open + 1] != '{') {
       const size_t start = text.rfind('\n') + 1;  // 0 if there is none
       const std::string_view last = text.substr(start);
-      if ((start > 0 || begins_line) && strip_text(last, nullptr, true, false).empty())
+      if ((start > 0 || begins_line) && strip_space(last, true, false).empty())
         text = text.substr(0, start);
     }
     if (!text.empty()) add(TokenKind::text, std::string(text));
@@ -96,7 +96,7 @@ class Lexer {
 
   void skip_space() {
     const std::string_view rest = std::string_view(source_).substr(at_);
-    advance(source_.size() - strip_text(rest, nullptr, true, false).size());
+    advance(source_.size() - strip_space(rest, true, false).size());
   }
 
   // After the end of a block or a comment, whose sign is in front of it.

@@ -14,9 +14,13 @@ constexpr auto kTextMethods = std::to_array<std::string_view>(
      "endswith", "replace",      "upper",        "lower",   "title",   "capitalize", "find",
      "rfind",    "count",        "join",         "isdigit", "isalpha", "isspace",    "isupper",
      "islower",  "removeprefix", "removesuffix", "format"});
-constexpr auto kDictMethods = std::to_array<std::string_view>({"items", "keys", "values", "get"});
+constexpr auto kDictMethods =
+    std::to_array<std::string_view>({"items", "keys", "values", "get", "copy", "fromkeys"});
+constexpr auto kDictChanges =
+    std::to_array<std::string_view>({"clear", "pop", "popitem", "setdefault", "update"});
 constexpr auto kListMethods =
     std::to_array<std::string_view>({"count", "index", "append", "extend", "insert", "pop"});
+constexpr auto kSequenceMethods = std::to_array<std::string_view>({"count", "index"});
 
 template <class Names>
 bool has_name(const Names& names, std::string_view name) {
@@ -42,6 +46,7 @@ bool matches_any(const std::string& text, const Value& affixes, bool begin, std:
                  Budget& budget) {
   const auto matches = [&](const Value& affix) {
     if (!affix.text()) budget.refuse(name, " needs texts, not a value of type ", type_name(affix));
+    budget.spend_bytes(std::min(text.size(), affix.text()->size()));
     return begin ? text.starts_with(*affix.text()) : text.ends_with(*affix.text());
   };
   if (affixes.list() == nullptr) return matches(affixes);
@@ -52,22 +57,23 @@ Value find_in_text(const std::string& text, std::string_view name, Arguments& ar
                    Budget& budget) {
   const std::string& part = arguments.need_text(0, {}, name, budget);
   budget.spend_bytes(text.size());
+  if (name == "count" && part.empty()) return code_points(text) + 1;
+  const TextSearch search(part, budget, name == "rfind");
   if (name == "count") {
-    if (part.empty()) return code_points(text) + 1;
     int64_t count = 0;
-    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at)) {
+    for (size_t at = search.find(text); at != std::string::npos; at = search.find(text, at)) {
       ++count;
       at += part.size();
     }
     return count;
   }
-  const size_t found = name == "find" ? text.find(part) : text.rfind(part);
+  const size_t found = search.find(text);
   if (found == std::string::npos) return int64_t{-1};
   return code_points(std::string_view(text).substr(0, found));
 }
 
 bool all_characters(const std::string& text, std::string_view name, Budget& budget) {
-  if (name == "isspace") return !text.empty() && strip_text(text, nullptr, true, false).empty();
+  if (name == "isspace") return !text.empty() && strip_space(text, true, false).empty();
   bool cased = false, fits = !text.empty();
   for (const char c : text) {
     if (static_cast<unsigned char>(c) >= 0x80)
@@ -91,8 +97,9 @@ Value split_method(const std::string& text, std::string_view name, Arguments& ar
     if (by->empty()) budget.refuse(name, " has an empty separator");
   }
   const int64_t most = arguments.integer(1, "maxsplit", -1, name, budget);
-  return list_of_texts(
-      name == "split" ? split_text(text, by, most) : split_text_from_right(text, by, most), budget);
+  return list_of_texts(name == "split" ? split_text(text, by, most, budget)
+                                       : split_text_from_right(text, by, most, budget),
+                       budget);
 }
 
 Value join_method(const std::string& text, Arguments& arguments, Budget& budget) {
@@ -115,8 +122,9 @@ Value call_text_method(const std::string& text, std::string_view name, Arguments
     const Value* given = arguments.find(0);
     std::string_view set;
     if (given != nullptr && !given->is_none()) set = arguments.need_text(0, {}, name, budget);
-    return strip_text(text, given != nullptr && !given->is_none() ? &set : nullptr,
-                      name != "rstrip", name != "lstrip");
+    if (given == nullptr || given->is_none())
+      return strip_space(text, name != "rstrip", name != "lstrip");
+    return strip_text(text, set, name != "rstrip", name != "lstrip", budget);
   }
   if (name == "split" || name == "rsplit") return split_method(text, name, arguments, budget);
   if (name == "splitlines") return list_of_texts(split_lines(text), budget);
@@ -128,7 +136,7 @@ Value call_text_method(const std::string& text, std::string_view name, Arguments
     const std::string& by = arguments.need_text(1, {}, name, budget);
     const int64_t most = arguments.integer(2, "count", -1, name, budget);
     budget.spend_bytes(text.size() / std::max<size_t>(old.size(), 1) * by.size());
-    return replace_text(text, old, by, most);
+    return replace_text(text, old, by, most, budget);
   }
   if (name == "upper") return known_case(upper_text(text), name, budget);
   if (name == "lower") return known_case(lower_text(text), name, budget);
@@ -153,20 +161,24 @@ Value call_dict_method(const DictData& dict, std::string_view name, Arguments& a
   if (name == "get") {
     const Value& key = arguments.need(0, {}, name, budget);
     const Value* otherwise = arguments.find(1);
-    budget.spend(1 + std::ssize(dict.items) / 16);
-    const Value* found = key.text() ? dict.find(*key.text()) : nullptr;
+    const Value* found = key.text() ? dict.find(*key.text(), budget) : nullptr;
     if (found != nullptr) return *found;
     return otherwise != nullptr ? *otherwise : Value(nullptr);
   }
+  if (name == "copy" || name == "fromkeys")
+    budget.unsupported("the method ", quote(name), " of mappings is not supported");
+  const ListKind kind = name == "items"  ? ListKind::items
+                        : name == "keys" ? ListKind::keys
+                                         : ListKind::values;
   std::vector<Value> items;
   budget.spend_elements(dict.items.size());
   for (const auto& [key, value] : dict.items) {
     if (name == "items")
-      items.push_back(make_list({key, value}, budget, true));
+      items.push_back(make_list({key, value}, budget, ListKind::tuple));
     else
       items.push_back(name == "keys" ? Value(key) : value);
   }
-  return make_list(std::move(items), budget);
+  return make_list(std::move(items), budget, kind);
 }
 
 Value call_list_method(const ListData& list, std::string_view name, Arguments& arguments,
@@ -187,9 +199,16 @@ Value call_list_method(const ListData& list, std::string_view name, Arguments& a
 }  // namespace
 
 bool has_method(const Value& self, std::string_view name) {
-  return (self.text() && has_name(kTextMethods, name)) ||
-         (self.dict() && has_name(kDictMethods, name)) ||
-         (self.list() && has_name(kListMethods, name));
+  if (self.text()) return has_name(kTextMethods, name);
+  if (self.dict()) return has_name(kDictMethods, name);
+  const ListData* list = self.list();
+  if (!list || !list->is_sequence()) return false;
+  return list->kind == ListKind::list ? has_name(kListMethods, name)
+                                      : has_name(kSequenceMethods, name);
+}
+
+bool is_refused_method(const Value& self, std::string_view name) {
+  return self.dict() && has_name(kDictChanges, name);
 }
 
 Value call_method(const Value& self, std::string_view name, Arguments& arguments, Budget& budget) {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "engine/core/quote.h"
 #include "engine/text/chat_template/function.h"
@@ -28,6 +30,30 @@ bool as_real(const Value& value, double& number) {
   return true;
 }
 
+double real_power(double a, double b, Budget& budget) {
+  if (a == 0 && b < 0) budget.refuse("0 has no negative power");
+  const double power = std::pow(a, b);
+  if (!std::isfinite(a) || !std::isfinite(b)) return power;
+  if (std::isnan(power)) budget.unsupported("a power is a complex number");
+  if (std::isinf(power)) budget.refuse("a real number is too large");
+  return power;
+}
+
+// The quotient, rounded down, and the rest, which has the sign of b.
+std::pair<double, double> divide_with_rest(double a, double b) {
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;  // whole, but for its rounding
+  if (rest == 0) {
+    rest = std::copysign(0.0, b);
+  } else if ((rest < 0) != (b < 0)) {
+    rest += b;
+    quotient -= 1;
+  }
+  if (quotient == 0) return {std::copysign(0.0, a / b), rest};
+  const double below = std::floor(quotient);
+  return {quotient - below > 0.5 ? below + 1 : below, rest};
+}
+
 Value operate_on_integers(std::string_view symbol, int64_t a, int64_t b, Budget& budget) {
   int64_t result = 0;
   bool too_large = false;
@@ -42,7 +68,7 @@ Value operate_on_integers(std::string_view symbol, int64_t a, int64_t b, Budget&
   } else if (symbol == "/") {
     return static_cast<double>(a) / static_cast<double>(b);
   } else if (symbol == "**") {
-    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    if (b < 0) return real_power(static_cast<double>(a), static_cast<double>(b), budget);
     result = 1;
     for (int64_t i = 0; i < b && !too_large && result != 0; ++i) {
       budget.spend(1);
@@ -67,9 +93,9 @@ Value operate_on_reals(std::string_view symbol, double a, double b, Budget& budg
   if (symbol == "-") return a - b;
   if (symbol == "*") return a * b;
   if (symbol == "/") return a / b;
-  if (symbol == "**") return std::pow(a, b);
-  if (symbol == "//") return std::floor(a / b);
-  return a - b * std::floor(a / b);
+  if (symbol == "**") return real_power(a, b, budget);
+  const auto [quotient, rest] = divide_with_rest(a, b);
+  return symbol == "//" ? quotient : rest;
 }
 
 // A text or a list, `count` times.
@@ -90,7 +116,11 @@ Value repeated(const Value& value, int64_t count, Budget& budget) {
     budget.spend_elements(list.items.size());
     items.insert(items.end(), list.items.begin(), list.items.end());
   }
-  return make_list(std::move(items), budget, list.tuple);
+  return make_list(std::move(items), budget, list.kind);
+}
+
+bool can_repeat(const Value& value) {
+  return value.text() || (value.list() && value.list()->is_plain());
 }
 
 }  // namespace
@@ -105,15 +135,14 @@ Value operate(std::string_view symbol, const Value& left, const Value& right, Bu
     budget.spend_bytes(left.text()->size() + right.text()->size());
     return *left.text() + *right.text();
   }
-  if (symbol == "+" && left.list() && right.list() && left.list()->tuple == right.list()->tuple) {
+  if (symbol == "+" && left.list() && right.list() && left.list()->is_plain() &&
+      left.list()->kind == right.list()->kind) {
     std::vector<Value> items = left.list()->items;
     items.insert(items.end(), right.list()->items.begin(), right.list()->items.end());
-    return make_list(std::move(items), budget, left.list()->tuple);
+    return make_list(std::move(items), budget, left.list()->kind);
   }
-  if (symbol == "*" && (left.text() || left.list()) && as_integer(right, b))
-    return repeated(left, b, budget);
-  if (symbol == "*" && (right.text() || right.list()) && as_integer(left, a))
-    return repeated(right, a, budget);
+  if (symbol == "*" && can_repeat(left) && as_integer(right, b)) return repeated(left, b, budget);
+  if (symbol == "*" && can_repeat(right) && as_integer(left, a)) return repeated(right, a, budget);
   if (symbol == "%" && left.text()) budget.unsupported("texts with % formats are not supported");
   budget.refuse("operator ", symbol, " does not take ", described(left), " and ", described(right));
 }
@@ -128,16 +157,22 @@ Value attribute_of(const Value& object, std::string_view name, Budget& budget) {
     budget.refuse(undefined->what ? *undefined->what : std::string("a value"),
                   " is undefined, it has no member ", quote(name));
   if (has_method(object, name)) {
-    FunctionData method{std::string(name), object, nullptr, true};
+    FunctionData method{std::string(name), object, nullptr, true, depth_around(object, budget)};
     return std::make_shared<const FunctionData>(std::move(method));
   }
+  double number = 0;
+  static constexpr auto kOfNumbers =
+      std::to_array<std::string_view>({"real", "imag", "numerator", "denominator"});
+  if (as_real(object, number) && std::ranges::find(kOfNumbers, name) != kOfNumbers.end())
+    budget.unsupported("the member ", quote(name), " of a number is not supported");
+  if (object.as<FunctionRef>())
+    budget.unsupported("the member ", quote(name), " of a function is not supported");
+  if (is_refused_method(object, name)) return Undefined{std::make_shared<const std::string>(name)};
   if (const DictData* dict = object.dict()) {
-    budget.spend(1 + std::ssize(dict->items) / 16);
-    if (const Value* found = dict->find(name)) return *found;
+    if (const Value* found = dict->find(name, budget)) return *found;
   }
   if (NamespaceData* const* space = object.as<NamespaceData*>()) {
-    budget.spend(1 + std::ssize((*space)->items) / 16);
-    if (const Value* found = (*space)->find(name)) return *found;
+    if (const Value* found = (*space)->find(name, budget)) return *found;
   }
   if (const LoopRef* loop = object.as<LoopRef>()) {
     const auto index = static_cast<int64_t>((*loop)->index);
@@ -162,7 +197,7 @@ Value attribute_of(const Value& object, std::string_view name, Budget& budget) {
 Value item_of(const Value& object, const Value& key, Budget& budget) {
   int64_t index = 0;
   const bool whole = as_integer(key, index);
-  if (const ListData* list = object.list(); list && whole) {
+  if (const ListData* list = object.list(); list && list->is_sequence() && whole) {
     if (index < 0) index += std::ssize(list->items);
     if (index >= 0 && index < std::ssize(list->items))
       return list->items[static_cast<size_t>(index)];
@@ -177,8 +212,7 @@ Value item_of(const Value& object, const Value& key, Budget& budget) {
   }
   if (key.text()) {
     if (const DictData* dict = object.dict()) {
-      budget.spend(1 + std::ssize(dict->items) / 16);
-      if (const Value* found = dict->find(*key.text())) return *found;
+      if (const Value* found = dict->find(*key.text(), budget)) return *found;
     }
     return attribute_of(object, *key.text(), budget);
   }
@@ -190,7 +224,8 @@ Value slice_of(const Value& object, const Value& start, const Value& stop, const
                Budget& budget) {
   const std::string* text = object.text();
   const ListData* list = object.list();
-  if (!text && !list) budget.refuse("a value of type ", described(object), " has no slices");
+  if (!text && !(list && list->is_sequence()))
+    budget.refuse("a value of type ", described(object), " has no slices");
   const int64_t length = length_of(object, budget);
   const auto part = [&](const Value& value, int64_t otherwise) {
     int64_t number = otherwise;
@@ -219,7 +254,7 @@ Value slice_of(const Value& object, const Value& start, const Value& stop, const
   std::vector<Value> items;
   for (int64_t i = from; by > 0 ? i < to : i > to; i += stride)
     items.push_back(list->items[static_cast<size_t>(i)]);
-  return make_list(std::move(items), budget, list->tuple);
+  return make_list(std::move(items), budget, list->kind);
 }
 
 }  // namespace trafo::jinja

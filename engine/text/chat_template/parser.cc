@@ -82,13 +82,13 @@ class StatementParser {
 
   Statement parse_if(int line) {
     Statement branch = make(Kind::branch, line);
-    ExpressionRef condition = expressions_.parse_tuple();
+    ExpressionRef condition = expressions_.parse_plain();
     while (true) {
       end_tag();
       Block body = parse_block({"elif", "else", "endif"});
       branch.branches.emplace_back(std::move(condition), std::move(body));
       if (end_ != "elif") break;
-      condition = expressions_.parse_tuple();
+      condition = expressions_.parse_plain();
     }
     if (end_ == "else") {
       end_tag();
@@ -130,8 +130,12 @@ class StatementParser {
       target.unpacks = true;
       if (tokens_.current().kind == TokenKind::name && !tokens_.current().is_name("in"))
         target.names.push_back(tokens_.take().text);
+      else if (member && !brackets)
+        tokens_.unexpected("a name");
     }
     if (brackets) tokens_.expect_symbol(")");
+    if ((!member || loops_ > 0) && std::ranges::find(target.names, "loop") != target.names.end())
+      tokens_.refuse("loop cannot be set in a loop");
     constexpr std::string_view kWords[] = {"true", "false", "none", "True", "False", "None"};
     for (const std::string& name : target.names)
       if (std::ranges::find(kWords, name) != std::end(kWords))
@@ -180,6 +184,8 @@ class StatementParser {
       if (!has_default && !macro.defaults.empty() && macro.defaults.back())
         tokens_.refuse("a parameter without a default follows one with a default");
       macro.defaults.push_back(has_default ? expressions_.parse() : nullptr);
+      if (macro.defaults.size() > kMostArguments)
+        tokens_.refuse(concat("a macro has more than ", kMostArguments, " parameters"));
       if (!tokens_.skip_symbol(",")) break;
     }
     tokens_.expect_symbol(")");

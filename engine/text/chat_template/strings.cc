@@ -17,11 +17,21 @@ size_t last_start(std::string_view text) {
   return start;
 }
 
-bool in_set(char32_t character, const std::string_view* set) {
-  if (set == nullptr) return is_unicode_space(character);
-  for (size_t at = 0; at < set->size();)
-    if (next_code_point(*set, at) == character) return true;
-  return false;
+// Without the characters at its sides that `strips` is true for.
+template <class Strips>
+std::string_view strip_while(std::string_view text, bool left, bool right, const Strips& strips) {
+  while (left && !text.empty()) {
+    size_t next = 0;
+    if (!strips(next_code_point(text, next))) break;
+    text.remove_prefix(next);
+  }
+  while (right && !text.empty()) {
+    const size_t start = last_start(text);
+    size_t at = start;
+    if (!strips(next_code_point(text, at))) break;
+    text = text.substr(0, start);
+  }
+  return text;
 }
 
 bool is_ascii(std::string_view text) {
@@ -50,20 +60,53 @@ bool is_line_break(char32_t c) {
 
 }  // namespace
 
-std::string_view strip_text(std::string_view text, const std::string_view* characters, bool left,
-                            bool right) {
-  while (left && !text.empty()) {
-    size_t next = 0;
-    if (!in_set(next_code_point(text, next), characters)) break;
-    text.remove_prefix(next);
+std::string_view strip_space(std::string_view text, bool left, bool right) {
+  return strip_while(text, left, right, is_unicode_space);
+}
+
+std::string_view strip_text(std::string_view text, std::string_view characters, bool left,
+                            bool right, Budget& budget) {
+  budget.spend(static_cast<int64_t>(characters.size()));
+  std::u32string set;
+  for (size_t at = 0; at < characters.size();) set += next_code_point(characters, at);
+  std::ranges::sort(set);
+  return strip_while(text, left, right, [&](char32_t character) {
+    return std::ranges::binary_search(set, character);
+  });
+}
+
+TextSearch::TextSearch(std::string_view part, Budget& budget, bool backward)
+    : part_(part), backward_(backward) {
+  // Shorter parts are found soon without a table.
+  constexpr size_t kShort = 16;
+  if (part.size() <= kShort) return;
+  budget.spend_bytes(4 * part.size());
+  borders_.resize(part.size());
+  const auto at = [&](size_t i) { return backward ? part[part.size() - 1 - i] : part[i]; };
+  for (size_t i = 1, border = 0; i < part.size(); ++i) {
+    while (border > 0 && at(i) != at(border)) border = borders_[border - 1];
+    if (at(i) == at(border)) ++border;
+    borders_[i] = static_cast<uint32_t>(border);
   }
-  while (right && !text.empty()) {
-    const size_t start = last_start(text);
-    size_t at = start;
-    if (!in_set(next_code_point(text, at), characters)) break;
-    text = text.substr(0, start);
+}
+
+size_t TextSearch::find(std::string_view text, size_t from) const {
+  if (borders_.empty()) return backward_ ? text.rfind(part_) : text.find(part_, from);
+  const size_t found = find_with_borders(text.substr(std::min(from, text.size())));
+  return found == std::string_view::npos ? found : from + found;
+}
+
+// The algorithm of Knuth, Morris and Pratt.
+size_t TextSearch::find_with_borders(std::string_view text) const {
+  const size_t size = part_.size();
+  const auto part = [&](size_t i) { return backward_ ? part_[size - 1 - i] : part_[i]; };
+  for (size_t i = 0, matched = 0; i < text.size(); ++i) {
+    const char c = backward_ ? text[text.size() - 1 - i] : text[i];
+    while (matched > 0 && c != part(matched)) matched = borders_[matched - 1];
+    if (c == part(matched)) ++matched;
+    if (matched == size) return backward_ ? text.size() - 1 - i : i + 1 - size;
   }
-  return text;
+  return std::string_view::npos;
 }
 
 int64_t code_points(std::string_view text) {
@@ -84,13 +127,15 @@ std::string slice_text(std::string_view text, int64_t start, int64_t stop, int64
 }
 
 std::vector<std::string_view> split_text(std::string_view text,
-                                         std::optional<std::string_view> separator, int64_t most) {
+                                         std::optional<std::string_view> separator, int64_t most,
+                                         Budget& budget) {
   std::vector<std::string_view> parts;
-  if (!separator) text = strip_text(text, nullptr, true, false);
+  const TextSearch search(separator.value_or(""), budget);
+  if (!separator) text = strip_space(text, true, false);
   while (most < 0 || std::ssize(parts) < most) {
     size_t end = 0, next = 0;
     if (separator) {
-      end = text.find(*separator);
+      end = search.find(text);
       if (end == std::string_view::npos) break;
       next = end + separator->size();
     } else {
@@ -99,7 +144,7 @@ std::vector<std::string_view> split_text(std::string_view text,
         if (is_unicode_space(next_code_point(text, next))) break;
       }
       if (end == text.size()) break;
-      next = text.size() - strip_text(text.substr(end), nullptr, true, false).size();
+      next = text.size() - strip_space(text.substr(end), true, false).size();
     }
     parts.push_back(text.substr(0, end));
     text.remove_prefix(next);
@@ -110,12 +155,13 @@ std::vector<std::string_view> split_text(std::string_view text,
 
 std::vector<std::string_view> split_text_from_right(std::string_view text,
                                                     std::optional<std::string_view> separator,
-                                                    int64_t most) {
+                                                    int64_t most, Budget& budget) {
   std::vector<std::string_view> parts;
-  if (!separator) text = strip_text(text, nullptr, false, true);
+  const TextSearch search(separator.value_or(""), budget, true);
+  if (!separator) text = strip_space(text, false, true);
   while (most < 0 || std::ssize(parts) < most) {
     if (separator) {
-      const size_t found = text.rfind(*separator);
+      const size_t found = search.find(text);
       if (found == std::string_view::npos) break;
       parts.push_back(text.substr(found + separator->size()));
       text = text.substr(0, found);
@@ -130,11 +176,19 @@ std::vector<std::string_view> split_text_from_right(std::string_view text,
     }
     if (begin == 0) break;
     parts.push_back(text.substr(begin));
-    text = strip_text(text.substr(0, begin), nullptr, false, true);
+    text = strip_space(text.substr(0, begin), false, true);
   }
   if (separator || !text.empty()) parts.push_back(text);
   std::ranges::reverse(parts);
   return parts;
+}
+
+bool has_other_digits(std::string_view text) {
+  static const CodePointTable digits(*category_set("Nd"));
+  if (is_ascii(text)) return false;
+  for (size_t at = 0; at < text.size();)
+    if (const char32_t c = next_code_point(text, at); c >= 0x80 && digits.has(c)) return true;
+  return false;
 }
 
 std::vector<std::string_view> split_lines(std::string_view text) {
@@ -152,8 +206,9 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 }
 
 std::string replace_text(std::string_view text, std::string_view old, std::string_view by,
-                         int64_t most) {
+                         int64_t most, Budget& budget) {
   std::string out;
+  const TextSearch search(old, budget);
   size_t at = 0;
   for (int64_t done = 0; most < 0 || done < most; ++done) {
     if (old.empty()) {  // between all characters
@@ -164,7 +219,7 @@ std::string replace_text(std::string_view text, std::string_view old, std::strin
       out += text.substr(start, at - start);
       continue;
     }
-    const size_t found = text.find(old, at);
+    const size_t found = search.find(text, at);
     if (found == std::string_view::npos) break;
     out += text.substr(at, found - at);
     out += by;

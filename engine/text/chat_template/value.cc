@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/core/utf8.h"
 #include "engine/text/chat_template/function.h"
@@ -10,16 +11,11 @@
 namespace trafo::jinja {
 namespace {
 
-template <class Items>
-auto find_item(Items& items, std::string_view key) -> decltype(&items.front().second) {
-  for (auto& [name, value] : items)
-    if (name == key) return &value;
-  return nullptr;
-}
-
 int depth_of(const Value& value) {
   if (const ListData* list = value.list()) return list->depth;
   if (const DictData* dict = value.dict()) return dict->depth;
+  if (const LoopRef* loop = value.as<LoopRef>()) return (*loop)->depth;
+  if (const FunctionRef* function = value.as<FunctionRef>()) return (*function)->depth;
   return 0;
 }
 
@@ -41,9 +37,49 @@ bool read_number(const Value& value, Number& number) {
   if (const double* real = value.as<double>()) return number = {true, 0, *real}, true;
   return false;
 }
-int compare_numbers(const Number& a, const Number& b) {
-  if (!a.real && !b.real) return a.integer < b.integer ? -1 : a.integer > b.integer;
-  return a.value < b.value ? -1 : a.value > b.value;
+// Exact, also of integers that a real number cannot have.
+std::partial_ordering compare_mixed(int64_t whole, double real) {
+  constexpr double kLimit = 9223372036854775808.0;
+  if (std::isnan(real)) return std::partial_ordering::unordered;
+  if (real >= kLimit) return std::partial_ordering::less;
+  if (real < -kLimit) return std::partial_ordering::greater;
+  const auto truncated = static_cast<int64_t>(real);
+  if (whole != truncated) return whole <=> truncated;
+  return 0.0 <=> real - static_cast<double>(truncated);
+}
+std::partial_ordering compare_numbers(const Number& a, const Number& b) {
+  if (a.real && b.real) return a.value <=> b.value;
+  if (a.real) return 0 <=> compare_mixed(b.integer, a.value);
+  if (b.real) return compare_mixed(a.integer, b.value);
+  return a.integer <=> b.integer;
+}
+
+// Views of keys and pairs are compared as sets.
+bool equal_lists(const ListData& a, const ListData& b, Budget& budget) {
+  if (&a == &b) return true;
+  if (a.kind != b.kind || a.is_generator() || a.kind == ListKind::values) return false;
+  if (a.items.size() != b.items.size()) return false;
+  const auto same = [&](const Value& p, const Value& q) { return equal(p, q, budget); };
+  if (a.is_sequence()) return std::ranges::equal(a.items, b.items, same);
+  return std::ranges::all_of(a.items, [&](const Value& item) {
+    return std::ranges::any_of(b.items, [&](const Value& other) { return same(item, other); });
+  });
+}
+
+// Around the elements in repr().
+std::pair<std::string_view, std::string_view> brackets_of(const ListData& list) {
+  switch (list.kind) {
+    case ListKind::tuple:
+      return {"(", list.items.size() == 1 ? ",)" : ")"};
+    case ListKind::keys:
+      return {"dict_keys([", "])"};
+    case ListKind::values:
+      return {"dict_values([", "])"};
+    case ListKind::items:
+      return {"dict_items([", "])"};
+    default:
+      return {"[", "]"};
+  }
 }
 
 // Appends repr() or, of a text outside of lists, str().
@@ -57,13 +93,16 @@ class PythonWriter {
       budget_.spend_bytes(text->size());
       out_ += python_quoted(*text);
     } else if (const ListData* list = value.list()) {
-      out_ += list->tuple ? "(" : "[";
+      if (list->is_generator() || list->kind == ListKind::range)
+        budget_.unsupported("a value of type ", type_name(value), " has no text here; write |list");
+      const auto [open, close] = brackets_of(*list);
+      out_ += open;
       write_items(list->items, [&](const Value& item) { write(item); });
-      if (list->tuple && list->items.size() == 1) out_ += ",";
-      out_ += list->tuple ? ")" : "]";
+      out_ += close;
     } else if (const DictData* dict = value.dict()) {
       out_ += "{";
       write_items(dict->items, [&](const auto& item) {
+        budget_.spend_bytes(item.first.size());
         out_ += python_quoted(item.first) + ": ";
         write(item.second);
       });
@@ -109,23 +148,32 @@ class JsonWriter {
       out_ += std::isnan(*real)   ? "NaN"
               : std::isinf(*real) ? (*real > 0 ? "Infinity" : "-Infinity")
                                   : python_real(*real);
-    } else if (const ListData* list = value.list()) {
+    } else if (const ListData* list = value.list(); list && list->is_plain()) {
       write_items('[', ']', list->items, depth, [&](const Value& item) { write(item, depth + 1); });
     } else if (const DictData* dict = value.dict()) {
-      auto items = dict->items;
-      if (style_.sorted)
-        std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first; });
-      write_items('{', '}', items, depth, [&](const auto& item) {
-        write_text(item.first);
-        out_ += style_.key;
-        write(item.second, depth + 1);
-      });
+      write_members(*dict, depth);
     } else {
       budget_.refuse("a value of type ", type_name(value), " cannot be written as JSON");
     }
   }
 
  private:
+  void write_members(const DictData& dict, int64_t depth) {
+    std::vector<const std::pair<std::string, Value>*> members;
+    for (const auto& item : dict.items) {
+      budget_.spend_bytes(item.first.size());
+      members.push_back(&item);
+    }
+    if (style_.sorted)
+      std::ranges::stable_sort(
+          members, {}, [](const auto* member) -> const std::string& { return member->first; });
+    write_items('{', '}', members, depth, [&](const auto* member) {
+      write_text(member->first);
+      budget_.spend_bytes(style_.key.size());
+      out_ += style_.key;
+      write(member->second, depth + 1);
+    });
+  }
   void write_text(const std::string& text) {
     budget_.spend_bytes(text.size());
     append_json_text(text, style_.ascii, out_);
@@ -141,7 +189,10 @@ class JsonWriter {
     out_ += open;
     bool first = true;
     for (const auto& item : items) {
-      if (!first) out_ += style_.item;
+      if (!first) {
+        budget_.spend_bytes(style_.item.size());
+        out_ += style_.item;
+      }
       first = false;
       line(depth + 1);
       write_item(item);
@@ -157,26 +208,35 @@ class JsonWriter {
 
 }  // namespace
 
-const Value* DictData::find(std::string_view key) const {
-  return find_item(items, key);
+const Value* DictData::find(std::string_view key, Budget& budget) const {
+  return find_item(items, key, budget);
 }
-Value* NamespaceData::find(std::string_view key) {
-  return find_item(items, key);
+Value* NamespaceData::find(std::string_view key, Budget& budget) {
+  return find_item(items, key, budget);
+}
+
+int depth_around(const Value& value, const Budget& budget) {
+  return checked_depth(depth_of(value), budget);
+}
+int depth_around(const std::vector<Value>& values, const Budget& budget) {
+  int depth = 0;
+  for (const Value& value : values) depth = std::max(depth, depth_of(value));
+  return checked_depth(depth, budget);
 }
 
 std::string type_name(const Value& value) {
   constexpr const char* kNames[] = {"undefined", "None", "bool", "int",       "float",   "str",
                                     "list",      "dict", "loop", "namespace", "function"};
-  if (const ListData* list = value.list(); list && list->tuple) return "tuple";
+  constexpr const char* kLists[] = {"list",        "tuple",      "range",    "dict_keys",
+                                    "dict_values", "dict_items", "generator"};
+  if (const ListData* list = value.list()) return kLists[static_cast<size_t>(list->kind)];
   return kNames[value.data.index()];
 }
 
-Value make_list(std::vector<Value> items, Budget& budget, bool tuple) {
+Value make_list(std::vector<Value> items, Budget& budget, ListKind kind) {
   budget.spend_elements(items.size());
-  int depth = 0;
-  for (const Value& item : items) depth = std::max(depth, depth_of(item));
-  return std::make_shared<const ListData>(
-      ListData{std::move(items), tuple, checked_depth(depth, budget)});
+  const int depth = depth_around(items, budget);
+  return std::make_shared<const ListData>(ListData{std::move(items), kind, depth});
 }
 
 Value make_dict(std::vector<std::pair<std::string, Value>> items, Budget& budget) {
@@ -213,7 +273,7 @@ Value from_json(const Json& json, Budget& budget) {
 bool is_true(const Value& value) {
   if (value.is_undefined() || value.is_none()) return false;
   if (const std::string* text = value.text()) return !text->empty();
-  if (const ListData* list = value.list()) return !list->items.empty();
+  if (const ListData* list = value.list()) return list->is_generator() || !list->items.empty();
   if (const DictData* dict = value.dict()) return !dict->items.empty();
   Number number;
   return !read_number(value, number) || (number.real ? number.value != 0 : number.integer != 0);
@@ -228,16 +288,12 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
     budget.spend_bytes(text->size());
     return *text == *b.text();
   }
-  if (const ListData* list = a.list()) {
-    return list->tuple == b.list()->tuple &&
-           std::ranges::equal(list->items, b.list()->items,
-                              [&](const Value& p, const Value& q) { return equal(p, q, budget); });
-  }
+  if (const ListData* list = a.list()) return equal_lists(*list, *b.list(), budget);
   if (const DictData* dict = a.dict()) {
     if (dict->items.size() != b.dict()->items.size()) return false;
     return std::ranges::all_of(dict->items, [&](const auto& item) {
-      budget.spend(1 + std::ssize(b.dict()->items) / 16);
-      const Value* other = b.dict()->find(item.first);
+      budget.spend(1);
+      const Value* other = b.dict()->find(item.first, budget);
       return other != nullptr && equal(item.second, *other, budget);
     });
   }
@@ -247,19 +303,19 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
   return *a.as<NamespaceData*>() == *b.as<NamespaceData*>();
 }
 
-int compare(const Value& a, const Value& b, Budget& budget) {
+std::partial_ordering compare(const Value& a, const Value& b, Budget& budget) {
   budget.spend(1);
   Number x, y;
   if (read_number(a, x) && read_number(b, y)) return compare_numbers(x, y);
   if (a.text() && b.text()) {
     budget.spend_bytes(std::min(a.text()->size(), b.text()->size()));
-    return a.text()->compare(*b.text());
+    return *a.text() <=> *b.text();
   }
-  if (a.list() && b.list()) {
+  if (a.list() && b.list() && a.list()->is_plain() && a.list()->kind == b.list()->kind) {
     const auto &left = a.list()->items, &right = b.list()->items;
     for (size_t i = 0; i < std::min(left.size(), right.size()); ++i)
-      if (const int order = compare(left[i], right[i], budget); order != 0) return order;
-    return left.size() < right.size() ? -1 : left.size() > right.size();
+      if (const auto order = compare(left[i], right[i], budget); order != 0) return order;
+    return left.size() <=> right.size();
   }
   budget.refuse("values of types ", type_name(a), " and ", type_name(b), " have no order");
 }
@@ -292,7 +348,10 @@ std::vector<Value> elements_of(const Value& value, Budget& budget) {
   if (value.is_undefined()) return items;
   if (const ListData* list = value.list()) {
     budget.spend_elements(list->items.size());
-    return list->items;
+    if (!list->is_generator()) return list->items;
+    const size_t taken = std::exchange(list->taken, list->items.size());
+    return std::vector<Value>(list->items.begin() + static_cast<std::ptrdiff_t>(taken),
+                              list->items.end());
   }
   if (const DictData* dict = value.dict()) {
     budget.spend_elements(dict->items.size());
@@ -312,7 +371,8 @@ std::vector<Value> elements_of(const Value& value, Budget& budget) {
 
 int64_t length_of(const Value& value, Budget& budget) {
   if (value.is_undefined()) return 0;
-  if (const ListData* list = value.list()) return std::ssize(list->items);
+  const ListData* list = value.list();
+  if (list && !list->is_generator()) return std::ssize(list->items);
   if (const DictData* dict = value.dict()) return std::ssize(dict->items);
   const std::string* text = value.text();
   if (text == nullptr) budget.refuse("a value of type ", type_name(value), " has no length");
@@ -326,16 +386,20 @@ bool contains(const Value& container, const Value& element, Budget& budget) {
     if (!element.text())
       budget.refuse("'in' of a text needs a text, not a value of type ", type_name(element));
     budget.spend_bytes(text->size());
-    return text->find(*element.text()) != std::string::npos;
+    return TextSearch(*element.text(), budget).find(*text) != std::string::npos;
   }
-  if (const ListData* list = container.list())
-    return std::ranges::any_of(list->items,
-                               [&](const Value& item) { return equal(item, element, budget); });
+  if (const ListData* list = container.list()) {
+    for (size_t i = list->taken; i < list->items.size(); ++i) {
+      if (list->is_generator()) list->taken = i + 1;
+      if (equal(list->items[i], element, budget)) return true;
+    }
+    return false;
+  }
   const DictData* dict = container.dict();
   if (dict == nullptr)
     budget.refuse("a value of type ", type_name(container), " has no elements for 'in'");
-  budget.spend(1 + std::ssize(dict->items) / 16);
-  return element.text() && dict->find(*element.text()) != nullptr;
+  budget.spend(1);
+  return element.text() && dict->find(*element.text(), budget) != nullptr;
 }
 
 }  // namespace trafo::jinja

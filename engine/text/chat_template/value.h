@@ -1,6 +1,7 @@
 // Values of a template, as Python has them. Lists and mappings are never changed once made.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -56,40 +57,69 @@ struct Value {
   const DictData* dict() const { return as<DictRef>() ? as<DictRef>()->get() : nullptr; }
 };
 
+// What Python has: lists, tuples, range(), the views of a mapping, and the generators that filters
+// return. Each has other operations.
+enum class ListKind { list, tuple, range, keys, values, items, generator };
+
 struct ListData {
   std::vector<Value> items;
-  bool tuple = false;
+  ListKind kind = ListKind::list;
   int depth = 1;
+  mutable size_t taken = 0;  // elements of a generator that are used up
+
+  bool is_generator() const { return kind == ListKind::generator; }
+  // A list or a tuple.
+  bool is_plain() const { return kind == ListKind::list || kind == ListKind::tuple; }
+  // Has elements at places.
+  bool is_sequence() const { return is_plain() || kind == ListKind::range; }
 };
 
 struct DictData {
   std::vector<std::pair<std::string, Value>> items;  // in their order, each key once
   int depth = 1;
-  const Value* find(std::string_view key) const;
+  const Value* find(std::string_view key, Budget& budget) const;
 };
 
 struct LoopData {
   std::vector<Value> items;
   size_t index = 0;
+  int depth = 1;
 };
 
 struct NamespaceData {
   std::vector<std::pair<std::string, Value>> items;
-  Value* find(std::string_view key);
+  Value* find(std::string_view key, Budget& budget);
 };
+
+// The value of a key; null if there is none. Charges for the keys and bytes that it compares.
+template <class Items>
+auto find_item(Items& items, std::string_view key, Budget& budget)
+    -> decltype(&items.front().second) {
+  budget.spend(std::ssize(items) / 16);
+  for (auto& [name, value] : items) {
+    if (name.size() != key.size()) continue;
+    budget.spend(static_cast<int64_t>(key.size() / 16));
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
 
 // For messages: Python's name of its type.
 std::string type_name(const Value& value);
+// The depth of a value that holds these. INVALID_ARGUMENT: values are nested too deeply, and to
+// free them would need too much of the stack.
+int depth_around(const Value& value, const Budget& budget);
+int depth_around(const std::vector<Value>& values, const Budget& budget);
 // Charge for the elements, and refuse values that are nested too deeply.
-Value make_list(std::vector<Value> items, Budget& budget, bool tuple = false);
+Value make_list(std::vector<Value> items, Budget& budget, ListKind kind = ListKind::list);
 Value make_dict(std::vector<std::pair<std::string, Value>> items, Budget& budget);
 Value from_json(const Json& json, Budget& budget);
 
 bool is_true(const Value& value);
 // Python's ==.
 bool equal(const Value& a, const Value& b, Budget& budget);
-// Below, equal or above 0. INVALID_ARGUMENT: the two have no order.
-int compare(const Value& a, const Value& b, Budget& budget);
+// Unordered if one is not a number (NaN). INVALID_ARGUMENT: the two have no order.
+std::partial_ordering compare(const Value& a, const Value& b, Budget& budget);
 // str(). INVALID_ARGUMENT: a function or a namespace, which has no text here.
 std::string to_text(const Value& value, Budget& budget);
 
@@ -103,9 +133,9 @@ struct JsonStyle {
 std::string to_json(const Value& value, const JsonStyle& style, Budget& budget);
 
 // The elements that a for loop goes through: of a list, the keys of a mapping, the characters of a
-// text, none of an undefined value. INVALID_ARGUMENT: it has none.
+// text, none of an undefined value. Uses a generator up. INVALID_ARGUMENT: it has none.
 std::vector<Value> elements_of(const Value& value, Budget& budget);
-// len() of the same.
+// len() of the same. INVALID_ARGUMENT: a generator, too.
 int64_t length_of(const Value& value, Budget& budget);
 // Python's `in`.
 bool contains(const Value& container, const Value& element, Budget& budget);

@@ -27,7 +27,7 @@ constexpr auto kTests = std::to_array<ValueTest>({
     {"mapping", [](const Value& v, Arguments&, Budget&) { return v.dict() != nullptr; }},
     {"sequence",
      [](const Value& v, Arguments&, Budget&) {
-       return v.text() || v.list() || v.dict() || v.is_undefined();
+       return v.text() || v.dict() || v.is_undefined() || (v.list() && v.list()->is_sequence());
      }},
     {"iterable",
      [](const Value& v, Arguments&, Budget&) {
@@ -41,7 +41,9 @@ constexpr auto kTests = std::to_array<ValueTest>({
     {"true", [](const Value& v, Arguments&, Budget&) { return v.as<bool>() && *v.as<bool>(); }},
     {"false", [](const Value& v, Arguments&, Budget&) { return v.as<bool>() && !*v.as<bool>(); }},
     {"callable",
-     [](const Value& v, Arguments&, Budget&) { return v.as<FunctionRef>() != nullptr; }},
+     [](const Value& v, Arguments&, Budget&) {
+       return v.as<FunctionRef>() || v.as<LoopRef>() || v.is_undefined();
+     }},
     {"odd",
      [](const Value& v, Arguments&, Budget& budget) {
        return whole_number(v, "odd", budget) % 2 != 0;
