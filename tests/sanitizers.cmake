@@ -11,7 +11,7 @@ set(TRAFO_LONG_WITH_A_SANITIZER
   *DpoTest.ARunLearns* *Options*.Learns* *Options.TheLossFalls* AverageTest.TheMetricsThatStop* TrainedAlignment.* Models/Sampling.DrawsWhat*
   *.GradientsInFloat64* Adapter.GradientsAre* ForeignLlamaTest.TheFilesCompute* InteropFormsTest.EverySetting* AdapterFiles.AnExportHas*
   InteropTokenizerTest.TheNormaliser* ImportTest.FactorsOf* ImportTest.LayersWithoutRotary* LongTextTraining.ACorpusOnDisk*
-  *DeviceStepTest.SkipsTheLayers* GroupTest.RoundedLanesLearn* GroupTest.CheckpointsOfSeveralHosts* SixteenLaneSumsTest.*
+  JinjaTemplate.CopiesAndComparisons* *DeviceStepTest.SkipsTheLayers* GroupTest.RoundedLanesLearn* GroupTest.CheckpointsOfSeveralHosts* SixteenLaneSumsTest.*
   CopyLinks.SixteenRanksHaveTheBits* *LinkedGroup.TrainingHasTheBits*/Local TeacherRanks.CheckpointsAre*)
 
 # Runs of many forms, each with the whole engine, and the forms that have every part of it once.
