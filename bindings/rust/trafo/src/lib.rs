@@ -241,8 +241,8 @@ pub use tensor::{Element, Tensor};
 pub use text::{Corpus, MetricScore, Tokenizer, TokenizerOptions, bleu, chrf, find_vocabulary};
 pub use trainer::{Trainer, TrainerBuilder};
 pub use trainer_options::{
-    CommunicationDType, FrameToken, LongLines, Metric, Objective, OptimizerKind, OptimizerStates,
-    Period, Recompute, RunModel, Schedule, StoppingMetrics, TrainerOptions,
+    ChatLoss, CommunicationDType, FrameToken, LongLines, Metric, Objective, OptimizerKind,
+    OptimizerStates, Period, Recompute, RunModel, Schedule, StoppingMetrics, TrainerOptions,
 };
 pub use translation::{Alignment, Hypothesis, Sampling, Shortlist, TranslateOptions, Translation};
 
