@@ -8,10 +8,10 @@ use serde::Serialize;
 use trafo::CancelToken;
 
 use crate::base::Base;
-use crate::fault::Result;
-use crate::serve::{Models, adapter_folder, clean, load_all, remove};
+use crate::fault::{Fault, Result};
+use crate::serve::{Models, adapter_folder, clean, load_current, remove};
 use crate::settings::Settings;
-use crate::store::{Room, Store};
+use crate::store::{Domain, Room, Store};
 use crate::versions::Forgotten;
 
 /// How far a round is.
@@ -61,7 +61,10 @@ impl Core {
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
         let models = Arc::new(Models::new(&base, settings.serve_threads)?);
-        let refused = load_all(&models, &base, &store, data)?;
+        let mut refused = Vec::new();
+        for domain in store.domains()? {
+            refused.extend(load_current(&models, &base, &store, data, &domain)?);
+        }
         let core = Core {
             settings,
             store,
@@ -136,24 +139,32 @@ impl Core {
         work()
     }
 
-    /// Serves an earlier version, or the base with 0. `Conflict`: it is damaged or not good; nothing has changed then.
+    /// Serves an earlier version, or the base with 0. `Conflict`: it is not good. `Damaged`: its files are not whole. Then
+    /// the domain serves what it did, unless that was the damaged version.
     pub fn roll_back(&self, domain: &str, version: i64) -> Result<()> {
         self.switching(|| {
             let domain = self.store.domain(domain)?;
             let chosen = self.store.good(&domain, version)?;
             // Loaded first: a version that cannot be loaded must not be the current one.
             let data = &self.settings.data;
-            if let Err(fault) = self.models.load(&self.base, data, &domain, chosen.as_ref()) {
-                self.store.mark_damaged(domain.id, version, fault.message())?;
-                return Err(fault);
-            }
-            self.store.switch(domain.id, version, "rollback")
+            let served = match self.models.load(&self.base, data, &domain, chosen.as_ref()) {
+                Ok(served) => served,
+                Err(fault @ Fault::Damaged(_)) => {
+                    self.store.mark_damaged(domain.id, version, fault.message())?;
+                    self.load_current(&domain)?;
+                    return Err(fault);
+                }
+                Err(fault) => return Err(fault),
+            };
+            self.store.roll_back(domain.id, version)?;
+            self.models.put(domain.id, &domain.name, served);
+            Ok(())
         })
     }
 
-    /// Loads the current versions anew. A damaged one is replaced by the good one before it.
-    pub fn load_all(&self) -> Result<Vec<String>> {
-        self.switching(|| load_all(&self.models, &self.base, &self.store, &self.settings.data))
+    /// Serves the current version of a domain anew. To be called within [`switching`](Self::switching).
+    pub fn load_current(&self, domain: &Domain) -> Result<Vec<String>> {
+        load_current(&self.models, &self.base, &self.store, &self.settings.data, domain)
     }
 
     /// Deletes a person's corrections and the adapters that have learned from them. The learner removes the files of its
@@ -164,8 +175,7 @@ impl Core {
             self.abandoned.store(true, Ordering::Release);
             for domain in self.store.domains()? {
                 if forgotten.versions.iter().any(|(name, _)| *name == domain.name) {
-                    let chosen = self.store.chosen(domain.id)?;
-                    self.models.load(&self.base, &self.settings.data, &domain, chosen.as_ref())?;
+                    self.load_current(&domain)?;
                 }
             }
             Ok(forgotten)

@@ -11,6 +11,8 @@ pub enum Fault {
     NotFound(String),
     /// It contradicts the stored state; 409.
     Conflict(String),
+    /// Files of an adapter are missing, or are not those that the database knows; 409.
+    Damaged(String),
     /// A limit is reached; 429.
     Limit(String),
     /// The service cannot do it now; 503.
@@ -26,7 +28,7 @@ impl Fault {
         match self {
             Fault::Invalid(_) => 400,
             Fault::NotFound(_) => 404,
-            Fault::Conflict(_) => 409,
+            Fault::Conflict(_) | Fault::Damaged(_) => 409,
             Fault::Limit(_) => 429,
             Fault::Internal(_) => 500,
             Fault::Unavailable(_) => 503,
@@ -38,6 +40,7 @@ impl Fault {
             Fault::Invalid(text)
             | Fault::NotFound(text)
             | Fault::Conflict(text)
+            | Fault::Damaged(text)
             | Fault::Limit(text)
             | Fault::Unavailable(text)
             | Fault::Internal(text) => text,

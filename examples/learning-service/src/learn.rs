@@ -75,14 +75,14 @@ fn learn(core: &Core, round: &Round) -> Result<()> {
     if !train(&core.base, round, settings.train_threads, &work, &adapter, &mut observer)? {
         return Ok(());
     }
-    let hash = hash::of_directory(&adapter)?;
+    let hash = hash::of_adapter(&adapter)?;
     let Some((outcome, model)) = judge(core, round, hash)? else {
         return Ok(());
     };
     core.switching(|| {
         if core.store.finish(round, &outcome)? && outcome.serve {
             let served = Served { version: round.version, model };
-            core.models.put(round.domain_id, &round.domain, served);
+            core.models.put(round.domain_id, &round.domain, Some(served));
         }
         Ok(())
     })
@@ -136,10 +136,14 @@ fn current(core: &Core, round: &Round) -> Result<Option<Chosen>> {
     loop {
         let Some(chosen) = core.store.chosen(round.domain_id)? else { return Ok(None) };
         let folder = adapter_folder(&core.settings.data, &round.domain, chosen.version);
-        if check_adapter(&folder, &chosen.hash).is_ok() {
-            return Ok(Some(chosen));
+        match check_adapter(&folder, &chosen.hash) {
+            Ok(()) => return Ok(Some(chosen)),
+            Err(Fault::Damaged(_)) => {
+                let domain = core.store.domain(&round.domain)?;
+                core.switching(|| core.load_current(&domain))?;
+            }
+            Err(fault) => return Err(fault),
         }
-        core.load_all()?;
     }
 }
 

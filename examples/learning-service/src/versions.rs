@@ -230,7 +230,8 @@ impl Store {
         Ok(found)
     }
 
-    /// A version that may be served. `Conflict` says why it may not.
+    /// A version that may be served if its files have the hash. It may have been damaged before. `Conflict` says why it
+    /// may not.
     pub fn good(&self, domain: &Domain, version: i64) -> Result<Option<Chosen>> {
         if version == 0 {
             return Ok(None);
@@ -245,7 +246,9 @@ impl Store {
             )
             .optional()?;
         match found {
-            Some((state, Some(hash))) if state == "good" => Ok(Some(Chosen { version, hash })),
+            Some((state, Some(hash))) if ["good", "damaged"].contains(&state.as_str()) => {
+                Ok(Some(Chosen { version, hash }))
+            }
             Some((state, _)) => Err(Fault::Conflict(format!(
                 "version {version} of {name} is {state} and cannot be served"
             ))),
@@ -253,9 +256,16 @@ impl Store {
         }
     }
 
-    /// Makes a version, or 0 for the base, the current one.
-    pub fn switch(&self, domain: i64, version: i64, cause: &str) -> Result<()> {
-        self.write(|rows| switch(rows, domain, version, cause))
+    /// Makes a version whose files are whole, or 0 for the base, the current one.
+    pub fn roll_back(&self, domain: i64, version: i64) -> Result<()> {
+        self.write(|rows| {
+            rows.execute(
+                "UPDATE versions SET state = 'good', reason = 'its files are whole again'
+                 WHERE domain = ?1 AND version = ?2 AND state = 'damaged'",
+                [domain, version],
+            )?;
+            switch(rows, domain, version, "rollback")
+        })
     }
 
     /// Notes that an adapter is damaged; the newest good version below it becomes the current one if it was. Returns the

@@ -206,7 +206,8 @@ fn damage_and_deletion_leave_a_good_version() {
     service.kill();
 
     let file = data.join("adapters/tools/2/adapter_model.safetensors");
-    let mut bytes = fs::read(&file).unwrap();
+    let whole = fs::read(&file).unwrap();
+    let mut bytes = whole.clone();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&file, &bytes).unwrap();
@@ -217,6 +218,21 @@ fn damage_and_deletion_leave_a_good_version() {
     assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 1);
     let back = json!({ "domain": "tools", "version": 2 });
     assert_eq!(service.call("POST", "/rollback", &back).0, 409);
+    // Files that cannot be read say nothing about their contents.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(service.call("POST", "/rollback", &back).0, 500);
+    fs::remove_dir(&file).unwrap();
+    // Whole files make it good again.
+    fs::write(&file, &whole).unwrap();
+    service.post("/rollback", back.clone());
+    let versions = service.wait_for_versions("tools", 2);
+    assert_eq!((&versions[0]["state"], &versions[0]["current"]), (&json!("good"), &json!(true)));
+    assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 2);
+    // The current version is found to be damaged: the one before it is served, also without a restart.
+    fs::remove_file(&file).unwrap();
+    assert_eq!(service.call("POST", "/rollback", &back).0, 409);
+    assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 1);
 
     // Version 1 has learned from Anna's corrections alone: the base is left until Otto's are learned.
     let right = pairs[0].1.clone();
