@@ -9,7 +9,7 @@ use trafo::CancelToken;
 
 use crate::base::Base;
 use crate::fault::{Fault, Result};
-use crate::serve::{Models, adapter_folder, clean, load_current, remove};
+use crate::serve::{BASE, Models, clean, load_current, remove_adapters};
 use crate::settings::Settings;
 use crate::store::{Domain, Room, Store};
 use crate::versions::Forgotten;
@@ -60,6 +60,7 @@ impl Core {
         let base = Base::open(&settings.base_folder())?;
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
+        store.remove_deleted_text()?;
         let models = Arc::new(Models::new(&base, settings.serve_threads)?);
         let mut refused = Vec::new();
         for domain in store.domains()? {
@@ -125,9 +126,9 @@ impl Core {
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
-    /// A round begins: deletions before it are in the database.
-    pub fn begin_round(&self) {
-        self.abandoned.store(false, Ordering::Release);
+    /// A round begins: deletions before it are in the database. Returns whether there were some.
+    pub fn begin_round(&self) -> bool {
+        self.abandoned.swap(false, Ordering::AcqRel)
     }
     pub fn must_end_round(&self) -> bool {
         self.is_closing() || self.abandoned.load(Ordering::Acquire)
@@ -168,22 +169,42 @@ impl Core {
     }
 
     /// Deletes a person's corrections and the adapters that have learned from them. The learner removes the files of its
-    /// round, if that has learned from them as well.
+    /// round, if that has learned from them as well. An error after the commit undoes nothing: the rest is done as far as it
+    /// can be, and the learner tries it again.
     pub fn forget(&self, who: &str) -> Result<Forgotten> {
-        let forgotten = self.switching(|| {
+        let (forgotten, loaded) = self.switching(|| {
             let forgotten = self.store.forget(who)?;
             self.abandoned.store(true, Ordering::Release);
-            for domain in self.store.domains()? {
-                if forgotten.versions.iter().any(|(name, _)| *name == domain.name) {
-                    self.load_current(&domain)?;
-                }
-            }
-            Ok(forgotten)
+            self.models.withdraw(&forgotten.versions);
+            let loaded = self.load_missing();
+            Ok((forgotten, loaded))
         })?;
-        for (name, version) in &forgotten.versions {
-            remove(&adapter_folder(&self.settings.data, name, *version))?;
-        }
+        let removed = remove_adapters(&self.settings.data, &forgotten.versions);
         self.wake();
+        let text = self.store.remove_deleted_text();
+        loaded.and(removed).and(text).map_err(|fault| {
+            let text = format!("the corrections are deleted, the rest is tried again: {fault}");
+            Fault::Unavailable(text)
+        })?;
         Ok(forgotten)
+    }
+
+    /// Serves the current versions of domains that serve the base in their place. To be called within
+    /// [`switching`](Self::switching).
+    fn load_missing(&self) -> Result<()> {
+        let mut result = Ok(());
+        for domain in self.store.domains()? {
+            if domain.current != 0 && self.models.id(&domain.name) == BASE {
+                result = result.and(self.load_current(&domain).map(drop));
+            }
+        }
+        result
+    }
+
+    /// Does what a deletion has left to do, and removes files that are no longer needed.
+    pub fn tidy(&self) -> Result<()> {
+        let loaded = self.switching(|| self.load_missing());
+        let cleaned = clean(&self.store, &self.settings.data);
+        loaded.and(cleaned).and(self.store.remove_deleted_text())
     }
 }

@@ -13,7 +13,7 @@ use crate::core::{Core, Progress};
 use crate::fault::{Fault, Result};
 use crate::hash;
 use crate::measure::{Measured, Sets, measure, refusal};
-use crate::serve::{Served, adapter_folder, check_adapter, clean, work_folder};
+use crate::serve::{Served, adapter_folder, check_adapter, work_folder};
 use crate::train::{Observer, train};
 use crate::versions::{Chosen, Outcome, Point, Round};
 
@@ -28,12 +28,19 @@ const LAST_RETRY: Duration = Duration::from_secs(300);
 /// Starts the thread. It ends after [`Core::close`].
 pub fn start(core: Arc<Core>) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        let mut retry = FIRST_RETRY;
+        let (mut retry, mut untidy) = (FIRST_RETRY, false);
         while !core.is_closing() {
-            core.begin_round();
-            let done = one_round(&core);
-            // Also of versions whose corrections were deleted meanwhile.
-            let done = done.and_then(|more| clean(&core.store, &core.settings.data).map(|()| more));
+            untidy |= core.begin_round();
+            let done = one_round(&core).and_then(|more| {
+                if more || untidy {
+                    core.tidy()?;
+                    untidy = false;
+                }
+                Ok(more)
+            });
+            if done.is_ok() {
+                core.set_fault(None);
+            }
             match done {
                 Ok(true) => retry = FIRST_RETRY,
                 Ok(false) => core.sleep(Duration::from_secs(3600)),
@@ -62,7 +69,6 @@ fn one_round(core: &Core) -> Result<bool> {
         Err(_) if core.must_end_round() => {}
         other => other?,
     }
-    core.set_fault(None);
     Ok(true)
 }
 

@@ -91,6 +91,14 @@ impl Models {
         drop(before); // not under the lock: freeing a model takes a moment
     }
 
+    /// Serves the base in place of versions that may not be served any more.
+    pub fn withdraw(&self, versions: &[(String, i64)]) {
+        let mut domains = self.lock();
+        domains.retain(|_, (name, served)| {
+            !versions.iter().any(|(each, version)| each == name && *version == served.version)
+        });
+    }
+
     /// Translates with the model that is served when a batch begins.
     pub fn translator(self: Arc<Self>, base: &Base) -> Translator<Search, Line> {
         let tokenizer = base.tokenizer.clone();
@@ -155,6 +163,15 @@ pub fn load_current(
             (Err(fault), _) => return Err(fault),
         }
     }
+}
+
+/// Removes adapters.
+pub fn remove_adapters(data: &Path, versions: &[(String, i64)]) -> Result<()> {
+    let removed: Vec<_> = versions
+        .iter()
+        .map(|(name, version)| remove(&adapter_folder(data, name, *version)))
+        .collect();
+    removed.into_iter().collect() // the first fault, after all were tried
 }
 
 /// Removes files that versions no longer need: checkpoints of rounds that have ended, adapters that may not be served.

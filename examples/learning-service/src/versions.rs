@@ -281,9 +281,9 @@ impl Store {
     }
 
     /// Deletes a person's corrections. The versions that learned or were measured with them cannot be served any more, and
-    /// their domains learn anew.
+    /// their domains learn anew. Their text is in the files until [`remove_deleted_text`](Self::remove_deleted_text).
     pub fn forget(&self, who: &str) -> Result<Forgotten> {
-        let forgotten = self.write(|rows| {
+        self.write(|rows| {
             let mut query = rows.prepare(
                 "SELECT DISTINCT v.domain, d.name, v.version FROM corrections c
                  JOIN version_corrections v ON v.correction = c.id JOIN domains d ON d.id = v.domain
@@ -305,12 +305,33 @@ impl Store {
                 fall_back(rows, *domain, *version, "deletion")?;
             }
             let corrections = rows.execute("DELETE FROM corrections WHERE person = ?1", [who])?;
+            // Noted in the same transaction: a process that is killed before it removes the text does so later.
+            rows.execute("INSERT OR REPLACE INTO meta VALUES ('deleted', '1')", [])?;
             let versions = affected.into_iter().map(|(_, name, version)| (name, version)).collect();
             Ok(Forgotten { corrections, versions })
-        })?;
-        // The log of the database has the deleted text until it is truncated.
-        self.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(forgotten)
+        })
+    }
+
+    /// Removes the text of deleted rows from the files of the database, if there is some. The log has it until it is
+    /// truncated, and so have the gaps between rows, also with `secure_delete`: pages are written anew, whole.
+    pub fn remove_deleted_text(&self) -> Result<()> {
+        let connection = self.lock();
+        let deleted: bool = connection.query_row(
+            "SELECT EXISTS (SELECT * FROM meta WHERE name = 'deleted')",
+            [],
+            |row| row.get(0),
+        )?;
+        if !deleted {
+            return Ok(());
+        }
+        connection.execute_batch("VACUUM")?;
+        let waits: bool =
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if waits {
+            return Err(Fault::Unavailable("the log of the database is in use".into()));
+        }
+        connection.execute("DELETE FROM meta WHERE name = 'deleted'", [])?;
+        Ok(())
     }
 
     /// Versions of a domain, the newest first.

@@ -236,17 +236,16 @@ fn damage_and_deletion_leave_a_good_version() {
 
     // Version 1 has learned from Anna's corrections alone: the base is left until Otto's are learned.
     let right = pairs[0].1.clone();
-    let has = |text: &str| {
-        ["service.db", "service.db-wal"].iter().any(|name| {
-            let bytes = fs::read(data.join(name)).unwrap();
-            bytes.windows(text.len()).any(|window| window == text.as_bytes())
-        })
-    };
+    let has = |text: &str| common::files_have(data, text);
     assert!(has(&right));
     assert_eq!(service.get("/people/Anna")["corrections"][0]["right"], json!(right));
     let (status, gone) = service.call("DELETE", "/people/Anna", &Value::Null);
     assert_eq!((status, &gone["corrections"]), (200, &json!(30)), "{gone}");
-    assert!(!has(&right), "{right:?} is still in the file");
+    assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 0);
+    for text in pairs[..30].iter().flat_map(|(source, right)| [source, right]) {
+        assert!(!has(text), "{text:?} is still in the files");
+    }
+    assert!(pairs[30..60].iter().all(|(source, right)| has(source) && has(right)));
     assert!(!data.join("adapters/tools/1").exists() && !data.join("adapters/tools/2").exists());
     assert_eq!(service.get("/people/Anna")["corrections"], json!([]));
     let versions = service.wait_for_versions("tools", 3);

@@ -137,3 +137,37 @@ fn a_file_of_a_newer_version_and_another_base_are_refused() {
     drop(connection);
     assert!(matches!(Store::open(&folder.file()).map(drop), Err(Fault::Conflict(_))));
 }
+
+#[test]
+fn no_text_of_a_deleted_person_is_left_in_the_files() {
+    let folder = Folder::new("deleted");
+    let store = Store::open(&folder.file()).unwrap();
+    let people = ["Annegret", "Ottokar", "Zacharias"];
+    // Lengths differ, so that rows move within their pages.
+    let text = |side: &str, n: usize| format!("{side} <{n:03}> {}", "x".repeat(n * 7 % 90));
+    for n in 0..500 {
+        let row = NewCorrection {
+            key: Some(text("key", n)),
+            said: text("said", n),
+            ..new(people[n % 3], &text("source", n), &text("right", n))
+        };
+        store.add_correction(&row, ROOM).unwrap();
+    }
+    let content = || {
+        let files = ["service.db", "service.db-wal"].map(|name| folder.0.join(name));
+        let bytes = files.map(|path| std::fs::read(path).unwrap()).concat();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    assert!(content().contains(people[1]));
+    assert_eq!(store.forget(people[1]).unwrap().corrections, 167);
+    store.remove_deleted_text().unwrap();
+    let left = content();
+    assert!(!left.contains(people[1]));
+    for n in 0..500 {
+        for side in ["key", "said", "source", "right"] {
+            let text = format!("{side} <{n:03}>");
+            assert_eq!(left.contains(&text), n % 3 != 1, "{text}");
+        }
+    }
+    assert_eq!(store.export(people[0]).unwrap().len(), 167);
+}

@@ -229,6 +229,14 @@ pub fn correction(domain: &str, who: &str, source: &str, right: &str) -> Value {
     })
 }
 
+/// Whether the files of the database have a text in them.
+pub fn files_have(data: &Path, text: &str) -> bool {
+    ["service.db", "service.db-wal"].iter().any(|name| {
+        let bytes = std::fs::read(data.join(name)).unwrap();
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    })
+}
+
 /// The error of a service that does not start.
 pub fn fails_to_start(data: &Path, options: &[&str]) -> String {
     let output = command(data, options).output().unwrap();
