@@ -15,10 +15,13 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
 use crate::core::Core;
@@ -35,6 +38,8 @@ const PAGE: &str = include_str!("page.html");
 const OPENAPI: &str = include_str!("../openapi.json");
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
+/// Requests at a time that work on the database.
+const MOST_WORK: usize = 64;
 const MOST_LINES: usize = 256;
 const MOST_BEAM: usize = 16;
 /// Lines translated together, and how long the first of them waits for others.
@@ -50,6 +55,8 @@ struct App {
     core: Arc<Core>,
     batcher: Batcher<Search, Line>,
     metrics: Arc<Metrics>,
+    /// Work on the database in progress or in the queue of its threads.
+    room: Arc<Semaphore>,
 }
 
 struct Service {
@@ -70,7 +77,8 @@ pub fn start(core: Arc<Core>, listener: TcpListener) -> Result<Server> {
     let translator = core.models.clone().translator(&core.base);
     let queue = core.settings.queue;
     let batcher = Batcher::new(translator, WINDOW, BATCH, queue, metrics.clone());
-    let app = Arc::new(App { core, batcher, metrics });
+    let room = Arc::new(Semaphore::new(MOST_WORK));
+    let app = Arc::new(App { core, batcher, metrics, room });
     let token = token.map(|token| hash::of_texts(&[&token]));
     let service = Service { router: router(app), token };
     Server::start(listener, MOST_CONNECTIONS, service)
@@ -111,9 +119,11 @@ impl Handler for Service {
         if let Some((status, message)) = refusal {
             return refuse(status, &message);
         }
+        if let Err(reason) = check_sender(request.headers(), self.token.is_some()) {
+            return refuse(403, &reason);
+        }
         if let Some(token) = &self.token {
-            let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-            let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+            let given = bearer(request.headers()).unwrap_or_default();
             // Hashes are compared: the time that this takes tells nothing about the token.
             if !OPEN.contains(&request.uri().path()) && hash::of_texts(&[given]) != *token {
                 return refuse(401, "the bearer token is missing or wrong");
@@ -122,6 +132,43 @@ impl Handler for Service {
         let mut router = self.router.clone();
         router.call(request).await.unwrap_or_else(|never| match never {})
     }
+}
+
+/// The token of a request. The scheme may be in lower case.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start())
+}
+
+/// Refuses requests that a page of another site has its visitor's browser send. Without a token, a site could also give
+/// its own name this machine's address and read the answers: the name must be one of this machine then.
+fn check_sender(headers: &HeaderMap, has_token: bool) -> Result<(), String> {
+    let one = |name: HeaderName| match headers.get(&name).map(HeaderValue::to_str) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(format!("the header {name} is no text")),
+    };
+    let host = one(HOST)?.unwrap_or_default();
+    if !has_token && !is_loopback(host) {
+        return Err(format!("the host {host:?} is not this machine, and there is no token"));
+    }
+    let Some(origin) = one(ORIGIN)? else { return Ok(()) };
+    let site = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    if site.is_some_and(|site| site.eq_ignore_ascii_case(host)) {
+        return Ok(());
+    }
+    Err(format!("the request is of a page of {origin:?}, not of this service"))
+}
+
+/// Whether the host of a header, with or without a port, is a loopback address or `localhost`.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.chars().all(|c| c.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let address = address.parse::<std::net::IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn respond(status: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
@@ -170,7 +217,16 @@ async fn blocking(
     work: impl FnOnce(&Core) -> Result<Value> + Send + 'static,
 ) -> Result<Value> {
     let core = app.core.clone();
-    let done = tokio::task::spawn_blocking(move || work(&core)).await;
+    let Ok(permit) = app.room.clone().try_acquire_owned() else {
+        return Err(Fault::Unavailable("too many requests wait for the database".into()));
+    };
+    // The permit is the work's: a client that goes away does not end it.
+    let done = tokio::task::spawn_blocking(move || {
+        let result = work(&core);
+        drop(permit);
+        result
+    });
+    let done = done.await;
     done.unwrap_or_else(|_| Err(Fault::Internal("the work on the database panicked".into())))
 }
 

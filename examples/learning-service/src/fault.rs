@@ -17,6 +17,8 @@ pub enum Fault {
     Limit(String),
     /// The service cannot do it now; 503.
     Unavailable(String),
+    /// The same work would fail in the same way again; 500.
+    Hopeless(String),
     /// It failed on this side; 500.
     Internal(String),
 }
@@ -30,7 +32,7 @@ impl Fault {
             Fault::NotFound(_) => 404,
             Fault::Conflict(_) | Fault::Damaged(_) => 409,
             Fault::Limit(_) => 429,
-            Fault::Internal(_) => 500,
+            Fault::Internal(_) | Fault::Hopeless(_) => 500,
             Fault::Unavailable(_) => 503,
         }
     }
@@ -43,6 +45,7 @@ impl Fault {
             | Fault::Damaged(text)
             | Fault::Limit(text)
             | Fault::Unavailable(text)
+            | Fault::Hopeless(text)
             | Fault::Internal(text) => text,
         }
     }
@@ -69,6 +72,10 @@ impl From<trafo::Error> for Fault {
         match error.code() {
             trafo::ErrorCode::InvalidArgument => Fault::Invalid(error.to_string()),
             trafo::ErrorCode::NotFound => Fault::NotFound(error.to_string()),
+            trafo::ErrorCode::NonFinite => Fault::Hopeless(error.to_string()),
+            trafo::ErrorCode::Io
+            | trafo::ErrorCode::OutOfMemory
+            | trafo::ErrorCode::OutOfDeviceMemory => Fault::Unavailable(error.to_string()),
             _ => Fault::Internal(error.to_string()),
         }
     }
@@ -82,5 +89,11 @@ impl From<serde_json::Error> for Fault {
 
 /// An error of the file system, with the path that it is about.
 pub fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Fault + '_ {
-    move |error| Fault::Internal(format!("{}: {error}", path.display()))
+    move |error| {
+        let text = format!("{}: {error}", path.display());
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Fault::Internal(text),
+            _ => Fault::Unavailable(text), // a full disk, no file descriptors
+        }
+    }
 }

@@ -127,6 +127,8 @@ pub struct Domain {
     pub corrections: usize,
     /// Corrections after the last round.
     pub pending: usize,
+    /// The last correction before the last round.
+    pub up_to: i64,
 }
 
 /// Accepted correction: its number, and whether it is new.
@@ -250,7 +252,8 @@ impl Store {
             "SELECT id, name, current, asked,
                 (SELECT count(*) FROM corrections c WHERE c.domain = d.id),
                 (SELECT count(*) FROM corrections c WHERE c.domain = d.id AND c.id >
-                    (SELECT coalesce(max(up_to), 0) FROM versions v WHERE v.domain = d.id))
+                    (SELECT coalesce(max(up_to), 0) FROM versions v WHERE v.domain = d.id)),
+                (SELECT coalesce(max(up_to), 0) FROM versions v WHERE v.domain = d.id)
              FROM domains d ORDER BY id",
         )?;
         let rows = query.query_map([], |row| {
@@ -261,6 +264,7 @@ impl Store {
                 asked: row.get(3)?,
                 corrections: row.get::<_, i64>(4)? as usize,
                 pending: row.get::<_, i64>(5)? as usize,
+                up_to: row.get(6)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)

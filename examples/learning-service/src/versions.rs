@@ -93,13 +93,16 @@ pub fn now() -> i64 {
 }
 
 impl Store {
-    /// The round that was begun and has not ended, or a new one of the first domain that is due: with `batch` corrections
+    /// The round that was begun and has not ended, or a new one of a domain that is due: with `batch` corrections
     /// after the last round, or if one was asked for.
     pub fn next_round(&self, batch: usize, learning: &Learning) -> Result<Option<Round>> {
         if let Some(round) = self.unfinished()? {
             return Ok(Some(round));
         }
-        for domain in self.domains()? {
+        let mut domains = self.domains()?;
+        // Those whose last round is the longest ago, counted in corrections, go first: no domain keeps others waiting.
+        domains.sort_by_key(|domain| domain.up_to);
+        for domain in domains {
             if !domain.asked && domain.pending < batch {
                 continue;
             }
@@ -110,27 +113,47 @@ impl Store {
         Ok(None)
     }
 
+    /// A round whose settings cannot be read, of another version of the program, ends here as failed.
     fn unfinished(&self) -> Result<Option<Round>> {
-        let found = self
-            .lock()
-            .query_row(
-                "SELECT domain, version FROM versions WHERE state = 'learning' ORDER BY began, domain LIMIT 1",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .optional()?;
-        found.map(|(domain, version)| self.round(domain, version)).transpose()
+        loop {
+            let found: Option<(i64, i64, String)> = self
+                .lock()
+                .query_row(
+                    "SELECT domain, version, learning FROM versions WHERE state = 'learning'
+                     ORDER BY began, domain LIMIT 1",
+                    [],
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+                )
+                .optional()?;
+            let Some((domain, version, learning)) = found else { return Ok(None) };
+            let Err(error) = serde_json::from_str::<Learning>(&learning) else {
+                return self.round(domain, version).map(Some);
+            };
+            self.write(|rows| {
+                rows.execute(
+                    "UPDATE versions SET state = 'failed', reason = ?3, ended = ?4
+                     WHERE domain = ?1 AND version = ?2",
+                    params![
+                        domain,
+                        version,
+                        format!("its settings cannot be read: {error}"),
+                        now()
+                    ],
+                )?;
+                Ok(())
+            })?;
+        }
     }
 
     /// Stores the inputs of a round. None: there is nothing to learn, or nothing to measure it by.
     fn begin(&self, domain: &Domain, learning: &Learning) -> Result<Option<i64>> {
         self.write(|rows| {
-            rows.execute("UPDATE domains SET asked = 0 WHERE id = ?1", [domain.id])?;
             let chosen = active(rows, domain.id, learning)?;
             let held = chosen.iter().filter(|(_, held)| *held).count();
             if held == 0 || held == chosen.len() {
                 return Ok(None);
             }
+            rows.execute("UPDATE domains SET asked = 0 WHERE id = ?1", [domain.id])?;
             let version: i64 = rows.query_row(
                 "SELECT coalesce(max(version), 0) + 1 FROM versions WHERE domain = ?1",
                 [domain.id],
@@ -268,8 +291,7 @@ impl Store {
         })
     }
 
-    /// Notes that an adapter is damaged; the newest good version below it becomes the current one if it was. Returns the
-    /// current version.
+    /// Notes that an adapter is damaged; another good version becomes the current one if it was. Returns the current version.
     pub fn mark_damaged(&self, domain: i64, version: i64, reason: &str) -> Result<i64> {
         self.write(|rows| {
             rows.execute(
@@ -434,18 +456,23 @@ fn switch(rows: &Transaction<'_>, domain: i64, version: i64, cause: &str) -> Res
     Ok(())
 }
 
-/// Takes a version that cannot be served away from its domain. Returns the domain's current version.
+/// Takes a version that cannot be served away from its domain, which gets the newest good version below it, else the newest
+/// good one, else the base. Returns the domain's current version.
 fn fall_back(rows: &Transaction<'_>, domain: i64, version: i64, cause: &str) -> Result<i64> {
     let current: i64 =
         rows.query_row("SELECT current FROM domains WHERE id = ?1", [domain], |row| row.get(0))?;
     if current != version {
         return Ok(current);
     }
-    let before: i64 = rows.query_row(
-        "SELECT coalesce(max(version), 0) FROM versions WHERE domain = ?1 AND version < ?2 AND state = 'good'",
-        [domain, version],
-        |row| row.get(0),
-    )?;
-    switch(rows, domain, before, cause)?;
-    Ok(before)
+    let other: Option<i64> = rows
+        .query_row(
+            "SELECT version FROM versions WHERE domain = ?1 AND version <> ?2 AND state = 'good'
+             ORDER BY version < ?2 DESC, version DESC LIMIT 1",
+            [domain, version],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let other = other.unwrap_or(0);
+    switch(rows, domain, other, cause)?;
+    Ok(other)
 }

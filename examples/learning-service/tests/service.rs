@@ -221,7 +221,7 @@ fn damage_and_deletion_leave_a_good_version() {
     // Files that cannot be read say nothing about their contents.
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    assert_eq!(service.call("POST", "/rollback", &back).0, 500);
+    assert_eq!(service.call("POST", "/rollback", &back).0, 503);
     fs::remove_dir(&file).unwrap();
     // Whole files make it good again.
     fs::write(&file, &whole).unwrap();

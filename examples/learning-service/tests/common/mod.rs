@@ -172,9 +172,9 @@ impl Instance {
     /// None: the connection broke.
     pub fn send(&self, method: &str, path: &str, head: &str, body: &str) -> Option<(u16, Value)> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
-        let length = body.len();
+        let (length, host) = (body.len(), &self.address);
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n{head}Connection: close\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n{head}Connection: close\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).ok()?;
         let mut text = String::new();
