@@ -12,7 +12,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -95,6 +95,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/translate", post(translate))
         .route("/corrections", post(correct))
         .route("/terms", post(set_term))
+        .route("/terms/{domain}/{source}", delete(delete_term))
         .route("/learn", post(learn))
         .route("/domains", get(domains))
         .route("/versions", get(versions))
@@ -415,6 +416,17 @@ async fn set_term(State(app): State<Arc<App>>, request: Request) -> Response {
     .await
 }
 
+async fn delete_term(
+    State(app): State<Arc<App>>,
+    term: Result<Path<(String, String)>, PathRejection>,
+) -> Response {
+    let Ok(Path((domain, source))) = term else { return refuse(400, "the term is no UTF-8 text") };
+    let done = blocking(&app, move |core| {
+        Ok(json!({ "terms": core.store.delete_term(&domain, source.trim())? }))
+    });
+    answer(200, done.await)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InDomain {
@@ -451,14 +463,21 @@ async fn domains(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn versions(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {
-    // Names of domains have no character that a query encodes.
-    let Some(name) = query.as_deref().and_then(|query| query.strip_prefix("domain=")) else {
-        return refuse(400, "the query is domain=NAME");
+    // Neither names of domains nor numbers have a character that a query encodes.
+    let (mut name, mut last) = (None, Some(i64::MAX));
+    for part in query.as_deref().unwrap_or_default().split('&') {
+        match part.split_once('=') {
+            Some(("domain", value)) => name = Some(value.to_string()),
+            Some(("last", value)) => last = value.parse().ok(),
+            _ => name = None,
+        }
+    }
+    let (Some(name), Some(last)) = (name, last) else {
+        return refuse(400, "the query is domain=NAME or domain=NAME&last=VERSION");
     };
-    let name = name.to_string();
     let list = blocking(&app, move |core| {
         let domain = core.store.domain(&name)?;
-        let versions = serde_json::to_value(core.store.versions(&domain)?)?;
+        let versions = serde_json::to_value(core.store.versions(&domain, last)?)?;
         Ok(json!({ "domain": domain.name, "current": domain.current, "versions": versions }))
     });
     answer(200, list.await)

@@ -52,11 +52,10 @@ pub struct Core {
 }
 
 impl Core {
-    /// Opens the folder of the settings and loads what is served. Returns the reasons why versions are not served.
-    pub fn open(settings: Settings) -> Result<(Self, Vec<String>)> {
+    /// Loads the base and the versions that are served. `store`: of the folder of the settings. Returns the reasons why
+    /// versions are not served.
+    pub fn open(settings: Settings, store: Store) -> Result<(Self, Vec<String>)> {
         let data = &settings.data;
-        std::fs::create_dir_all(data).map_err(crate::fault::io(data))?;
-        let store = Store::open(&data.join("service.db"))?;
         let base = Base::open(&settings.base_folder())?;
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
@@ -84,7 +83,11 @@ impl Core {
 
     pub fn room(&self) -> Room {
         let settings = &self.settings;
-        Room { domains: settings.most_domains, per_person: settings.stored_per_person }
+        Room {
+            domains: settings.most_domains,
+            per_person: settings.stored_per_person,
+            per_domain: settings.most_corrections,
+        }
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {

@@ -177,12 +177,12 @@ pub fn remove_adapters(data: &Path, versions: &[(String, i64)]) -> Result<()> {
 /// Removes files that versions no longer need: checkpoints of rounds that have ended, adapters that may not be served.
 pub fn clean(store: &Store, data: &Path) -> Result<()> {
     for domain in store.domains()? {
-        for version in store.versions(&domain)? {
-            let (name, number) = (&domain.name, version.version);
-            if version.state != "learning" {
+        for (number, state) in store.states(&domain)? {
+            let name = &domain.name;
+            if state != "learning" {
                 remove(&work_folder(data, name, number))?;
             }
-            if ["failed", "forgotten"].contains(&version.state.as_str()) {
+            if ["failed", "forgotten"].contains(&state.as_str()) {
                 remove(&adapter_folder(data, name, number))?;
             }
         }

@@ -101,7 +101,12 @@ pub struct NewCorrection {
 pub struct Room {
     pub domains: usize,
     pub per_person: usize,
+    /// Corrections of a domain.
+    pub per_domain: usize,
 }
+
+/// Terms of a domain.
+const MOST_TERMS: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Correction {
@@ -198,6 +203,12 @@ impl Store {
             if let Some(there) = repeated(rows, domain, new)? {
                 return Ok((there, false));
             }
+            let in_domain =
+                count(rows, "SELECT count(*) FROM corrections WHERE domain = ?1", domain)?;
+            if in_domain >= room.per_domain {
+                let most = room.per_domain;
+                return Err(Fault::Limit(format!("a domain can have {most} corrections")));
+            }
             let stored: i64 = rows.query_row(
                 "SELECT count(*) FROM corrections WHERE person = ?1",
                 [&new.who],
@@ -234,7 +245,23 @@ impl Store {
                  ON CONFLICT (domain, source) DO UPDATE SET target = excluded.target",
                 params![domain, source, target],
             )?;
+            if count(rows, "SELECT count(*) FROM terms WHERE domain = ?1", domain)? > MOST_TERMS {
+                // The transaction is not committed.
+                return Err(Fault::Limit(format!("a domain can have {MOST_TERMS} terms")));
+            }
             Ok(())
+        })
+    }
+
+    /// Deletes a term. Returns how many were there: 1 or 0.
+    pub fn delete_term(&self, domain: &str, source: &str) -> Result<usize> {
+        let domain = self.domain(domain)?;
+        self.write(|rows| {
+            let deleted = rows.execute(
+                "DELETE FROM terms WHERE domain = ?1 AND source = ?2",
+                params![domain.id, source],
+            )?;
+            Ok(deleted)
         })
     }
 
@@ -343,6 +370,10 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
+fn count(rows: &Transaction<'_>, query: &str, domain: i64) -> Result<usize> {
+    Ok(rows.query_row(query, [domain], |row| row.get::<_, i64>(0))? as usize)
+}
+
 fn make_domain(rows: &Transaction<'_>, name: &str, most: usize) -> Result<i64> {
     let found = rows
         .query_row("SELECT id FROM domains WHERE name = ?1", [name], |row| row.get(0))
@@ -416,7 +447,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("learning-full-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let store = Store::open(&folder.join("service.db")).unwrap();
-        let room = Room { domains: 1, per_person: 1000 };
+        let room = Room { domains: 1, per_person: 1000, per_domain: 1000 };
         let new = |n: usize| NewCorrection {
             domain: "d".into(),
             who: "Anna".into(),

@@ -77,6 +77,9 @@ pub struct Forgotten {
     pub versions: Vec<(String, i64)>,
 }
 
+/// Most versions that are shown at a time.
+const SHOWN: i64 = 50;
+
 /// Numbers of the corrections that a version has learned, and of those that it was measured on.
 type Numbers = (Vec<i64>, Vec<i64>);
 
@@ -356,16 +359,25 @@ impl Store {
         Ok(())
     }
 
-    /// Versions of a domain, the newest first.
-    pub fn versions(&self, domain: &Domain) -> Result<Vec<Version>> {
-        let mut corrections = self.corrections_of_versions(domain.id)?;
-        let mut points = self.points(domain.id)?;
+    /// State of each version of a domain.
+    pub fn states(&self, domain: &Domain) -> Result<Vec<(i64, String)>> {
+        let connection = self.lock();
+        let mut query =
+            connection.prepare("SELECT version, state FROM versions WHERE domain = ?1")?;
+        let rows = query.query_map([domain.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The newest versions of a domain up to `last`, the newest first, at most [`SHOWN`].
+    pub fn versions(&self, domain: &Domain, last: i64) -> Result<Vec<Version>> {
+        let mut corrections = self.corrections_of_versions(domain.id, last)?;
+        let mut points = self.points(domain.id, last)?;
         let connection = self.lock();
         let mut query = connection.prepare(
             "SELECT version, state, seed, learning, began, ended, hash, figures, reason
-             FROM versions WHERE domain = ?1 ORDER BY version DESC",
+             FROM versions WHERE domain = ?1 AND version <= ?2 ORDER BY version DESC LIMIT ?3",
         )?;
-        let rows = query.query_map([domain.id], |row| {
+        let rows = query.query_map([domain.id, last, SHOWN], |row| {
             let version: i64 = row.get(0)?;
             let json = |text: Option<String>| {
                 text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
@@ -391,13 +403,15 @@ impl Store {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn corrections_of_versions(&self, domain: i64) -> Result<HashMap<i64, Numbers>> {
+    fn corrections_of_versions(&self, domain: i64, last: i64) -> Result<HashMap<i64, Numbers>> {
         let connection = self.lock();
         let mut query = connection.prepare(
-            "SELECT version, correction, held FROM version_corrections WHERE domain = ?1 ORDER BY 1, 2",
+            "SELECT version, correction, held FROM version_corrections
+             WHERE domain = ?1 AND version IN (SELECT version FROM versions WHERE domain = ?1
+                 AND version <= ?2 ORDER BY version DESC LIMIT ?3) ORDER BY 1, 2",
         )?;
         let mut found: HashMap<i64, Numbers> = HashMap::new();
-        let mut rows = query.query([domain])?;
+        let mut rows = query.query([domain, last, SHOWN])?;
         while let Some(row) = rows.next()? {
             let (learned, held) = found.entry(row.get(0)?).or_default();
             if row.get::<_, bool>(2)? { held.push(row.get(1)?) } else { learned.push(row.get(1)?) }
@@ -405,13 +419,15 @@ impl Store {
         Ok(found)
     }
 
-    fn points(&self, domain: i64) -> Result<HashMap<i64, Vec<Point>>> {
+    fn points(&self, domain: i64, last: i64) -> Result<HashMap<i64, Vec<Point>>> {
         let connection = self.lock();
         let mut query = connection.prepare(
-            "SELECT version, step, loss, held_loss FROM points WHERE domain = ?1 ORDER BY 1, 2",
+            "SELECT version, step, loss, held_loss FROM points
+             WHERE domain = ?1 AND version IN (SELECT version FROM versions WHERE domain = ?1
+                 AND version <= ?2 ORDER BY version DESC LIMIT ?3) ORDER BY 1, 2",
         )?;
         let mut found: HashMap<i64, Vec<Point>> = HashMap::new();
-        let mut rows = query.query([domain])?;
+        let mut rows = query.query([domain, last, SHOWN])?;
         while let Some(row) = rows.next()? {
             let point = Point { update: row.get(1)?, loss: row.get(2)?, held_loss: row.get(3)? };
             found.entry(row.get(0)?).or_default().push(point);

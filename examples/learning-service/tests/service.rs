@@ -316,16 +316,31 @@ fn requests_that_are_wrong_are_refused_with_a_reason() {
         ("GET", "/nothing", "", 404),
         ("GET", "/versions?domain=none", "", 404),
         ("GET", "/versions", "", 400),
+        ("GET", "/versions?domain=tools&last=x", "", 400),
+        ("GET", "/versions?domain=tools&last=9", "", 200),
         ("POST", "/rollback", r#"{"domain": "none", "version": 0}"#, 404),
         ("POST", "/learn", r#"{"domain": "none"}"#, 404),
     ] {
         let (status, answer) = send(method, path, body);
         assert_eq!(status, expected, "{method} {path}: {answer}");
     }
+    // A page of another site, and a name that another site has given this machine.
+    let token = "Authorization: bearer secret\r\n";
+    let own = format!("{token}Origin: http://{}\r\n", service.address);
+    assert_eq!(service.send("GET", "/domains", &own, "").unwrap().0, 200);
+    let other = format!("{token}Origin: http://example.com\r\n");
+    assert_eq!(service.send("POST", "/learn", &other, r#"{"domain": "tools"}"#).unwrap().0, 403);
+    let term = json!({ "domain": "tools", "source": "ein Seil", "target": "a rope" }).to_string();
+    assert_eq!(send("POST", "/terms", &term).0, 200);
+    assert_eq!(send("DELETE", "/terms/tools/ein%20Seil", ""), (200, json!({ "terms": 1 })));
+    assert_eq!(send("GET", "/domains", "").1["domains"][0]["terms"], json!({}));
+    let fill = |path: &str| {
+        path.replace("{who}", "x").replace("{domain}", "tools").replace("{source}", "x")
+    };
     let description: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
     for (path, methods) in description["paths"].as_object().unwrap() {
         for method in ["get", "post", "delete"].iter().filter(|name| !methods[**name].is_null()) {
-            let (status, answer) = send(&method.to_uppercase(), &path.replace("{who}", "x"), "");
+            let (status, answer) = send(&method.to_uppercase(), &fill(path), "");
             assert!(![404, 405].contains(&status), "{path}: {answer}");
         }
     }

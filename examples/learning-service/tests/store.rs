@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use learning_service::fault::Fault;
 use learning_service::settings::Learning;
 use learning_service::store::{NewCorrection, Room, Store};
+use learning_service::versions::Outcome;
+use serde_json::Value;
 
 struct Folder(PathBuf);
 
@@ -26,7 +28,7 @@ impl Drop for Folder {
     }
 }
 
-const ROOM: Room = Room { domains: 2, per_person: 2000 };
+const ROOM: Room = Room { domains: 2, per_person: 2000, per_domain: 3000 };
 
 fn new(who: &str, source: &str, right: &str) -> NewCorrection {
     NewCorrection {
@@ -102,6 +104,59 @@ fn repeated_corrections_are_stored_once() {
     let in_third = |name: &str| NewCorrection { domain: name.into(), ..new("Anna", "s", "right") };
     store.add_correction(&in_third("e"), ROOM).unwrap();
     assert!(matches!(store.add_correction(&in_third("f"), ROOM), Err(Fault::Limit(_))));
+}
+
+#[test]
+fn corrections_and_terms_of_a_domain_are_bounded() {
+    let folder = Folder::new("bounds");
+    let store = Store::open(&folder.file()).unwrap();
+    let room = Room { per_domain: 3, ..ROOM };
+    for n in 0..3 {
+        store.add_correction(&new(&format!("person {n}"), "s", "x"), room).unwrap();
+    }
+    let error = store.add_correction(&new("Otto", "s", "x"), room).unwrap_err();
+    assert_eq!(error, Fault::Limit("a domain can have 3 corrections".into()));
+    for n in 0..1000 {
+        store.set_term("d", &format!("term {n}"), "x", ROOM).unwrap();
+    }
+    assert!(matches!(store.set_term("d", "more", "x", ROOM), Err(Fault::Limit(_))));
+    store.set_term("d", "term 5", "y", ROOM).unwrap();
+    assert_eq!(store.delete_term("d", "term 7").unwrap(), 1);
+    assert_eq!(store.delete_term("d", "term 7").unwrap(), 0);
+    store.set_term("d", "more", "x", ROOM).unwrap();
+    assert_eq!(store.terms(store.domain("d").unwrap().id).unwrap().len(), 1000);
+}
+
+#[test]
+fn domains_take_turns_and_a_request_waits_until_its_round_begins() {
+    let folder = Folder::new("turns");
+    let store = Store::open(&folder.file()).unwrap();
+    let learning = Learning::default();
+    let add = |domain: &str, from: usize, who: &str| {
+        for n in from..from + 3 {
+            let row = NewCorrection { domain: domain.into(), ..new(who, &format!("s{n}"), "x") };
+            store.add_correction(&row, ROOM).unwrap();
+        }
+    };
+    let end = |domain: &str| {
+        let round = store.next_round(3, &learning).unwrap().unwrap();
+        assert_eq!(round.domain, domain);
+        let outcome =
+            Outcome { serve: false, hash: None, figures: Value::Null, reason: String::new() };
+        assert!(store.finish(&round, &outcome).unwrap());
+    };
+    add("d", 0, "Anna");
+    add("e", 0, "Otto");
+    add("d", 3, "Anna");
+    end("d");
+    add("d", 6, "Anna");
+    end("e");
+    end("d");
+    // Nothing is left to learn in e; when there is again, its round begins without a full batch.
+    store.forget("Otto").unwrap();
+    assert!(store.next_round(100, &learning).unwrap().is_none());
+    add("e", 0, "Zoe");
+    assert_eq!(store.next_round(100, &learning).unwrap().unwrap().domain, "e");
 }
 
 #[test]
