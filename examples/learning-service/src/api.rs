@@ -568,3 +568,59 @@ fn learning_metrics(core: &Core) -> Result<String> {
     write("failing", "Whether the round could not be continued and is tried again.", &failing);
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(host: &str, origin: Option<&str>, has_token: bool) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        check_sender(&headers, has_token).is_ok()
+    }
+
+    #[test]
+    fn pages_of_other_sites_and_other_names_of_this_machine_are_refused() {
+        for host in
+            ["localhost", "LOCALHOST:8080", "127.0.0.1:80", "127.9.9.9", "[::1]", "[::1]:8080"]
+        {
+            assert!(check(host, None, false), "{host}");
+            assert!(check(host, Some(&format!("http://{host}")), false), "{host}");
+            assert!(!check(host, Some("http://example.com"), false), "{host}");
+        }
+        for host in [
+            "example.com:8080",
+            "127.0.0.1.example.com",
+            "localhost.example.com",
+            "192.168.0.1",
+            "",
+        ] {
+            assert!(!check(host, None, false), "{host:?}");
+            assert!(check(host, None, true), "{host:?}");
+        }
+        assert!(check("example.com", Some("https://example.com"), true));
+        for origin in
+            ["null", "http://localhost:81", "file://", "http://localhost:8080.example.com"]
+        {
+            assert!(!check("localhost:8080", Some(origin), true), "{origin}");
+        }
+        assert!(check_sender(&HeaderMap::new(), false).is_err());
+    }
+
+    #[test]
+    fn the_scheme_of_a_token_may_be_in_lower_case() {
+        for (given, expected) in [
+            ("Bearer secret", Some("secret")),
+            ("bearer  secret", Some("secret")),
+            ("Basic secret", None),
+            ("secret", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, given.parse().unwrap());
+            assert_eq!(bearer(&headers), expected, "{given}");
+        }
+    }
+}

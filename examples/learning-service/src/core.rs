@@ -59,7 +59,6 @@ impl Core {
         let base = Base::open(&settings.base_folder())?;
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
-        store.remove_deleted_text()?;
         let models = Arc::new(Models::new(&base, settings.serve_threads)?);
         let mut refused = Vec::new();
         for domain in store.domains()? {

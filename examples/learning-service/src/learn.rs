@@ -30,17 +30,15 @@ const LAST_RETRY: Duration = Duration::from_secs(300);
 /// Starts the thread. It ends after [`Core::close`].
 pub fn start(core: Arc<Core>) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        let (mut retry, mut untidy) = (FIRST_RETRY, false);
+        // Also the first time: a process that was killed may have left something.
+        let (mut retry, mut untidy) = (FIRST_RETRY, true);
         let mut failures = Failures::default();
         while !core.is_closing() {
             untidy |= core.begin_round();
-            let done = one_round(&core, &mut failures).and_then(|more| {
-                if more || untidy {
-                    core.tidy()?;
-                    untidy = false;
-                }
-                Ok(more)
-            });
+            let tidied = if untidy { core.tidy() } else { Ok(()) };
+            untidy = tidied.is_err();
+            let done = tidied.and_then(|()| one_round(&core, &mut failures));
+            untidy |= matches!(done, Ok(true));
             if done.is_ok() {
                 core.set_fault(None);
             }
