@@ -12,13 +12,16 @@ use axum::body::{Body, to_bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tower_service::Service as _;
 
 use crate::core::Core;
@@ -35,6 +38,8 @@ const PAGE: &str = include_str!("page.html");
 const OPENAPI: &str = include_str!("../openapi.json");
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
+/// Requests at a time that work on the database.
+const MOST_WORK: usize = 64;
 const MOST_LINES: usize = 256;
 const MOST_BEAM: usize = 16;
 /// Lines translated together, and how long the first of them waits for others.
@@ -50,6 +55,8 @@ struct App {
     core: Arc<Core>,
     batcher: Batcher<Search, Line>,
     metrics: Arc<Metrics>,
+    /// Work on the database in progress or in the queue of its threads.
+    room: Arc<Semaphore>,
 }
 
 struct Service {
@@ -70,7 +77,8 @@ pub fn start(core: Arc<Core>, listener: TcpListener) -> Result<Server> {
     let translator = core.models.clone().translator(&core.base);
     let queue = core.settings.queue;
     let batcher = Batcher::new(translator, WINDOW, BATCH, queue, metrics.clone());
-    let app = Arc::new(App { core, batcher, metrics });
+    let room = Arc::new(Semaphore::new(MOST_WORK));
+    let app = Arc::new(App { core, batcher, metrics, room });
     let token = token.map(|token| hash::of_texts(&[&token]));
     let service = Service { router: router(app), token };
     Server::start(listener, MOST_CONNECTIONS, service)
@@ -87,6 +95,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/translate", post(translate))
         .route("/corrections", post(correct))
         .route("/terms", post(set_term))
+        .route("/terms/{domain}/{source}", delete(delete_term))
         .route("/learn", post(learn))
         .route("/domains", get(domains))
         .route("/versions", get(versions))
@@ -111,9 +120,11 @@ impl Handler for Service {
         if let Some((status, message)) = refusal {
             return refuse(status, &message);
         }
+        if let Err(reason) = check_sender(request.headers(), self.token.is_some()) {
+            return refuse(403, &reason);
+        }
         if let Some(token) = &self.token {
-            let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-            let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+            let given = bearer(request.headers()).unwrap_or_default();
             // Hashes are compared: the time that this takes tells nothing about the token.
             if !OPEN.contains(&request.uri().path()) && hash::of_texts(&[given]) != *token {
                 return refuse(401, "the bearer token is missing or wrong");
@@ -122,6 +133,43 @@ impl Handler for Service {
         let mut router = self.router.clone();
         router.call(request).await.unwrap_or_else(|never| match never {})
     }
+}
+
+/// The token of a request. The scheme may be in lower case.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start())
+}
+
+/// Refuses requests that a page of another site has its visitor's browser send. Without a token, a site could also give
+/// its own name this machine's address and read the answers: the name must be one of this machine then.
+fn check_sender(headers: &HeaderMap, has_token: bool) -> Result<(), String> {
+    let one = |name: HeaderName| match headers.get(&name).map(HeaderValue::to_str) {
+        None => Ok(None),
+        Some(Ok(text)) => Ok(Some(text)),
+        Some(Err(_)) => Err(format!("the header {name} is no text")),
+    };
+    let host = one(HOST)?.unwrap_or_default();
+    if !has_token && !is_loopback(host) {
+        return Err(format!("the host {host:?} is not this machine, and there is no token"));
+    }
+    let Some(origin) = one(ORIGIN)? else { return Ok(()) };
+    let site = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    if site.is_some_and(|site| site.eq_ignore_ascii_case(host)) {
+        return Ok(());
+    }
+    Err(format!("the request is of a page of {origin:?}, not of this service"))
+}
+
+/// Whether the host of a header, with or without a port, is a loopback address or `localhost`.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.chars().all(|c| c.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let address = address.parse::<std::net::IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn respond(status: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
@@ -170,7 +218,16 @@ async fn blocking(
     work: impl FnOnce(&Core) -> Result<Value> + Send + 'static,
 ) -> Result<Value> {
     let core = app.core.clone();
-    let done = tokio::task::spawn_blocking(move || work(&core)).await;
+    let Ok(permit) = app.room.clone().try_acquire_owned() else {
+        return Err(Fault::Unavailable("too many requests wait for the database".into()));
+    };
+    // The permit is the work's: a client that goes away does not end it.
+    let done = tokio::task::spawn_blocking(move || {
+        let result = work(&core);
+        drop(permit);
+        result
+    });
+    let done = done.await;
     done.unwrap_or_else(|_| Err(Fault::Internal("the work on the database panicked".into())))
 }
 
@@ -359,6 +416,17 @@ async fn set_term(State(app): State<Arc<App>>, request: Request) -> Response {
     .await
 }
 
+async fn delete_term(
+    State(app): State<Arc<App>>,
+    term: Result<Path<(String, String)>, PathRejection>,
+) -> Response {
+    let Ok(Path((domain, source))) = term else { return refuse(400, "the term is no UTF-8 text") };
+    let done = blocking(&app, move |core| {
+        Ok(json!({ "terms": core.store.delete_term(&domain, source.trim())? }))
+    });
+    answer(200, done.await)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InDomain {
@@ -395,14 +463,21 @@ async fn domains(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn versions(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {
-    // Names of domains have no character that a query encodes.
-    let Some(name) = query.as_deref().and_then(|query| query.strip_prefix("domain=")) else {
-        return refuse(400, "the query is domain=NAME");
+    // Neither names of domains nor numbers have a character that a query encodes.
+    let (mut name, mut last) = (None, Some(i64::MAX));
+    for part in query.as_deref().unwrap_or_default().split('&') {
+        match part.split_once('=') {
+            Some(("domain", value)) => name = Some(value.to_string()),
+            Some(("last", value)) => last = value.parse().ok(),
+            _ => name = None,
+        }
+    }
+    let (Some(name), Some(last)) = (name, last) else {
+        return refuse(400, "the query is domain=NAME or domain=NAME&last=VERSION");
     };
-    let name = name.to_string();
     let list = blocking(&app, move |core| {
         let domain = core.store.domain(&name)?;
-        let versions = serde_json::to_value(core.store.versions(&domain)?)?;
+        let versions = serde_json::to_value(core.store.versions(&domain, last)?)?;
         Ok(json!({ "domain": domain.name, "current": domain.current, "versions": versions }))
     });
     answer(200, list.await)
@@ -492,4 +567,60 @@ fn learning_metrics(core: &Core) -> Result<String> {
     let failing = [(String::new(), i64::from(core.fault().is_some()))];
     write("failing", "Whether the round could not be continued and is tried again.", &failing);
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(host: &str, origin: Option<&str>, has_token: bool) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        check_sender(&headers, has_token).is_ok()
+    }
+
+    #[test]
+    fn pages_of_other_sites_and_other_names_of_this_machine_are_refused() {
+        for host in
+            ["localhost", "LOCALHOST:8080", "127.0.0.1:80", "127.9.9.9", "[::1]", "[::1]:8080"]
+        {
+            assert!(check(host, None, false), "{host}");
+            assert!(check(host, Some(&format!("http://{host}")), false), "{host}");
+            assert!(!check(host, Some("http://example.com"), false), "{host}");
+        }
+        for host in [
+            "example.com:8080",
+            "127.0.0.1.example.com",
+            "localhost.example.com",
+            "192.168.0.1",
+            "",
+        ] {
+            assert!(!check(host, None, false), "{host:?}");
+            assert!(check(host, None, true), "{host:?}");
+        }
+        assert!(check("example.com", Some("https://example.com"), true));
+        for origin in
+            ["null", "http://localhost:81", "file://", "http://localhost:8080.example.com"]
+        {
+            assert!(!check("localhost:8080", Some(origin), true), "{origin}");
+        }
+        assert!(check_sender(&HeaderMap::new(), false).is_err());
+    }
+
+    #[test]
+    fn the_scheme_of_a_token_may_be_in_lower_case() {
+        for (given, expected) in [
+            ("Bearer secret", Some("secret")),
+            ("bearer  secret", Some("secret")),
+            ("Basic secret", None),
+            ("secret", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, given.parse().unwrap());
+            assert_eq!(bearer(&headers), expected, "{given}");
+        }
+    }
 }

@@ -5,6 +5,7 @@
 //! `regression.source` and `regression.target` are never learned and show what a version has forgotten.
 
 use std::fs;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -171,15 +172,26 @@ pub fn train(
     tokenizer.save(&made)?;
     write_pairs(&made, "replay", &pairs[..recipe.replay.min(pairs.len())])?;
     write_pairs(&made, "regression", regression)?;
+    sync(&made)?;
     fs::rename(&made, folder).map_err(io(folder))?;
+    sync(folder.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")))?;
     fs::remove_dir_all(&work).map_err(io(&work))
+}
+
+/// Has the names of a directory's files on disk.
+fn sync(directory: &Path) -> Result<()> {
+    fs::File::open(directory).and_then(|file| file.sync_all()).map_err(io(directory))
 }
 
 fn write_pairs(folder: &Path, name: &str, pairs: &[Pair]) -> Result<()> {
     let (sources, targets): (Vec<_>, Vec<_>) = pairs.iter().cloned().unzip();
     for (side, lines) in [("source", sources), ("target", targets)] {
         let path = folder.join(format!("{name}.{side}"));
-        fs::write(&path, lines.join("\n") + "\n").map_err(io(&path))?;
+        let written = fs::File::create(&path).and_then(|mut file| {
+            file.write_all((lines.join("\n") + "\n").as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(io(&path))?;
     }
     Ok(())
 }

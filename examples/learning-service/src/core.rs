@@ -8,10 +8,10 @@ use serde::Serialize;
 use trafo::CancelToken;
 
 use crate::base::Base;
-use crate::fault::Result;
-use crate::serve::{Models, adapter_folder, clean, load_all, remove};
+use crate::fault::{Fault, Result};
+use crate::serve::{BASE, Models, clean, load_current, remove_adapters};
 use crate::settings::Settings;
-use crate::store::{Room, Store};
+use crate::store::{Domain, Room, Store};
 use crate::versions::Forgotten;
 
 /// How far a round is.
@@ -52,16 +52,18 @@ pub struct Core {
 }
 
 impl Core {
-    /// Opens the folder of the settings and loads what is served. Returns the reasons why versions are not served.
-    pub fn open(settings: Settings) -> Result<(Self, Vec<String>)> {
+    /// Loads the base and the versions that are served. `store`: of the folder of the settings. Returns the reasons why
+    /// versions are not served.
+    pub fn open(settings: Settings, store: Store) -> Result<(Self, Vec<String>)> {
         let data = &settings.data;
-        std::fs::create_dir_all(data).map_err(crate::fault::io(data))?;
-        let store = Store::open(&data.join("service.db"))?;
         let base = Base::open(&settings.base_folder())?;
         store.bind_base(&base.hash)?;
         clean(&store, data)?;
         let models = Arc::new(Models::new(&base, settings.serve_threads)?);
-        let refused = load_all(&models, &base, &store, data)?;
+        let mut refused = Vec::new();
+        for domain in store.domains()? {
+            refused.extend(load_current(&models, &base, &store, data, &domain)?);
+        }
         let core = Core {
             settings,
             store,
@@ -80,7 +82,11 @@ impl Core {
 
     pub fn room(&self) -> Room {
         let settings = &self.settings;
-        Room { domains: settings.most_domains, per_person: settings.stored_per_person }
+        Room {
+            domains: settings.most_domains,
+            per_person: settings.stored_per_person,
+            per_domain: settings.most_corrections,
+        }
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {
@@ -122,9 +128,9 @@ impl Core {
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
-    /// A round begins: deletions before it are in the database.
-    pub fn begin_round(&self) {
-        self.abandoned.store(false, Ordering::Release);
+    /// A round begins: deletions before it are in the database. Returns whether there were some.
+    pub fn begin_round(&self) -> bool {
+        self.abandoned.swap(false, Ordering::AcqRel)
     }
     pub fn must_end_round(&self) -> bool {
         self.is_closing() || self.abandoned.load(Ordering::Acquire)
@@ -136,44 +142,71 @@ impl Core {
         work()
     }
 
-    /// Serves an earlier version, or the base with 0. `Conflict`: it is damaged or not good; nothing has changed then.
+    /// Serves an earlier version, or the base with 0. `Conflict`: it is not good. `Damaged`: its files are not whole. Then
+    /// the domain serves what it did, unless that was the damaged version.
     pub fn roll_back(&self, domain: &str, version: i64) -> Result<()> {
         self.switching(|| {
             let domain = self.store.domain(domain)?;
             let chosen = self.store.good(&domain, version)?;
             // Loaded first: a version that cannot be loaded must not be the current one.
             let data = &self.settings.data;
-            if let Err(fault) = self.models.load(&self.base, data, &domain, chosen.as_ref()) {
-                self.store.mark_damaged(domain.id, version, fault.message())?;
-                return Err(fault);
-            }
-            self.store.switch(domain.id, version, "rollback")
+            let served = match self.models.load(&self.base, data, &domain, chosen.as_ref()) {
+                Ok(served) => served,
+                Err(fault @ Fault::Damaged(_)) => {
+                    self.store.mark_damaged(domain.id, version, fault.message())?;
+                    self.load_current(&domain)?;
+                    return Err(fault);
+                }
+                Err(fault) => return Err(fault),
+            };
+            self.store.roll_back(domain.id, version)?;
+            self.models.put(domain.id, &domain.name, served);
+            Ok(())
         })
     }
 
-    /// Loads the current versions anew. A damaged one is replaced by the good one before it.
-    pub fn load_all(&self) -> Result<Vec<String>> {
-        self.switching(|| load_all(&self.models, &self.base, &self.store, &self.settings.data))
+    /// Serves the current version of a domain anew. To be called within [`switching`](Self::switching).
+    pub fn load_current(&self, domain: &Domain) -> Result<Vec<String>> {
+        load_current(&self.models, &self.base, &self.store, &self.settings.data, domain)
     }
 
     /// Deletes a person's corrections and the adapters that have learned from them. The learner removes the files of its
-    /// round, if that has learned from them as well.
+    /// round, if that has learned from them as well. An error after the commit undoes nothing: the rest is done as far as it
+    /// can be, and the learner tries it again.
     pub fn forget(&self, who: &str) -> Result<Forgotten> {
-        let forgotten = self.switching(|| {
+        let (forgotten, loaded) = self.switching(|| {
             let forgotten = self.store.forget(who)?;
             self.abandoned.store(true, Ordering::Release);
-            for domain in self.store.domains()? {
-                if forgotten.versions.iter().any(|(name, _)| *name == domain.name) {
-                    let chosen = self.store.chosen(domain.id)?;
-                    self.models.load(&self.base, &self.settings.data, &domain, chosen.as_ref())?;
-                }
-            }
-            Ok(forgotten)
+            self.models.withdraw(&forgotten.versions);
+            let loaded = self.load_missing();
+            Ok((forgotten, loaded))
         })?;
-        for (name, version) in &forgotten.versions {
-            remove(&adapter_folder(&self.settings.data, name, *version))?;
-        }
+        let removed = remove_adapters(&self.settings.data, &forgotten.versions);
         self.wake();
+        let text = self.store.remove_deleted_text();
+        loaded.and(removed).and(text).map_err(|fault| {
+            let text = format!("the corrections are deleted, the rest is tried again: {fault}");
+            Fault::Unavailable(text)
+        })?;
         Ok(forgotten)
+    }
+
+    /// Serves the current versions of domains that serve the base in their place. To be called within
+    /// [`switching`](Self::switching).
+    fn load_missing(&self) -> Result<()> {
+        let mut result = Ok(());
+        for domain in self.store.domains()? {
+            if domain.current != 0 && self.models.id(&domain.name) == BASE {
+                result = result.and(self.load_current(&domain).map(drop));
+            }
+        }
+        result
+    }
+
+    /// Does what a deletion has left to do, and removes files that are no longer needed.
+    pub fn tidy(&self) -> Result<()> {
+        let loaded = self.switching(|| self.load_missing());
+        let cleaned = clean(&self.store, &self.settings.data);
+        loaded.and(cleaned).and(self.store.remove_deleted_text())
     }
 }

@@ -11,10 +11,14 @@ pub enum Fault {
     NotFound(String),
     /// It contradicts the stored state; 409.
     Conflict(String),
+    /// Files of an adapter are missing, or are not those that the database knows; 409.
+    Damaged(String),
     /// A limit is reached; 429.
     Limit(String),
     /// The service cannot do it now; 503.
     Unavailable(String),
+    /// The same work would fail in the same way again; 500.
+    Hopeless(String),
     /// It failed on this side; 500.
     Internal(String),
 }
@@ -26,9 +30,9 @@ impl Fault {
         match self {
             Fault::Invalid(_) => 400,
             Fault::NotFound(_) => 404,
-            Fault::Conflict(_) => 409,
+            Fault::Conflict(_) | Fault::Damaged(_) => 409,
             Fault::Limit(_) => 429,
-            Fault::Internal(_) => 500,
+            Fault::Internal(_) | Fault::Hopeless(_) => 500,
             Fault::Unavailable(_) => 503,
         }
     }
@@ -38,8 +42,10 @@ impl Fault {
             Fault::Invalid(text)
             | Fault::NotFound(text)
             | Fault::Conflict(text)
+            | Fault::Damaged(text)
             | Fault::Limit(text)
             | Fault::Unavailable(text)
+            | Fault::Hopeless(text)
             | Fault::Internal(text) => text,
         }
     }
@@ -66,6 +72,10 @@ impl From<trafo::Error> for Fault {
         match error.code() {
             trafo::ErrorCode::InvalidArgument => Fault::Invalid(error.to_string()),
             trafo::ErrorCode::NotFound => Fault::NotFound(error.to_string()),
+            trafo::ErrorCode::NonFinite => Fault::Hopeless(error.to_string()),
+            trafo::ErrorCode::Io
+            | trafo::ErrorCode::OutOfMemory
+            | trafo::ErrorCode::OutOfDeviceMemory => Fault::Unavailable(error.to_string()),
             _ => Fault::Internal(error.to_string()),
         }
     }
@@ -79,5 +89,11 @@ impl From<serde_json::Error> for Fault {
 
 /// An error of the file system, with the path that it is about.
 pub fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Fault + '_ {
-    move |error| Fault::Internal(format!("{}: {error}", path.display()))
+    move |error| {
+        let text = format!("{}: {error}", path.display());
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Fault::Internal(text),
+            _ => Fault::Unavailable(text), // a full disk, no file descriptors
+        }
+    }
 }

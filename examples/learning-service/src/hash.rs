@@ -1,10 +1,11 @@
 //! SHA-256 of files and texts.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::fault::{Result, io};
+use crate::fault::{Fault, Result, io};
 
 fn hex(digest: impl AsRef<[u8]>) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -26,12 +27,15 @@ pub fn seed(texts: &[&str]) -> u64 {
     u64::from_le_bytes(digest[..8].try_into().expect("a digest has 32 bytes")) >> 1
 }
 
-/// Of the names and contents of files, in hexadecimal digits.
+/// Of the names and contents of files, in hexadecimal digits. `NotFound`: one of them is missing.
 pub fn of_files(paths: &[PathBuf]) -> Result<String> {
     let mut hash = Sha256::new();
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let content = std::fs::read(path).map_err(io(path))?;
+        let content = std::fs::read(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Fault::NotFound(format!("there is no {}", path.display())),
+            _ => io(path)(error),
+        })?;
         for part in [name.as_bytes(), &content] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -40,15 +44,10 @@ pub fn of_files(paths: &[PathBuf]) -> Result<String> {
     Ok(hex(hash.finalize()))
 }
 
-/// Of all files in a directory, in the order of their names.
-pub fn of_directory(directory: &Path) -> Result<String> {
-    let entries = std::fs::read_dir(directory).map_err(io(directory))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(io(directory))?.path());
-    }
-    paths.sort();
-    of_files(&paths)
+/// Of the two files of an adapter. Temporary files that a killed process has left beside them do not count.
+pub fn of_adapter(directory: &Path) -> Result<String> {
+    let names = ["adapter_config.json", "adapter_model.safetensors"];
+    of_files(&names.map(|name| directory.join(name)))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::core::{Core, Progress};
 use crate::fault::{Fault, Result};
 use crate::hash;
 use crate::measure::{Measured, Sets, measure, refusal};
-use crate::serve::{Served, adapter_folder, check_adapter, clean, work_folder};
+use crate::serve::{Served, adapter_folder, check_adapter, remove, work_folder};
 use crate::train::{Observer, train};
 use crate::versions::{Chosen, Outcome, Point, Round};
 
@@ -23,17 +23,25 @@ const EXAMPLES: usize = 12;
 const PATIENCE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const FIRST_RETRY: Duration = Duration::from_secs(2);
+/// Failures after which a round begins anew without its checkpoints, and after as many more ends.
+const MOST_FAILURES: usize = 5;
 const LAST_RETRY: Duration = Duration::from_secs(300);
 
 /// Starts the thread. It ends after [`Core::close`].
 pub fn start(core: Arc<Core>) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        let mut retry = FIRST_RETRY;
+        // Also the first time: a process that was killed may have left something.
+        let (mut retry, mut untidy) = (FIRST_RETRY, true);
+        let mut failures = Failures::default();
         while !core.is_closing() {
-            core.begin_round();
-            let done = one_round(&core);
-            // Also of versions whose corrections were deleted meanwhile.
-            let done = done.and_then(|more| clean(&core.store, &core.settings.data).map(|()| more));
+            untidy |= core.begin_round();
+            let tidied = if untidy { core.tidy() } else { Ok(()) };
+            untidy = tidied.is_err();
+            let done = tidied.and_then(|()| one_round(&core, &mut failures));
+            untidy |= matches!(done, Ok(true));
+            if done.is_ok() {
+                core.set_fault(None);
+            }
             match done {
                 Ok(true) => retry = FIRST_RETRY,
                 Ok(false) => core.sleep(Duration::from_secs(3600)),
@@ -48,21 +56,49 @@ pub fn start(core: Arc<Core>) -> JoinHandle<()> {
     })
 }
 
+/// How often a round has failed in a row, for reasons that time alone does not mend.
+#[derive(Default)]
+struct Failures {
+    round: (i64, i64),
+    count: usize,
+}
+
+impl Failures {
+    /// Decides about a round that has failed. True: it ends. False: it is tried again, once from its beginning.
+    fn note(&mut self, core: &Core, round: &Round, fault: &Fault) -> Result<bool> {
+        if matches!(fault, Fault::Invalid(_) | Fault::Hopeless(_)) {
+            return Ok(true);
+        }
+        if matches!(fault, Fault::Unavailable(_)) {
+            return Ok(false);
+        }
+        let this = (round.domain_id, round.version);
+        self.count = if self.round == this { self.count + 1 } else { 1 };
+        self.round = this;
+        if self.count == MOST_FAILURES {
+            remove(&work_folder(&core.settings.data, &round.domain, round.version))?;
+        }
+        Ok(self.count >= 2 * MOST_FAILURES)
+    }
+}
+
 /// Works on the next round. False: there is none.
-fn one_round(core: &Core) -> Result<bool> {
+fn one_round(core: &Core, failures: &mut Failures) -> Result<bool> {
     let settings = &core.settings;
     let Some(round) = core.store.next_round(settings.batch, &settings.learning)? else {
         return Ok(false);
     };
     match learn(core, &round) {
-        Err(Fault::Invalid(reason)) => {
+        Err(fault) if !core.must_end_round() => {
+            if !failures.note(core, &round, &fault)? {
+                return Err(fault);
+            }
+            let reason = fault.to_string();
             let outcome = Outcome { serve: false, hash: None, figures: Value::Null, reason };
             core.store.finish(&round, &outcome)?;
         }
-        Err(_) if core.must_end_round() => {}
-        other => other?,
+        _ => {}
     }
-    core.set_fault(None);
     Ok(true)
 }
 
@@ -75,21 +111,37 @@ fn learn(core: &Core, round: &Round) -> Result<()> {
     if !train(&core.base, round, settings.train_threads, &work, &adapter, &mut observer)? {
         return Ok(());
     }
-    let hash = hash::of_directory(&adapter)?;
-    let Some((outcome, model)) = judge(core, round, hash)? else {
-        return Ok(());
-    };
-    core.switching(|| {
-        if core.store.finish(round, &outcome)? && outcome.serve {
-            let served = Served { version: round.version, model };
-            core.models.put(round.domain_id, &round.domain, served);
-        }
-        Ok(())
-    })
+    let hash = hash::of_adapter(&adapter)?;
+    let mut ended = false;
+    while !ended {
+        let Some(judged) = judge(core, round, hash.clone())? else { return Ok(()) };
+        ended = core.switching(|| end(core, round, judged))?;
+    }
+    Ok(())
+}
+
+/// Ends a round. False: another version than the measured one is served meanwhile, and nothing has changed.
+fn end(core: &Core, round: &Round, judged: Judged) -> Result<bool> {
+    let Judged { outcome, model, before } = judged;
+    if core.store.chosen(round.domain_id)? != before {
+        return Ok(false);
+    }
+    if core.store.finish(round, &outcome)? && outcome.serve {
+        let served = Served { version: round.version, model };
+        core.models.put(round.domain_id, &round.domain, Some(served));
+    }
+    Ok(true)
+}
+
+struct Judged {
+    outcome: Outcome,
+    model: Model,
+    /// The version that it was compared with; none is the base.
+    before: Option<Chosen>,
 }
 
 /// Measures the candidate, the current version and the base on the same sentences. None: the round must end.
-fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<(Outcome, Model)>> {
+fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<Judged>> {
     let settings = &core.settings;
     let (base, threads) = (&core.base, settings.train_threads);
     let terms = core.store.terms(round.domain_id)?;
@@ -128,7 +180,8 @@ fn judge(core: &Core, round: &Round, hash: String) -> Result<Option<(Outcome, Mo
     model.set_threads(if threads > 0 { threads } else { cores() })?;
     let serve = why.is_none();
     let reason = why.unwrap_or_else(|| "it is better".to_string());
-    Ok(Some((Outcome { serve, hash: Some(hash), figures, reason }, model)))
+    let outcome = Outcome { serve, hash: Some(hash), figures, reason };
+    Ok(Some(Judged { outcome, model, before: current }))
 }
 
 /// The version that is served, after one that is damaged on disk was replaced.
@@ -136,10 +189,14 @@ fn current(core: &Core, round: &Round) -> Result<Option<Chosen>> {
     loop {
         let Some(chosen) = core.store.chosen(round.domain_id)? else { return Ok(None) };
         let folder = adapter_folder(&core.settings.data, &round.domain, chosen.version);
-        if check_adapter(&folder, &chosen.hash).is_ok() {
-            return Ok(Some(chosen));
+        match check_adapter(&folder, &chosen.hash) {
+            Ok(()) => return Ok(Some(chosen)),
+            Err(Fault::Damaged(_)) => {
+                let domain = core.store.domain(&round.domain)?;
+                core.switching(|| core.load_current(&domain))?;
+            }
+            Err(fault) => return Err(fault),
         }
-        core.load_all()?;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Translates over HTTP and learns from corrections: see docs/guide/learning-service.md.
 
+use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use signal_hook::iterator::Signals;
 
 use learning_service::base::{Recipe, train_demo};
 use learning_service::core::Core;
-use learning_service::fault::{Fault, Result};
+use learning_service::fault::{Fault, Result, io};
 use learning_service::settings::{Settings, USAGE};
+use learning_service::store::Store;
 use learning_service::{api, learn};
 
 fn main() -> std::process::ExitCode {
@@ -31,13 +33,16 @@ fn main() -> std::process::ExitCode {
 
 fn run(arguments: Vec<String>) -> Result<()> {
     let mut settings = Settings::parse(arguments.into_iter())?;
-    settings.token = std::env::var("LEARNING_SERVICE_TOKEN").ok().filter(|token| !token.is_empty());
+    settings.token = token(std::env::var_os("LEARNING_SERVICE_TOKEN"))?;
+    // Before a base is trained, which takes minutes: an address or a folder in use is refused at once.
+    let listener = TcpListener::bind(&settings.address)
+        .map_err(|error| Fault::Invalid(format!("{}: {error}", settings.address)))?;
+    std::fs::create_dir_all(&settings.data).map_err(io(&settings.data))?;
+    let store = Store::open(&settings.data.join("service.db"))?;
     if settings.base.is_none() && !settings.base_folder().exists() {
         make_base(&settings.base_folder())?;
     }
-    let listener = TcpListener::bind(&settings.address)
-        .map_err(|error| Fault::Invalid(format!("{}: {error}", settings.address)))?;
-    let (core, refused) = Core::open(settings)?;
+    let (core, refused) = Core::open(settings, store)?;
     for reason in refused {
         eprintln!("{reason}");
     }
@@ -58,6 +63,19 @@ fn run(arguments: Vec<String>) -> Result<()> {
     match left {
         0 => Ok(()),
         left => Err(Fault::Internal(format!("{left} connections were left unanswered"))),
+    }
+}
+
+/// The token of the variable's value; an empty one is none.
+fn token(value: Option<OsString>) -> Result<Option<String>> {
+    let token = value.filter(|value| !value.is_empty()).map(OsString::into_string).transpose();
+    match token {
+        Ok(token) if token.iter().all(|text| text.bytes().all(|byte| byte.is_ascii_graphic())) => {
+            Ok(token)
+        }
+        _ => Err(Fault::Invalid(
+            "LEARNING_SERVICE_TOKEN must be of ASCII characters without spaces".into(),
+        )),
     }
 }
 

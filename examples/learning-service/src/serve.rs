@@ -63,32 +63,40 @@ impl Models {
         self.lock().get(&domain).map_or_else(|| self.base.clone(), |(_, served)| served.clone())
     }
 
-    /// Serves `chosen`, whose adapter is in `data`, from the next batch on; the base without one. `Conflict`: the adapter
-    /// is damaged, and nothing has changed.
+    /// Loads the model of `chosen`, whose adapter is in `data`; none for the base. `Damaged`: its files are. Other errors
+    /// say nothing about the adapter: there may be no memory, for instance.
     pub fn load(
         &self,
         base: &Base,
         data: &Path,
         domain: &Domain,
         chosen: Option<&Chosen>,
-    ) -> Result<()> {
-        let Some(chosen) = chosen else {
-            self.lock().remove(&domain.id);
-            return Ok(());
-        };
+    ) -> Result<Option<Served>> {
+        let Some(chosen) = chosen else { return Ok(None) };
         let adapter = adapter_folder(data, &domain.name, chosen.version);
-        let model = check_adapter(&adapter, &chosen.hash)
-            .and_then(|()| base.load_to_serve(Some(&adapter), self.threads))
-            .map_err(|fault| Fault::Conflict(fault.message().to_string()))?;
-        self.put(domain.id, &domain.name, Served { version: chosen.version, model });
-        Ok(())
+        check_adapter(&adapter, &chosen.hash)?;
+        let model = base.load_to_serve(Some(&adapter), self.threads).map_err(|fault| {
+            let (version, name) = (chosen.version, &domain.name);
+            Fault::Unavailable(format!("version {version} of {name} cannot be loaded: {fault}"))
+        })?;
+        Ok(Some(Served { version: chosen.version, model }))
     }
 
-    /// Serves a loaded model from the next batch on.
-    pub fn put(&self, domain: i64, name: &str, served: Served) {
-        let served = (name.to_string(), Arc::new(served));
-        let before = self.lock().insert(domain, served);
+    /// Serves a loaded model from the next batch on, or the base without one.
+    pub fn put(&self, domain: i64, name: &str, served: Option<Served>) {
+        let before = match served {
+            Some(served) => self.lock().insert(domain, (name.to_string(), Arc::new(served))),
+            None => self.lock().remove(&domain),
+        };
         drop(before); // not under the lock: freeing a model takes a moment
+    }
+
+    /// Serves the base in place of versions that may not be served any more.
+    pub fn withdraw(&self, versions: &[(String, i64)]) {
+        let mut domains = self.lock();
+        domains.retain(|_, (name, served)| {
+            !versions.iter().any(|(each, version)| each == name && *version == served.version)
+        });
     }
 
     /// Translates with the model that is served when a batch begins.
@@ -116,44 +124,65 @@ pub fn work_folder(data: &Path, domain: &str, version: i64) -> PathBuf {
     data.join("work").join(domain).join(version.to_string())
 }
 
-/// `Conflict`: the files of an adapter are not those that the database knows.
+/// `Damaged`: files of an adapter are missing, or were read and are not those that the database knows.
 pub fn check_adapter(adapter: &Path, expected: &str) -> Result<()> {
-    let found = hash::of_directory(adapter)?;
+    let found = hash::of_adapter(adapter).map_err(|fault| match fault {
+        Fault::NotFound(text) => Fault::Damaged(text),
+        other => other,
+    })?;
     if found == expected {
         return Ok(());
     }
-    Err(Fault::Conflict(format!(
+    Err(Fault::Damaged(format!(
         "{} is damaged: its hash is {found}, not {expected}",
         adapter.display()
     )))
 }
 
-/// Loads the current version of every domain. A damaged one is noted, and the good one before it is served. Returns the
-/// reasons.
-pub fn load_all(models: &Models, base: &Base, store: &Store, data: &Path) -> Result<Vec<String>> {
+/// Serves the current version of a domain. A damaged one is noted, and another good one is served. Returns the reasons.
+pub fn load_current(
+    models: &Models,
+    base: &Base,
+    store: &Store,
+    data: &Path,
+    domain: &Domain,
+) -> Result<Vec<String>> {
     let mut refused = Vec::new();
-    for domain in store.domains()? {
-        loop {
-            let chosen = store.chosen(domain.id)?;
-            let loaded = models.load(base, data, &domain, chosen.as_ref());
-            let (Some(chosen), Err(fault)) = (chosen, loaded) else { break };
-            store.mark_damaged(domain.id, chosen.version, fault.message())?;
-            let (version, name) = (chosen.version, &domain.name);
-            refused.push(format!("version {version} of {name} is not served: {fault}"));
+    loop {
+        let chosen = store.chosen(domain.id)?;
+        match (models.load(base, data, domain, chosen.as_ref()), chosen) {
+            (Ok(served), _) => {
+                models.put(domain.id, &domain.name, served);
+                return Ok(refused);
+            }
+            (Err(fault @ Fault::Damaged(_)), Some(chosen)) => {
+                store.mark_damaged(domain.id, chosen.version, fault.message())?;
+                let (version, name) = (chosen.version, &domain.name);
+                refused.push(format!("version {version} of {name} is not served: {fault}"));
+            }
+            (Err(fault), _) => return Err(fault),
         }
     }
-    Ok(refused)
+}
+
+/// Removes adapters.
+pub fn remove_adapters(data: &Path, versions: &[(String, i64)]) -> Result<()> {
+    let removed: Vec<_> = versions
+        .iter()
+        .map(|(name, version)| remove(&adapter_folder(data, name, *version)))
+        .collect();
+    removed.into_iter().collect() // the first fault, after all were tried
 }
 
 /// Removes files that versions no longer need: checkpoints of rounds that have ended, adapters that may not be served.
 pub fn clean(store: &Store, data: &Path) -> Result<()> {
     for domain in store.domains()? {
-        for version in store.versions(&domain)? {
-            let (name, number) = (&domain.name, version.version);
-            if version.state != "learning" {
+        for (number, state) in store.states(&domain)? {
+            let name = &domain.name;
+            if state != "learning" {
                 remove(&work_folder(data, name, number))?;
             }
-            if ["failed", "forgotten"].contains(&version.state.as_str()) {
+            if ["failed", "forgotten"].contains(&state.as_str()) {
                 remove(&adapter_folder(data, name, number))?;
             }
         }

@@ -90,6 +90,8 @@ pub struct Settings {
     pub most_domains: usize,
     /// Corrections of a person that are stored.
     pub stored_per_person: usize,
+    /// Corrections of a domain that are stored.
+    pub most_corrections: usize,
     pub learning: Learning,
     pub bounds: Bounds,
 }
@@ -111,6 +113,7 @@ impl Default for Settings {
             time_limit: 30.0,
             most_domains: 16,
             stored_per_person: 10_000,
+            most_corrections: 100_000,
             learning: Learning::default(),
             bounds: Bounds { regression_loss: 0.5, length: 1.5 },
         }
@@ -130,6 +133,7 @@ pub const USAGE: &str = "usage: learning-service [--NAME VALUE]...
   --most-body BYTES      (1048576)
   --time-limit SECONDS   until a request is given up (30)
   --most-domains N       (16)
+  --most-corrections N   of a domain that are stored (100000)
   --seed N, --rank N, --learning-rate X, --warmup N, --updates N, --every N, --patience N, --batch-tokens N,
   --replay N, --share X, --per-person N
                          of a round, see docs/guide/learning-service.md
@@ -170,6 +174,7 @@ impl Settings {
             "--most-body" => self.most_body = number(name, value)?,
             "--time-limit" => self.time_limit = number(name, value)?,
             "--most-domains" => self.most_domains = number(name, value)?,
+            "--most-corrections" => self.most_corrections = number(name, value)?,
             "--seed" => learning.seed = number(name, value)?,
             "--rank" => learning.rank = number(name, value)?,
             "--learning-rate" => learning.learning_rate = number(name, value)?,
@@ -196,6 +201,7 @@ impl Settings {
             ("--train-threads", self.train_threads),
             ("--queue", self.queue),
             ("--most-domains", self.most_domains),
+            ("--most-corrections", self.most_corrections),
             ("--rank", learning.rank),
             ("--updates", learning.updates),
             ("--every", learning.every),

@@ -101,7 +101,12 @@ pub struct NewCorrection {
 pub struct Room {
     pub domains: usize,
     pub per_person: usize,
+    /// Corrections of a domain.
+    pub per_domain: usize,
 }
+
+/// Terms of a domain.
+const MOST_TERMS: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Correction {
@@ -127,6 +132,8 @@ pub struct Domain {
     pub corrections: usize,
     /// Corrections after the last round.
     pub pending: usize,
+    /// The last correction before the last round.
+    pub up_to: i64,
 }
 
 /// Accepted correction: its number, and whether it is new.
@@ -196,6 +203,12 @@ impl Store {
             if let Some(there) = repeated(rows, domain, new)? {
                 return Ok((there, false));
             }
+            let in_domain =
+                count(rows, "SELECT count(*) FROM corrections WHERE domain = ?1", domain)?;
+            if in_domain >= room.per_domain {
+                let most = room.per_domain;
+                return Err(Fault::Limit(format!("a domain can have {most} corrections")));
+            }
             let stored: i64 = rows.query_row(
                 "SELECT count(*) FROM corrections WHERE person = ?1",
                 [&new.who],
@@ -232,7 +245,23 @@ impl Store {
                  ON CONFLICT (domain, source) DO UPDATE SET target = excluded.target",
                 params![domain, source, target],
             )?;
+            if count(rows, "SELECT count(*) FROM terms WHERE domain = ?1", domain)? > MOST_TERMS {
+                // The transaction is not committed.
+                return Err(Fault::Limit(format!("a domain can have {MOST_TERMS} terms")));
+            }
             Ok(())
+        })
+    }
+
+    /// Deletes a term. Returns how many were there: 1 or 0.
+    pub fn delete_term(&self, domain: &str, source: &str) -> Result<usize> {
+        let domain = self.domain(domain)?;
+        self.write(|rows| {
+            let deleted = rows.execute(
+                "DELETE FROM terms WHERE domain = ?1 AND source = ?2",
+                params![domain.id, source],
+            )?;
+            Ok(deleted)
         })
     }
 
@@ -250,7 +279,8 @@ impl Store {
             "SELECT id, name, current, asked,
                 (SELECT count(*) FROM corrections c WHERE c.domain = d.id),
                 (SELECT count(*) FROM corrections c WHERE c.domain = d.id AND c.id >
-                    (SELECT coalesce(max(up_to), 0) FROM versions v WHERE v.domain = d.id))
+                    (SELECT coalesce(max(up_to), 0) FROM versions v WHERE v.domain = d.id)),
+                (SELECT coalesce(max(up_to), 0) FROM versions v WHERE v.domain = d.id)
              FROM domains d ORDER BY id",
         )?;
         let rows = query.query_map([], |row| {
@@ -261,6 +291,7 @@ impl Store {
                 asked: row.get(3)?,
                 corrections: row.get::<_, i64>(4)? as usize,
                 pending: row.get::<_, i64>(5)? as usize,
+                up_to: row.get(6)?,
             })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -339,6 +370,10 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
+fn count(rows: &Transaction<'_>, query: &str, domain: i64) -> Result<usize> {
+    Ok(rows.query_row(query, [domain], |row| row.get::<_, i64>(0))? as usize)
+}
+
 fn make_domain(rows: &Transaction<'_>, name: &str, most: usize) -> Result<i64> {
     let found = rows
         .query_row("SELECT id FROM domains WHERE name = ?1", [name], |row| row.get(0))
@@ -412,7 +447,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("learning-full-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let store = Store::open(&folder.join("service.db")).unwrap();
-        let room = Room { domains: 1, per_person: 1000 };
+        let room = Room { domains: 1, per_person: 1000, per_domain: 1000 };
         let new = |n: usize| NewCorrection {
             domain: "d".into(),
             who: "Anna".into(),

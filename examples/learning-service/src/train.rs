@@ -12,6 +12,7 @@ use trafo::{
 use crate::base::Base;
 use crate::fault::{Result, io};
 use crate::hash;
+use crate::serve::remove;
 use crate::versions::{Pair, Point, Round};
 
 /// What a round is told while it trains.
@@ -75,6 +76,7 @@ pub fn train(
 fn save(model: &Model, adapter: &Path) -> Result<()> {
     let parent = adapter.parent().expect("the folder of a version has a parent");
     fs::create_dir_all(parent).map_err(io(parent))?;
+    remove(adapter)?; // an interrupted round may have left temporary files in it
     Ok(model.save_adapter(adapter)?)
 }
 

@@ -77,6 +77,9 @@ pub struct Forgotten {
     pub versions: Vec<(String, i64)>,
 }
 
+/// Most versions that are shown at a time.
+const SHOWN: i64 = 50;
+
 /// Numbers of the corrections that a version has learned, and of those that it was measured on.
 type Numbers = (Vec<i64>, Vec<i64>);
 
@@ -93,13 +96,16 @@ pub fn now() -> i64 {
 }
 
 impl Store {
-    /// The round that was begun and has not ended, or a new one of the first domain that is due: with `batch` corrections
+    /// The round that was begun and has not ended, or a new one of a domain that is due: with `batch` corrections
     /// after the last round, or if one was asked for.
     pub fn next_round(&self, batch: usize, learning: &Learning) -> Result<Option<Round>> {
         if let Some(round) = self.unfinished()? {
             return Ok(Some(round));
         }
-        for domain in self.domains()? {
+        let mut domains = self.domains()?;
+        // Those whose last round is the longest ago, counted in corrections, go first: no domain keeps others waiting.
+        domains.sort_by_key(|domain| domain.up_to);
+        for domain in domains {
             if !domain.asked && domain.pending < batch {
                 continue;
             }
@@ -110,27 +116,47 @@ impl Store {
         Ok(None)
     }
 
+    /// A round whose settings cannot be read, of another version of the program, ends here as failed.
     fn unfinished(&self) -> Result<Option<Round>> {
-        let found = self
-            .lock()
-            .query_row(
-                "SELECT domain, version FROM versions WHERE state = 'learning' ORDER BY began, domain LIMIT 1",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-            .optional()?;
-        found.map(|(domain, version)| self.round(domain, version)).transpose()
+        loop {
+            let found: Option<(i64, i64, String)> = self
+                .lock()
+                .query_row(
+                    "SELECT domain, version, learning FROM versions WHERE state = 'learning'
+                     ORDER BY began, domain LIMIT 1",
+                    [],
+                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+                )
+                .optional()?;
+            let Some((domain, version, learning)) = found else { return Ok(None) };
+            let Err(error) = serde_json::from_str::<Learning>(&learning) else {
+                return self.round(domain, version).map(Some);
+            };
+            self.write(|rows| {
+                rows.execute(
+                    "UPDATE versions SET state = 'failed', reason = ?3, ended = ?4
+                     WHERE domain = ?1 AND version = ?2",
+                    params![
+                        domain,
+                        version,
+                        format!("its settings cannot be read: {error}"),
+                        now()
+                    ],
+                )?;
+                Ok(())
+            })?;
+        }
     }
 
     /// Stores the inputs of a round. None: there is nothing to learn, or nothing to measure it by.
     fn begin(&self, domain: &Domain, learning: &Learning) -> Result<Option<i64>> {
         self.write(|rows| {
-            rows.execute("UPDATE domains SET asked = 0 WHERE id = ?1", [domain.id])?;
             let chosen = active(rows, domain.id, learning)?;
             let held = chosen.iter().filter(|(_, held)| *held).count();
             if held == 0 || held == chosen.len() {
                 return Ok(None);
             }
+            rows.execute("UPDATE domains SET asked = 0 WHERE id = ?1", [domain.id])?;
             let version: i64 = rows.query_row(
                 "SELECT coalesce(max(version), 0) + 1 FROM versions WHERE domain = ?1",
                 [domain.id],
@@ -230,7 +256,8 @@ impl Store {
         Ok(found)
     }
 
-    /// A version that may be served. `Conflict` says why it may not.
+    /// A version that may be served if its files have the hash. It may have been damaged before. `Conflict` says why it
+    /// may not.
     pub fn good(&self, domain: &Domain, version: i64) -> Result<Option<Chosen>> {
         if version == 0 {
             return Ok(None);
@@ -245,7 +272,9 @@ impl Store {
             )
             .optional()?;
         match found {
-            Some((state, Some(hash))) if state == "good" => Ok(Some(Chosen { version, hash })),
+            Some((state, Some(hash))) if ["good", "damaged"].contains(&state.as_str()) => {
+                Ok(Some(Chosen { version, hash }))
+            }
             Some((state, _)) => Err(Fault::Conflict(format!(
                 "version {version} of {name} is {state} and cannot be served"
             ))),
@@ -253,13 +282,19 @@ impl Store {
         }
     }
 
-    /// Makes a version, or 0 for the base, the current one.
-    pub fn switch(&self, domain: i64, version: i64, cause: &str) -> Result<()> {
-        self.write(|rows| switch(rows, domain, version, cause))
+    /// Makes a version whose files are whole, or 0 for the base, the current one.
+    pub fn roll_back(&self, domain: i64, version: i64) -> Result<()> {
+        self.write(|rows| {
+            rows.execute(
+                "UPDATE versions SET state = 'good', reason = 'its files are whole again'
+                 WHERE domain = ?1 AND version = ?2 AND state = 'damaged'",
+                [domain, version],
+            )?;
+            switch(rows, domain, version, "rollback")
+        })
     }
 
-    /// Notes that an adapter is damaged; the newest good version below it becomes the current one if it was. Returns the
-    /// current version.
+    /// Notes that an adapter is damaged; another good version becomes the current one if it was. Returns the current version.
     pub fn mark_damaged(&self, domain: i64, version: i64, reason: &str) -> Result<i64> {
         self.write(|rows| {
             rows.execute(
@@ -271,9 +306,9 @@ impl Store {
     }
 
     /// Deletes a person's corrections. The versions that learned or were measured with them cannot be served any more, and
-    /// their domains learn anew.
+    /// their domains learn anew. Their text is in the files until [`remove_deleted_text`](Self::remove_deleted_text).
     pub fn forget(&self, who: &str) -> Result<Forgotten> {
-        let forgotten = self.write(|rows| {
+        self.write(|rows| {
             let mut query = rows.prepare(
                 "SELECT DISTINCT v.domain, d.name, v.version FROM corrections c
                  JOIN version_corrections v ON v.correction = c.id JOIN domains d ON d.id = v.domain
@@ -295,24 +330,54 @@ impl Store {
                 fall_back(rows, *domain, *version, "deletion")?;
             }
             let corrections = rows.execute("DELETE FROM corrections WHERE person = ?1", [who])?;
+            // Noted in the same transaction: a process that is killed before it removes the text does so later.
+            rows.execute("INSERT OR REPLACE INTO meta VALUES ('deleted', '1')", [])?;
             let versions = affected.into_iter().map(|(_, name, version)| (name, version)).collect();
             Ok(Forgotten { corrections, versions })
-        })?;
-        // The log of the database has the deleted text until it is truncated.
-        self.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(forgotten)
+        })
     }
 
-    /// Versions of a domain, the newest first.
-    pub fn versions(&self, domain: &Domain) -> Result<Vec<Version>> {
-        let mut corrections = self.corrections_of_versions(domain.id)?;
-        let mut points = self.points(domain.id)?;
+    /// Removes the text of deleted rows from the files of the database, if there is some. The log has it until it is
+    /// truncated, and so have the gaps between rows, also with `secure_delete`: pages are written anew, whole.
+    pub fn remove_deleted_text(&self) -> Result<()> {
+        let connection = self.lock();
+        let deleted: bool = connection.query_row(
+            "SELECT EXISTS (SELECT * FROM meta WHERE name = 'deleted')",
+            [],
+            |row| row.get(0),
+        )?;
+        if !deleted {
+            return Ok(());
+        }
+        connection.execute_batch("VACUUM")?;
+        let waits: bool =
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if waits {
+            return Err(Fault::Unavailable("the log of the database is in use".into()));
+        }
+        connection.execute("DELETE FROM meta WHERE name = 'deleted'", [])?;
+        Ok(())
+    }
+
+    /// State of each version of a domain.
+    pub fn states(&self, domain: &Domain) -> Result<Vec<(i64, String)>> {
+        let connection = self.lock();
+        let mut query =
+            connection.prepare("SELECT version, state FROM versions WHERE domain = ?1")?;
+        let rows = query.query_map([domain.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The newest versions of a domain up to `last`, the newest first, at most [`SHOWN`].
+    pub fn versions(&self, domain: &Domain, last: i64) -> Result<Vec<Version>> {
+        let mut corrections = self.corrections_of_versions(domain.id, last)?;
+        let mut points = self.points(domain.id, last)?;
         let connection = self.lock();
         let mut query = connection.prepare(
             "SELECT version, state, seed, learning, began, ended, hash, figures, reason
-             FROM versions WHERE domain = ?1 ORDER BY version DESC",
+             FROM versions WHERE domain = ?1 AND version <= ?2 ORDER BY version DESC LIMIT ?3",
         )?;
-        let rows = query.query_map([domain.id], |row| {
+        let rows = query.query_map([domain.id, last, SHOWN], |row| {
             let version: i64 = row.get(0)?;
             let json = |text: Option<String>| {
                 text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
@@ -338,13 +403,15 @@ impl Store {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn corrections_of_versions(&self, domain: i64) -> Result<HashMap<i64, Numbers>> {
+    fn corrections_of_versions(&self, domain: i64, last: i64) -> Result<HashMap<i64, Numbers>> {
         let connection = self.lock();
         let mut query = connection.prepare(
-            "SELECT version, correction, held FROM version_corrections WHERE domain = ?1 ORDER BY 1, 2",
+            "SELECT version, correction, held FROM version_corrections
+             WHERE domain = ?1 AND version IN (SELECT version FROM versions WHERE domain = ?1
+                 AND version <= ?2 ORDER BY version DESC LIMIT ?3) ORDER BY 1, 2",
         )?;
         let mut found: HashMap<i64, Numbers> = HashMap::new();
-        let mut rows = query.query([domain])?;
+        let mut rows = query.query([domain, last, SHOWN])?;
         while let Some(row) = rows.next()? {
             let (learned, held) = found.entry(row.get(0)?).or_default();
             if row.get::<_, bool>(2)? { held.push(row.get(1)?) } else { learned.push(row.get(1)?) }
@@ -352,13 +419,15 @@ impl Store {
         Ok(found)
     }
 
-    fn points(&self, domain: i64) -> Result<HashMap<i64, Vec<Point>>> {
+    fn points(&self, domain: i64, last: i64) -> Result<HashMap<i64, Vec<Point>>> {
         let connection = self.lock();
         let mut query = connection.prepare(
-            "SELECT version, step, loss, held_loss FROM points WHERE domain = ?1 ORDER BY 1, 2",
+            "SELECT version, step, loss, held_loss FROM points
+             WHERE domain = ?1 AND version IN (SELECT version FROM versions WHERE domain = ?1
+                 AND version <= ?2 ORDER BY version DESC LIMIT ?3) ORDER BY 1, 2",
         )?;
         let mut found: HashMap<i64, Vec<Point>> = HashMap::new();
-        let mut rows = query.query([domain])?;
+        let mut rows = query.query([domain, last, SHOWN])?;
         while let Some(row) = rows.next()? {
             let point = Point { update: row.get(1)?, loss: row.get(2)?, held_loss: row.get(3)? };
             found.entry(row.get(0)?).or_default().push(point);
@@ -403,18 +472,23 @@ fn switch(rows: &Transaction<'_>, domain: i64, version: i64, cause: &str) -> Res
     Ok(())
 }
 
-/// Takes a version that cannot be served away from its domain. Returns the domain's current version.
+/// Takes a version that cannot be served away from its domain, which gets the newest good version below it, else the newest
+/// good one, else the base. Returns the domain's current version.
 fn fall_back(rows: &Transaction<'_>, domain: i64, version: i64, cause: &str) -> Result<i64> {
     let current: i64 =
         rows.query_row("SELECT current FROM domains WHERE id = ?1", [domain], |row| row.get(0))?;
     if current != version {
         return Ok(current);
     }
-    let before: i64 = rows.query_row(
-        "SELECT coalesce(max(version), 0) FROM versions WHERE domain = ?1 AND version < ?2 AND state = 'good'",
-        [domain, version],
-        |row| row.get(0),
-    )?;
-    switch(rows, domain, before, cause)?;
-    Ok(before)
+    let other: Option<i64> = rows
+        .query_row(
+            "SELECT version FROM versions WHERE domain = ?1 AND version <> ?2 AND state = 'good'
+             ORDER BY version < ?2 DESC, version DESC LIMIT 1",
+            [domain, version],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let other = other.unwrap_or(0);
+    switch(rows, domain, other, cause)?;
+    Ok(other)
 }

@@ -206,7 +206,8 @@ fn damage_and_deletion_leave_a_good_version() {
     service.kill();
 
     let file = data.join("adapters/tools/2/adapter_model.safetensors");
-    let mut bytes = fs::read(&file).unwrap();
+    let whole = fs::read(&file).unwrap();
+    let mut bytes = whole.clone();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&file, &bytes).unwrap();
@@ -217,20 +218,34 @@ fn damage_and_deletion_leave_a_good_version() {
     assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 1);
     let back = json!({ "domain": "tools", "version": 2 });
     assert_eq!(service.call("POST", "/rollback", &back).0, 409);
+    // Files that cannot be read say nothing about their contents.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(service.call("POST", "/rollback", &back).0, 503);
+    fs::remove_dir(&file).unwrap();
+    // Whole files make it good again.
+    fs::write(&file, &whole).unwrap();
+    service.post("/rollback", back.clone());
+    let versions = service.wait_for_versions("tools", 2);
+    assert_eq!((&versions[0]["state"], &versions[0]["current"]), (&json!("good"), &json!(true)));
+    assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 2);
+    // The current version is found to be damaged: the one before it is served, also without a restart.
+    fs::remove_file(&file).unwrap();
+    assert_eq!(service.call("POST", "/rollback", &back).0, 409);
+    assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 1);
 
     // Version 1 has learned from Anna's corrections alone: the base is left until Otto's are learned.
     let right = pairs[0].1.clone();
-    let has = |text: &str| {
-        ["service.db", "service.db-wal"].iter().any(|name| {
-            let bytes = fs::read(data.join(name)).unwrap();
-            bytes.windows(text.len()).any(|window| window == text.as_bytes())
-        })
-    };
+    let has = |text: &str| common::files_have(data, text);
     assert!(has(&right));
     assert_eq!(service.get("/people/Anna")["corrections"][0]["right"], json!(right));
     let (status, gone) = service.call("DELETE", "/people/Anna", &Value::Null);
     assert_eq!((status, &gone["corrections"]), (200, &json!(30)), "{gone}");
-    assert!(!has(&right), "{right:?} is still in the file");
+    assert_eq!(service.translate("tools", &["bald kauft er den Hut in rot"]).0, 0);
+    for text in pairs[..30].iter().flat_map(|(source, right)| [source, right]) {
+        assert!(!has(text), "{text:?} is still in the files");
+    }
+    assert!(pairs[30..60].iter().all(|(source, right)| has(source) && has(right)));
     assert!(!data.join("adapters/tools/1").exists() && !data.join("adapters/tools/2").exists());
     assert_eq!(service.get("/people/Anna")["corrections"], json!([]));
     let versions = service.wait_for_versions("tools", 3);
@@ -301,16 +316,31 @@ fn requests_that_are_wrong_are_refused_with_a_reason() {
         ("GET", "/nothing", "", 404),
         ("GET", "/versions?domain=none", "", 404),
         ("GET", "/versions", "", 400),
+        ("GET", "/versions?domain=tools&last=x", "", 400),
+        ("GET", "/versions?domain=tools&last=9", "", 200),
         ("POST", "/rollback", r#"{"domain": "none", "version": 0}"#, 404),
         ("POST", "/learn", r#"{"domain": "none"}"#, 404),
     ] {
         let (status, answer) = send(method, path, body);
         assert_eq!(status, expected, "{method} {path}: {answer}");
     }
+    // A page of another site, and a name that another site has given this machine.
+    let token = "Authorization: bearer secret\r\n";
+    let own = format!("{token}Origin: http://{}\r\n", service.address);
+    assert_eq!(service.send("GET", "/domains", &own, "").unwrap().0, 200);
+    let other = format!("{token}Origin: http://example.com\r\n");
+    assert_eq!(service.send("POST", "/learn", &other, r#"{"domain": "tools"}"#).unwrap().0, 403);
+    let term = json!({ "domain": "tools", "source": "ein Seil", "target": "a rope" }).to_string();
+    assert_eq!(send("POST", "/terms", &term).0, 200);
+    assert_eq!(send("DELETE", "/terms/tools/ein%20Seil", ""), (200, json!({ "terms": 1 })));
+    assert_eq!(send("GET", "/domains", "").1["domains"][0]["terms"], json!({}));
+    let fill = |path: &str| {
+        path.replace("{who}", "x").replace("{domain}", "tools").replace("{source}", "x")
+    };
     let description: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
     for (path, methods) in description["paths"].as_object().unwrap() {
         for method in ["get", "post", "delete"].iter().filter(|name| !methods[**name].is_null()) {
-            let (status, answer) = send(&method.to_uppercase(), &path.replace("{who}", "x"), "");
+            let (status, answer) = send(&method.to_uppercase(), &fill(path), "");
             assert!(![404, 405].contains(&status), "{path}: {answer}");
         }
     }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use learning_service::fault::Fault;
 use learning_service::settings::Learning;
 use learning_service::store::{NewCorrection, Room, Store};
+use learning_service::versions::Outcome;
+use serde_json::Value;
 
 struct Folder(PathBuf);
 
@@ -26,7 +28,7 @@ impl Drop for Folder {
     }
 }
 
-const ROOM: Room = Room { domains: 2, per_person: 2000 };
+const ROOM: Room = Room { domains: 2, per_person: 2000, per_domain: 3000 };
 
 fn new(who: &str, source: &str, right: &str) -> NewCorrection {
     NewCorrection {
@@ -105,6 +107,59 @@ fn repeated_corrections_are_stored_once() {
 }
 
 #[test]
+fn corrections_and_terms_of_a_domain_are_bounded() {
+    let folder = Folder::new("bounds");
+    let store = Store::open(&folder.file()).unwrap();
+    let room = Room { per_domain: 3, ..ROOM };
+    for n in 0..3 {
+        store.add_correction(&new(&format!("person {n}"), "s", "x"), room).unwrap();
+    }
+    let error = store.add_correction(&new("Otto", "s", "x"), room).unwrap_err();
+    assert_eq!(error, Fault::Limit("a domain can have 3 corrections".into()));
+    for n in 0..1000 {
+        store.set_term("d", &format!("term {n}"), "x", ROOM).unwrap();
+    }
+    assert!(matches!(store.set_term("d", "more", "x", ROOM), Err(Fault::Limit(_))));
+    store.set_term("d", "term 5", "y", ROOM).unwrap();
+    assert_eq!(store.delete_term("d", "term 7").unwrap(), 1);
+    assert_eq!(store.delete_term("d", "term 7").unwrap(), 0);
+    store.set_term("d", "more", "x", ROOM).unwrap();
+    assert_eq!(store.terms(store.domain("d").unwrap().id).unwrap().len(), 1000);
+}
+
+#[test]
+fn domains_take_turns_and_a_request_waits_until_its_round_begins() {
+    let folder = Folder::new("turns");
+    let store = Store::open(&folder.file()).unwrap();
+    let learning = Learning::default();
+    let add = |domain: &str, from: usize, who: &str| {
+        for n in from..from + 3 {
+            let row = NewCorrection { domain: domain.into(), ..new(who, &format!("s{n}"), "x") };
+            store.add_correction(&row, ROOM).unwrap();
+        }
+    };
+    let end = |domain: &str| {
+        let round = store.next_round(3, &learning).unwrap().unwrap();
+        assert_eq!(round.domain, domain);
+        let outcome =
+            Outcome { serve: false, hash: None, figures: Value::Null, reason: String::new() };
+        assert!(store.finish(&round, &outcome).unwrap());
+    };
+    add("d", 0, "Anna");
+    add("e", 0, "Otto");
+    add("d", 3, "Anna");
+    end("d");
+    add("d", 6, "Anna");
+    end("e");
+    end("d");
+    // Nothing is left to learn in e; when there is again, its round begins without a full batch.
+    store.forget("Otto").unwrap();
+    assert!(store.next_round(100, &learning).unwrap().is_none());
+    add("e", 0, "Zoe");
+    assert_eq!(store.next_round(100, &learning).unwrap().unwrap().domain, "e");
+}
+
+#[test]
 fn a_round_needs_new_corrections_and_can_be_asked_for() {
     let folder = Folder::new("rounds");
     let store = Store::open(&folder.file()).unwrap();
@@ -136,4 +191,38 @@ fn a_file_of_a_newer_version_and_another_base_are_refused() {
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
     assert!(matches!(Store::open(&folder.file()).map(drop), Err(Fault::Conflict(_))));
+}
+
+#[test]
+fn no_text_of_a_deleted_person_is_left_in_the_files() {
+    let folder = Folder::new("deleted");
+    let store = Store::open(&folder.file()).unwrap();
+    let people = ["Annegret", "Ottokar", "Zacharias"];
+    // Lengths differ, so that rows move within their pages.
+    let text = |side: &str, n: usize| format!("{side} <{n:03}> {}", "x".repeat(n * 7 % 90));
+    for n in 0..500 {
+        let row = NewCorrection {
+            key: Some(text("key", n)),
+            said: text("said", n),
+            ..new(people[n % 3], &text("source", n), &text("right", n))
+        };
+        store.add_correction(&row, ROOM).unwrap();
+    }
+    let content = || {
+        let files = ["service.db", "service.db-wal"].map(|name| folder.0.join(name));
+        let bytes = files.map(|path| std::fs::read(path).unwrap()).concat();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    assert!(content().contains(people[1]));
+    assert_eq!(store.forget(people[1]).unwrap().corrections, 167);
+    store.remove_deleted_text().unwrap();
+    let left = content();
+    assert!(!left.contains(people[1]));
+    for n in 0..500 {
+        for side in ["key", "said", "source", "right"] {
+            let text = format!("{side} <{n:03}>");
+            assert_eq!(left.contains(&text), n % 3 != 1, "{text}");
+        }
+    }
+    assert_eq!(store.export(people[0]).unwrap().len(), 167);
 }

@@ -172,9 +172,9 @@ impl Instance {
     /// None: the connection broke.
     pub fn send(&self, method: &str, path: &str, head: &str, body: &str) -> Option<(u16, Value)> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
-        let length = body.len();
+        let (length, host) = (body.len(), &self.address);
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n{head}Connection: close\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n{head}Connection: close\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).ok()?;
         let mut text = String::new();
@@ -226,6 +226,14 @@ impl Drop for Instance {
 pub fn correction(domain: &str, who: &str, source: &str, right: &str) -> Value {
     json!({
         "domain": domain, "who": who, "source": source, "said": "?", "right": right, "id": source, "when": 5
+    })
+}
+
+/// Whether the files of the database have a text in them.
+pub fn files_have(data: &Path, text: &str) -> bool {
+    ["service.db", "service.db-wal"].iter().any(|name| {
+        let bytes = std::fs::read(data.join(name)).unwrap();
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
     })
 }
 
