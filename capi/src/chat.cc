@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <memory>
 
 #include "capi/src/text_handles.h"
 #include "engine/core/json.h"
@@ -27,14 +27,6 @@ RenderedChat render_chat(const Call& call, const Tokenizer& tokenizer,
   const ChatOptions options{.add_generation_prompt =
                                 call.flag(add_generation_prompt, "add_generation_prompt")};
   return answers ? chat.render_answers(json, options) : chat.render(json, options);
-}
-
-// One byte at least, so that success is never NULL.
-int32_t* give_ids(const std::vector<int32_t>& ids) {
-  auto* copy =
-      static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));
-  std::copy(ids.begin(), ids.end(), copy);
-  return copy;
 }
 
 }  // namespace
@@ -92,8 +84,10 @@ trafo_error* trafo_chat_encode(const trafo_tokenizer* tokenizer, const char* con
     std::vector<int32_t> ids;
     std::vector<uint8_t> marked;
     subwords.encode_marked(chat.text, chat.answers, ids, marked);
-    if (out_answers) *out_answers = give_ids({marked.begin(), marked.end()});
-    *out_ids = give_ids(ids);
+    // Freed if there is no memory for the other.
+    std::unique_ptr<int32_t, decltype(&trafo_ids_free)> given(copy_ids(ids), trafo_ids_free);
+    if (out_answers) *out_answers = copy_ids({marked.begin(), marked.end()});
+    *out_ids = given.release();
     *out_count = ids.size();
   });
 }

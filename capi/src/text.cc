@@ -72,11 +72,7 @@ void encode_text(const Call& call, const trafo_tokenizer* tokenizer, bool target
   const std::string_view line = call.text(text, text_length, "text");
   const std::vector<int32_t> ids =
       target ? subwords.for_targets().encode(line) : subwords.encode(line);
-  // One byte at least, so that success is never NULL.
-  auto* copy =
-      static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));
-  std::copy(ids.begin(), ids.end(), copy);
-  *out_ids = copy;
+  *out_ids = copy_ids(ids);
   *out_count = ids.size();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,14 @@ struct ShortlistObject {
   Tokenizer tokenizer;
   LexicalTable table;
 };
+
+// Ids that the caller frees with trafo_ids_free: one byte at least, so that success is never NULL.
+inline int32_t* copy_ids(const std::vector<int32_t>& ids) {
+  auto* copy =
+      static_cast<int32_t*>(give_memory(ids.size() * sizeof(int32_t) + 1, HandleKind::ids));
+  std::copy(ids.begin(), ids.end(), copy);
+  return copy;
+}
 
 // Lines of the caller, borrowed while the call is in flight.
 inline std::vector<std::string_view> views_argument(const Call& call,

@@ -25,8 +25,8 @@ void copy_ids(std::string_view bytes, int64_t vocabulary, int64_t pair, std::vec
 
 // The ids of a conversation: the first one as the source, the others as the target. All are empty
 // if nothing of it is learned.
-void encode_chat(const PairEncoding& encoding, const std::string& place, std::string_view text,
-                 EncodedPair& pair) {
+void encode_chat(const PairEncoding& encoding, const Tokenizer& tokenizer, const std::string& place,
+                 std::string_view text, EncodedPair& pair) {
   try {
     const Json conversation =
         parse_json(text, kEncodePairsOrigin, place, {.bytes = text.size(), .depth = 64});
@@ -37,7 +37,7 @@ void encode_chat(const PairEncoding& encoding, const std::string& place, std::st
     if (all) chat.answers = {{0, chat.text.size()}};
     std::vector<int32_t> ids;
     std::vector<uint8_t> learned;
-    encoding.tokenizer->encode_marked(chat.text, chat.answers, ids, learned);
+    tokenizer.encode_marked(chat.text, chat.answers, ids, learned);
     if (ids.size() < 2 || std::find(learned.begin() + 1, learned.end(), 1) == learned.end()) return;
     pair.source.assign(ids.begin(), ids.begin() + 1);
     pair.target.assign(ids.begin() + 1, ids.end());
@@ -100,7 +100,11 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
   constexpr int64_t kChunk = 128;
   require(encoding.tokenizer || corpus.has_ids(), ErrorCode::invalid_argument, kEncodePairsOrigin,
           "a corpus of text needs a tokenizer");
-  if (corpus.has_chats()) encoding.chat_template();  // before several threads ask for it
+  std::optional<Tokenizer> chats;
+  if (corpus.has_chats()) {
+    encoding.chat_template();  // before several threads ask for it
+    chats = encoding.tokenizer->parsing_special();
+  }
   std::optional<Tokenizer> targets;
   if (encoding.tokenizer) targets = encoding.tokenizer->for_targets();
   const auto encode_side = [&](std::string_view text, int side, int64_t i,
@@ -116,7 +120,7 @@ std::optional<std::vector<EncodedPair>> encode_pairs(const TextCorpus& corpus,
       EncodedPair& pair = pairs[static_cast<size_t>(i)];
       const PairView text = corpus.view(pair_of(i), buffers);
       if (corpus.has_chats()) {
-        encode_chat(encoding, corpus.place(pair_of(i)), text.target, pair);
+        encode_chat(encoding, *chats, corpus.place(pair_of(i)), text.target, pair);
         continue;
       }
       const bool preferences = corpus.form() == CorpusForm::preferences;

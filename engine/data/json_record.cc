@@ -15,8 +15,7 @@ struct RecordKind {
   CorpusForm form;
   std::string_view members[3];  // as many as the form has texts
   bool alpaca = false;          // the source is made of them by Alpaca's template
-  bool chats = false;           // a conversation is made of them
-  int members_of_chat = 0;      // how many they are
+  int members_of_chat = 0;      // a conversation is made of so many; 0: none is
 };
 
 namespace {
@@ -30,16 +29,16 @@ constexpr RecordKind kRecordKinds[] = {
     {CorpusForm::parallel, {"prompt", "completion"}},
     {CorpusForm::parallel, {"source", "target"}},
     {CorpusForm::parallel, {"instruction", "output"}, true},
-    {CorpusForm::monolingual, {"messages"}, false, true, 1},
-    {CorpusForm::monolingual, {"conversations"}, false, true, 1},
+    {CorpusForm::monolingual, {"messages"}, false, 1},
+    {CorpusForm::monolingual, {"conversations"}, false, 1},
     {CorpusForm::monolingual, {"text"}},
 };
 // The same where the caller says that the records are conversations.
 constexpr RecordKind kChatKinds[] = {
-    {CorpusForm::monolingual, {"messages"}, false, true, 1},
-    {CorpusForm::monolingual, {"conversations"}, false, true, 1},
-    {CorpusForm::monolingual, {"prompt", "completion"}, false, true, 2},
-    {CorpusForm::monolingual, {"instruction", "output"}, false, true, 2},
+    {CorpusForm::monolingual, {"messages"}, false, 1},
+    {CorpusForm::monolingual, {"conversations"}, false, 1},
+    {CorpusForm::monolingual, {"prompt", "completion"}, false, 2},
+    {CorpusForm::monolingual, {"instruction", "output"}, false, 2},
 };
 
 Json parse_record(std::string_view line, std::string_view label) {
@@ -47,7 +46,7 @@ Json parse_record(std::string_view line, std::string_view label) {
 }
 
 std::vector<std::string> names_of(const RecordKind& kind) {
-  const int count = kind.chats ? kind.members_of_chat : static_cast<int>(kind.form);
+  const int count = are_chats(kind) ? kind.members_of_chat : static_cast<int>(kind.form);
   return {std::begin(kind.members), std::begin(kind.members) + count};
 }
 
@@ -163,7 +162,7 @@ const RecordKind& kind_of_record(std::string_view line, std::string_view file, i
 }
 
 bool are_chats(const RecordKind& kind) noexcept {
-  return kind.chats;
+  return kind.members_of_chat > 0;
 }
 
 CorpusForm form_of(const RecordKind& kind) noexcept {
@@ -184,7 +183,7 @@ PairView read_record(const RecordKind& kind, std::string_view line, std::string_
     require(text.find('\0') == std::string::npos, ErrorCode::corrupt_file, kRecordOrigin, label,
             ": ", name, " has a NUL character");
   };
-  if (kind.chats) {
+  if (are_chats(kind)) {
     buffers.target = conversation_of(record, kind.members[0], label);
     return {{}, buffers.target};
   }

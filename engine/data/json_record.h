@@ -15,7 +15,7 @@ struct RecordKind;
 
 // Whether a line is a JSON object with a member, or a damaged one that names all members of a kind.
 bool is_record(std::string_view line);
-// The members by which a line is a record of a kind or a chat, for messages; empty if it is text.
+// The members by which a line is a record of a kind, for messages; empty if it is text.
 std::string record_members(std::string_view line);
 // Whether the name of a file says that it has JSON lines: .jsonl, .ndjson or .json, also with .gz.
 bool is_json_name(std::string_view path) noexcept;
