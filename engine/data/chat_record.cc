@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kChatRecordOrigin = "corpus";
 
-// The roles of ShareGPT's files, and those of the messages that they become.
+// The roles of ShareGPT's files, and the roles of the messages that they become.
 constexpr std::pair<std::string_view, std::string_view> kShareGptRoles[] = {
     {"human", "user"},          {"user", "user"},        {"gpt", "assistant"},
     {"chatgpt", "assistant"},   {"bing", "assistant"},   {"bard", "assistant"},

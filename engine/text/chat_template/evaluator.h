@@ -13,7 +13,7 @@
 
 namespace trafo::jinja {
 
-// The variables of a scope. Names that it lacks are those of the scope around it.
+// The variables of a scope. The scope around it has the names that it lacks.
 class Scope {
  public:
   explicit Scope(Scope* around) : around_(around) {}

@@ -1,4 +1,4 @@
-// What a template can call, and the arguments of a call.
+// Functions that a template calls, and the arguments of a call.
 #pragma once
 
 #include <string>

@@ -54,7 +54,7 @@ struct Expression {
 struct Statement;
 using Block = std::vector<Statement>;
 
-// What a value is assigned to: names, or a member of a namespace.
+// The targets of an assignment: names, or a member of a namespace.
 struct Target {
   std::vector<std::string> names;
   bool unpacks = false;  // `a, b`, also of one name
