@@ -153,7 +153,8 @@ trafo_error* trafo_cancel_set_progress(trafo_cancel* cancel, trafo_progress_fn p
     const auto keep = owned(user_data, user_data_free);
     CancelObject& object = call.handle(cancel, "cancel");
     std::shared_ptr<const ProgressCallback> callback;
-    if (progress) callback = std::make_shared<const ProgressCallback>(progress, keep);
+    if (progress)
+      callback = std::make_shared<const ProgressCallback>(ProgressCallback{progress, keep});
     const std::lock_guard lock(object.progress_mutex);
     std::swap(object.progress, callback);  // the old one is freed after the lock
   });

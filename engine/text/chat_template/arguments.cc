@@ -26,7 +26,7 @@ void Arguments::finish(std::string_view what, Budget& budget) const {
   for (const auto& [key, value] : named) {
     // Twice: find() has compared the same names.
     budget.spend(std::ssize(asked_names_) / 8);
-    const auto matches = [&](const auto& asked) {
+    const auto matches = [&, &key = key](const auto& asked) {  // clang 14 needs the name
       if (asked.first.size() != key.size()) return false;
       budget.spend(static_cast<int64_t>(key.size() / 8));
       return asked.first == key;
