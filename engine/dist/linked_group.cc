@@ -138,18 +138,21 @@ class LinkedCommunicator final : public Communicator {
     require(link_ != nullptr, ErrorCode::internal, kLinkedOrigin,
             "a device must be attached before ranks exchange over ", transport());
     try {
-      pieces_.clear();
-      for (const SendPiece& piece : sends)
-        pieces_.push_back({piece.to, false, const_cast<void*>(piece.data), piece.bytes});
-      for (const ReceivePiece& piece : receives)
-        pieces_.push_back({piece.from, true, piece.data, piece.bytes});
-      use_link([&] { link_->begin_exchange(pieces_, after); });
+      use_link([&] {
+        pieces_.clear();
+        for (const SendPiece& piece : sends)
+          pieces_.push_back({piece.to, false, const_cast<void*>(piece.data), piece.bytes});
+        for (const ReceivePiece& piece : receives)
+          pieces_.push_back({piece.from, true, piece.data, piece.bytes});
+        link_->begin_exchange(pieces_, after);
+      });
       wait_until_issued(timeouts_.wait, "come");
-      use_link([&] { link_->mark(number, after >= 0); });
-      const std::lock_guard lock(mutex_);
-      in_flight_.push_back({number, LinkClock::now()});
-    } catch (const std::exception& error) {
-      end_with(error);
+      use_link([&] {
+        link_->mark(number, after >= 0);
+        const std::lock_guard lock(mutex_);
+        in_flight_.push_back({number, LinkClock::now()});
+      });
+    } catch (const std::exception&) {
       // The caller frees the pieces next, so no peer may read or write them any more.
       const std::lock_guard in_use(link_use_);
       link_->abort();

@@ -167,6 +167,37 @@ TYPED_TEST(SgdMuonTest, SgdIsThatOfTorch) {
       }
 }
 
+// Factors of groups multiply the rate and the decay, with a velocity and without.
+TYPED_TEST(SgdMuonTest, GroupsOfSgdHaveTheirRateAndDecay) {
+  constexpr int64_t kCells = 3, kCount = kCells * kGroupElements;
+  const UpdateGroups groups{{{1, 1}, {0.5, 2}, {2, 0}}, {0, 1, 2}};
+  for (const double momentum : {0.0, 0.9}) {
+    const Tensor parameters = this->tensor(normal_column(kCount, 1));
+    const Tensor gradients = this->tensor(Column(kCount));
+    Sgd optimizer(*this->context_, {parameters, gradients, {}, groups},
+                  {momentum, false, kUpdateDecay});
+    std::vector<Column> p(kCells), velocity(kCells);
+    const auto cell = [](const Column& all, int64_t number) {
+      const auto begin = all.begin() + number * kGroupElements;
+      return Column(begin, begin + kGroupElements);
+    };
+    for (int64_t i = 0; i < kCells; ++i) p[size_t(i)] = cell(this->read(parameters), i);
+    for (int64_t step = 1; step <= kUpdateSteps; ++step) {
+      this->write(gradients, normal_column(kCount, 10 + static_cast<uint32_t>(step)));
+      for (int64_t i = 0; i < kCells; ++i) {
+        const UpdateFactors& factors = groups.factors[size_t(i)];
+        torch_sgd(p[size_t(i)], velocity[size_t(i)], cell(this->read(gradients), i),
+                  kUpdateRate * factors.learning_rate, kUpdateDecay * factors.weight_decay,
+                  momentum, false);
+      }
+      this->update(optimizer, false, step);
+    }
+    Column expected;
+    for (const Column& each : p) expected.insert(expected.end(), each.begin(), each.end());
+    this->expect_near(parameters, expected, "parameter");
+  }
+}
+
 TYPED_TEST(SgdMuonTest, SgdWithAStateOfTheCallerIsTheSame) {
   const Column start = normal_column(100, 1), gradient = normal_column(100, 2);
   const Tensor p = this->tensor(start), q = this->tensor(start), g = this->tensor(gradient);

@@ -96,6 +96,21 @@ TEST(Optimizers, AFileOfAnotherIsRefusedByNameAndNothingChanges) {
     }
 }
 
+TEST(Optimizers, AFileWithStatesIsRefusedByAnOptimizerWithoutAny) {
+  const auto context = make_context({DeviceKind::cpu, 0}, 1);
+  const auto model = make_model(*context, tiny_config(), 5);
+  TrainOptions without = options_of(OptimizerKind::sgd);
+  without.momentum = 0;
+  Trainer trainer(*context, *model, without);
+  for (const OptimizerKind others : kOptimizerKinds) {
+    Trainer other(*context, *model, options_of(others));
+    const std::vector<std::byte> file = optimizer_file(other);
+    const auto reader = SafetensorsReader::from_memory(file, "a file");
+    expect_error(ErrorCode::invalid_argument, ", sgd keeps no tensors",
+                 [&] { trainer.restore(reader, other.state()); });
+  }
+}
+
 TEST(Optimizers, ARunKeepsItsOptimizer) {
   const TrainingData data = copy_data();
   const TemporaryDirectory directory;

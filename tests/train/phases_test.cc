@@ -109,6 +109,18 @@ TEST_F(PhasesTest, AnotherValidationTextIsRefusedOrScoresStartAnew) {
   expect_refused(data_, options_, "the checksum of the validation text was \"");
 }
 
+// Of the same tokens: a vocabulary may have one token for several texts.
+TEST_F(PhasesTest, AnotherReferenceOfTheSameTokensIsAnotherText) {
+  data_.valid_sources = {"a b", "b a"};
+  data_.valid_references = {"a b", "b a"};
+  Process(data_, options_, run_).run->run();
+  options_.after_updates = 12;
+  TrainingData other = data_;
+  other.valid_references.back() = "b  a";
+  expect_refused(other, options_, "the checksum of the validation text was \"");
+  Process(data_, options_, run_);
+}
+
 TEST_F(PhasesTest, ARunThatHasNotValidatedMayHaveAnyText) {
   options_.valid_freq = {0, PeriodUnit::updates};
   Process process(data_, options_, run_);
