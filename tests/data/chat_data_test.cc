@@ -175,9 +175,9 @@ TEST_F(ChatData, AnswersAreLearned) {
       const auto first = static_cast<size_t>(batch.target_cu_seqlens[1]);
       // <|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nhi<|im_end|>\n
       EXPECT_EQ(learned_text(*encoding.tokenizer, batch, 0, first),
-                std::string(19, '|') + "hi<|im_end|>|");
+                concat(std::string(19, '|'), "hi<|im_end|>|"));
       EXPECT_EQ(learned_text(*encoding.tokenizer, batch, first, batch.target_out.size()),
-                std::string(30, '|') + "hi<|im_end|>" + std::string(21, '|') + "e<|im_end|>|");
+                concat(std::string(30, '|'), "hi<|im_end|>", std::string(21, '|'), "e<|im_end|>|"));
     }
   }
 }

@@ -339,6 +339,8 @@ class Build:
             changed = [str(pathlib.Path(path).relative_to(TREE)) for path in copies]
             wanted = set().union(*including(changed).values())
             names = [name for name, (_, source) in commands.items() if source in wanted]
+            if not names:
+                sys.exit(f"no object of the release build is made of {', '.join(changed)}")
             done = 0
 
             def compiled(name):
@@ -373,8 +375,8 @@ class Build:
 
 def build(sample, jobs, programs):
     """Compiles the copies and links the programs with them."""
+    relink.build_release(jobs, wanted=programs)  # first: it makes an object of each file
     objects = sample.compile(jobs)
-    relink.build_release(jobs, wanted=programs)
     relink.link_all(objects, WORK, [], wanted=programs)
 
 

@@ -69,6 +69,15 @@ TEST(ChatTemplate, IsTheFileOrAKeyOfTheConfiguration) {
   EXPECT_EQ(both.companions().size(), 2u);
 }
 
+// Configurations list every added token, so they are larger than other JSON files may be.
+TEST(ChatTemplate, OfALargeConfiguration) {
+  const std::string config =
+      R"({"chat_template": "x", "names": ")" + std::string(3 << 19, 'a') + "\"}";
+  EXPECT_EQ(ChatTemplate::of(chat_tokenizer().with_companion({"tokenizer_config.json", config}))
+                ->source(),
+            "x");
+}
+
 TEST(ChatTemplate, HasSpecialTokensAndMembersAsVariables) {
   const ChatTemplate chat(
       "{{ bos_token }}{{ eos_token }}{{ pad_token }}{{ tools is none }}{{ more }}"
@@ -115,6 +124,41 @@ TEST(ChatTemplate, RefusesPrefixesThatChange) {
                [] { with_chat_template(byte_tokenizer(), "chatml", "t"); });
   expect_error(ErrorCode::unsupported, "given:2: the tag 'include' is not supported",
                [&] { with_chat_template(tokenizer, "\n{% include 'x' %}", "given"); });
+}
+
+// The file of chat_tokenizer() with other text at one place.
+Tokenizer edited_tokenizer(const std::string& from, const std::string& to) {
+  std::string file(chat_tokenizer().serialized());
+  const size_t at = file.find(from);
+  EXPECT_NE(at, std::string::npos) << file.substr(0, 400);
+  return Tokenizer::from_bytes(file.replace(at, from.size(), to), "tokenizer.json");
+}
+
+TEST(ChatTemplate, ABuiltInTemplateTakesTheFirstTokenToo) {
+  const Tokenizer tokenizer =
+      edited_tokenizer("\"content\":\"<|im_start|>\"", "\"content\":\"<start>\"");
+  expect_error(ErrorCode::invalid_argument, "has no token <|im_start|>",
+               [&] { with_chat_template(tokenizer, "chatml", "t"); });
+  std::string file(tokenizer.serialized());
+  const std::string first = "\"" + to_byte_letters(std::string(1, '\0')) + "\":0";
+  ASSERT_NE(file.find(first), std::string::npos);
+  file.replace(file.find(first), first.size(), "\"<|im_start|>\":0");
+  const Tokenizer renamed = Tokenizer::from_bytes(file, "tokenizer.json");
+  EXPECT_EQ(renamed.id("<|im_start|>"), 0);
+  EXPECT_TRUE(ChatTemplate::of(with_chat_template(renamed, "chatml", "t")));
+}
+
+// The normal form of the text in front is a byte shorter.
+TEST(EncodeMarked, PartsOfATextWithANormalForm) {
+  const Tokenizer tokenizer =
+      edited_tokenizer("\"added_tokens\"", "\"normalizer\":{\"type\":\"NFC\"},\"added_tokens\"");
+  const std::string text = "e\u0301hi\n\n";
+  const TextSpan part{3, 5};
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> marked;
+  tokenizer.encode_marked(text, {&part, 1}, ids, marked);
+  ASSERT_EQ(tokenizer.decode(ids), "\u00e9hi\n\n");
+  EXPECT_EQ(marked, (std::vector<uint8_t>{0, 0, 1, 0}));
 }
 
 TEST(ChatTemplate, IsKeptBesideAVocabulary) {

@@ -184,7 +184,7 @@ TEST(Tokenizer, RefusesBadTextAndIds) {
 }
 
 TEST(Tokenizer, FilesRoundTrip) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "trafo_tokenizer";
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "trafo_tokenizer";
   std::filesystem::create_directories(folder);
   const Tokenizer tokenizer = train_small();
   std::ofstream(folder / "vocab.spm", std::ios::binary) << tokenizer.serialized();
