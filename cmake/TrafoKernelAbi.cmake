@@ -1,7 +1,8 @@
 # TRAFO_KERNEL_ABI: a hash of every header that engine and CUDA plugin must share, so that two builds that differ refuse each other.
 file(GLOB TRAFO_KERNEL_HEADERS CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/engine/ops/op_list.def ${PROJECT_SOURCE_DIR}/engine/ops/*/*.h
-  ${PROJECT_SOURCE_DIR}/engine/optim/update.h ${PROJECT_SOURCE_DIR}/engine/quant/state_code.h
+  ${PROJECT_SOURCE_DIR}/engine/optim/update.h ${PROJECT_SOURCE_DIR}/engine/optim/*/*_rule.h
+  ${PROJECT_SOURCE_DIR}/engine/optim/generated/optimizers.def ${PROJECT_SOURCE_DIR}/engine/quant/state_code.h
   ${PROJECT_SOURCE_DIR}/engine/backend/backend.h ${PROJECT_SOURCE_DIR}/engine/backend/stream_device.h
   ${PROJECT_SOURCE_DIR}/engine/backend/gemm_tuner.h ${PROJECT_SOURCE_DIR}/engine/backend/side_stream.h
   ${PROJECT_SOURCE_DIR}/engine/backend/cuda/plugin_api.h ${PROJECT_SOURCE_DIR}/engine/backend/cuda/nccl_api.h

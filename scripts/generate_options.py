@@ -34,7 +34,10 @@ def targets(schema):
         if enum.names:
             yield enum.names, engine.names_header(enum)
     yield "engine/models/generated/architectures.def", engine.rows_of(schema, "architecture", "TRAFO_ARCHITECTURE", ["has_encoder", "free_form"])
-    yield "engine/optim/generated/optimizers.def", engine.rows_of(schema, "optimizer", "TRAFO_OPTIMIZER", ["whole_matrices"])
+    yield "engine/optim/generated/optimizers.def", engine.rows_of(schema, "optimizer", "TRAFO_OPTIMIZER", ["type", "whole_matrices"])
+    for file, ending in (("rules", ".h"), ("rules_cpu", "-inl.h"), ("rules_cuda", ".cuh")):
+        yield f"engine/optim/generated/{file}.inc", engine.rule_includes(schema, ending)
+    yield "engine/optim/generated/optimizer_options.def", engine.optimizer_options(training)
     yield "engine/objective/generated/objectives.def", engine.rows_of(schema, "objective", "TRAFO_OBJECTIVE", ["other_model", "preferences"])
     yield "engine/metrics/generated/metrics.def", engine.metrics(schema)
     drawn, searched = decoding.part("sampling"), [row for row in decoding.engine_rows if row.part is None]

@@ -17,7 +17,7 @@ set(TRAFO_LONG_WITH_A_SANITIZER
 # Runs of many forms, each with the whole engine, and the forms that have every part of it once.
 set(TRAFO_FORMS *RanksTest.*/* *ManyRanksTest.*/* *DpoRanks.*/* *ResumeTest.*/*)
 set(TRAFO_SANITIZED_FORMS
-  *RanksTest.ARunResumes*/Windows *RanksTest.ARunResumes*/SmoothedEightBit *RanksTest.Checkpoints*/LayerDrop *RanksTest.Checkpoints*/Muon
+  *RanksTest.ARunResumes*/Windows *RanksTest.ARunResumes*/SmoothedEightBit *RanksTest.Checkpoints*/LayerDrop *RanksTest.Checkpoints*/muon
   *RanksTest.Checkpoints*/CommunicationOfFiveLanes *ManyRanksTest.*/FewShards *DpoRanks.*/OfAnAdapter
   *ResumeTest.*/EncoderDecoderDelay1 *ResumeTest.*/DecoderLmDelay1EightBitSmoothed *ResumeTest.*/EncoderDecoderDelay2SmoothedBits8
   *ResumeTest.*/EncoderDecoderDelay2SmoothedBits8muon)

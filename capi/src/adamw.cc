@@ -8,7 +8,7 @@
 #include "capi/src/handles.h"
 #include "engine/io/safetensors.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 #include "engine/optim/clip.h"
 
 using namespace trafo;

@@ -5,7 +5,7 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/optim/clip.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/sgd/sgd.h"
 
 using namespace trafo;
 using namespace trafo::capi;

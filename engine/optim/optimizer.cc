@@ -8,6 +8,7 @@
 #include "engine/ops/checks.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
+#include "engine/quant/state_code.h"
 
 namespace trafo {
 
@@ -89,9 +90,32 @@ void* Optimizer::at(const Tensor& tensor, size_t bytes) {
 Tensor Optimizer::add_state(const std::string& name) {
   const Shape shape =
       shard_.count() == parameters_.numel() ? parameters_.shape() : Shape{shard_.count()};
-  states_.push_back({name, context_.zeros(shape, parameters_.dtype()), StateLayout::elements});
+  add_state({name, context_.zeros(shape, parameters_.dtype()), StateLayout::elements});
   return states_.back().tensor;
 }
+
+void Optimizer::add_state(const StateTensor& state) {
+  require(states_.size() < kMaxStates, ErrorCode::internal, origin_, "there are more than ",
+          kMaxStates, " states");
+  states_.push_back(state);
+}
+
+namespace {
+
+// Of a state, before an element of the shard.
+size_t bytes_before(const StateTensor& state, size_t element) {
+  switch (state.layout) {
+    case StateLayout::codes:
+      return element;
+    case StateLayout::scales:
+      return element / state_code::kBlock * sizeof(float);
+    case StateLayout::elements:
+      break;
+  }
+  return element * dtype_size(state.tensor.dtype());
+}
+
+}  // namespace
 
 UpdateState Optimizer::state(const ElementRange& range) const {
   const auto at_range = [&](const Tensor& whole) {
@@ -110,8 +134,11 @@ UpdateState Optimizer::state(const ElementRange& range) const {
     s.group_of = static_cast<const uint8_t*>(group_of_.raw()) + range.begin / kGroupElements;
   s.factors = static_cast<const UpdateFactors*>(raw_or_null(factors_));
   s.groups = groups_;
-  // The states are of the shard alone.
-  set_rule(s, static_cast<size_t>(range.begin - shard_.begin));
+  const auto skipped = static_cast<size_t>(range.begin - shard_.begin);
+  for (size_t i = 0; i < states_.size(); ++i)
+    s.states[i] = at(states_[i].tensor, bytes_before(states_[i], skipped));
+  s.kind = kind();
+  set_rule(s.rules);
   return s;
 }
 
@@ -149,7 +176,14 @@ void Optimizer::step(double learning_rate, double grad_scale) {
   ++steps_;
 }
 
+void check_below_one(double value, const char* origin, const char* option) {
+  require_argument(value >= 0 && value < 1, origin, option, " must be at least 0 and below 1, got ",
+                   value);
+}
+
 namespace {
+
+constexpr const char* kOptimizerOrigin = "optimizer";
 
 struct OptimizerRow {
   OptimizerKind kind;
@@ -160,19 +194,40 @@ struct OptimizerRow {
 };
 
 constexpr OptimizerRow kOptimizers[] = {
-#define TRAFO_OPTIMIZER(name, whole_matrices) {OptimizerKind::name, whole_matrices, make_##name},
+#define TRAFO_OPTIMIZER(name, Name, whole_matrices) \
+  {OptimizerKind::name, whole_matrices, make_##name},
 #include "engine/optim/generated/optimizers.def"
 #undef TRAFO_OPTIMIZER
 };
 
 const OptimizerRow& row_of(OptimizerKind kind) {
   const auto* const row = std::ranges::find(kOptimizers, kind, &OptimizerRow::kind);
-  require(row != std::end(kOptimizers), ErrorCode::invalid_argument, "optimizer",
+  require(row != std::end(kOptimizers), ErrorCode::invalid_argument, kOptimizerOrigin,
           "unknown optimizer ", static_cast<int32_t>(kind));
   return *row;
 }
 
+void check_taken(OptimizerKind kind, const char* option, bool is_default,
+                 std::initializer_list<OptimizerKind> takers) {
+  if (is_default || std::ranges::find(takers, kind) != takers.end()) return;
+  std::string names;
+  for (const OptimizerKind taker : takers)
+    names += std::string(names.empty() ? "" : ", ") + enum_name(taker);
+  require_argument(false, kOptimizerOrigin, option, " is for the optimizer ", names, ": ",
+                   enum_name(kind), " does not have it");
+}
+
 }  // namespace
+
+void validate(const OptimizerOptions& options) {
+  using enum OptimizerKind;
+  const OptimizerKind kind = row_of(options.optimizer).kind;
+  const OptimizerOptions defaults;
+#define TRAFO_OPTIMIZER_OPTION(option, ...) \
+  check_taken(kind, #option, options.option == defaults.option, {__VA_ARGS__});
+#include "engine/optim/generated/optimizer_options.def"
+#undef TRAFO_OPTIMIZER_OPTION
+}
 
 bool needs_whole_matrices(OptimizerKind kind) {
   return row_of(kind).whole_matrices;
@@ -183,14 +238,6 @@ std::unique_ptr<Optimizer> make_optimizer(Context& context, const UpdateTarget& 
                                           std::span<const MatrixPart> matrices) {
   validate(options);
   return row_of(options.optimizer).make(context, target, options, matrices);
-}
-
-void validate(const OptimizerOptions& options) {
-  require_argument(options.optimizer == OptimizerKind::adamw ||
-                       options.optimizer_states == OptimizerStates::float32,
-                   "optimizer", "optimizer_states", ": ", enum_name(options.optimizer),
-                   " keeps float32 states, only adamw can keep ",
-                   enum_name(options.optimizer_states), " ones");
 }
 
 }  // namespace trafo

@@ -95,14 +95,14 @@ class Optimizer {
   // `origin` of errors; `context` must outlive this.
   Optimizer(Context& context, const char* origin, const UpdateTarget& target, double weight_decay);
 
-  // Sets the rule of `state`, whose other fields are set. `skipped`: elements of the shard before
-  // it.
-  virtual void set_rule(UpdateState& state, size_t skipped) const = 0;
+  // Sets the member of this optimizer.
+  virtual void set_rule(UpdateRules& rules) const = 0;
   virtual int64_t buffer_bytes() const { return 0; }  // of finish()
 
-  // A state of one element for each of the shard, zeros. States are added in the order of files.
+  // A state of one element for each of the shard, zeros. States are added in the order of files, at
+  // most kMaxStates.
   Tensor add_state(const std::string& name);
-  void add_state(const StateTensor& state) { states_.push_back(state); }
+  void add_state(const StateTensor& state);
 
   // The memory of a tensor, some bytes in; null if it is undefined.
   static void* at(const Tensor& tensor, size_t bytes);
@@ -129,14 +129,17 @@ struct MatrixPart {
   ElementRange elements() const { return {begin, begin + rows * columns}; }
 };
 
-// Constants of all optimizers. One that an optimizer does not read has no effect.
+// Constants of all optimizers.
 struct OptimizerOptions {
 #include "engine/optim/generated/optimizer_options.inc"
 };
 
-// INVALID_ARGUMENT, naming the option, if the optimizer cannot work with them. make_optimizer()
-// checks them too.
+// INVALID_ARGUMENT, naming the option: an option that the optimizer does not have is not the
+// default. make_optimizer() checks it too; the optimizer checks its own options.
 void validate(const OptimizerOptions& options);
+
+// INVALID_ARGUMENT unless the value of an option is at least 0 and below 1.
+void check_below_one(double value, const char* origin, const char* option);
 
 // `matrices`: weights of linear layers inside the model, for an optimizer that
 // needs_whole_matrices().
@@ -144,7 +147,7 @@ std::unique_ptr<Optimizer> make_optimizer(Context& context, const UpdateTarget& 
                                           const OptimizerOptions& options,
                                           std::span<const MatrixPart> matrices = {});
 
-// The factory of each optimizer; make_optimizer calls them.
+// The factory of each optimizer, in its folder; make_optimizer calls them.
 #define TRAFO_OPTIMIZER(name, ...)                                                     \
   std::unique_ptr<Optimizer> make_##name(Context& context, const UpdateTarget& target, \
                                          const OptimizerOptions& options,              \

@@ -1,7 +1,9 @@
-// The kernels of optimizers over flat workspaces: global norm, the update rules AdamW (Loshchilov &
-// Hutter, arXiv 1711.05101), SGD and Muon (optim/muon.h), and the EMA of the parameters.
+// The kernels of optimizers over flat workspaces: global norm, the update by the rule of an
+// optimizer (NAME/NAME_rule.h has its formula), and the EMA of the parameters.
 #pragma once
 
+#include "engine/core/generated/option_enums.h"
+#include "engine/optim/generated/rules.inc"
 #include "engine/runtime/context.h"
 
 namespace trafo {
@@ -48,47 +50,29 @@ constexpr double ema_weight(double alpha, int64_t step) {
 struct UpdateFactors {
   double learning_rate = 1;
   double weight_decay = 1;
-  int64_t whole_matrix = 0;  // 1: elements of a matrix that Muon orthogonalizes
+  int64_t whole_matrix = 0;  // 1: elements of a matrix that Optimizer::finish() changes
   bool operator==(const UpdateFactors&) const = default;
 };
 
 // Elements that share a group index. Parameters start at multiples of it in a flat workspace.
 inline constexpr int64_t kGroupElements = 16;
 
-// The formula of an update. Below, g = grad_scale * grad, and lr and decay are the
-// learning rate and the weight decay times the factors of the element.
-enum class UpdateRule : int32_t { adamw = 0, sgd = 1, muon = 2 };
-
-// m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-// p -= lr * (mhat / (sqrt(vhat) + epsilon) + decay p), mhat = m / (1 - b1^step), vhat = v / (1 -
-// b2^step).
-struct AdamWRule {
-  double beta1, beta2, epsilon;
-  void* m;
-  void* v;
-  // Null: m and v are of the parameters' dtype, [count]. Else that is float32, m and v are the
-  // codes of state_code.h, one byte an element of whole blocks, and these are their scales, one a
-  // block. Every update decodes the moments and codes the new ones; `step` is part of the random
-  // numbers of the rounding.
-  float* m_scale;
-  float* v_scale;
+// The rates of an update for elements of one group: `lr` and `decay` of the formulas.
+struct GroupRates {
+  double learning_rate, weight_decay;
 };
 
-// torch.optim.SGD with dampening 0: d = g + decay p; v = momentum v + d; p -= lr v, or with
-// nesterov p -= lr (d + momentum v).
-struct SgdRule {
-  double momentum;
-  bool nesterov;
-  void* velocity;  // v, [count]; null without momentum
-};
+constexpr GroupRates group_rates(double learning_rate, double weight_decay,
+                                 const UpdateFactors& factors) {
+  return {learning_rate * factors.learning_rate, weight_decay * factors.weight_decay};
+}
 
-// The first half of Muon. Elements of matrices (UpdateFactors::whole_matrix):
-// m = momentum m + (1-momentum) g; grad = m, or with nesterov momentum m + (1-momentum) g.
-// Their parameters stay as they are until apply_direction. All other elements follow AdamWRule,
-// whose m is also the momentum of matrices.
-struct MuonRule {
-  double momentum;
-  bool nesterov;
+// The constants of a rule: the member with the name of the optimizer. In the formulas of the rules,
+// p is a parameter and g = grad_scale * grad.
+union UpdateRules {
+#define TRAFO_OPTIMIZER(name, Name, ...) Name##Rule name;
+#include "engine/optim/generated/optimizers.def"
+#undef TRAFO_OPTIMIZER
 };
 
 // Steps that follow the rule of every optimizer, in the same pass over the parameters.
@@ -100,6 +84,9 @@ struct PostUpdate {
   double ema_alpha;
 };
 
+// States of an optimizer, at most.
+inline constexpr int kMaxStates = 4;
+
 // The parameters, their optimizer states and the constants of every update.
 struct UpdateState {
   DType dtype;
@@ -108,7 +95,7 @@ struct UpdateState {
   // state_code::kBlock. It decides how 8-bit states are rounded.
   int64_t first;
   void* param;
-  void* grad;  // only MuonRule writes it
+  void* grad;  // written for elements of whole matrices alone
   double weight_decay;
   // Null: every factor is 1. Else elements [16 i, 16 i + 16) have factors[group_of[i]]; both arrays
   // are in the memory of the device.
@@ -116,10 +103,10 @@ struct UpdateState {
   const UpdateFactors* factors;
   int32_t groups;  // factors in the array, at most 256
   PostUpdate post;
-  UpdateRule rule;
-  AdamWRule adamw;  // read by adamw and muon
-  SgdRule sgd;      // read by sgd
-  MuonRule muon;    // read by muon
+  // In the order of Optimizer::states(), at the first element; null after the last one.
+  void* states[kMaxStates];
+  OptimizerKind kind;
+  UpdateRules rules;
 };
 
 struct UpdateParams {
@@ -163,9 +150,9 @@ struct ClippedUpdateParams {
   bool continues = false;
 };
 
-// The second half of Muon, for elements of one matrix, and so of one group:
+// The second half of an update of whole matrices, for elements of one of them, and so of one group:
 // p = (1 - lr decay) p - lr scale direction, and the steps of PostUpdate. Nothing changes if the
-// update was skipped. The rule of `state` and its gradient are not read.
+// update was skipped. The rule of `state`, its states and its gradient are not read.
 struct ApplyDirectionParams {
   UpdateState state;
   const void* direction;  // [count] of dtype

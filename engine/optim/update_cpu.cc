@@ -7,7 +7,8 @@
 #include "hwy/foreach_target.h"
 
 #include "engine/backend/cpu/simd-inl.h"
-#include "engine/optim/update_rules-inl.h"
+#include "engine/optim/generated/rules_cpu.inc"
+#include "engine/optim/update_lanes-inl.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,90 +65,35 @@ void sum_squares(ThreadPool& pool, const SumOfSquaresParams& p) {
   *p.out = total;
 }
 
-// --- steps after the rule ---
-
-template <class T>
-void round_parameters(const UpdateState& p, int64_t begin, int64_t end) {
-  const T* param = static_cast<const T*>(p.param);
-  BFloat16* rounded = static_cast<BFloat16*>(p.post.param_bf16);
-  if (!rounded) return;
-  for (int64_t i = begin; i < end; ++i)
-    rounded[i] = BFloat16::from_float(static_cast<float>(param[i]));
-}
-
-template <class T>
-void update_ema(const UpdateState& p, int64_t step, int64_t begin, int64_t end) {
-  T* ema = static_cast<T*>(p.post.ema);
-  const T* param = static_cast<const T*>(p.param);
-  if (!ema) return;
-  const hn::ScalableTag<T> d;
-  const auto share = hn::Set(d, static_cast<T>(ema_weight(p.post.ema_alpha, step)));
-  const auto mix = [&](auto old, auto value) {
-    return hn::MulAdd(share, hn::Sub(value, old), old);
-  };
-  int64_t i = begin;
-  for (; i + lanes(d) <= end; i += lanes(d))
-    hn::StoreU(mix(hn::LoadU(d, ema + i), hn::LoadU(d, param + i)), d, ema + i);
-  if (i < end)
-    store_n(mix(load_n(d, ema + i, end - i), load_n(d, param + i, end - i)), d, ema + i, end - i);
-}
-
-template <class T>
-void post_update(const UpdateState& s, int64_t step, int64_t begin, int64_t end) {
-  round_parameters<T>(s, begin, end);
-  update_ema<T>(s, step, begin, end);
-}
-
 template <class T>
 void update_elements(ThreadPool& pool, const UpdateParams& p) {
-  const UpdateState& s = p.state;
-  parallel_for_range(pool, s.count, kBlockElements, [&](int64_t begin, int64_t end) {
-    for_each_group(s, begin, end, [&](int64_t first, int64_t past, const UpdateFactors& factors) {
-      if (update_range<T>(p, factors, first, past)) post_update<T>(s, p.step, first, past);
-    });
+  parallel_for_range(pool, p.state.count, kBlockElements, [&](int64_t begin, int64_t end) {
+    switch (p.state.kind) {
+#define TRAFO_OPTIMIZER(name, ...) \
+  case OptimizerKind::name:        \
+    return name##_update<T>(p, begin, end);
+#include "engine/optim/generated/optimizers.def"
+#undef TRAFO_OPTIMIZER
+    }
   });
 }
 
 template <class T>
 void apply_direction(ThreadPool& pool, const ApplyDirectionParams& p) {
   const UpdateState& s = p.state;
-  const UpdateFactors factors = s.group_of ? s.factors[s.group_of[0]] : UpdateFactors{};
-  const double rate =
-      (p.record ? p.record->learning_rate : p.learning_rate) * factors.learning_rate;
+  const GroupRates rates =
+      group_rates(p.record ? p.record->learning_rate : p.learning_rate, s.weight_decay,
+                  s.group_of ? s.factors[s.group_of[0]] : UpdateFactors{});
   const int64_t step = p.record ? p.record->updates : p.step;
   const hn::ScalableTag<T> d;
-  const auto scaled = hn::Set(d, static_cast<T>(rate * p.scale));
-  const auto keep = hn::Set(d, static_cast<T>(1 - rate * (s.weight_decay * factors.weight_decay)));
+  const auto scaled = hn::Set(d, static_cast<T>(rates.learning_rate * p.scale));
+  const auto keep = hn::Set(d, static_cast<T>(1 - rates.learning_rate * rates.weight_decay));
   parallel_for_range(pool, s.count, kBlockElements, [&](int64_t begin, int64_t end) {
     const auto apply = [&](auto direction, auto& value) {
       value = hn::NegMulAdd(scaled, direction, hn::Mul(value, keep));
     };
     update_lanes(begin, end, static_cast<const T*>(p.direction), apply, static_cast<T*>(s.param));
     post_update<T>(s, step, begin, end);
-  });
-}
-
-void adamw_8bit(ThreadPool& pool, const UpdateParams& p) {
-  using state_code::kBlock;
-  static_assert(kBlockElements % kBlock == 0);
-  const bool grouped = p.state.group_of != nullptr;
-  parallel_for_range(pool, p.state.count, kBlockElements, [&](int64_t begin, int64_t end) {
-    const AdamWLanes<FloatTag> update(FloatTag(), p);
-    for (int64_t block = begin; block < end; block += kBlock) {
-      const int64_t count = std::min(kBlock, end - block);
-      if (!grouped) {
-        adamw_8bit_block(p, block, count, [&](int64_t, Floats g, Floats& m, Floats& v, Floats& x) {
-          update(g, m, v, x);
-        });
-        continue;
-      }
-      const BlockRates rates(p, block, count);
-      adamw_8bit_block(p, block, count, [&](int64_t i, Floats g, Floats& m, Floats& v, Floats& x) {
-        const FloatTag d;
-        update(g, m, v, x, hn::Load(d, rates.rate + i), hn::Load(d, rates.keep + i));
-      });
-    }
-    post_update<float>(p.state, p.step, begin, end);
   });
 }
 
@@ -184,10 +130,6 @@ int32_t square_partials_simd(ThreadPool& pool, const SquarePartialsParams& p) {
 }
 
 int32_t update_simd(ThreadPool& pool, const UpdateParams& p) {
-  if (p.state.adamw.m_scale) {
-    adamw_8bit(pool, p);
-    return 0;
-  }
   return with_compute_type(p.state.dtype,
                            [&](auto zero) { update_elements<decltype(zero)>(pool, p); });
 }

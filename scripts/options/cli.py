@@ -208,6 +208,11 @@ def source(schema):
     special = ", ".join(f"{{Setting::{setting(row)}, {schema.enums['objective'].value(row.objective)['c']}}}" for row in training.flags if row.objective)
     lines += ["", "std::span<const ObjectiveSetting> objective_settings() {",
               f"  static constexpr ObjectiveSetting kSettings[] = {{{special}}};", "  return kSettings;", "}"]
+    special = [row for row in training.flags if row.optimizers]
+    arrays = [f"  static constexpr int32_t k{camel(row.name)}Optimizers[] = {{{', '.join(value['c'] for value in row.optimizers)}}};" for row in special]
+    rows = ", ".join(f"{{Setting::{setting(row)}, k{camel(row.name)}Optimizers}}" for row in special)
+    lines += ["", "std::span<const OptimizerSetting> optimizer_settings() {", *arrays,
+              f"  static constexpr OptimizerSetting kSettings[] = {{{rows}}};", "  return kSettings;", "}"]
     shape = ", ".join(f"Setting::{setting(row)}" for row in model.flags if row.fixed)
     rows = ", ".join(f'{{"{metric.name}", "{metric.title}", "{metric.short}", {metric.c}, {metric.decimals}, {str(metric.lower).lower()}, '
                      f'{str(metric.score is not None).lower()}}}' for metric in schema.metrics)

@@ -127,6 +127,19 @@ def rows_of(schema, enum, macro, columns):
     return lines
 
 
+def rule_includes(schema, ending):
+    """Includes of a file in the folder of each optimizer."""
+    lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that."]
+    return lines + sorted(f'#include "engine/optim/{value["name"]}/{value["name"]}_rule{ending}"' for value in schema.enums["optimizer"].values)
+
+
+def optimizer_options(training):
+    """The options that not all optimizers have, with the optimizers that have them."""
+    lines = ["// Written by scripts/generate_options.py from schema/enums.toml: change that.", "// clang-format off"]
+    return lines + [f"TRAFO_OPTIMIZER_OPTION({', '.join([row.name, *(value['name'] for value in row.optimizers)])})"
+                    for row in training.part("optimizers") if row.optimizers]
+
+
 def fields_header(schema, table, header, rows, struct):
     """for_each_field of a struct."""
     guard = [f"// Written by scripts/generate_options.py from {table.source}: change that.", "// clang-format off", "#pragma once", "",

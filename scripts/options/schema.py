@@ -100,6 +100,9 @@ class Row:
         self.in_run, self.plan = spec.get("in_run", True), spec.get("plan", False)
         self.cli_values, self.complete, self.type_of_flag = spec.get("cli_values"), spec.get("complete"), spec.get("type_of_flag")
         self.help, self.doc, self.part = spec.get("help"), spec.get("doc"), spec.get("part")
+        if self.help and self.enum:
+            self.help = self.help.replace("{values}", listed([value["cli"].split("|")[0] for value in self.enum.values], "or"))
+        self.optimizers = []  # the ones that have the option; none: all of them
         self.required, self.objective = spec.get("required", False), spec.get("objective")
         self.range = parse_range(spec["range"]) if "range" in spec else None
         where = f"{table}: option {self.name}"
@@ -122,6 +125,11 @@ class Row:
     @property
     def in_c(self):
         return self.only in (None, "bindings")
+
+
+def listed(words, last):
+    """The words as a list, such as `a, b or c`."""
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 class Range:
@@ -218,6 +226,7 @@ class Schema:
         self.enums = {name: Enum(name, spec) for name, spec in enums.items()}
         self.metrics = METRICS
         self.tables = {name: Table(name, self.enums) for name in ("model", "training", "decoding", "evaluation")}
+        self.assign_optimizers()
         presets = tomllib.loads((TABLES / "presets.toml").read_text())
         self.common = presets.pop("all")
         self.preset_docs = {name: values.pop("doc") for name, values in presets.items()}
@@ -226,6 +235,24 @@ class Schema:
             for option in values:
                 if not self.of_preset("model", option) and not self.of_preset("training", option):
                     raise SystemExit(f"preset {name}: there is no option {option}")
+
+    def assign_optimizers(self):
+        """Options that are not of all optimizers say so."""
+        rows = {row.name: row for row in self.tables["training"].part("optimizers")}
+        for value in self.enums["optimizer"].values:
+            if missing := {"type", "whole_matrices", "options"} - set(value):
+                raise SystemExit(f"optimizer {value['name']}: needs {', '.join(sorted(missing))}")
+            for option in value["options"]:
+                if option not in rows:
+                    raise SystemExit(f"optimizer {value['name']}: there is no option {option} of part optimizers")
+                rows[option].optimizers.append(value)
+        for row in rows.values():
+            names = [value["cli"].split("|")[0] for value in row.optimizers]
+            if names:
+                plural = len(names) > 1
+                row.doc += f" Only the optimizer{'s' * plural} {listed(names, 'and')} {'have' if plural else 'has'} it. INVALID_ARGUMENT: another value than the default, with another optimizer."
+                if row.help:
+                    row.help = f"of {listed(names, 'and')}: {row.help}"
 
     def of_preset(self, table, option):
         row = self.tables[table].row(option)

@@ -9,7 +9,7 @@
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/unary/unary.h"
 #include "engine/ops/view/view.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 #include "tests/support/errors.h"
 
 namespace trafo {

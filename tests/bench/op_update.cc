@@ -3,7 +3,7 @@
 // many times as fast 8 bits are.
 #include <cmath>
 
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 #include "engine/optim/clipped_update.h"
 #include "tests/bench/op_sections.h"
 

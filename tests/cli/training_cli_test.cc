@@ -442,6 +442,9 @@ TEST_F(TrainingCli, SettingsThatDoNotFitTogetherAreRefusedFirstAndByTheirFlags) 
        "--dim-emb 34 is not a multiple of the 4 heads"},
       {{"--transformer-kv-heads", "9"}, "--transformer-kv-heads must be 0 to 4, got 9"},
       {{"--quantize-bits", "5"}, "--quantize-bits must be 8, 4 or 0"},
+      {{"--momentum", "0.9"}, "--momentum: is for --optimizer sgd, muon"},
+      {{"--optimizer", "sgd", "--optimizer-states", "8bit"},
+       "--optimizer-states: is for --optimizer adamw"},
       {{"--lanes", "65536", "--optimizer-delay", "32"},
        "--lanes times the batches that are accumulated"}};
   for (const auto& [wrong, message] : cases) {

@@ -85,13 +85,22 @@ INSTANTIATE_TEST_SUITE_P(
                   0.1, 0, 0, CommunicationDType::bfloat16},
         RanksForm{"CommunicationOfFiveLanes", Architecture::decoder_lm, 5, 2,
                   OptimizerStates::eight_bit, 0.05, 0, 0.3, 0, CommunicationDType::bfloat16},
-        RanksForm{"Sgd", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0.05, 0.1,
-                  0, 0.8, CommunicationDType::float32, OptimizerKind::sgd},
-        RanksForm{"Muon", Architecture::encoder_decoder, 4, 1, OptimizerStates::float32, 0.05, 0.1,
-                  0, 0, CommunicationDType::float32, OptimizerKind::muon},
         RanksForm{"Windows", Architecture::decoder_lm, 4, 1, OptimizerStates::float32, 0, 0, 0, 0,
                   CommunicationDType::float32, OptimizerKind::adamw, LongLines::window}),
     [](const auto& instance) { return instance.param.name; });
+
+// Each optimizer but the default; one that works on whole matrices does not prune.
+std::vector<RanksForm> forms_of_optimizers() {
+  std::vector<RanksForm> forms;
+  for (const OptimizerKind kind : kOptimizerKinds)
+    if (kind != OptimizerKind::adamw)
+      forms.push_back({enum_name(kind), Architecture::encoder_decoder, 4, 1,
+                       OptimizerStates::float32, 0.05, 0.1, 0, needs_whole_matrices(kind) ? 0 : 0.8,
+                       CommunicationDType::float32, kind});
+  return forms;
+}
+INSTANTIATE_TEST_SUITE_P(Optimizers, RanksTest, ::testing::ValuesIn(forms_of_optimizers()),
+                         [](const auto& instance) { return instance.param.name; });
 
 TEST_P(RanksTest, CheckpointsAreTheSameFilesOnAnyNumberOfRanks) {
   constexpr int64_t kUpdates = 9;

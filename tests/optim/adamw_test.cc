@@ -1,4 +1,4 @@
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 
 #include <gtest/gtest.h>
 

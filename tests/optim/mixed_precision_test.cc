@@ -9,7 +9,7 @@
 #include "engine/ops/cross_entropy/cross_entropy.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 
 namespace trafo {
 namespace {

@@ -4,13 +4,14 @@
 
 #include "engine/core/philox.h"
 #include "engine/decode/packing.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
-#include "engine/optim/muon.h"
+#include "engine/optim/muon/muon.h"
 #include "engine/optim/pruned_weights.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/sgd/sgd.h"
 #include "tests/ops/cuda_test.h"
+#include "tests/support/optimizer_kinds.h"
 
 namespace trafo::testing {
 namespace {
@@ -172,6 +173,30 @@ TEST_F(CudaOptimizer, SgdIsThatOfTheCpu) {
                       static_cast<double>(
                           BFloat16::from_float(static_cast<float>(there.parameters.back()[i]))
                               .to_float()));
+          }
+        }
+}
+
+// Every optimizer that works element by element, with and without groups of parameters.
+TEST_F(CudaOptimizer, EachRuleIsThatOfTheCpu) {
+  for (const OptimizerKind kind : kOptimizerKinds)
+    for (const bool grouped : {false, true})
+      for (const int64_t count : {1, 257, 70001})
+        for (const int64_t shift : {0, 1}) {
+          if (needs_whole_matrices(kind)) continue;
+          const auto make = [&](Context& where, UpdateTarget target) {
+            if (grouped) target.groups.factors = {{}, {0.5, 2}, {0.25, 0}};
+            for (int64_t cell = 0; grouped && cell * kGroupElements < count; ++cell)
+              target.groups.group_of.push_back(static_cast<uint8_t>(cell % 3));
+            return make_optimizer(where, target, {.weight_decay = 0.01, .optimizer = kind});
+          };
+          const Updated there = updated(*context_, count, shift, 4, make, numbers);
+          const Updated here = updated(*cpu_, count, shift, 4, make, numbers);
+          for (size_t i = 0; i < here.ema.size(); ++i) {
+            const double expected = here.parameters.back()[i];
+            ASSERT_NEAR(there.parameters.back()[i], expected, 1e-6 * std::abs(expected) + 1e-7)
+                << enum_name(kind) << ", element " << i << " of " << count;
+            ASSERT_NEAR(there.ema[i], here.ema[i], 1e-6 * std::abs(here.ema[i]) + 1e-7) << i;
           }
         }
 }

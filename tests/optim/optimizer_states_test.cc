@@ -8,7 +8,7 @@
 
 #include "engine/core/philox.h"
 #include "engine/ops/op_kernel.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 #include "engine/optim/clip.h"
 #include "engine/optim/clipped_update.h"
 #include "engine/quant/state_code.h"

@@ -1,6 +1,6 @@
 // Pruned weights stay zero in AdamW, and everything else is updated as without pruning.
 #include "engine/optim/pruned_weights.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 
 #include <cmath>
 #include <cstring>

@@ -2,32 +2,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
-#include <random>
 
-#include <gtest/gtest.h>
-
-#include "engine/ops/op_kernel.h"
-#include "engine/optim/clipped_update.h"
-#include "engine/optim/muon.h"
-#include "engine/optim/sgd.h"
+#include "engine/optim/muon/muon.h"
+#include "engine/optim/sgd/sgd.h"
+#include "tests/optim/update_test.h"
 #include "tests/support/errors.h"
+#include "tests/support/optimizer_kinds.h"
 
 namespace trafo {
 namespace {
 
-using Column = std::vector<double>;
-
-constexpr double kUpdateRate = 0.02, kUpdateDecay = 0.1, kUpdateEma = 0.3;
-constexpr int64_t kUpdateSteps = 4;
-
-Column normal_column(int64_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<double> normal;
-  Column values(static_cast<size_t>(count));
-  for (double& value : values) value = normal(random);
-  return values;
-}
+using namespace testing;
 
 // torch.optim.SGD with dampening 0; `velocity` starts empty, as there.
 void torch_sgd(Column& p, Column& velocity, const Column& grad, double rate, double decay,
@@ -101,46 +86,8 @@ void torch_muon(Dense& p, Column& momentum_buffer, const Column& grad, double ra
 }
 
 template <class T>
-class SgdMuonTest : public ::testing::Test {
- protected:
-  Tensor tensor(const Column& values) {
-    std::vector<T> narrow(values.begin(), values.end());
-    return context_->from_values<T>(narrow, {static_cast<int64_t>(values.size())});
-  }
-  void write(const Tensor& to, const Column& values) {
-    std::copy(values.begin(), values.end(), to.data<T>());
-  }
-  // As `tensor` holds them.
-  Column read(const Tensor& from) {
-    const auto values = context_->template values<T>(from);
-    return {values.begin(), values.end()};
-  }
-  void expect_near(const Tensor& actual, const Column& expected, const char* what) {
-    const Column values = read(actual);
-    ASSERT_EQ(values.size(), expected.size());
-    const double bound = std::is_same_v<T, double> ? 1e-12 : 2e-5;
-    for (size_t i = 0; i < values.size(); ++i)
-      ASSERT_NEAR(values[i], expected[i], bound) << what << " " << i;
-  }
-  // One update along `gradients`, by the kernel of custom networks or by the trainer's.
-  void update(Optimizer& optimizer, bool clipped, int64_t step) {
-    if (!clipped) return optimizer.step(kUpdateRate);
-    if (step == 1) {
-      ScheduleOptions schedule;
-      schedule.kind = ScheduleKind::constant;
-      schedule.learning_rate = kUpdateRate;
-      update_.emplace(*context_, optimizer, Schedule(schedule), 0);
-    }
-    update_->prepare(step, step);
-    update_->run(loss_, loss_);
-  }
+class SgdMuonTest : public UpdateTest<T> {};
 
-  std::unique_ptr<Context> context_ = make_context({DeviceKind::cpu, 0}, 2);
-  Tensor loss_ = context_->scalar(1, {1}, dtype_of<T>);
-  std::optional<ClippedUpdate> update_;
-};
-
-using UpdateTypes = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(SgdMuonTest, UpdateTypes);
 
 TYPED_TEST(SgdMuonTest, SgdIsThatOfTorch) {
@@ -337,7 +284,7 @@ TEST(Optimizers, BadOptionsAreNamed) {
     for (const double momentum : {-0.1, 1.0, std::nan("")})
       expect_error(ErrorCode::invalid_argument, "momentum must be at least 0 and below 1",
                    [&] { make({.optimizer = kind, .momentum = momentum}); });
-    expect_error(ErrorCode::invalid_argument, "optimizer_states: ", [&] {
+    expect_error(ErrorCode::invalid_argument, "optimizer_states is for the optimizer adamw", [&] {
       make({.optimizer = kind, .optimizer_states = OptimizerStates::eight_bit});
     });
     expect_error(ErrorCode::invalid_argument, "weight_decay must be at least 0",
@@ -345,6 +292,26 @@ TEST(Optimizers, BadOptionsAreNamed) {
   }
   expect_error(ErrorCode::invalid_argument, "unknown optimizer 7",
                [&] { make({.optimizer = static_cast<OptimizerKind>(7)}); });
+}
+
+// Every option that an optimizer does not have is refused, unless it is the default.
+TEST(Optimizers, OptionsOfOthersAreRefused) {
+  using enum OptimizerKind;
+  const auto refused = [](const OptimizerOptions& options, const char* message) {
+    expect_error(ErrorCode::invalid_argument, message, [&] { validate(options); });
+  };
+  refused({.optimizer = adamw, .momentum = 0.9},
+          "momentum is for the optimizer sgd, muon: adamw does not have it");
+  refused({.optimizer = adamw, .nesterov = false},
+          "nesterov is for the optimizer sgd, muon: adamw");
+  refused({.optimizer = sgd, .beta1 = 0.8}, "beta1 is for the optimizer adamw, muon");
+  refused({.optimizer = sgd, .beta2 = 0.9}, "beta2 is for the optimizer adamw, muon");
+  refused({.optimizer = sgd, .epsilon = 1e-8}, "epsilon is for the optimizer adamw, muon");
+  for (const OptimizerKind kind : {sgd, muon})
+    refused({.optimizer = kind, .optimizer_states = OptimizerStates::eight_bit},
+            "optimizer_states is for the optimizer adamw: ");
+  for (const OptimizerKind kind : kOptimizerKinds)
+    EXPECT_NO_THROW(validate(OptimizerOptions{.weight_decay = 0.1, .optimizer = kind}));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/op_kernel.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 #include "engine/optim/clipped_update.h"
 #include "tests/support/errors.h"
 

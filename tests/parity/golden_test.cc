@@ -11,7 +11,7 @@
 #include "engine/objective/dpo/dpo.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/unary/unary.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 
 namespace trafo {
 namespace {

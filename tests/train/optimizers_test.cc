@@ -1,5 +1,6 @@
 // Training with each optimizer: it learns, its states are files of a checkpoint, and a run keeps
 // the optimizer that it has begun with.
+#include "tests/ops/cuda_test.h"
 #include "tests/support/errors.h"
 #include "tests/train/training_support.h"
 
@@ -7,12 +8,6 @@ namespace trafo {
 namespace {
 
 using namespace testing;
-
-constexpr OptimizerKind kOptimizerKinds[] = {
-#define TRAFO_OPTIMIZER(name, ...) OptimizerKind::name,
-#include "engine/optim/generated/optimizers.def"
-#undef TRAFO_OPTIMIZER
-};
 
 TrainOptions options_of(OptimizerKind kind) {
   TrainOptions options = quick_options();
@@ -26,25 +21,44 @@ std::vector<std::byte> optimizer_file(const Trainer& trainer) {
   return sink.take();
 }
 
-// Muon's matrices move as far as AdamW's with the same rate, SGD's need a larger one.
+// The mean losses of the first and of the last of eight epochs. Muon's matrices move as far as
+// AdamW's with the same rate, SGD's need a larger one.
+std::pair<double, double> losses_of(Context& context, OptimizerKind kind) {
+  const auto data = copy_batches(Architecture::encoder_decoder, 20);
+  TrainOptions options = options_of(kind);
+  options.schedule = ScheduleKind::constant;
+  options.warmup = 0;
+  options.learning_rate = kind == OptimizerKind::sgd ? 0.05 : 0.005;
+  const auto model = make_model(context, tiny_config(Architecture::encoder_decoder, 0), 5);
+  Trainer trainer(context, *model, options);
+  double first = 0, last = 0;
+  for (int epoch = 0; epoch < 8; ++epoch) {
+    last = 0;
+    for (size_t i = 0; i < data.size(); ++i)
+      last += trainer.step(std::span(data).subspan(i, 1)).nll / static_cast<double>(data.size());
+    if (epoch == 0) first = last;
+  }
+  return {first, last};
+}
+
 TEST(Optimizers, EachLearns) {
   const auto context = make_context({DeviceKind::cpu, 0}, 1);
-  const auto data = copy_batches(Architecture::encoder_decoder, 20);
   for (const OptimizerKind kind : kOptimizerKinds) {
-    TrainOptions options = options_of(kind);
-    options.schedule = ScheduleKind::constant;
-    options.warmup = 0;
-    options.learning_rate = kind == OptimizerKind::sgd ? 0.05 : 0.005;
-    const auto model = make_model(*context, tiny_config(Architecture::encoder_decoder, 0), 5);
-    Trainer trainer(*context, *model, options);
-    double first = 0, last = 0;
-    for (int epoch = 0; epoch < 8; ++epoch) {
-      last = 0;
-      for (size_t i = 0; i < data.size(); ++i)
-        last += trainer.step(std::span(data).subspan(i, 1)).nll / static_cast<double>(data.size());
-      if (epoch == 0) first = last;
-    }
+    const auto [first, last] = losses_of(*context, kind);
     EXPECT_LT(last, 0.9 * first) << enum_name(kind);
+  }
+}
+
+// With recorded graphs. Muon multiplies bfloat16 matrices there.
+TEST(Optimizers, EachLearnsOnCudaAsOnTheCpu) {
+  const auto gpu = cuda_context();
+  if (!gpu) GTEST_SKIP() << "TRAFO_TEST_DEVICE is not cuda";
+  const auto cpu = make_context({DeviceKind::cpu, 0}, 1);
+  for (const OptimizerKind kind : kOptimizerKinds) {
+    const auto there = losses_of(*gpu, kind), here = losses_of(*cpu, kind);
+    EXPECT_EQ(losses_of(*gpu, kind), there) << enum_name(kind);
+    EXPECT_NEAR(there.first, here.first, 0.02 * here.first) << enum_name(kind);
+    EXPECT_NEAR(there.second, here.second, 0.1 * here.second) << enum_name(kind);
   }
 }
 
@@ -136,7 +150,8 @@ TEST(Optimizers, WhatDoesNotFitTogetherIsRefused) {
   for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::muon}) {
     options = options_of(kind);
     options.optimizer_states = OptimizerStates::eight_bit;
-    expect_error(ErrorCode::invalid_argument, "optimizer_states: ", [&] { validate(options); });
+    expect_error(ErrorCode::invalid_argument, "optimizer_states is for the optimizer adamw",
+                 [&] { validate(options); });
   }
 }
 

@@ -14,6 +14,7 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/train/run/run.h"
 #include "tests/support/model_forms.h"
+#include "tests/support/optimizer_kinds.h"
 #include "tests/support/temporary_directory.h"
 
 namespace trafo::testing {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -98,6 +99,23 @@ std::string objectives_with(std::string_view role) {
   return names;
 }
 
+// Refuses flags of the command line that the optimizer of the run does not have.
+void refuse_settings_of_other_optimizers(const Settings& line, const Settings& all) {
+  const int32_t optimizer =
+      all.has(Setting::optimizer) ? all.trainer.optimizer : TRAFO_OPTIMIZER_ADAMW;
+  for (const auto& [setting, optimizers] : optimizer_settings()) {
+    if (!line.has(setting) || std::ranges::find(optimizers, optimizer) != optimizers.end())
+      continue;
+    std::string names;
+    for (const int32_t each : optimizers) {
+      Values values;
+      values.trainer.optimizer = each;
+      names += (names.empty() ? "" : ", ") + text_of(Setting::optimizer, values);
+    }
+    line.refuse(setting, "is for --optimizer " + names);
+  }
+}
+
 // Command line over --config over what the run directory was started with.
 Settings collect(const CLI::App& app, const TrainArguments& arguments, std::string& run) {
   const Settings line = given_settings(app, arguments.values);
@@ -139,6 +157,7 @@ Settings collect(const CLI::App& app, const TrainArguments& arguments, std::stri
   for (const Setting setting : {Setting::teacher_weight, Setting::teacher_temperature})
     if (line.has(setting) && !all.has(Setting::teacher))
       line.refuse(setting, "there is no --teacher");
+  refuse_settings_of_other_optimizers(line, all);
   const ObjectiveSpec& objective = objective_of(all);
   for (const auto& [setting, of] : objective_settings()) {
     const ObjectiveSpec& wanted = objectives()[static_cast<size_t>(of)];

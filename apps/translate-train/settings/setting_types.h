@@ -64,6 +64,12 @@ struct ObjectiveSetting {
 };
 // The settings of one objective alone.
 std::span<const ObjectiveSetting> objective_settings();
+struct OptimizerSetting {
+  Setting setting;
+  std::span<const int32_t> optimizers;
+};
+// The settings that not all optimizers have, with the ones that do.
+std::span<const OptimizerSetting> optimizer_settings();
 // An option that files of models have only where it is not the default.
 struct FurtherOption {
   const char* name;

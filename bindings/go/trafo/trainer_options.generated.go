@@ -28,25 +28,29 @@ type TrainerOptions struct {
 	LabelSmoothing Optional[float64] `json:"label_smoothing,omitzero"`
 	// Largest global norm of the mean gradient. 0: no clipping. Default 1.
 	ClipNorm Optional[float64] `json:"clip_norm,omitzero"`
-	// Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0.
+	// Weight decay: decoupled, except that SGD adds it, times the weight, to the gradient. Default 0.
 	WeightDecay float64 `json:"weight_decay,omitzero"`
 	// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
 	DecayNormsAndBiases Optional[bool] `json:"decay_norms_and_biases,omitzero"`
 	// How the weights follow their gradients. Default OptimizerAdamW.
 	Optimizer OptimizerKind `json:"optimizer,omitzero"`
-	// Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95.
+	// Momentum. 0: plain SGD, which keeps no state. Only the optimizers sgd and muon have it. INVALID_ARGUMENT:
+	// another value than the default, with another optimizer. Default 0.95.
 	Momentum Optional[float64] `json:"momentum,omitzero"`
-	// Whether the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default
-	// true.
+	// Whether the momentum is Nesterov's: the update is along the momentum that follows. Only the optimizers sgd
+	// and muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default true.
 	Nesterov Optional[bool] `json:"nesterov,omitzero"`
-	// Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9.
+	// The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and
+	// muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9.
 	Beta1 Optional[float64] `json:"beta1,omitzero"`
-	// Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98.
+	// The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and
+	// muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98.
 	Beta2 Optional[float64] `json:"beta2,omitzero"`
-	// AdamW's epsilon. Default 1e-9.
+	// The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT:
+	// another value than the default, with another optimizer. Default 1e-9.
 	Epsilon float64 `json:"epsilon,omitzero"`
-	// Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another optimizer.
-	// float64 models have float32. Default StatesFloat32.
+	// Storage type of the two moments of every parameter. float64 models have float32. Only the optimizer adamw
+	// has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default StatesFloat32.
 	OptimizerStates OptimizerStates `json:"optimizer_states,omitzero"`
 	// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
 	// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.

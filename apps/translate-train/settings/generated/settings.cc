@@ -236,19 +236,19 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.decay_norms_and_biases; }, {}, {}},
     {"optimizer", "", "Training", "NAME",
-     "adamw, sgd, or muon: orthogonalized momentum for matrices and AdamW for the rest (default adamw)",
+     "how weights follow their gradients: adamw, sgd or muon (default adamw)",
      "adamw sgd muon", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.optimizer; }, {}, kOptimizerWords},
     {"momentum", "", "Training", "X",
-     "momentum of sgd and muon (default 0.95)",
+     "of sgd and muon: momentum (default 0.95)",
      "", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.momentum; }, {"at least 0 and below 1", 0, 1, true, false, false}, {}},
     {"nesterov", "", "Training", "on|off",
-     "Nesterov momentum of sgd and muon (default on)",
+     "of sgd and muon: Nesterov momentum (default on)",
      "on off", 0, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.nesterov; }, {}, {}},
     {"optimizer-states", "", "Training", "NAME",
-     "fp32 or 8bit: what the moments of AdamW are kept in, 8 or 2.03 bytes a parameter (default fp32)",
+     "of adamw: storage type of the moments: fp32, or 8bit with 2.03 bytes a parameter instead of 8 (default fp32)",
      "fp32 8bit", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.optimizer_states; }, {}, kOptimizerStatesWords},
     {"quantize-bits", "", "Training", "N",
@@ -678,6 +678,14 @@ std::span<const ObjectiveSpec> objectives() {
 
 std::span<const ObjectiveSetting> objective_settings() {
   static constexpr ObjectiveSetting kSettings[] = {{Setting::dpo_beta, TRAFO_OBJECTIVE_DPO}, {Setting::dpo_label_smoothing, TRAFO_OBJECTIVE_DPO}};
+  return kSettings;
+}
+
+std::span<const OptimizerSetting> optimizer_settings() {
+  static constexpr int32_t kMomentumOptimizers[] = {TRAFO_OPTIMIZER_SGD, TRAFO_OPTIMIZER_MUON};
+  static constexpr int32_t kNesterovOptimizers[] = {TRAFO_OPTIMIZER_SGD, TRAFO_OPTIMIZER_MUON};
+  static constexpr int32_t kOptimizerStatesOptimizers[] = {TRAFO_OPTIMIZER_ADAMW};
+  static constexpr OptimizerSetting kSettings[] = {{Setting::momentum, kMomentumOptimizers}, {Setting::nesterov, kNesterovOptimizers}, {Setting::optimizer_states, kOptimizerStatesOptimizers}};
   return kSettings;
 }
 

@@ -3094,15 +3094,15 @@ pub struct trafo_trainer_options {
     pub label_smoothing: f64,
     #[doc = " Largest global norm of the mean gradient. 0: no clipping. Default 1."]
     pub clip_norm: f64,
-    #[doc = " Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0."]
+    #[doc = " Weight decay: decoupled, except that SGD adds it, times the weight, to the gradient. Default 0."]
     pub weight_decay: f64,
-    #[doc = " Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95."]
+    #[doc = " Momentum. 0: plain SGD, which keeps no state. Only the optimizers sgd and muon have it. INVALID_ARGUMENT: another value\n than the default, with another optimizer. Default 0.95."]
     pub momentum: f64,
-    #[doc = " Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9."]
+    #[doc = " The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and muon have it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9."]
     pub beta1: f64,
-    #[doc = " Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98."]
+    #[doc = " The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and muon have it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98."]
     pub beta2: f64,
-    #[doc = " AdamW's epsilon. Default 1e-9."]
+    #[doc = " The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than\n the default, with another optimizer. Default 1e-9."]
     pub epsilon: f64,
     #[doc = " Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of\n 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer\n works on exact weights, which files hold. 8 or 4. Default 0: no quantization."]
     pub quantize_bits: i64,
@@ -3138,9 +3138,9 @@ pub struct trafo_trainer_options {
     pub decay_norms_and_biases: i32,
     #[doc = " TRAFO_OPTIMIZER_*. How the weights follow their gradients. Default TRAFO_OPTIMIZER_ADAMW."]
     pub optimizer: i32,
-    #[doc = " 1: the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default 1."]
+    #[doc = " 1: the momentum is Nesterov's: the update is along the momentum that follows. Only the optimizers sgd and muon have it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1."]
     pub nesterov: i32,
-    #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another\n optimizer. float64 models have float32. Default TRAFO_OPTIMIZER_STATES_FLOAT32."]
+    #[doc = " TRAFO_OPTIMIZER_STATES_*. Storage type of the two moments of every parameter. float64 models have float32. Only the\n optimizer adamw has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default\n TRAFO_OPTIMIZER_STATES_FLOAT32."]
     pub optimizer_states: i32,
     #[doc = " 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,\n activations and files stay float32. UNSUPPORTED on the CPU. Default 0."]
     pub tf32: i32,

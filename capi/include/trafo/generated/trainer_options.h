@@ -74,12 +74,19 @@ typedef struct trafo_trainer_options {
   int64_t schedule_updates;
   double label_smoothing; /* Share of the target probability that is spread over the other tokens. Default 0.1. */
   double clip_norm; /* Largest global norm of the mean gradient. 0: no clipping. Default 1. */
-  /* Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0. */
-  double weight_decay;
-  double momentum; /* Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95. */
-  double beta1; /* Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9. */
-  double beta2; /* Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98. */
-  double epsilon; /* AdamW's epsilon. Default 1e-9. */
+  double weight_decay; /* Weight decay: decoupled, except that SGD adds it, times the weight, to the gradient. Default 0. */
+  /* Momentum. 0: plain SGD, which keeps no state. Only the optimizers sgd and muon have it. INVALID_ARGUMENT: another value
+   * than the default, with another optimizer. Default 0.95. */
+  double momentum;
+  /* The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and muon have it.
+   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9. */
+  double beta1;
+  /* The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and muon have it.
+   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98. */
+  double beta2;
+  /* The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than
+   * the default, with another optimizer. Default 1e-9. */
+  double epsilon;
   /* Quantization-aware training: the weights that the model computes with are rounded to codes of 8 bits, or of 4 in groups of
    * 32, and the inputs of linear layers to int8. Gradients pass the rounding unchanged (straight-through), and the optimizer
    * works on exact weights, which files hold. 8 or 4. Default 0: no quantization. */
@@ -120,10 +127,12 @@ typedef struct trafo_trainer_options {
   int32_t schedule; /* TRAFO_SCHEDULE_*. How the learning rate goes after the warm-up. Default TRAFO_SCHEDULE_INVERSE_SQRT. */
   int32_t decay_norms_and_biases; /* 1: weight_decay acts on norms and biases too, and not only on matrices. Default 1. */
   int32_t optimizer; /* TRAFO_OPTIMIZER_*. How the weights follow their gradients. Default TRAFO_OPTIMIZER_ADAMW. */
-  /* 1: the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default 1. */
+  /* 1: the momentum is Nesterov's: the update is along the momentum that follows. Only the optimizers sgd and muon have it.
+   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 1. */
   int32_t nesterov;
-  /* TRAFO_OPTIMIZER_STATES_*. Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another
-   * optimizer. float64 models have float32. Default TRAFO_OPTIMIZER_STATES_FLOAT32. */
+  /* TRAFO_OPTIMIZER_STATES_*. Storage type of the two moments of every parameter. float64 models have float32. Only the
+   * optimizer adamw has it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default
+   * TRAFO_OPTIMIZER_STATES_FLOAT32. */
   int32_t optimizer_states;
   /* 1: the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in float32. Weights,
    * activations and files stay float32. UNSUPPORTED on the CPU. Default 0. */

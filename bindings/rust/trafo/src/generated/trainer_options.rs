@@ -382,24 +382,30 @@ trainer_options! {
     label_smoothing: f64 = same, same;
     /// Largest global norm of the mean gradient. 0: no clipping. Default 1.
     clip_norm: f64 = same, same;
-    /// Weight decay: decoupled in AdamW and Muon; SGD adds it, times the weight, to the gradient. Default 0.
+    /// Weight decay: decoupled, except that SGD adds it, times the weight, to the gradient. Default 0.
     weight_decay: f64 = same, same;
     /// Whether weight_decay acts on norms and biases too, and not only on matrices. Default true.
     decay_norms_and_biases: bool = i32::from, from_flag;
     /// How the weights follow their gradients. Default [`OptimizerKind::Adamw`].
     optimizer: OptimizerKind = OptimizerKind::as_raw, OptimizerKind::from_raw;
-    /// Momentum of SGD and Muon; AdamW has none. 0: plain SGD, which keeps no state. Default 0.95.
+    /// Momentum. 0: plain SGD, which keeps no state. Only the optimizers sgd and muon have it. INVALID_ARGUMENT:
+    /// another value than the default, with another optimizer. Default 0.95.
     momentum: f64 = same, same;
-    /// Whether the momentum of SGD and Muon is Nesterov's: the update is along the momentum that follows. Default true.
+    /// Whether the momentum is Nesterov's: the update is along the momentum that follows. Only the optimizers sgd and
+    /// muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default true.
     nesterov: bool = i32::from, from_flag;
-    /// Decay of the first moment of AdamW, also of the weights that follow it under Muon. Default 0.9.
+    /// The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and muon
+    /// have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9.
     beta1: f64 = same, same;
-    /// Decay of the second moment of AdamW, also of the weights that follow it under Muon. Default 0.98.
+    /// The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and muon
+    /// have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98.
     beta2: f64 = same, same;
-    /// AdamW's epsilon. Default 1e-9.
+    /// The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another
+    /// value than the default, with another optimizer. Default 1e-9.
     epsilon: f64 = same, same;
-    /// Storage type of AdamW's two moments of every parameter. INVALID_ARGUMENT: 8 bits with another optimizer. float64
-    /// models have float32. Default [`OptimizerStates::Float32`].
+    /// Storage type of the two moments of every parameter. float64 models have float32. Only the optimizer adamw has
+    /// it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default
+    /// [`OptimizerStates::Float32`].
     optimizer_states: OptimizerStates = OptimizerStates::as_raw, OptimizerStates::from_raw;
     /// Whether the GEMMs of a float32 model multiply in TF32 on CUDA: factors with 10 bits of mantissa, sums in
     /// float32. Weights, activations and files stay float32. UNSUPPORTED on the CPU. Default false.

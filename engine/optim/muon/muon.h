@@ -10,7 +10,7 @@
 // dtype on a CPU.
 #pragma once
 
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 
 namespace trafo {
 
@@ -32,15 +32,14 @@ class Muon final : public Optimizer {
   void finish(const UpdateRecord* record, double learning_rate, int64_t step) override;
 
  private:
-  void set_rule(UpdateState& state, size_t skipped) const override;
+  void set_rule(UpdateRules& rules) const override;
   int64_t buffer_bytes() const override;
   void reserve();
   Tensor orthogonalized(const MatrixPart& matrix) const;
 
   MuonOptions options_;
   std::vector<MatrixPart> matrices_;  // with elements in the shard
-  Tensor first_, second_;
-  Tensor reserved_;  // buffer_bytes() of memory for finish()
+  Tensor reserved_;                   // buffer_bytes() of memory for finish()
 };
 
 }  // namespace trafo

@@ -11,9 +11,6 @@ struct SgdOptions {
   double weight_decay = 0;  // added to the gradient, times the parameter
 };
 
-// INVALID_ARGUMENT unless it is at least 0 and below 1.
-void check_momentum(double momentum, const char* origin);
-
 class Sgd final : public Optimizer {
  public:
   Sgd(Context& context, const UpdateTarget& target, const SgdOptions& options = {});
@@ -22,7 +19,7 @@ class Sgd final : public Optimizer {
   const Tensor& velocity() const { return velocity_; }  // undefined without momentum
 
  private:
-  void set_rule(UpdateState& state, size_t skipped) const override;
+  void set_rule(UpdateRules& rules) const override;
 
   SgdOptions options_;
   Tensor velocity_;

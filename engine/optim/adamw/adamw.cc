@@ -1,4 +1,4 @@
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw/adamw.h"
 
 #include <cmath>
 #include <tuple>
@@ -17,13 +17,10 @@ constexpr const char* kSecondMoment = "exp_avg_sq";
 }  // namespace
 
 void check_adamw_options(const AdamWOptions& options, const char* origin) {
-  const auto check = [&](bool condition, const char* field, const char* range, double value) {
-    require_argument(condition, origin, field, " must be ", range, ", got ", value);
-  };
-  check(options.beta1 >= 0 && options.beta1 < 1, "beta1", "at least 0 and below 1", options.beta1);
-  check(options.beta2 >= 0 && options.beta2 < 1, "beta2", "at least 0 and below 1", options.beta2);
-  check(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon", "positive",
-        options.epsilon);
+  check_below_one(options.beta1, origin, "beta1");
+  check_below_one(options.beta2, origin, "beta2");
+  require_argument(options.epsilon > 0 && std::isfinite(options.epsilon), origin, "epsilon",
+                   " must be positive, got ", options.epsilon);
   require_argument(
       options.states == OptimizerStates::float32 || options.states == OptimizerStates::eight_bit,
       origin, "optimizer_states", " are unknown: ", static_cast<int32_t>(options.states));
@@ -52,18 +49,12 @@ AdamW::AdamW(Context& context, const UpdateTarget& target, const AdamWOptions& o
   }
 }
 
-void AdamW::set_rule(UpdateState& state, size_t skipped) const {
-  // Codes are one byte each.
-  const size_t moment_bytes = skipped * (m_scale_.defined() ? 1 : dtype_size(m_.dtype()));
-  const size_t scale_bytes = skipped / state_code::kBlock * sizeof(float);
-  state.rule = UpdateRule::adamw;
-  state.adamw = {options_.beta1,
-                 options_.beta2,
-                 options_.epsilon,
-                 at(m_, moment_bytes),
-                 at(v_, moment_bytes),
-                 static_cast<float*>(at(m_scale_, scale_bytes)),
-                 static_cast<float*>(at(v_scale_, scale_bytes))};
+void AdamW::set_rule(UpdateRules& rules) const {
+  rules.adamw = adamw_rule(options_);
+}
+
+AdamWRule adamw_rule(const AdamWOptions& o) {
+  return {o.beta1, o.beta2, o.epsilon, o.states == OptimizerStates::eight_bit};
 }
 
 AdamWOptions adamw_options(const OptimizerOptions& o) {

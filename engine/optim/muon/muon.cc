@@ -1,4 +1,4 @@
-#include "engine/optim/muon.h"
+#include "engine/optim/muon/muon.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,6 @@
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 #include "engine/ops/unary/unary.h"
-#include "engine/optim/sgd.h"
 
 namespace trafo {
 namespace {
@@ -39,7 +38,7 @@ Tensor newton_schulz(Context& context, Tensor x) {
 Muon::Muon(Context& context, const UpdateTarget& target, std::span<const MatrixPart> matrices,
            const MuonOptions& options)
     : Optimizer(context, kMuonOrigin, target, options.adamw.weight_decay), options_(options) {
-  check_momentum(options.momentum, kMuonOrigin);
+  check_below_one(options.momentum, kMuonOrigin, "momentum");
   check_adamw_options(options.adamw, kMuonOrigin);
   const UpdateGroups& groups = target.groups;
   for (const MatrixPart& matrix : matrices) {
@@ -54,8 +53,8 @@ Muon::Muon(Context& context, const UpdateTarget& target, std::span<const MatrixP
         ErrorCode::internal, kMuonOrigin, "a matrix has no group of its own");
     if (elements.begin < shard().end && elements.end > shard().begin) matrices_.push_back(matrix);
   }
-  first_ = add_state("muon_momentum");
-  second_ = add_state("muon_exp_avg_sq");
+  add_state("muon_momentum");
+  add_state("muon_exp_avg_sq");
   reserve();
 }
 
@@ -67,17 +66,8 @@ void Muon::reserve() {
     reserved_ = context_.empty({bytes / static_cast<int64_t>(dtype_size(dtype()))}, dtype());
 }
 
-void Muon::set_rule(UpdateState& state, size_t skipped) const {
-  const size_t bytes = skipped * dtype_size(dtype());
-  state.rule = UpdateRule::muon;
-  state.adamw = {options_.adamw.beta1,
-                 options_.adamw.beta2,
-                 options_.adamw.epsilon,
-                 at(first_, bytes),
-                 at(second_, bytes),
-                 nullptr,
-                 nullptr};
-  state.muon = {options_.momentum, options_.nesterov};
+void Muon::set_rule(UpdateRules& rules) const {
+  rules.muon = {adamw_rule(options_.adamw), options_.momentum, options_.nesterov};
 }
 
 // The direction in the gradients, normalized and orthogonalized, of their dtype.

@@ -1,6 +1,5 @@
-#include "engine/optim/sgd.h"
+#include "engine/optim/sgd/sgd.h"
 
-#include "engine/core/argument_error.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/row_op.h"
 
@@ -11,20 +10,14 @@ constexpr const char* kSgdOrigin = "sgd";
 
 }  // namespace
 
-void check_momentum(double momentum, const char* origin) {
-  require_argument(momentum >= 0 && momentum < 1, origin, "momentum",
-                   " must be at least 0 and below 1, got ", momentum);
-}
-
 Sgd::Sgd(Context& context, const UpdateTarget& target, const SgdOptions& options)
     : Optimizer(context, kSgdOrigin, target, options.weight_decay), options_(options) {
-  check_momentum(options.momentum, kSgdOrigin);
+  check_below_one(options.momentum, kSgdOrigin, "momentum");
   if (options.momentum > 0) velocity_ = add_state("momentum_buffer");
 }
 
-void Sgd::set_rule(UpdateState& state, size_t skipped) const {
-  state.rule = UpdateRule::sgd;
-  state.sgd = {options_.momentum, options_.nesterov, at(velocity_, skipped * dtype_size(dtype()))};
+void Sgd::set_rule(UpdateRules& rules) const {
+  rules.sgd = {options_.momentum, options_.nesterov};
 }
 
 void sgd_step(Context& context, const Tensor& parameter, const Tensor& gradient,
@@ -35,8 +28,9 @@ void sgd_step(Context& context, const Tensor& parameter, const Tensor& gradient,
   state.param = parameter.raw();
   state.grad = gradient.raw();
   state.weight_decay = options.weight_decay;
-  state.rule = UpdateRule::sgd;
-  state.sgd = {options.momentum, options.nesterov, raw_or_null(velocity)};
+  state.states[0] = raw_or_null(velocity);
+  state.kind = OptimizerKind::sgd;
+  state.rules.sgd = {options.momentum, options.nesterov};
   launch(context, OpKernel::update, kSgdOrigin, UpdateParams{state, learning_rate, 1, 1});
   parameter.mark_written();
   if (velocity.defined()) velocity.mark_written();

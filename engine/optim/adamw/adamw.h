@@ -15,6 +15,7 @@ struct AdamWOptions {
 };
 
 AdamWOptions adamw_options(const OptimizerOptions& options);
+AdamWRule adamw_rule(const AdamWOptions& options);
 
 // INVALID_ARGUMENT, naming the option, if one is outside its range.
 void check_adamw_options(const AdamWOptions& options, const char* origin);
@@ -32,7 +33,7 @@ class AdamW final : public Optimizer {
   const Tensor& second_scale() const { return v_scale_; }
 
  private:
-  void set_rule(UpdateState& state, size_t skipped) const override;
+  void set_rule(UpdateRules& rules) const override;
 
   AdamWOptions options_;
   Tensor m_, v_, m_scale_, v_scale_;
