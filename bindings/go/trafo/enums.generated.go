@@ -268,12 +268,15 @@ const (
 	OptimizerSGD OptimizerKind = C.TRAFO_OPTIMIZER_SGD
 	// Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
 	OptimizerMuon OptimizerKind = C.TRAFO_OPTIMIZER_MUON
+	// Lion: the sign of a momentum; weight_decay is decoupled.
+	OptimizerLion OptimizerKind = C.TRAFO_OPTIMIZER_LION
 )
 
 var wordsOfOptimizerKind = words[OptimizerKind]{
 	{OptimizerAdamW, []string{"adamw", "adam"}},
 	{OptimizerSGD, []string{"sgd"}},
 	{OptimizerMuon, []string{"muon"}},
+	{OptimizerLion, []string{"lion"}},
 }
 
 // String gives the name; "unknown" of other numbers.

@@ -40,11 +40,12 @@ type TrainerOptions struct {
 	// Whether the momentum is Nesterov's: the update is along the momentum that follows. Only the optimizers sgd
 	// and muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default true.
 	Nesterov Optional[bool] `json:"nesterov,omitzero"`
-	// The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and
-	// muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9.
+	// The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw, muon
+	// and lion have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9.
 	Beta1 Optional[float64] `json:"beta1,omitzero"`
-	// The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and
-	// muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98.
+	// The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw,
+	// muon and lion have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default
+	// 0.98.
 	Beta2 Optional[float64] `json:"beta2,omitzero"`
 	// The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT:
 	// another value than the default, with another optimizer. Default 1e-9.

@@ -127,10 +127,12 @@ enum class OptimizerKind : int32_t {
   sgd = 1,
   // Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
   muon = 2,
+  // Lion: the sign of a momentum; weight_decay is decoupled.
+  lion = 3,
 };
 template <>
 struct EnumNames<OptimizerKind> {
-  static constexpr std::array<const char*, 3> names{"adamw", "sgd", "muon"};
+  static constexpr std::array<const char*, 4> names{"adamw", "sgd", "muon", "lion"};
 };
 
 // The function that training minimises. Values are part of the C ABI.

@@ -18,7 +18,7 @@ constexpr const char* kArchWords[] = {"encoder-decoder", "decoder-lm"};
 constexpr const char* kTransformerFfnActivationWords[] = {"relu", "gelu", "swish|silu", "gelu-erf"};
 constexpr const char* kTransformerNormWords[] = {"post", "pre"};
 constexpr const char* kLrDecayWords[] = {"constant|fixed", "linear", "cosine", "inv-sqrt|inverse_sqrt", "noam"};
-constexpr const char* kOptimizerWords[] = {"adamw|adam", "sgd", "muon"};
+constexpr const char* kOptimizerWords[] = {"adamw|adam", "sgd", "muon", "lion"};
 constexpr const char* kOptimizerStatesWords[] = {"fp32", "8bit"};
 constexpr const char* kObjectiveWords[] = {"cross-entropy", "dpo"};
 constexpr const char* kCommunicationDtypeWords[] = {"fp32|float32", "bf16|bfloat16"};
@@ -236,8 +236,8 @@ constexpr SettingSpec kSpecs[] = {
      "on off", 0, 1, true, false, nullptr, SettingSource::trainer, SettingKind::plain,
      [](Values& v) -> Slot { return &v.trainer.decay_norms_and_biases; }, {}, {}},
     {"optimizer", "", "Training", "NAME",
-     "how weights follow their gradients: adamw, sgd or muon (default adamw)",
-     "adamw sgd muon", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
+     "how weights follow their gradients: adamw, sgd, muon or lion (default adamw)",
+     "adamw sgd muon lion", 1, 1, true, true, nullptr, SettingSource::trainer, SettingKind::choice,
      [](Values& v) -> Slot { return &v.trainer.optimizer; }, {}, kOptimizerWords},
     {"momentum", "", "Training", "X",
      "of sgd and muon: momentum (default 0.95)",

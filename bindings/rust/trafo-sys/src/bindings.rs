@@ -145,6 +145,7 @@ pub const TRAFO_SCHEDULE_NOAM: i32 = 4;
 pub const TRAFO_OPTIMIZER_ADAMW: i32 = 0;
 pub const TRAFO_OPTIMIZER_SGD: i32 = 1;
 pub const TRAFO_OPTIMIZER_MUON: i32 = 2;
+pub const TRAFO_OPTIMIZER_LION: i32 = 3;
 pub const TRAFO_OPTIMIZER_STATES_FLOAT32: i32 = 0;
 pub const TRAFO_OPTIMIZER_STATES_8BIT: i32 = 1;
 pub const TRAFO_OBJECTIVE_CROSS_ENTROPY: i32 = 0;
@@ -3098,9 +3099,9 @@ pub struct trafo_trainer_options {
     pub weight_decay: f64,
     #[doc = " Momentum. 0: plain SGD, which keeps no state. Only the optimizers sgd and muon have it. INVALID_ARGUMENT: another value\n than the default, with another optimizer. Default 0.95."]
     pub momentum: f64,
-    #[doc = " The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and muon have it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9."]
+    #[doc = " The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw, muon and lion have\n it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9."]
     pub beta1: f64,
-    #[doc = " The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and muon have it.\n INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98."]
+    #[doc = " The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw, muon and lion have\n it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98."]
     pub beta2: f64,
     #[doc = " The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than\n the default, with another optimizer. Default 1e-9."]
     pub epsilon: f64,

@@ -15,6 +15,7 @@
 #define TRAFO_OPTIMIZER_SGD   1 /* Stochastic gradient descent; weight_decay is added to the gradient. */
 /* Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights. */
 #define TRAFO_OPTIMIZER_MUON  2
+#define TRAFO_OPTIMIZER_LION  3 /* Lion: the sign of a momentum; weight_decay is decoupled. */
 
 /* Storage type of the optimizer's two moments of every parameter. */
 #define TRAFO_OPTIMIZER_STATES_FLOAT32 0 /* float32: 8 bytes a parameter. */
@@ -78,11 +79,11 @@ typedef struct trafo_trainer_options {
   /* Momentum. 0: plain SGD, which keeps no state. Only the optimizers sgd and muon have it. INVALID_ARGUMENT: another value
    * than the default, with another optimizer. Default 0.95. */
   double momentum;
-  /* The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and muon have it.
-   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9. */
+  /* The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw, muon and lion have
+   * it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9. */
   double beta1;
-  /* The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and muon have it.
-   * INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98. */
+  /* The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw, muon and lion have
+   * it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98. */
   double beta2;
   /* The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another value than
    * the default, with another optimizer. Default 1e-9. */

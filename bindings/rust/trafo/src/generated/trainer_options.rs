@@ -89,6 +89,8 @@ pub enum OptimizerKind {
     Sgd,
     /// Muon: orthogonalized momentum for the matrices of linear layers, AdamW for all other weights.
     Muon,
+    /// Lion: the sign of a momentum; weight_decay is decoupled.
+    Lion,
 }
 impl OptimizerKind {
     pub(crate) fn as_raw(self) -> i32 {
@@ -96,12 +98,14 @@ impl OptimizerKind {
             OptimizerKind::Adamw => sys::TRAFO_OPTIMIZER_ADAMW,
             OptimizerKind::Sgd => sys::TRAFO_OPTIMIZER_SGD,
             OptimizerKind::Muon => sys::TRAFO_OPTIMIZER_MUON,
+            OptimizerKind::Lion => sys::TRAFO_OPTIMIZER_LION,
         }
     }
     pub(crate) fn from_raw(raw: i32) -> Self {
         match raw {
             sys::TRAFO_OPTIMIZER_SGD => OptimizerKind::Sgd,
             sys::TRAFO_OPTIMIZER_MUON => OptimizerKind::Muon,
+            sys::TRAFO_OPTIMIZER_LION => OptimizerKind::Lion,
             _ => OptimizerKind::Adamw,
         }
     }
@@ -110,6 +114,7 @@ named! { OptimizerKind:
     Adamw = "adamw" | "adam",
     Sgd = "sgd",
     Muon = "muon",
+    Lion = "lion",
 }
 /// Storage type of the optimizer's two moments of every parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -394,11 +399,11 @@ trainer_options! {
     /// Whether the momentum is Nesterov's: the update is along the momentum that follows. Only the optimizers sgd and
     /// muon have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default true.
     nesterov: bool = i32::from, from_flag;
-    /// The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw and muon
-    /// have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9.
+    /// The first beta of the update rule: the decay of the first moment in AdamW. Only the optimizers adamw, muon and
+    /// lion have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.9.
     beta1: f64 = same, same;
-    /// The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw and muon
-    /// have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98.
+    /// The second beta of the update rule: the decay of the second moment in AdamW. Only the optimizers adamw, muon and
+    /// lion have it. INVALID_ARGUMENT: another value than the default, with another optimizer. Default 0.98.
     beta2: f64 = same, same;
     /// The epsilon in the denominator of AdamW. Only the optimizers adamw and muon have it. INVALID_ARGUMENT: another
     /// value than the default, with another optimizer. Default 1e-9.
