@@ -160,13 +160,13 @@ TEST(Tokenizer, RefusesBadTrainingInput) {
 }
 
 TEST(Tokenizer, TrainingAndLoadingPrintNothing) {
-  testing::internal::CaptureStderr();
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
   const Tokenizer tokenizer = train_small();
   Tokenizer::from_bytes(tokenizer.serialized());
   EXPECT_THROW(Tokenizer::from_bytes("garbage"), Error);
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Tokenizer, RefusesBadTextAndIds) {
