@@ -1,4 +1,5 @@
 #include "engine/autograd/tape.h"
+#include "engine/core/shape_text.h"
 #include "engine/core/status.h"
 
 namespace trafo {
@@ -59,8 +60,8 @@ void bind_grad(const Tensor& tensor, const Tensor& buffer) {
   Variable& variable = *tensor.variable();
   require(buffer.shape() == variable.shape && buffer.is_contiguous() &&
               (buffer.dtype() == variable.dtype || buffer.dtype() == stat_dtype(variable.dtype)),
-          ErrorCode::shape_mismatch, "bind_grad", "the buffer must be contiguous, ",
-          variable.shape.str(), " of ", dtype_name(variable.grad_dtype));
+          ErrorCode::shape_mismatch, "bind_grad", "the buffer must be contiguous, ", variable.shape,
+          " of ", dtype_name(variable.grad_dtype));
   variable.grad_dtype = buffer.dtype();
   variable.grad = buffer;
   variable.bound = true;

@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "engine/autograd/gradient_observer.h"
+#include "engine/core/shape_text.h"
 #include "engine/runtime/context.h"
 #include "engine/runtime/side_work.h"
 
@@ -126,8 +127,8 @@ void Backward::add(size_t input, const Tensor& grad) {
   Variable& variable = *inputs_[input];
   require(grad.shape() == variable.shape && grad.is_contiguous() &&
               (grad.dtype() == variable.grad_dtype || stat_dtype(grad.dtype()) == DType::f32),
-          ErrorCode::internal, "backward", "a gradient of shape ", grad.shape().str(),
-          " arrived for a tensor of shape ", variable.shape.str());
+          ErrorCode::internal, "backward", "a gradient of shape ", grad.shape(),
+          " arrived for a tensor of shape ", variable.shape);
   if (std::find(handed_out_.begin(), handed_out_.end(), &variable) != handed_out_.end())
     deferred_.emplace_back(&variable, grad);
   else

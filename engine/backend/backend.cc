@@ -1,5 +1,7 @@
 #include "engine/backend/backend.h"
 
+#include "engine/core/shape_text.h"
+
 namespace trafo {
 
 void* Backend::set_arena_memory(size_t bytes) {
@@ -20,7 +22,7 @@ void Backend::release_arena_memory() noexcept {
 
 void Backend::launch(int id, const char* op, const void* params) {
   require(id >= 0 && static_cast<size_t>(id) < kernels_.size() && kernels_[id] != nullptr,
-          ErrorCode::unsupported, op, "there is no kernel for ", device_name(device()));
+          ErrorCode::unsupported, op, "there is no kernel for ", device());
   const int32_t result = kernels_[id](stream(), params);
   if (result != 0) [[unlikely]]
     kernel_failed(op, result);

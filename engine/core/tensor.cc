@@ -1,5 +1,7 @@
 #include "engine/core/tensor.h"
 
+#include "engine/core/shape_text.h"
+
 namespace trafo {
 namespace {
 
@@ -16,9 +18,9 @@ bool strides_are_contiguous(const Shape& shape, const Strides& strides) {
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape,
                const Strides& strides, int64_t offset) {
-  require(shape.rank() == strides.rank(), ErrorCode::shape_mismatch, "tensor", "shape ",
-          shape.str(), " and strides ", strides.str(), " differ in rank");
-  const int64_t numel = element_count(shape);
+  require(shape.rank() == strides.rank(), ErrorCode::shape_mismatch, "tensor", "shape ", shape,
+          " and strides ", strides, " differ in rank");
+  const int64_t numel = quick_element_count(shape);
   if (numel > 0) {
     int64_t low = offset, high = offset;
     for (int i = 0; i < shape.rank(); ++i) {
@@ -28,8 +30,8 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, DType dtype, const Shape& shape
     }
     const int64_t capacity = static_cast<int64_t>(storage->bytes() / dtype_size(dtype));
     require(low >= 0 && high < capacity, ErrorCode::invalid_argument, "tensor", "a view of shape ",
-            shape.str(), ", strides ", strides.str(), ", offset ", offset,
-            " leaves its storage of ", capacity, " elements");
+            shape, ", strides ", strides, ", offset ", offset, " leaves its storage of ", capacity,
+            " elements");
   }
   const bool contiguous = numel == 0 || strides_are_contiguous(shape, strides);
   impl_ = std::make_shared<Impl>(
@@ -41,9 +43,9 @@ Tensor Tensor::as_strided(const Shape& shape, const Strides& strides, int64_t of
 }
 
 Tensor Tensor::reshaped(const Shape& shape) const {
-  require(element_count(shape) == numel(), ErrorCode::shape_mismatch, "reshape", "shape ",
-          impl_->shape.str(), " has ", numel(), " elements, ", shape.str(), " has ",
-          element_count(shape));
+  require(quick_element_count(shape) == numel(), ErrorCode::shape_mismatch, "reshape", "shape ",
+          impl_->shape, " has ", numel(), " elements, ", shape, " has ",
+          quick_element_count(shape));
   require(is_contiguous(), ErrorCode::invalid_argument, "reshape",
           "the tensor is a strided view; make it contiguous first");
   return Tensor(impl_->storage, impl_->dtype, shape, contiguous_strides(shape), impl_->offset);

@@ -13,7 +13,7 @@ constexpr double kInitDeviation = 0.02;  // GPT-2
 
 class DecoderLm final : public Model {
  public:
-  DecoderLm(Context& context, const ModelConfig& config, uint64_t seed, DType dtype,
+  DecoderLm(Context& context, const ModelConfig& config, std::optional<uint64_t> seed, DType dtype,
             bool int8_weights)
       : Model(config) {
     const Init init = Init::normal(kInitDeviation);
@@ -47,8 +47,9 @@ class DecoderLm final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_decoder_lm(Context& context, const ModelConfig& config, uint64_t seed,
-                                       DType dtype, bool int8_weights) {
+std::unique_ptr<Model> make_decoder_lm(Context& context, const ModelConfig& config,
+                                       std::optional<uint64_t> seed, DType dtype,
+                                       bool int8_weights) {
   return std::make_unique<DecoderLm>(context, config, seed, dtype, int8_weights);
 }
 

@@ -13,8 +13,8 @@ namespace {
 
 class EncoderDecoder final : public Model {
  public:
-  EncoderDecoder(Context& context, const ModelConfig& config, uint64_t seed, DType dtype,
-                 bool int8_weights)
+  EncoderDecoder(Context& context, const ModelConfig& config, std::optional<uint64_t> seed,
+                 DType dtype, bool int8_weights)
       : Model(config) {
     const ModelSpec& spec = spec_;
     const StackSpec& decoder = spec.decoder;
@@ -104,7 +104,8 @@ class EncoderDecoder final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> make_encoder_decoder(Context& context, const ModelConfig& config,
-                                            uint64_t seed, DType dtype, bool int8_weights) {
+                                            std::optional<uint64_t> seed, DType dtype,
+                                            bool int8_weights) {
   return std::make_unique<EncoderDecoder>(context, config, seed, dtype, int8_weights);
 }
 

@@ -18,8 +18,9 @@ Tensor project(Context& context, const Tensor& hidden, const OutputProjection& o
   return nn::linear(context, hidden, output.weight, output.bias);
 }
 
-std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& config, uint64_t seed,
-                                         DType dtype, bool int8_weights) {
+std::unique_ptr<Model> make_architecture(Context& context, const ModelConfig& config,
+                                         std::optional<uint64_t> seed, DType dtype,
+                                         bool int8_weights) {
   switch (config.architecture) {
 #define TRAFO_ARCHITECTURE(name, ...) \
   case Architecture::name:            \
@@ -199,8 +200,8 @@ void restrict_output(Context& context, DecodeState& state, std::span<const int32
     state.output.bias = ops::gather_rows(context, state.output.bias, upload(context, tokens));
 }
 
-std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
-                                  DType dtype, bool int8_weights) {
+std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config,
+                                  std::optional<uint64_t> seed, DType dtype, bool int8_weights) {
   validate(config);
   require(!int8_weights || (context.device().kind == DeviceKind::cpu && dtype == DType::f32),
           ErrorCode::unsupported, "model",

@@ -151,15 +151,17 @@ void restrict_output(Context& context, DecodeState& state, std::span<const int32
 
 // Validates the configuration, declares, allocates and initialises parameters: float32; bfloat16
 // with float32 masters on CUDA; float64 for gradient checks on the CPU. UNSUPPORTED for a dtype
-// that the device does not compute with. int8_weights: for load_model, which sets the codes before
-// anybody else sees the model; float32 on the CPU.
-std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config, uint64_t seed,
-                                  DType dtype = DType::f32, bool int8_weights = false);
+// that the device does not compute with. No seed and int8_weights: for load_model, which sets the
+// values or codes before anybody else sees the model; codes for float32 on the CPU.
+std::unique_ptr<Model> make_model(Context& context, const ModelConfig& config,
+                                  std::optional<uint64_t> seed, DType dtype = DType::f32,
+                                  bool int8_weights = false);
 
 // The factory of each architecture; make_model calls them.
-#define TRAFO_ARCHITECTURE(name, ...)                                                            \
-  std::unique_ptr<Model> make_##name(Context& context, const ModelConfig& config, uint64_t seed, \
-                                     DType dtype, bool int8_weights);
+#define TRAFO_ARCHITECTURE(name, ...)                                             \
+  std::unique_ptr<Model> make_##name(Context& context, const ModelConfig& config, \
+                                     std::optional<uint64_t> seed, DType dtype,   \
+                                     bool int8_weights);
 #include "engine/models/generated/architectures.def"
 #undef TRAFO_ARCHITECTURE
 

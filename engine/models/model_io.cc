@@ -470,7 +470,7 @@ std::unique_ptr<Model> load_model(Context& context, const SafetensorsReader& rea
           dtype_name(dtype.value_or(stored)), " model is made");
   const bool int8 = int8_weights || stored_weights(reader) != StoredWeights::floats;
   std::unique_ptr<Model> model =
-      make_model(context, meta.model->config(), 0, dtype.value_or(stored), int8);
+      make_model(context, meta.model->config(), std::nullopt, dtype.value_or(stored), int8);
   if (meta.model->adapter()) add_adapter(context, *model, *meta.model->adapter(), 0);
   if (int8)
     read_int8_weights(context, reader, *model);

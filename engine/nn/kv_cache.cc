@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/core/shape_text.h"
 #include "engine/ops/gather_rows/gather_rows.h"
 #include "engine/ops/kv_cache/kv_cache.h"
 
@@ -35,7 +36,7 @@ KvCache::KvCache(Context& context, const KvCacheOptions& options, int64_t rows, 
   require(storage_.rank() == 3 && storage_.is_contiguous() && storage_.dtype() == options.dtype &&
               storage_.dim(0) == options.layers && storage_.dim(1) >= slot_count(rows, capacity) &&
               storage_.dim(2) == 2 * options.kv_width,
-          ErrorCode::shape_mismatch, kKvCacheOrigin, "a storage of shape ", storage_.shape().str(),
+          ErrorCode::shape_mismatch, kKvCacheOrigin, "a storage of shape ", storage_.shape(),
           " is not for ", rows, " rows of ", capacity, " tokens");
   number_regions(lengths_.size());
 }

@@ -18,6 +18,10 @@ namespace {
 constexpr int64_t kParameterAlignment = 16;  // elements: 64 bytes of float32
 constexpr size_t kDrawnBetweenChecks = size_t{1} << 20;
 
+bool is_random(const Init& init) {
+  return init.kind == Init::Kind::uniform || init.kind == Init::Kind::normal;
+}
+
 template <class T>
 std::vector<T> draw(const Init& init, int64_t count, uint64_t seed, uint64_t stream) {
   std::vector<T> values(static_cast<size_t>(count), T(init.kind == Init::Kind::ones ? 1 : 0));
@@ -146,7 +150,8 @@ void ParameterStore::keep_float(Context& context, ParamId id, std::span<const fl
   entry.int4 = nullptr;
 }
 
-void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed, bool int8_weights) {
+void ParameterStore::allocate(Context& context, DType dtype, std::optional<uint64_t> seed,
+                              bool int8_weights) {
   require(is_floating(dtype), ErrorCode::dtype_mismatch, "parameters",
           "parameters are floating-point numbers, not ", dtype_name(dtype));
   std::unordered_set<std::string_view> names;
@@ -160,7 +165,8 @@ void ParameterStore::allocate(Context& context, DType dtype, uint64_t seed, bool
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     if (has_codes(entry) || !context.backend().keeps_data()) continue;
-    const InitialValues values(entry.init, entry.shape, dtype, seed, i);
+    if (!seed && is_random(entry.init)) continue;
+    const InitialValues values(entry.init, entry.shape, dtype, seed.value_or(0), i);
     if (!values.bytes().empty())
       set_value(context, static_cast<ParamId>(i), values.bytes().data(), values.bytes().size());
   }

@@ -108,8 +108,10 @@ class ParameterStore {
   void set_parts(ParamId id, Piece piece, std::vector<Part> rows, int64_t column_units = 0);
   // Allocates the workspaces and draws initial values from (seed, parameter number): the same for
   // every device and thread count, for bfloat16 the float32 values rounded. Ends the declaration
-  // phase. With int8_weights, matrices that allow it get codes by set_int8, and have no values.
-  void allocate(Context& context, DType dtype, uint64_t seed, bool int8_weights = false);
+  // phase. Without a seed, zeros take the place of random values, for weights that are read next.
+  // With int8_weights, matrices that allow it get codes by set_int8, and have no values.
+  void allocate(Context& context, DType dtype, std::optional<uint64_t> seed,
+                bool int8_weights = false);
 
   size_t count() const { return entries_.size(); }
   const std::string& name(ParamId id) const { return entries_[index(id)].name; }

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "engine/core/shape_text.h"
 #include "engine/runtime/context.h"
 
 namespace trafo {
@@ -13,7 +14,7 @@ inline void check_input(const Context& context, std::string_view op, const char*
                         const Tensor& tensor) {
   require(tensor.defined(), ErrorCode::invalid_argument, op, name, " is undefined");
   require(tensor.device() == context.device(), ErrorCode::invalid_argument, op, name, " is on ",
-          device_name(tensor.device()), ", the context works on ", device_name(context.device()));
+          tensor.device(), ", the context works on ", context.device());
 }
 
 // True if the kernels of a device take the dtype: float32 everywhere, float64 on the CPU, bfloat16
@@ -33,7 +34,7 @@ inline void check_compute_input(const Context& context, std::string_view op, con
   require(dtype != DType::bf16, ErrorCode::dtype_mismatch, op, name,
           " is bfloat16: cast to float32 first: bfloat16 is a storage type on the CPU");
   require(dtype != DType::f64, ErrorCode::dtype_mismatch, op, name,
-          " is float64: float64 is for gradient checks on the CPU, ", device_name(context.device()),
+          " is float64: float64 is for gradient checks on the CPU, ", context.device(),
           " computes with float32 and bfloat16");
   fail(ErrorCode::dtype_mismatch, op, name, " must be float32 or ",
        context.device().kind == DeviceKind::cpu ? "float64" : "bfloat16", ", it is ",

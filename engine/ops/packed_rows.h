@@ -17,7 +17,7 @@ inline void check_row_numbers(const Context& context, std::string_view op, const
   require(tensor.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, name, " must be int32, got ",
           dtype_name(tensor.dtype()));
   require(tensor.rank() == 1 && tensor.is_contiguous(), ErrorCode::shape_mismatch, op, name,
-          " must be a contiguous vector, got ", tensor.shape().str());
+          " must be a contiguous vector, got ", tensor.shape());
 }
 
 // The rows of the longest of the sequences that `bounds` bound. INVALID_ARGUMENT unless they rise

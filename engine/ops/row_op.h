@@ -10,7 +10,7 @@ inline int64_t check_row_tensor(const Context& context, const char* op, const ch
                                 const Tensor& x) {
   check_compute_input(context, op, name, x);
   require(x.rank() >= 1 && x.dim(-1) >= 1, ErrorCode::shape_mismatch, op, name,
-          " must have a last dimension of at least 1, its shape is ", x.shape().str());
+          " must have a last dimension of at least 1, its shape is ", x.shape());
   return x.dim(-1);
 }
 
@@ -26,8 +26,7 @@ inline void check_row_vector(const Context& context, const char* op, const char*
   check_compute_input(context, op, name, vector);
   check_same_dtype(op, name, vector, x);
   require(vector.rank() == 1 && vector.dim(0) == x.dim(-1), ErrorCode::shape_mismatch, op, name,
-          " must be [", x.dim(-1), "], the width of x ", x.shape().str(), ", it is ",
-          vector.shape().str());
+          " must be [", x.dim(-1), "], the width of x ", x.shape(), ", it is ", vector.shape());
 }
 
 inline void check_epsilon(const char* op, double epsilon) {

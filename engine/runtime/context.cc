@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "engine/autograd/leaf_watch.h"
+#include "engine/core/shape_text.h"
 
 namespace trafo {
 
 Tensor Context::empty(const Shape& shape, DType dtype) const {
   const int64_t bytes =
-      checked_mul(element_count(shape), static_cast<int64_t>(dtype_size(dtype)), "tensor");
+      checked_mul(quick_element_count(shape), static_cast<int64_t>(dtype_size(dtype)), "tensor");
   const auto size = static_cast<size_t>(bytes);
   void* data = backend_->allocate(size);
   std::shared_ptr<Storage> storage;
@@ -29,8 +30,8 @@ Tensor Context::zeros(const Shape& shape, DType dtype) const {
 
 Tensor Context::from_host(const void* host, size_t bytes, const Shape& shape, DType dtype) const {
   Tensor tensor = empty(shape, dtype);
-  require(bytes == tensor.bytes(), ErrorCode::shape_mismatch, "tensor", "shape ", shape.str(),
-          " of ", dtype_name(dtype), " takes ", tensor.bytes(), " bytes, got ", bytes);
+  require(bytes == tensor.bytes(), ErrorCode::shape_mismatch, "tensor", "shape ", shape, " of ",
+          dtype_name(dtype), " takes ", tensor.bytes(), " bytes, got ", bytes);
   backend_->copy_from_host(tensor.raw(), host, bytes);
   return tensor;
 }
@@ -77,7 +78,7 @@ Tensor Context::from_doubles(std::span<const double> values, const Shape& shape,
 
 double Context::item(const Tensor& tensor) const {
   require(tensor.numel() == 1, ErrorCode::shape_mismatch, "item", "the tensor of shape ",
-          tensor.shape().str(), " does not have one element");
+          tensor.shape(), " does not have one element");
   if (tensor.dtype() == DType::f64) return values<double>(tensor)[0];
   if (tensor.dtype() == DType::bf16) return values<BFloat16>(tensor)[0].to_float();
   return values<float>(tensor)[0];
@@ -136,14 +137,13 @@ void Context::backward(const Tensor& root, const Tensor& upstream) {
   const bool unit = !seed.defined();
   if (!unit) {
     require(seed.shape() == root.shape() && seed.dtype() == root.dtype(), ErrorCode::shape_mismatch,
-            "backward", "the upstream gradient is ", seed.shape().str(), " ",
-            dtype_name(seed.dtype()), ", the tensor ", root.shape().str(), " ",
-            dtype_name(root.dtype()));
+            "backward", "the upstream gradient is ", seed.shape(), " ", dtype_name(seed.dtype()),
+            ", the tensor ", root.shape(), " ", dtype_name(root.dtype()));
     require(seed.is_contiguous(), ErrorCode::invalid_argument, "backward",
             "the upstream gradient must be contiguous");
   } else {
     require(root.numel() == 1, ErrorCode::shape_mismatch, "backward", "a tensor of shape ",
-            root.shape().str(), " needs an upstream gradient");
+            root.shape(), " needs an upstream gradient");
     seed = root.rank() == 1 ? one(root.dtype()) : one(root.dtype()).reshaped(root.shape());
   }
   tape().backward(*this, {&root, 1}, {&seed, 1}, unit);

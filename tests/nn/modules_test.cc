@@ -1,9 +1,12 @@
 // Modules against their definitions, written out with ops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "engine/autograd/gradcheck.h"
+#include "engine/decode/packing.h"
 #include "engine/nn/embedding.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/transformer_stack.h"
@@ -107,6 +110,32 @@ TEST_F(Modules, InitialWeightsScaleWithFanOutAndDepth) {
   for (int64_t layer = 0; layer < 3; ++layer)
     expect_bound(largest(stacked, layer * all / 3, (layer + 1) * all / 3),
                  std::sqrt(6.0 / 80) / std::sqrt(static_cast<double>(layer + 1)));
+}
+
+TEST_F(Modules, WithoutASeedNoInitialValueIsRandom) {
+  const auto values_of = [&](DType dtype, std::optional<uint64_t> seed) {
+    ParameterStore store;
+    store.declare("uniform", {3, 5}, Init::xavier_uniform(5, 3));
+    store.declare("normal", {4, 2}, Init::normal(0.1));
+    store.declare("ones", {6}, Init::ones());
+    store.declare("zeros", {2}, Init::zeros());
+    store.allocate(*context_, dtype, seed);
+    std::vector<double> values;
+    for (ParamId id = 0; id < static_cast<ParamId>(store.count()); ++id) {
+      const std::vector<double> part = to_doubles(*context_, store.value(id));
+      values.insert(values.end(), part.begin(), part.end());
+    }
+    return values;
+  };
+  std::vector<double> constants(15 + 8, 0);
+  constants.insert(constants.end(), 6, 1);
+  constants.insert(constants.end(), 2, 0);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    EXPECT_EQ(values_of(dtype, std::nullopt), constants);
+    const std::vector<double> drawn = values_of(dtype, 0);
+    EXPECT_EQ(std::count(drawn.begin(), drawn.begin() + 15 + 8, 0.0), 0);
+    EXPECT_TRUE(std::equal(drawn.begin() + 15 + 8, drawn.end(), constants.begin() + 15 + 8));
+  }
 }
 
 TEST_F(Modules, BlockDeclaresItsParametersInTheOrderOfModelFiles) {

@@ -41,11 +41,10 @@ int checked_index(const Context& context, const char* op, const Tensor& x, int d
   const int d = checked_dim(op, dim, x.rank());
   bool fits = index.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == d || index.shape()[i] <= x.shape()[i];
-  require(fits, ErrorCode::shape_mismatch, op, "index ", index.shape().str(),
-          " must have the rank of x ", x.shape().str(),
-          " and be no larger in another dimension than ", d);
+  require(fits, ErrorCode::shape_mismatch, op, "index ", index.shape(), " must have the rank of x ",
+          x.shape(), " and be no larger in another dimension than ", d);
   require(index.numel() < kMostNumbers && x.shape()[d] <= kMostNumbers, ErrorCode::shape_mismatch,
-          op, "at most 2^31 - 2 elements are indexed, index is ", index.shape().str());
+          op, "at most 2^31 - 2 elements are indexed, index is ", index.shape());
   return d;
 }
 
@@ -127,8 +126,8 @@ Tensor arg_best(Context& context, const char* op, const Tensor& x, int dim, bool
   const OpRange range(context, op, x);
   check_values(context, op, "x", x);
   const int d = checked_dim(op, dim, x.rank());
-  require(x.shape()[d] > 0, ErrorCode::invalid_argument, op, "dimension ", d, " of ",
-          x.shape().str(), " is empty");
+  require(x.shape()[d] > 0, ErrorCode::invalid_argument, op, "dimension ", d, " of ", x.shape(),
+          " is empty");
   const Tensor ids = largest(context, op, x, d, 1, smallest);
   if (keep_dim) return ids;
   Shape shape;
@@ -155,8 +154,8 @@ Tensor scatter_add(Context& context, const Tensor& x, int dim, const Tensor& ind
   check_compute_input(context, kOp, "src", src);
   check_same_dtype(kOp, "x", x, "src", src);
   const int d = checked_index(context, kOp, x, dim, index);
-  require(src.shape() == index.shape(), ErrorCode::shape_mismatch, kOp, "src ", src.shape().str(),
-          " must have the shape of index, ", index.shape().str());
+  require(src.shape() == index.shape(), ErrorCode::shape_mismatch, kOp, "src ", src.shape(),
+          " must have the shape of index, ", index.shape());
   const Tensor values = contiguous(context, src), places = contiguous(context, index);
   const Tensor sums = placed(context, kOp, x.shape(), d, places, values, values.dtype());
   Tensor added = cast(context, sums, x.dtype());
@@ -174,11 +173,11 @@ Tensor scatter(Context& context, const Tensor& x, int dim, const Tensor& index, 
   check_values(context, kOp, "src", src);
   const int d = checked_index(context, kOp, x, dim, index);
   check_same_dtype(kOp, "x", x, "src", src);
-  require(src.shape() == index.shape(), ErrorCode::shape_mismatch, kOp, "src ", src.shape().str(),
-          " must have the shape of index, ", index.shape().str());
+  require(src.shape() == index.shape(), ErrorCode::shape_mismatch, kOp, "src ", src.shape(),
+          " must have the shape of index, ", index.shape());
   if (index.numel() == 0) return contiguous(context, x);
   require(x.numel() < kMostNumbers, ErrorCode::shape_mismatch, kOp,
-          "x must have fewer than 2^31 - 1 elements, its shape is ", x.shape().str());
+          "x must have fewer than 2^31 - 1 elements, its shape is ", x.shape());
   // Which element of src each place gets: its number, counted from one; 0: none.
   const Tensor numbers =
       placed(context, kOp, x.shape(), d, contiguous(context, index), {}, x.dtype())

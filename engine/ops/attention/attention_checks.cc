@@ -18,7 +18,7 @@ void check_columns(const Context& context, std::string_view op, const ops::Atten
   const Tensor& tensor = input.tensor;
   check_compute_input(context, op, name, tensor);
   require(tensor.rank() == 2, ErrorCode::shape_mismatch, op, name, " must be [rows, width], got ",
-          tensor.shape().str());
+          tensor.shape());
   require(input.column >= 0 && input.column <= tensor.dim(1) - columns, ErrorCode::shape_mismatch,
           op, name, " needs ", columns, " columns from number ", input.column,
           " on; its tensor has ", tensor.dim(1));
@@ -120,8 +120,8 @@ void check_attention_mask(const Context& context, std::string_view op, DType dty
   const Shape whole{ranges.sequences, options.heads, ranges.max_queries, ranges.max_keys};
   bool fits = mask.rank() == whole.rank();
   for (int d = 0; fits && d < whole.rank(); ++d) fits = mask.dim(d) == 1 || mask.dim(d) == whole[d];
-  require(fits, ErrorCode::shape_mismatch, op, "the mask must be ", whole.str(),
-          ", where each may be 1, got ", mask.shape().str());
+  require(fits, ErrorCode::shape_mismatch, op, "the mask must be ", whole,
+          ", where each may be 1, got ", mask.shape());
 }
 
 double attention_scale(const ops::AttentionOptions& options) {

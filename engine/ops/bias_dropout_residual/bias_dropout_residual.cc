@@ -21,7 +21,7 @@ void check_add_norm(const Context& context, const char* op, const Tensor& x, con
   check_compute_input(context, op, "residual", residual);
   check_same_dtype(op, "residual", residual, x);
   require(residual.shape() == x.shape(), ErrorCode::shape_mismatch, op, "residual is ",
-          residual.shape().str(), ", x is ", x.shape().str(), "; they must agree");
+          residual.shape(), ", x is ", x.shape(), "; they must agree");
   if (bias.defined()) check_row_vector(context, op, "bias", bias, x);
   check_dropout(dropout, op);
 }

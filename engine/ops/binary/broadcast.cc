@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/shape_text.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/reduce/reduce.h"
 
@@ -14,7 +15,7 @@ Shape broadcast_shape(const char* op, const Shape& a, const Shape& b) {
     const int at_a = i - (rank - a.rank()), at_b = i - (rank - b.rank());
     const int64_t size_a = at_a < 0 ? 1 : a[at_a], size_b = at_b < 0 ? 1 : b[at_b];
     require(size_a == size_b || size_a == 1 || size_b == 1, ErrorCode::shape_mismatch, op,
-            "shapes ", a.str(), " and ", b.str(), " do not broadcast");
+            "shapes ", a, " and ", b, " do not broadcast");
     shape.push_back(size_a == 1 ? size_b : size_a);
   }
   return shape;

@@ -24,7 +24,7 @@ void check_class_weights(Context& context, const char* op, int64_t classes, DTyp
           dtype_name(stat_dtype(dtype)),
           dtype == DType::bf16 ? " with bfloat16 logits" : " as the logits");
   require(weights.rank() == 1 && weights.dim(0) == classes, ErrorCode::shape_mismatch, op,
-          "the class weights must be [", classes, "], got ", weights.shape().str());
+          "the class weights must be [", classes, "], got ", weights.shape());
   const Tensor values = cast(context, contiguous(context, weights.detach()), DType::f64);
   int64_t v = 0;
   for (const double weight : context.values<double>(values)) {
@@ -116,11 +116,11 @@ Tensor soft_cross_entropy(Context& context, const Tensor& logits, const Tensor& 
   check_compute_input(context, op, "logits", logits);
   check_compute_input(context, op, "targets", targets);
   require(logits.rank() == 2, ErrorCode::shape_mismatch, op,
-          "the logits must be [tokens, classes], got ", logits.shape().str());
+          "the logits must be [tokens, classes], got ", logits.shape());
   require(targets.dtype() == logits.dtype(), ErrorCode::dtype_mismatch, op, "the targets are ",
           dtype_name(targets.dtype()), ", the logits ", dtype_name(logits.dtype()));
   require(targets.shape() == logits.shape(), ErrorCode::shape_mismatch, op, "the targets are ",
-          targets.shape().str(), ", the logits ", logits.shape().str());
+          targets.shape(), ", the logits ", logits.shape());
   const int64_t rows = logits.dim(0), classes = logits.dim(1);
   CrossEntropyOptions plain = options;
   plain.class_weights = {};

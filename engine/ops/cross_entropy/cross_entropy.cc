@@ -33,7 +33,7 @@ std::vector<double> host_doubles(const Context& context, const Tensor& tensor) {
 void check_logits(const Context& context, const Tensor& logits) {
   check_compute_input(context, kCrossEntropyOp, "logits", logits);
   require(logits.rank() == 2, ErrorCode::shape_mismatch, kCrossEntropyOp,
-          "the logits must be [tokens, classes], got ", logits.shape().str());
+          "the logits must be [tokens, classes], got ", logits.shape());
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
   require(labels.dtype() == DType::i32, ErrorCode::dtype_mismatch, op, "the labels must be int32, ",
           "got ", dtype_name(labels.dtype()));
   require(labels.rank() == 1 && labels.dim(0) == rows, ErrorCode::shape_mismatch, op,
-          "the labels must be [", rows, "], one for each row, got ", labels.shape().str());
+          "the labels must be [", rows, "], one for each row, got ", labels.shape());
   LossInputs inputs{ops::contiguous(context, labels), {}, options.scale};
   if (options.weights.defined()) {
     const Tensor& given = options.weights;
@@ -110,7 +110,7 @@ LossInputs check_loss_inputs(Context& context, const char* op, int64_t rows, int
             dtype_name(given.dtype()), ", they must be ", dtype_name(stat_dtype(dtype)),
             dtype == DType::bf16 ? " with bfloat16 logits" : " as the logits");
     require(given.shape() == labels.shape(), ErrorCode::shape_mismatch, op, "the weights must be [",
-            rows, "], got ", given.shape().str());
+            rows, "], got ", given.shape());
     inputs.weights = ops::contiguous(context, given.detach());
   }
   const bool mean = options.reduction == Reduction::mean;

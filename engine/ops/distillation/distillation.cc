@@ -23,10 +23,9 @@ void check_both_logits(const Context& context, const Tensor& logits, const Tenso
   check_compute_input(context, kDistillationOp, "teacher_logits", teacher);
   check_same_dtype(kDistillationOp, "logits", logits, "teacher_logits", teacher);
   require(logits.rank() == 2, ErrorCode::shape_mismatch, kDistillationOp,
-          "the logits must be [tokens, classes], got ", logits.shape().str());
+          "the logits must be [tokens, classes], got ", logits.shape());
   require(teacher.shape() == logits.shape(), ErrorCode::shape_mismatch, kDistillationOp,
-          "the logits of the teacher are ", teacher.shape().str(), ", the logits ",
-          logits.shape().str());
+          "the logits of the teacher are ", teacher.shape(), ", the logits ", logits.shape());
   check_mixture(kDistillationOp, options.share, options.temperature);
   require(!options.loss.class_weights.defined(), ErrorCode::unsupported, kDistillationOp,
           "class weights do not go with a teacher");

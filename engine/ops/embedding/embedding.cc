@@ -23,14 +23,14 @@ constexpr const char* kEmbeddingOp = "embedding";
 void check_table(const Context& context, const Tensor& table, const char* name) {
   check_compute_input(context, kEmbeddingOp, name, table);
   require(table.rank() == 2, ErrorCode::shape_mismatch, kEmbeddingOp, "the ", name,
-          " must be [entries, width], got ", table.shape().str());
+          " must be [entries, width], got ", table.shape());
 }
 
 void validate_indices(const Context& context, const Tensor& indices, int64_t limit,
                       const char* name, bool checked) {
   check_input(context, kEmbeddingOp, name, indices);
   require(indices.rank() == 1, ErrorCode::shape_mismatch, kEmbeddingOp, "the ", name,
-          "s must be [tokens], got ", indices.shape().str());
+          "s must be [tokens], got ", indices.shape());
   require(indices.dtype() == DType::i32, ErrorCode::dtype_mismatch, kEmbeddingOp, "the ", name,
           "s must be int32, got ", dtype_name(indices.dtype()));
   // On the CPU looking costs next to nothing; elsewhere it would wait for the device.

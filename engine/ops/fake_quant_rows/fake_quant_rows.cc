@@ -15,8 +15,8 @@ constexpr const char* kFakeQuantOp = "fake_quant_rows";
 
 void fake_quant_into(Context& context, const Tensor& target, const Tensor& x, int64_t bits) {
   require(target.shape() == x.shape() && x.rank() >= 1 && x.dim(-1) >= 1, ErrorCode::shape_mismatch,
-          kFakeQuantOp, "x and the target must have rows and one shape, got ", x.shape().str(),
-          " and ", target.shape().str());
+          kFakeQuantOp, "x and the target must have rows and one shape, got ", x.shape(), " and ",
+          target.shape());
   const MatrixPlace whole{0, x.numel() / x.dim(-1), x.dim(-1)};
   fake_quant_into(context, target, x, {&whole, 1}, bits);
 }

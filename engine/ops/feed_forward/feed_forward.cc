@@ -32,13 +32,13 @@ Sizes check(const Context& context, const Tensor& x, const Tensor& up, const Ten
   require(x.rank() >= 1 && up.rank() == 2 && down.rank() == 2 && x.dim(-1) == up.dim(1) &&
               up.dim(0) == down.dim(1),
           ErrorCode::shape_mismatch, kFeedForwardOp,
-          "x must be [.., in], up [ffn, in] and down [out, ffn], got ", x.shape().str(), ", ",
-          up.shape().str(), " and ", down.shape().str());
+          "x must be [.., in], up [ffn, in] and down [out, ffn], got ", x.shape(), ", ", up.shape(),
+          " and ", down.shape());
   if (up_bias.defined()) {
     check_compute_input(context, kFeedForwardOp, "up_bias", up_bias);
     check_same_dtype(kFeedForwardOp, "x", x, "up_bias", up_bias);
     require(up_bias.shape() == Shape{up.dim(0)}, ErrorCode::shape_mismatch, kFeedForwardOp,
-            "up_bias must be [", up.dim(0), "], its shape is ", up_bias.shape().str());
+            "up_bias must be [", up.dim(0), "], its shape is ", up_bias.shape());
   }
   int64_t rows = 1;
   for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);

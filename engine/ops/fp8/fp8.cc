@@ -1,6 +1,7 @@
 #include "engine/ops/fp8/fp8.h"
 
 #include "engine/core/checked.h"
+#include "engine/core/shape_text.h"
 #include "engine/ops/fp8/fp8_magnitudes.h"
 #include "engine/ops/op_kernel.h"
 
@@ -66,8 +67,8 @@ void require_fp8_device(const Context& context, const char* op) {
 void require_fp8_dtype(const Context& context, const char* op, const Tensor& x) {
   const bool cpu = context.device().kind == DeviceKind::cpu;
   require(x.dtype() == (cpu ? DType::f32 : DType::bf16), ErrorCode::dtype_mismatch, op,
-          "FP8 is for ", cpu ? "float32" : "bfloat16", " on ", device_name(context.device()),
-          ", x is ", dtype_name(x.dtype()));
+          "FP8 is for ", cpu ? "float32" : "bfloat16", " on ", context.device(), ", x is ",
+          dtype_name(x.dtype()));
 }
 
 void require_fp8_multiple(const char* op, const char* what, int64_t size) {
@@ -79,7 +80,7 @@ void require_fp8_weight(const char* op, const Tensor& weight, const Fp8Matrix& n
   require(narrow.rows == weight.dim(0) && narrow.columns == weight.dim(1) &&
               narrow.format == Fp8Format::e4m3 && narrow.values.defined() &&
               narrow.transposed.defined(),
-          ErrorCode::shape_mismatch, op, "the weight ", weight.shape().str(),
+          ErrorCode::shape_mismatch, op, "the weight ", weight.shape(),
           " needs both copies of a matrix of this shape in E4M3, the FP8 weight is [", narrow.rows,
           ", ", narrow.columns, "]");
 }

@@ -22,7 +22,7 @@ void check_fp8_linear(const Context& context, const Tensor& x, const Tensor& wei
   require_fp8_dtype(context, kFp8LinearOp, x);
   require(weight.rank() == 2 && x.rank() >= 1 && x.dim(-1) == weight.dim(1),
           ErrorCode::shape_mismatch, kFp8LinearOp, "x must be [.., in] and weight [out, in], got ",
-          x.shape().str(), " and ", weight.shape().str());
+          x.shape(), " and ", weight.shape());
   require_fp8_multiple(kFp8LinearOp, "the number of outputs", weight.dim(0));
   require_fp8_multiple(kFp8LinearOp, "the number of inputs", weight.dim(1));
   require_fp8_weight(kFp8LinearOp, weight, narrow);
@@ -30,7 +30,7 @@ void check_fp8_linear(const Context& context, const Tensor& x, const Tensor& wei
   check_compute_input(context, kFp8LinearOp, "bias", bias);
   check_same_dtype(kFp8LinearOp, "x", x, "bias", bias);
   require(bias.shape() == Shape{weight.dim(0)}, ErrorCode::shape_mismatch, kFp8LinearOp,
-          "bias must be [", weight.dim(0), "], its shape is ", bias.shape().str());
+          "bias must be [", weight.dim(0), "], its shape is ", bias.shape());
 }
 
 Shape with_last(const Shape& shape, int64_t last) {

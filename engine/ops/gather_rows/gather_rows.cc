@@ -1,5 +1,6 @@
 #include "engine/ops/gather_rows/gather_rows.h"
 
+#include "engine/core/shape_text.h"
 #include "engine/ops/op_kernel.h"
 #include "engine/ops/view/view.h"
 
@@ -16,8 +17,8 @@ void check(const Context& context, const Tensor& x, const Tensor& index) {
   require(index.dtype() == DType::i32, ErrorCode::dtype_mismatch, kGatherRowsOp,
           "index must be int32, got ", dtype_name(index.dtype()));
   require(x.device() == context.device() && index.device() == context.device(),
-          ErrorCode::invalid_argument, kGatherRowsOp, "x and index must be on ",
-          device_name(context.device()), ", the context's device");
+          ErrorCode::invalid_argument, kGatherRowsOp, "x and index must be on ", context.device(),
+          ", the context's device");
 }
 
 bool has_dense_rows(const Tensor& x) {

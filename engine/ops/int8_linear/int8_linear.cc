@@ -14,7 +14,7 @@ namespace {
 ThreadPool& pool_of(Context& context, const char* op) {
   ThreadPool* pool = cpu_thread_pool(context.backend());
   require(pool != nullptr, ErrorCode::unsupported, op, "int8 weights are for the CPU, not for ",
-          device_name(context.device()));
+          context.device());
   return *pool;
 }
 
@@ -29,7 +29,7 @@ void check_indices(const Context& context, const char* op, const char* name, con
   check_input(context, op, name, indices);
   require(indices.rank() == 1 && indices.dtype() == DType::i32, ErrorCode::shape_mismatch, op,
           "the ", name, "s must be int32 [tokens], got ", dtype_name(indices.dtype()), " ",
-          indices.shape().str());
+          indices.shape());
   const std::span<const int32_t> values(indices.data<int32_t>(),
                                         static_cast<size_t>(indices.numel()));
   for (size_t t = 0; t < values.size(); ++t)
@@ -46,12 +46,12 @@ Tensor int8_linear(Context& context, const Tensor& x, const Int8Matrix& weight,
   ThreadPool& pool = pool_of(context, kOp);
   check_float(context, kOp, "x", x);
   const int64_t in = weight.columns(), out = weight.rows();
-  require(x.rank() >= 1 && x.dim(-1) == in, ErrorCode::shape_mismatch, kOp, "x ", x.shape().str(),
+  require(x.rank() >= 1 && x.dim(-1) == in, ErrorCode::shape_mismatch, kOp, "x ", x.shape(),
           " does not end in the ", in, " columns of weight [", out, ", ", in, "]");
   if (bias.defined()) {
     check_float(context, kOp, "bias", bias);
     require(bias.shape() == Shape{out}, ErrorCode::shape_mismatch, kOp, "bias must be [", out,
-            "], its shape is ", bias.shape().str());
+            "], its shape is ", bias.shape());
   }
   const Tensor input = contiguous(context, x);
   const Tensor offset = bias.defined() ? contiguous(context, bias) : bias;
@@ -84,7 +84,7 @@ Tensor int8_embedding(Context& context, const Tensor& ids, const Int8Matrix& tab
     check_float(context, kOp, "position table", options.position_table);
     require(options.position_table.rank() == 2 && options.position_table.dim(1) == width,
             ErrorCode::shape_mismatch, kOp, "the position table is ",
-            options.position_table.shape().str(), ", the width of the table is ", width);
+            options.position_table.shape(), ", the width of the table is ", width);
     position_table = contiguous(context, options.position_table);
     positions = contiguous(context, options.positions);
     check_indices(context, kOp, "position", positions, position_table.dim(0));

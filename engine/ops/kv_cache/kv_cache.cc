@@ -12,7 +12,7 @@ void check_columns(const Context& context, const char* name, const Tensor& tenso
                    int64_t columns) {
   check_input(context, kKvCacheOp, name, tensor);
   require(tensor.rank() == 2, ErrorCode::shape_mismatch, kKvCacheOp, name,
-          " must be [rows, width], got ", tensor.shape().str());
+          " must be [rows, width], got ", tensor.shape());
   require(columns >= 0 && column >= 0 && column <= tensor.dim(1) - columns,
           ErrorCode::shape_mismatch, kKvCacheOp, name, " has ", tensor.dim(1), " columns; ",
           columns, " from number ", column, " on are not among them");
@@ -38,7 +38,7 @@ void kv_cache_append(Context& context, const Tensor& x, int64_t column, int64_t 
           "slots must be int32, got ", dtype_name(slots.dtype()));
   require(slots.rank() == 1 && slots.is_contiguous() && slots.dim(0) == x.dim(0),
           ErrorCode::shape_mismatch, kKvCacheOp, "slots must be [", x.dim(0),
-          "], one for each row of x; its shape is ", slots.shape().str());
+          "], one for each row of x; its shape is ", slots.shape());
   require(!context.needs_grad({x, cache}), ErrorCode::unsupported, kKvCacheOp,
           "a cache has no backward; append under no-grad or detach x");
 

@@ -59,8 +59,8 @@ void check_teacher(const Context& context, const Tensor& x, const Tensor& weight
   require(teacher.x.rank() == 2 && teacher.weight.rank() == 2 &&
               teacher.x.dim(1) == teacher.weight.dim(1) && teacher.x.dim(0) == x.dim(0),
           ErrorCode::shape_mismatch, kLinearCrossEntropyOp, "the teacher's x must be [", x.dim(0),
-          ", width] and its weight [classes, width], got ", teacher.x.shape().str(), " and ",
-          teacher.weight.shape().str());
+          ", width] and its weight [classes, width], got ", teacher.x.shape(), " and ",
+          teacher.weight.shape());
   require(teacher.weight.dim(0) == weight.dim(0), ErrorCode::shape_mismatch, kLinearCrossEntropyOp,
           "the teacher has ", teacher.weight.dim(0), " classes, the student ", weight.dim(0));
   if (!teacher.bias.defined()) return;
@@ -68,7 +68,7 @@ void check_teacher(const Context& context, const Tensor& x, const Tensor& weight
   check_same_dtype(kLinearCrossEntropyOp, "x", x, "the teacher's bias", teacher.bias);
   require(teacher.bias.rank() == 1 && teacher.bias.dim(0) == weight.dim(0),
           ErrorCode::shape_mismatch, kLinearCrossEntropyOp, "the teacher's bias must be [",
-          weight.dim(0), "], got ", teacher.bias.shape().str());
+          weight.dim(0), "], got ", teacher.bias.shape());
 }
 
 void check_inputs(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -78,13 +78,13 @@ void check_inputs(const Context& context, const Tensor& x, const Tensor& weight,
   check_same_dtype(kLinearCrossEntropyOp, "x", x, "weight", weight);
   require(x.rank() == 2 && weight.rank() == 2 && x.dim(1) == weight.dim(1),
           ErrorCode::shape_mismatch, kLinearCrossEntropyOp,
-          "x must be [tokens, width] and weight [classes, width], ", "got ", x.shape().str(),
-          " and ", weight.shape().str());
+          "x must be [tokens, width] and weight [classes, width], ", "got ", x.shape(), " and ",
+          weight.shape());
   if (bias.defined()) {
     check_compute_input(context, kLinearCrossEntropyOp, "bias", bias);
     check_same_dtype(kLinearCrossEntropyOp, "x", x, "bias", bias);
     require(bias.rank() == 1 && bias.dim(0) == weight.dim(0), ErrorCode::shape_mismatch,
-            kLinearCrossEntropyOp, "bias must be [", weight.dim(0), "], got ", bias.shape().str());
+            kLinearCrossEntropyOp, "bias must be [", weight.dim(0), "], got ", bias.shape());
   }
   require(options.loss.reduction != Reduction::none, ErrorCode::invalid_argument,
           kLinearCrossEntropyOp,

@@ -22,18 +22,18 @@ void check(const Context& context, const Tensor& base, const Tensor& down, const
   check_same_dtype(kLowRankAddOp, "base", base, "up", up);
   require(base.rank() == 2 && down.rank() == 2 && up.rank() == 2 && base.dim(0) == down.dim(0),
           ErrorCode::shape_mismatch, kLowRankAddOp,
-          "base must be [T, n], down [T, ranges * r] and up [rows, r], got ", base.shape().str(),
-          ", ", down.shape().str(), " and ", up.shape().str());
+          "base must be [T, n], down [T, ranges * r] and up [rows, r], got ", base.shape(), ", ",
+          down.shape(), " and ", up.shape());
   const auto count = static_cast<int64_t>(ranges.size());
   require(count > 0 && down.dim(1) == count * up.dim(1), ErrorCode::shape_mismatch, kLowRankAddOp,
-          "down ", down.shape().str(), " does not have ", up.dim(1), " columns for each of ", count,
+          "down ", down.shape(), " does not have ", up.dim(1), " columns for each of ", count,
           " ranges");
   int64_t rows = 0;
   for (size_t i = 0; i < ranges.size(); ++i) {
     const ColumnRange& range = ranges[i];
     require(range.first >= 0 && range.count >= 0 && range.count <= base.dim(1) - range.first,
             ErrorCode::shape_mismatch, kLowRankAddOp, "range ", i, ", columns ", range.first,
-            " to ", range.first + range.count, ", is not inside of base ", base.shape().str());
+            " to ", range.first + range.count, ", is not inside of base ", base.shape());
     for (size_t j = 0; j < i; ++j)
       require(range.first + range.count <= ranges[j].first ||
                   ranges[j].first + ranges[j].count <= range.first,
@@ -41,7 +41,7 @@ void check(const Context& context, const Tensor& base, const Tensor& down, const
     rows += range.count;
   }
   require(rows == up.dim(0), ErrorCode::shape_mismatch, kLowRankAddOp, "the ranges have ", rows,
-          " columns, up has the shape ", up.shape().str());
+          " columns, up has the shape ", up.shape());
 }
 
 const std::byte* at(const Tensor& tensor, int64_t element) {

@@ -159,10 +159,10 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
   check_same_dtype("matmul", "a", a, "b", b);
   const bool ta = options.transpose_a, tb = options.transpose_b;
   require(a.rank() >= 1 && b.rank() >= 1, ErrorCode::shape_mismatch, "matmul",
-          "takes vectors, matrices and batches of matrices, got shapes ", a.shape().str(), " and ",
-          b.shape().str());
+          "takes vectors, matrices and batches of matrices, got shapes ", a.shape(), " and ",
+          b.shape());
   require((a.rank() > 1 || !ta) && (b.rank() > 1 || !tb), ErrorCode::shape_mismatch, "matmul",
-          "a vector cannot be transposed, got shapes ", a.shape().str(), " and ", b.shape().str());
+          "a vector cannot be transposed, got shapes ", a.shape(), " and ", b.shape());
   if (a.rank() == 1 || b.rank() == 1) {  // as matrices, of which a dimension is left out
     const Tensor x = a.rank() == 1 ? reshape(context, a, {1, a.dim(0)}) : a;
     const Tensor y = b.rank() == 1 ? reshape(context, b, {b.dim(0), 1}) : b;
@@ -174,9 +174,9 @@ Tensor matmul(Context& context, const Tensor& a, const Tensor& b, const MatmulOp
   }
   const int64_t m = a.dim(ta ? -1 : -2), k = a.dim(ta ? -2 : -1);
   const int64_t k_of_b = b.dim(tb ? -1 : -2), n = b.dim(tb ? -2 : -1);
-  require(k == k_of_b, ErrorCode::shape_mismatch, "matmul", "a ", a.shape().str(),
-          ta ? " transposed" : "", " has ", k, " columns, b ", b.shape().str(),
-          tb ? " transposed" : "", " has ", k_of_b, " rows");
+  require(k == k_of_b, ErrorCode::shape_mismatch, "matmul", "a ", a.shape(),
+          ta ? " transposed" : "", " has ", k, " columns, b ", b.shape(), tb ? " transposed" : "",
+          " has ", k_of_b, " rows");
   const Shape batch_a = batch_shape(a), batch_b = batch_shape(b);
   if (a.rank() == b.rank() && a.rank() <= 3 && batch_a == batch_b)
     return matmul_batch(context, a, b, options);
@@ -196,16 +196,15 @@ Tensor linear(Context& context, const Tensor& x, const Tensor& weight, const Ten
   check_compute_input(context, "linear", "weight", weight);
   check_same_dtype("linear", "x", x, "weight", weight);
   require(weight.rank() == 2, ErrorCode::shape_mismatch, "linear",
-          "weight must be [out, in], its shape is ", weight.shape().str());
+          "weight must be [out, in], its shape is ", weight.shape());
   const int64_t out = weight.dim(0), in = weight.dim(1);
-  require(x.rank() >= 1 && x.dim(-1) == in, ErrorCode::shape_mismatch, "linear", "x ",
-          x.shape().str(), " does not end in the ", in, " columns of weight ",
-          weight.shape().str());
+  require(x.rank() >= 1 && x.dim(-1) == in, ErrorCode::shape_mismatch, "linear", "x ", x.shape(),
+          " does not end in the ", in, " columns of weight ", weight.shape());
   if (bias.defined()) {
     check_compute_input(context, "linear", "bias", bias);
     check_same_dtype("linear", "x", x, "bias", bias);
     require(bias.shape() == Shape{out}, ErrorCode::shape_mismatch, "linear", "bias must be [", out,
-            "], its shape is ", bias.shape().str());
+            "], its shape is ", bias.shape());
   }
   int64_t rows = 1;
   for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);

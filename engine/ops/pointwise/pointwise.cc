@@ -140,11 +140,11 @@ Tensor triangle(Context& context, const char* op, const Tensor& x, int64_t diago
                 Comparison comparison) {
   check_input(context, op, "x", x);
   require(x.rank() >= 2, ErrorCode::shape_mismatch, op,
-          "x must be [.., rows, columns], its shape is ", x.shape().str());
+          "x must be [.., rows, columns], its shape is ", x.shape());
   const int64_t rows = x.dim(-2), columns = x.dim(-1);
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   require(rows <= kMost / 2 && columns <= kMost / 2, ErrorCode::shape_mismatch, op,
-          "at most 2^30 rows and columns, the shape is ", x.shape().str());
+          "at most 2^30 rows and columns, the shape is ", x.shape());
   // The diagonal at a column from -1 to `columns` of each row: beyond them nothing changes.
   std::vector<int32_t> bounds(static_cast<size_t>(rows)), numbers(static_cast<size_t>(columns));
   const int64_t at = std::clamp<int64_t>(diagonal, -kMost / 2, kMost / 2);

@@ -18,7 +18,7 @@ void check_gamma(const Context& context, const char* name, const Tensor& gamma, 
   check_same_dtype(kQkNormOp, name, gamma, x);
   require(gamma.rank() == 1 && gamma.dim(0) >= 1 && width >= 1 && width % gamma.dim(0) == 0,
           ErrorCode::shape_mismatch, kQkNormOp, name, " must be a vector whose size divides ",
-          width_name, " (", width, "), its shape is ", gamma.shape().str());
+          width_name, " (", width, "), its shape is ", gamma.shape());
 }
 
 NormedGroups groups_of(const Tensor& gamma, int64_t width) {
@@ -50,7 +50,7 @@ Tensor qk_norm(Context& context, const Tensor& x, const Tensor& query_gamma,
   check_gamma(context, "key_gamma", key_gamma, x, "key_width", key_width);
   require(x.rank() == 2 && x.dim(1) >= checked_add(query_width, key_width, kQkNormOp),
           ErrorCode::shape_mismatch, kQkNormOp, "x must be [T, C] with at least ", query_width,
-          " columns of queries and ", key_width, " of keys, its shape is ", x.shape().str());
+          " columns of queries and ", key_width, " of keys, its shape is ", x.shape());
   check_epsilon(kQkNormOp, epsilon);
   if (!context.fused_kernels())
     return qk_norm_reference(context, x, query_gamma, key_gamma, query_width, key_width, epsilon);

@@ -25,7 +25,7 @@ Tensor reduce(Context& context, ReduceKind kind, const Tensor& x, const Shape& o
   const char* op = kind_name(kind);
   const OpRange range(context, op, x);
   require(kind == ReduceKind::sum || size > 0 || outer * inner == 0, ErrorCode::invalid_argument,
-          op, "the ", op, " of no elements is undefined; the input has shape ", x.shape().str());
+          op, "the ", op, " of no elements is undefined; the input has shape ", x.shape());
   const Tensor input = ops::contiguous(context, x);
   Tensor y = context.empty(out_shape, input.dtype());
   launch(context, OpKernel::reduce_forward, op,

@@ -155,7 +155,7 @@ ResidualRmsNorm residual_rms_norm(Context& context, const Tensor& x, const Tenso
   check_compute_input(context, kResidualOp, "residual", residual);
   check_same_dtype(kResidualOp, "residual", residual, x);
   require(residual.shape() == x.shape(), ErrorCode::shape_mismatch, kResidualOp, "residual is ",
-          residual.shape().str(), ", x is ", x.shape().str(), "; they must agree");
+          residual.shape(), ", x is ", x.shape(), "; they must agree");
   check_row_vector(context, kResidualOp, "gamma", gamma, x);
   check_epsilon(kResidualOp, epsilon);
   check_dropout(dropout, kResidualOp);

@@ -45,10 +45,10 @@ void check(const Context& context, const Tensor& x, const Tensor& positions,
       checked_mul(checked_add(o.heads, checked_mul(int64_t{2}, o.kv_heads, kRotaryOp), kRotaryOp),
                   o.head_dim, kRotaryOp);
   require(x.rank() == 2 && x.dim(1) == columns, ErrorCode::shape_mismatch, kRotaryOp,
-          "x must be [T, ", columns, "], its shape is ", x.shape().str());
+          "x must be [T, ", columns, "], its shape is ", x.shape());
   require(positions.rank() == 1 && positions.dim(0) == x.dim(0), ErrorCode::shape_mismatch,
           kRotaryOp, "positions must be [", x.dim(0), "], one a row of x; their shape is ",
-          positions.shape().str());
+          positions.shape());
 }
 
 // x with the columns of a row side by side. Rows may be apart, as in a slice of a packed

@@ -16,8 +16,7 @@ Tensor segment_mean(Context& context, const Tensor& x, const Tensor& cu_seqlens)
   constexpr const char* kOp = "segment_mean";
   const OpRange range(context, kOp, x, cu_seqlens);
   check_compute_input(context, kOp, "x", x);
-  require(x.rank() >= 1, ErrorCode::shape_mismatch, kOp, "x must be [T, ..], got ",
-          x.shape().str());
+  require(x.rank() >= 1, ErrorCode::shape_mismatch, kOp, "x must be [T, ..], got ", x.shape());
   check_row_numbers(context, kOp, cu_seqlens, "cu_seqlens");
   const int64_t rows = x.dim(0);
   const HostInts bounds(context, cu_seqlens);

@@ -31,20 +31,19 @@ void check(const Context& context, const Tensor& x, const SoftmaxOptions& option
   check_compute_input(context, kSoftmaxOp, "x", x);
   require(x.rank() >= 1 && x.rank() <= 4, ErrorCode::shape_mismatch, kSoftmaxOp,
           "x must be [batch, heads, queries, keys] or have fewer dimensions, its shape is ",
-          x.shape().str());
+          x.shape());
   require_argument(std::isfinite(options.scale), kSoftmaxOp, "scale", " must be finite, got ",
                    options.scale);
   const Tensor& mask = options.padding_mask;
   if (!mask.defined()) return;
   const SoftmaxShape shape = shape_of(x);
   require_argument(mask.device() == context.device(), kSoftmaxOp, "padding_mask", " is on ",
-                   device_name(mask.device()), ", the context computes on ",
-                   device_name(context.device()));
+                   mask.device(), ", the context computes on ", context.device());
   require(mask.dtype() == DType::i32, ErrorCode::dtype_mismatch, kSoftmaxOp,
           "padding_mask must be int32, it is ", dtype_name(mask.dtype()));
   require(mask.rank() == 2 && mask.dim(0) == shape.batch && mask.dim(1) == shape.keys,
           ErrorCode::shape_mismatch, kSoftmaxOp, "padding_mask must be [batch, keys] = [",
-          shape.batch, ", ", shape.keys, "], it is ", mask.shape().str());
+          shape.batch, ", ", shape.keys, "], it is ", mask.shape());
 }
 
 // Which keys the options show, broadcastable against x.

@@ -24,7 +24,7 @@ Tensor swiglu(Context& context, const Tensor& x) {
   const int64_t both = check_row_tensor(context, kSwigluOp, "x", x);
   require(both % 2 == 0, ErrorCode::shape_mismatch, kSwigluOp,
           "x holds a gate and as many columns that it acts on, its last dimension must be even: ",
-          x.shape().str());
+          x.shape());
   if (!context.fused_kernels()) return swiglu_reference(context, x);
 
   const Tensor in = contiguous(context, x);

@@ -59,11 +59,11 @@ Shape infer_shape(const Tensor& x, const Shape& shape) {
   int inferred = -1;
   int64_t known = 1;
   for (int i = 0; i < shape.rank(); ++i) {
-    require(shape[i] >= -1, ErrorCode::shape_mismatch, "reshape", "dimension ", i, " of ",
-            shape.str(), " is negative; one -1 is allowed and stands for the rest");
+    require(shape[i] >= -1, ErrorCode::shape_mismatch, "reshape", "dimension ", i, " of ", shape,
+            " is negative; one -1 is allowed and stands for the rest");
     if (shape[i] == -1) {
-      require(inferred < 0, ErrorCode::shape_mismatch, "reshape", "only one dimension of ",
-              shape.str(), " may be -1");
+      require(inferred < 0, ErrorCode::shape_mismatch, "reshape", "only one dimension of ", shape,
+              " may be -1");
       inferred = i;
     } else {
       known = checked_mul(known, shape[i], "reshape");
@@ -71,12 +71,11 @@ Shape infer_shape(const Tensor& x, const Shape& shape) {
   }
   if (inferred >= 0) {
     require(known > 0 && x.numel() % known == 0, ErrorCode::shape_mismatch, "reshape", "shape ",
-            x.shape().str(), " with ", x.numel(), " elements does not fit ", shape.str());
+            x.shape(), " with ", x.numel(), " elements does not fit ", shape);
     result[inferred] = x.numel() / known;
   }
   require(element_count(result) == x.numel(), ErrorCode::shape_mismatch, "reshape", "shape ",
-          x.shape().str(), " has ", x.numel(), " elements, ", result.str(), " has ",
-          element_count(result));
+          x.shape(), " has ", x.numel(), " elements, ", result, " has ", element_count(result));
   return result;
 }
 
@@ -167,7 +166,7 @@ Tensor permute(Context& context, const Tensor& x, std::span<const int> dims) {
   const OpRange range(context, "permute", x);
   check_input(context, "permute", "x", x);
   require(static_cast<int>(dims.size()) == x.rank(), ErrorCode::shape_mismatch, "permute", "x ",
-          x.shape().str(), " needs ", x.rank(), " dimensions, got ", dims.size());
+          x.shape(), " needs ", x.rank(), " dimensions, got ", dims.size());
   std::vector<int> order(dims.size()), inverse(dims.size(), -1);
   for (size_t i = 0; i < dims.size(); ++i) {
     order[i] = checked_dim("permute", dims[i], x.rank());
@@ -197,8 +196,8 @@ Tensor expand(Context& context, const Tensor& x, const Shape& shape) {
     if (to[i] == -1 && i >= lead) to[i] = x.shape()[i - lead];
     fits = to[i] >= 0 && (i < lead || x.shape()[i - lead] == to[i] || x.shape()[i - lead] == 1);
   }
-  require(fits, ErrorCode::shape_mismatch, "expand", "x ", x.shape().str(), " does not expand to ",
-          shape.str(), ": only dimensions of size 1, and new ones in front, are repeated");
+  require(fits, ErrorCode::shape_mismatch, "expand", "x ", x.shape(), " does not expand to ", shape,
+          ": only dimensions of size 1, and new ones in front, are repeated");
   Strides strides = to;
   int64_t repeated[kMaxRank];
   broadcast_strides(x, to, repeated);
@@ -216,7 +215,7 @@ Tensor slice(Context& context, const Tensor& x, int dim, int64_t start, int64_t 
   check_input(context, "slice", "x", x);
   const int d = checked_dim("slice", dim, x.rank());
   require(0 <= start && start <= stop && stop <= x.dim(d), ErrorCode::invalid_argument, "slice",
-          "[", start, ", ", stop, ") is not a part of dimension ", d, " of ", x.shape().str());
+          "[", start, ", ", stop, ") is not a part of dimension ", d, " of ", x.shape());
   Tensor y = sliced_view(x, d, start, stop);
   if (context.needs_grad({x}))
     context.record("slice", {x}, {&y}, {}, [d, start, stop](Backward& b) {
@@ -244,8 +243,8 @@ Tensor concat(Context& context, std::span<const Tensor> tensors, int dim) {
     bool agrees = tensor.rank() == first.rank();
     for (int j = 0; agrees && j < first.rank(); ++j)
       agrees = j == d || tensor.shape()[j] == first.shape()[j];
-    require(agrees, ErrorCode::shape_mismatch, "concat", "input ", i, " of shape ",
-            tensor.shape().str(), " does not join ", first.shape().str(), " along dimension ", d);
+    require(agrees, ErrorCode::shape_mismatch, "concat", "input ", i, " of shape ", tensor.shape(),
+            " does not join ", first.shape(), " along dimension ", d);
     require(tensor.dtype() == first.dtype(), ErrorCode::dtype_mismatch, "concat", "input ", i,
             " is ", dtype_name(tensor.dtype()), ", input 0 is ", dtype_name(first.dtype()));
     shape[d] = checked_add(shape[d], tensor.shape()[d], "concat");
