@@ -61,11 +61,15 @@ ModelConfig tiny_scaled(double dropout = 0.2) {
 }
 
 ModelConfig tiny_mistral(double dropout = 0.2) {
-  return mistral_of(tiny_config(Architecture::decoder_lm, dropout), 3, 1);
+  ModelConfig config = mistral_of(tiny_config(Architecture::decoder_lm, dropout), 3, 1);
+  config.decoder_layers = 2;
+  return config;
 }
 
 ModelConfig tiny_gemma3(double dropout = 0.2) {
-  return gemma3_of(tiny_config(Architecture::decoder_lm, dropout), 3, 1);
+  ModelConfig config = gemma3_of(tiny_config(Architecture::decoder_lm, dropout), 3, 1);
+  config.decoder_layers = 2;  // one with a window and one without
+  return config;
 }
 
 // Stretched by YaRN, with constants that are not the usual ones.
