@@ -53,9 +53,10 @@ struct AttentionProblem {
 };
 
 // Inputs and expected results, q, dout, out and dq [rows, width], the others [rows, kv_width],
-// without padding. `dk_rounding`: standard deviation of what rounding to bfloat16 adds to dk.
+// without padding. `dq_rounding`, `dk_rounding`: standard deviation of what rounding to bfloat16
+// adds to dq and dk.
 struct Reference {
-  Doubles q, k, v, dout, out, lse, dq, dk, dv, dk_rounding;
+  Doubles q, k, v, dout, out, lse, dq, dk, dv, dq_rounding, dk_rounding;
 };
 
 // Rounding to bfloat16 changes a value by at most 2^-9 of it, evenly distributed.
@@ -83,6 +84,7 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
   r.dq.resize(r.q.size());
   r.dk.resize(r.k.size());
   r.dv.resize(r.k.size());
+  r.dq_rounding.resize(r.q.size());
   r.dk_rounding.resize(r.k.size());
   r.lse.resize(query_rows * heads);
   size_t first_query = 0, first_key = 0;
@@ -137,14 +139,17 @@ Reference reference_of(const AttentionProblem& p, PhiloxStream& random) {
           const size_t key = (first_key + j) * kv_width + h / group * dim;
           const double of_ds =
               std::pow(p.scale() * probability[j], 2) * (of_delta + std::pow(dp[j] - delta, 2));
-          for (size_t c = 0; c < dim; ++c)
-            r.dk_rounding[key + c] += of_ds * std::pow(r.q[at + c], 2);  // the variance
+          for (size_t c = 0; c < dim; ++c) {  // the variances
+            r.dq_rounding[at + c] += of_ds * std::pow(r.k[key + c], 2);
+            r.dk_rounding[key + c] += of_ds * std::pow(r.q[at + c], 2);
+          }
         }
       }
     first_query += queries;
     first_key += keys;
   }
-  for (double& rounding : r.dk_rounding) rounding = kRounding * std::sqrt(rounding);
+  for (Doubles* all : {&r.dq_rounding, &r.dk_rounding})
+    for (double& rounding : *all) rounding = kRounding * std::sqrt(rounding);
   return r;
 }
 
@@ -295,7 +300,7 @@ class CudaAttention : public CudaTest {
   // from may be as large. `added`: what was there before. `group`: heads whose results are summed.
   // Their rounding errors are independent, so the error of the sum is sqrt(group) times larger.
   // `rounding`: standard deviations, for sums that are smaller than the errors of their terms: dK
-  // of a sequence's only key is 0.
+  // of a sequence's only key is 0, and dQ with a window of one key.
   static void expect_near(const AttentionProblem& p, const Doubles& actual, const Doubles& expected,
                           double added, int64_t group, const char* what,
                           const Doubles* rounding = nullptr) {
@@ -322,7 +327,10 @@ class CudaAttention : public CudaTest {
     for (size_t i = 0; i < 3; ++i)
       if (gradients[i].wanted)
         expect_near(p, result.gradients[i], *expected[i], gradients[i].accumulate ? kOld : 0,
-                    i == 0 ? 1 : p.heads / p.kv_heads, names[i], i == 1 ? &r.dk_rounding : nullptr);
+                    i == 0 ? 1 : p.heads / p.kv_heads, names[i],
+                    i == 0   ? &r.dq_rounding
+                    : i == 1 ? &r.dk_rounding
+                             : nullptr);
     if (HasFatalFailure()) return;
     const Result again = run(p, r, gradients, kOld);
     ASSERT_EQ(again.out, result.out);
